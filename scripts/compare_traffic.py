@@ -27,7 +27,7 @@ READINGS = {
 
 def main() -> None:
     readings: dict[str, Callable[[dict[str, Any]], list[str]]]
-    readings = {api: import_module(f"tests.contract.{name}").disagreements for api, name in READINGS.items()}
+    readings = {api: import_module(f"tests.contract.{name}").find_differences for api, name in READINGS.items()}
     total, agreeing, rest = Counter[str](), Counter[str](), list[str]()
     for file in sorted(Path(sys.argv[1]).rglob("*.json")):
         exchange = json.loads(file.read_bytes())

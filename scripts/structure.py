@@ -9,7 +9,7 @@ import argparse
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,23 +36,22 @@ def parse_sources() -> dict[Path, tuple[str, ast.Module]]:
     return {path: (text, ast.parse(text)) for path, text in texts.items()}
 
 
-def read_modules(sources: Mapping[Path, tuple[str, ast.Module]] | None = None) -> dict[str, Module]:
-    """Collect every module of the package; bundled skills are data.
+def read_modules() -> dict[str, Module]:
+    """Collect every module of the package."""
+    found = (read_module(path, text, tree) for path, (text, tree) in parse_sources().items())
+    return {module.name: module for module in found if module is not None}
 
-    Args:
-        sources: Files that are parsed already. Default: parse them.
-    """
-    found: dict[str, Module] = {}
-    for path, (text, tree) in (parse_sources() if sources is None else sources).items():
-        inner = path.relative_to(ROOT / "src" / PACKAGE)
-        if inner.parts[:2] in {("skills", "samples"), ("skills", "bundled")} or "-" in path.stem:
-            continue
-        parts = [PACKAGE, *inner.with_suffix("").parts]
-        is_package = parts[-1] == "__init__"
-        module = Module(".".join(parts[:-1] if is_package else parts), text.count("\n"), is_package)
-        collect(tree, module)
-        found[module.name] = module
-    return found
+
+def read_module(path: Path, text: str, tree: ast.Module) -> Module | None:
+    """Collect what a module defines and imports; None for bundled skills, which are data."""
+    inner = path.relative_to(ROOT / "src" / PACKAGE)
+    if inner.parts[:2] in {("skills", "samples"), ("skills", "bundled")} or "-" in path.stem:
+        return None
+    parts = [PACKAGE, *inner.with_suffix("").parts]
+    is_package = parts[-1] == "__init__"
+    module = Module(".".join(parts[:-1] if is_package else parts), text.count("\n"), is_package)
+    collect(tree, module)
+    return module
 
 
 def collect(tree: ast.Module, module: Module) -> None:

@@ -1,10 +1,11 @@
-"""What every test gets: no user files, no keys, asyncio only."""
+"""The environment of every test: no user files, no keys, asyncio only."""
 
 import gc
 import logging
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,77 +16,99 @@ from tests.requires import skip_missing
 
 pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.helpers.containers", "tests.helpers.postgres"]
 
-# A test run started in the background of a shell inherits an ignored Ctrl-C, and so would every command it starts.
+# A test run in the background of a shell inherits an ignored Ctrl-C, and so would every command that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Where bytecode is not kept, every worker and every command of a test compiles the same files again: a third of the time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REAL_HOME = Path.home()
 
-# What a machine may set and a test must not see: keys, endpoints, our own switches, the places of user files.
+# Variables of the machine that tests must not see: keys, endpoints, mainspring options, and paths of user files.
 _HIDDEN_ENDINGS = ("_API_KEY", "_TOKEN", "_BASE_URL", "_ENDPOINT")
 _HIDDEN_STARTS = ("MAINSPRING_", "AGENT_", "AZURE_", "OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_", "OTEL_", "XDG_")
-_KEPT = {"MAINSPRING_MODELS_DIR"}
+_VISIBLE = {"MAINSPRING_MODELS_DIR"}
 _STARTED_IN = os.getcwd()
 
 settings.register_profile("mainspring", deadline=None)
 settings.load_profile("mainspring")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Every second worker begins with the last file: in a new checkout each compiles what the others then find compiled."""
+    report = yield
+    if isinstance(collector, pytest.Directory) and os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579":
+        report.result.reverse()
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All workers must have the tests in the same order."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: item.path.parts)
+
+
 def pytest_collection_finish() -> None:
-    """Ten thousand collected tests are not garbage: looking at them again and again took a tenth of the time."""
+    """Exempt the collected tests from garbage collection, which took a tenth of the time."""
     gc.collect()
     gc.freeze()
 
 
-class _LostAsserts(logging.Handler):
-    """Hears of asserts that failed where failures are only logged: in handlers of hooks and in observers."""
+class _FailedAssertHandler(logging.Handler):
+    """Collects failed asserts that are only logged: in hook handlers and in event listeners."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lost: list[str] = []
+        self.failed: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and isinstance(record.exc_info[1], AssertionError):
-            self.lost.append(f"{record.getMessage()}: {record.exc_info[1]}")
+            self.failed.append(f"{record.getMessage()}: {record.exc_info[1]}")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown() -> Iterator[None]:
-    """A test that leaves the process in another folder fails, rather than whichever test comes after it."""
+    """Fail a test that leaves the process in another folder, instead of the next test."""
     yield
-    left = os.getcwd()
-    if left != _STARTED_IN:
+    folder = os.getcwd()
+    if folder != _STARTED_IN:
         os.chdir(_STARTED_IN)
-        pytest.fail(f"the test ended in {left}; monkeypatch.chdir comes back by itself")
+        pytest.fail(f"The test ended in {folder}. Use monkeypatch.chdir, which restores the working folder.")
 
 
 @pytest.fixture(autouse=True)
 def no_lost_asserts() -> Iterator[None]:
-    """An assert within a handler fails the test; the run that asked the handler only logs it."""
-    heard = _LostAsserts()
+    """Fail a test if an assert in a handler failed, because the run only logs it."""
+    handler = _FailedAssertHandler()
     logger = logging.getLogger("mainspring")
-    logger.addHandler(heard)
+    logger.addHandler(handler)
     yield
-    logger.removeHandler(heard)
-    assert not heard.lost, heard.lost
+    logger.removeHandler(handler)
+    assert not handler.failed, handler.failed
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """Async tests run on asyncio."""
+    """Run async tests on asyncio."""
     return "asyncio"
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home folder; no key, endpoint or setting of the machine is visible.
+    """Return an empty home folder; no key, endpoint, or setting of the machine is visible.
 
-    Downloaded weights are the one thing that tests share: $MAINSPRING_MODELS_DIR keeps its meaning.
+    Tests share only the downloaded weights: $MAINSPRING_MODELS_DIR keeps its value.
     """
     for name in list(os.environ):
         hidden = name.endswith(_HIDDEN_ENDINGS) or name.startswith(_HIDDEN_STARTS)
-        if hidden and name not in _KEPT:
+        if hidden and name not in _VISIBLE:
             monkeypatch.delenv(name)
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(folder))
@@ -98,13 +121,13 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The root of the checkout."""
+    """Return the root of the checkout."""
     return REPOSITORY
 
 
 @pytest.fixture(scope="session")
 def material() -> Path:
-    """Recorded traffic and public test suites that may lie beside the checkout; the test is skipped where they do not."""
+    """Return the folder with recorded traffic and public test suites next to the checkout; skip the test without it."""
     folder = REPOSITORY.parent / "shared" / "material"
     if not folder.is_dir():
         skip_missing("../shared/material beside the checkout")
@@ -113,7 +136,7 @@ def material() -> Path:
 
 @pytest.fixture
 def no_blocking() -> Iterator[None]:
-    """A blocking call (file, socket, lock, sleep) made by our code inside the event loop fails the test.
+    """Fail a test if our code makes a blocking call (file, socket, lock, sleep) in the event loop.
 
     For a whole file: `pytestmark = pytest.mark.usefixtures("no_blocking")`.
     """

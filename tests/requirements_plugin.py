@@ -1,10 +1,10 @@
-"""Binds the requirements of `requirements.toml` to the tests that prove them.
+"""Connect the requirements of `requirements.toml` with the tests that prove them.
 
-A test says what it proves with `@pytest.mark.covers("TEX-07", ...)`. An id that the manifest does not know fails the
-collection of its file. A run ends with `requirements covered: N of M`: the ids all of whose tests ran here and passed.
-A test that was skipped, failed or was deselected leaves its ids uncovered.
+A test names what it proves with `@pytest.mark.covers("TEX-07", ...)`. An ID that is not in the manifest fails the collection of
+its file. A run ends with `requirements covered: N of M`: the IDs all of whose tests ran and passed.
+A test that was skipped, failed, or was deselected leaves its IDs uncovered.
 
-Options: `--requirements` also lists what is uncovered, by section; `--requirements-issue 2` looks at the ids of one issue.
+Options: `--requirements` also lists the uncovered IDs, by section; `--requirements-issue 2` counts only the IDs of one issue.
 """
 
 import tomllib
@@ -22,7 +22,7 @@ PROPERTY = "covers"
 
 @dataclass(frozen=True)
 class Section:
-    """One section of the manifest: a title and its requirements, id to text."""
+    """One section of the manifest: a title and its requirements by ID."""
 
     title: str
     requirements: dict[str, str]
@@ -30,14 +30,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Every requirement, by section, and which of them an issue is about."""
+    """Every requirement by section, and the requirements of each issue."""
 
     sections: list[Section]
     issues: dict[str, list[str]]
 
     @property
     def ids(self) -> set[str]:
-        """The known ids."""
+        """All IDs."""
         return {key for section in self.sections for key in section.requirements}
 
 
@@ -50,13 +50,13 @@ def load_manifest(path: Path = MANIFEST) -> Manifest:
 
 
 def ids_of(item: pytest.Item) -> list[str]:
-    """The ids that a test carries, those of its class and module included."""
+    """Return the IDs of a test, including those of its class and module."""
     return [name for mark in item.iter_markers("covers") for name in mark.args]
 
 
 @dataclass
 class Ledger:
-    """What happened to the tests of each id in this run."""
+    """The results of the tests of each ID in this run."""
 
     passed: set[str] = field(default_factory=set[str])
     spoiled: set[str] = field(default_factory=set[str])
@@ -74,7 +74,7 @@ class Ledger:
 
 
 def summary(ledger: Ledger, manifest: Manifest, *, issue: str | None = None, list_open: bool = False) -> list[str]:
-    """The closing lines of a run."""
+    """Return the closing lines of a run."""
     requested = set(manifest.issues[issue]) if issue else manifest.ids
     covered = ledger.covered & requested
     lines: list[str] = []
@@ -96,9 +96,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     issue = config.getoption("requirements_issue")
-    known = load_manifest().issues
-    if issue is not None and issue not in known:
-        raise pytest.UsageError(f"no issue {issue} in {MANIFEST.name}; known: {', '.join(known)}")
+    issues = load_manifest().issues
+    if issue is not None and issue not in issues:
+        raise pytest.UsageError(f"Unknown issue in {MANIFEST.name}: {issue}. Known issues: {', '.join(issues)}")
     is_worker = hasattr(config, "workerinput")
     config.pluginmanager.register(_Worker(config) if is_worker else _Controller(config), "requirements")
 
@@ -111,15 +111,17 @@ def pytest_make_collect_report(
     unknown = unknown_ids(item for item in report.result or () if isinstance(item, pytest.Item))
     if unknown:
         report.outcome = "failed"
-        report.longrepr = "\n".join(f"{node}: no requirement {name!r} in {MANIFEST.name}" for node, name in unknown)
+        report.longrepr = "\n".join(
+            f"{node}: Unknown requirement in {MANIFEST.name}: {name!r}" for node, name in unknown
+        )
         report.result = []
     return report
 
 
 def unknown_ids(items: Iterable[pytest.Item]) -> list[tuple[str, str]]:
-    """Pairs of test and unknown id."""
-    known = load_manifest().ids
-    return [(item.nodeid, str(name)) for item in items for name in ids_of(item) if name not in known]
+    """Return pairs of a test and an unknown ID."""
+    known_ids = load_manifest().ids
+    return [(item.nodeid, str(name)) for item in items for name in ids_of(item) if name not in known_ids]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -128,7 +130,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Worker:
-    """An xdist worker: its reports travel by themselves, what it deselected does not."""
+    """An xdist worker: xdist sends its reports, but not its deselected tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.output: dict[str, Any] = cast(Any, config).workeroutput
@@ -139,7 +141,7 @@ class _Worker:
 
 
 class _Controller:
-    """The process that prints: the only one, or the one above the xdist workers."""
+    """The process that prints: the only one, or the controller of the xdist workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -157,7 +159,7 @@ class _Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
-        yield  # the terminal reporter prints its closing line in here
+        yield  # the terminal reporter prints its closing line here
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is None or self.config.getoption("collectonly"):
             return

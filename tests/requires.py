@@ -1,4 +1,4 @@
-"""What a test needs of the machine. The one place where tests are skipped, so that what is left out anywhere can be seen."""
+"""What tests need from the machine. This is the only place where tests are skipped, so that skips are easy to find."""
 
 import importlib.util
 import os
@@ -11,12 +11,12 @@ import pytest
 
 
 def requires(met: bool, what: str) -> pytest.MarkDecorator:
-    """A mark for tests that need something of the machine."""
+    """Return a mark for tests that need something from the machine."""
     return pytest.mark.skipif(not met, reason=f"needs {what}")
 
 
 def skip_missing(what: str) -> NoReturn:
-    """Skip the running test: the machine has not what it needs."""
+    """Skip the running test because the machine lacks something."""
     pytest.skip(f"needs {what}")
 
 
@@ -32,7 +32,7 @@ on_tmux = requires(shutil.which("tmux") is not None, "tmux, a terminal that test
 
 
 def postgres_programs() -> Path | None:
-    """The folder with the programs of a PostgreSQL server, where one is installed."""
+    """Return the folder with the PostgreSQL server programs, if installed."""
     found = shutil.which("initdb")
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     folders += [Path(found).resolve().parent] if found else []

@@ -1,6 +1,6 @@
 r"""Rare forms of secrets: commands, headers, connection strings, configuration files, and sentences.
 
-In each form ``@@`` is where the secret is, and the letter says which kind of secret that is.
+In each form ``@@`` marks the place of the secret, and the letter is the kind of secret.
 """
 
 from __future__ import annotations
@@ -398,10 +398,10 @@ t MAPBOX_TOKEN: @@
 
 
 def _pick(count: int, alphabet: str = ALNUM) -> str:
-    made = [_random.choice(alphabet) for _ in range(count)]
-    for at, kind in enumerate((UPPER, LOWER, DIGITS)):  # one of each, so that it is like no word
-        made[2 + at] = _random.choice([c for c in alphabet if c in kind] or alphabet)
-    return "".join(made)
+    samples = [_random.choice(alphabet) for _ in range(count)]
+    for at, kind in enumerate((UPPER, LOWER, DIGITS)):  # one of each, so that it does not look like a word
+        samples[2 + at] = _random.choice([c for c in alphabet if c in kind] or alphabet)
+    return "".join(samples)
 
 
 def _secret(kind: str) -> str:
@@ -422,14 +422,14 @@ def _secret(kind: str) -> str:
 
 
 def _samples(table: str) -> list[Sample]:
-    made: list[Sample] = []
+    samples: list[Sample] = []
     for line in table.strip().splitlines():
         kind, form = line[0], line[2:].replace(r"\n", "\n")
         secret = _secret(kind)
         if "s.@@" in form:
             secret = secret.removeprefix("s.")
-        made.append(Sample(form, form.replace("@@", secret), secret))
-    return made
+        samples.append(Sample(form, form.replace("@@", secret), secret))
+    return samples
 
 
 FORMS = _samples(_COMMANDS) + _samples(_CONTENT)
@@ -623,4 +623,4 @@ Merge: 3f2a9b1 7d8e9f0
 From 3f2a9b1c5d6e4f708a91b2c3d4e5f6073f2a9b1c Mon Sep 17 00:00:00 2001
 """.strip().splitlines()
 ]
-"""Texts of the same programs, formats, and languages that hold no secret."""
+"""Texts of the same programs, formats, and languages without a secret."""

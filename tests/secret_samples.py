@@ -1,6 +1,6 @@
-"""Made-up secrets of every kind, and ordinary texts that look a little like them.
+"""Invented secrets of every kind, and ordinary texts that look similar.
 
-The secrets are put together when the module is loaded, so that no scanner of repositories takes them for real ones.
+The secrets are generated at import, so that no repository scanner reports them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ALNUM, HEX = UPPER + LOWER + DIGITS, "0123456789abcdef"
 
 
 class Sample(NamedTuple):
-    """A text with a secret in it.
+    """A text that contains a secret.
 
     Attributes:
-        name: What kind it is.
-        text: The text as a tool, a user, or a model writes it.
-        secret: The part that must not get into any sink.
+        name: The kind of secret.
+        text: The text of a tool, a user, or a model.
+        secret: The part that must not reach any sink.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Sample(NamedTuple):
 
 
 def pick(count: int, alphabet: str = ALNUM) -> str:
-    """Random characters, at least one of them a digit if there is one in the alphabet."""
-    made = [_random.choice(alphabet) for _ in range(count)]
+    """Return random characters, including a digit if the alphabet has one."""
+    characters = [_random.choice(alphabet) for _ in range(count)]
     if any(c in DIGITS for c in alphabet):
-        made[_random.randrange(1, count)] = _random.choice(DIGITS)
-    return "".join(made)
+        characters[_random.randrange(1, count)] = _random.choice(DIGITS)
+    return "".join(characters)
 
 
 def _tokens() -> dict[str, str]:
@@ -124,7 +124,7 @@ def _tokens() -> dict[str, str]:
 
 
 def pem(kind: str, begin: str = "") -> tuple[str, str]:
-    """A private key with lines as they are in files, and one line of its body."""
+    """Return a private key with line breaks, and one line of its body."""
     body = begin + pick(1600 - len(begin))
     lines = [body[at : at + 64] for at in range(0, len(body), 64)]
     return "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----"]), lines[7]
@@ -210,11 +210,11 @@ _NAMED = (
     ("crates", "cargo login cio@@", pick(32)),
     ("facebook", "EAAC@@", pick(120)),
 )  # fmt: skip
-"""Kinds of secrets that show by a name or a context, texts with ``@@`` in their place, and secrets."""
+"""Kinds of secrets that are recognized by a name or a context, texts with ``@@`` in their place, and secrets."""
 
 
 def _with_context() -> list[Sample]:
-    made = [Sample(name, form.replace("@@", secret), secret) for name, form, secret in _NAMED]
+    samples = [Sample(name, form.replace("@@", secret), secret) for name, form, secret in _NAMED]
     for kind, begin in (
         ("RSA PRIVATE KEY", "MIIEpAIBAAK"),
         ("PRIVATE KEY", "MIIEvQIBADANBgkqhkiG9w0BAQEF"),
@@ -224,18 +224,18 @@ def _with_context() -> list[Sample]:
         ("PGP PRIVATE KEY BLOCK", ""),
     ):
         text, line = pem(kind, begin)
-        made.append(Sample(f"pem {kind}", f"$ cat key\n{text}\ndone", line))
+        samples.append(Sample(f"pem {kind}", f"$ cat key\n{text}\ndone", line))
         if kind == "PRIVATE KEY":
             cut, numbered = text.split("\n"), [f"{n:6}\t{part}" for n, part in enumerate(text.split("\n"), 1)]
-            made.append(
+            samples.append(
                 Sample("pem json", json.dumps({"type": "service_account", "private_key": text, "client_id": "1"}), line)
             )
-            made.append(Sample("pem truncated", "\n".join(cut[:14]), line))
-            made.append(Sample("pem without its first line", "\n".join(cut[4:]), line))
-            made.append(Sample("pem body", "\n".join(cut[1:20]), line))
-            made.append(Sample("pem numbered", "\n".join(numbered), line))
-            made.append(Sample("pem numbered, truncated", "\n".join(numbered[:14]), line))
-    return made  # fmt: skip
+            samples.append(Sample("pem truncated", "\n".join(cut[:14]), line))
+            samples.append(Sample("pem without its first line", "\n".join(cut[4:]), line))
+            samples.append(Sample("pem body", "\n".join(cut[1:20]), line))
+            samples.append(Sample("pem numbered", "\n".join(numbered), line))
+            samples.append(Sample("pem numbered, truncated", "\n".join(numbered[:14]), line))
+    return samples  # fmt: skip
 
 
 TOKENS = _tokens()

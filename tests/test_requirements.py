@@ -1,4 +1,4 @@
-"""The manifest is well formed, and the plugin counts what passed, alone and under xdist."""
+"""The manifest is well formed, and the plugin counts passed tests, alone and under xdist."""
 
 import re
 import textwrap
@@ -20,7 +20,7 @@ def test_ids_are_unique_and_numbered_by_family() -> None:
         assert numbers == list(range(1, len(numbers) + 1)), family
 
 
-def test_every_requirement_says_something_of_its_own() -> None:
+def test_every_requirement_has_a_unique_text() -> None:
     texts = [text for section in MANIFEST.sections for text in section.requirements.values()]
 
     assert all(text and text == text.strip() for text in texts)
@@ -93,8 +93,8 @@ SUITE = """
 
 
 @pytest.fixture
-def inner(pytester: pytest.Pytester, repository: object, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A small suite of its own that uses the plugin."""
+def inner_suite(pytester: pytest.Pytester, repository: object, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Create a small test suite that uses the plugin."""
     monkeypatch.setenv("PYTHONPATH", str(repository))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
@@ -105,8 +105,12 @@ def inner(pytester: pytest.Pytester, repository: object, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
-def test_an_id_counts_when_all_its_tests_ran_and_passed(inner: pytest.Pytester, workers: tuple[str, ...]) -> None:
-    result = inner.runpytest_subprocess("-p", "tests.requirements_plugin", "-m", "not soak", "--requirements", *workers)
+def test_id_is_covered_when_all_its_tests_ran_and_passed(
+    inner_suite: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    result = inner_suite.runpytest_subprocess(
+        "-p", "tests.requirements_plugin", "-m", "not soak", "--requirements", *workers
+    )
 
     lines = result.outlines
     assert lines[-1] == "requirements covered: 3 of 636"
@@ -117,25 +121,25 @@ def test_an_id_counts_when_all_its_tests_ran_and_passed(inner: pytest.Pytester, 
 
 
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")], ids=["alone", "xdist"])
-def test_an_unknown_id_fails_the_collection(inner: pytest.Pytester, workers: tuple[str, ...]) -> None:
-    inner.makepyfile(test_bad='import pytest\n@pytest.mark.covers("PKG-99")\ndef test_it(): pass\n')
+def test_unknown_id_fails_the_collection(inner_suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    inner_suite.makepyfile(test_bad='import pytest\n@pytest.mark.covers("PKG-99")\ndef test_it(): pass\n')
 
-    result = inner.runpytest_subprocess("-p", "tests.requirements_plugin", *workers)
+    result = inner_suite.runpytest_subprocess("-p", "tests.requirements_plugin", *workers)
 
-    result.stdout.fnmatch_lines(["*test_bad.py::test_it: no requirement 'PKG-99' in requirements.toml*"])
+    result.stdout.fnmatch_lines(["*test_bad.py::test_it: Unknown requirement in requirements.toml: 'PKG-99'*"])
     assert result.ret != 0
 
 
-def test_one_issue_alone(inner: pytest.Pytester) -> None:
-    result = inner.runpytest_subprocess(
+def test_issue_option_limits_the_summary(inner_suite: pytest.Pytester) -> None:
+    result = inner_suite.runpytest_subprocess(
         "-p", "tests.requirements_plugin", "-m", "not soak", "--requirements-issue", "2"
     )
 
     assert result.outlines[-1] == f"requirements covered: 2 of {len(MANIFEST.issues['2'])} (issue 2)"
 
 
-def test_an_unknown_issue_is_a_usage_error(inner: pytest.Pytester) -> None:
-    result = inner.runpytest_subprocess("-p", "tests.requirements_plugin", "--requirements-issue", "99")
+def test_unknown_issue_is_a_usage_error(inner_suite: pytest.Pytester) -> None:
+    result = inner_suite.runpytest_subprocess("-p", "tests.requirements_plugin", "--requirements-issue", "99")
 
-    result.stderr.fnmatch_lines(["*no issue 99 in requirements.toml; known: *"])
+    result.stderr.fnmatch_lines(["*Unknown issue in requirements.toml: 99. Known issues: *"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -135,7 +135,7 @@ class cancel_scope:
 
     Args:
         signal: The token to watch.
-        grace: Seconds that the body gets to finish by itself; a body that ignores a cancellation is cancelled again after the
+        grace: Seconds that the body gets to finish; a body that ignores a cancellation is cancelled again after the
             same time. With 0 nothing new starts once the signal is set.
     """
 
@@ -185,8 +185,8 @@ class cancel_scope:
                 await asyncio.sleep(0)
             except asyncio.CancelledError:
                 kind = asyncio.CancelledError
-        left = self._cancelling
+        remaining = self._cancelling
         for _ in range(self._cancel_count):
-            left = self._task.uncancel()
-        if left <= self._cancelling and (kind is None or issubclass(kind, asyncio.CancelledError)):
+            remaining = self._task.uncancel()
+        if remaining <= self._cancelling and (kind is None or issubclass(kind, asyncio.CancelledError)):
             raise AgentAbortedError(self._signal.reason) from None

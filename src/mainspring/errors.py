@@ -188,7 +188,7 @@ MODEL_ERRORS: dict[ErrorCode, type[ModelError]] = {
 
 
 def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
-    """Create the error of the class for ``code``; fields as in `ModelError`."""
+    """Create the error of the class for ``code``; see `ModelError` for the fields."""
     return MODEL_ERRORS[code](message, code=code, **fields)
 
 

@@ -25,7 +25,7 @@ class FrontMatter(Struct, frozen=True):
         fields: Its fields; scalars are text regardless of their YAML type (``no``, ``1.10``).
         body: The text after it.
         lines: The line of the file in which each field begins, from 1.
-        mended: Names of fields that are invalid YAML and were read as plain text.
+        repaired: Names of fields that are invalid YAML and were read as plain text.
         flaw: Reason why the front matter as a whole is invalid YAML; empty if it is valid.
         flaw_line: The line of that error in the file.
         twice: Names of duplicate fields; the last value applies.
@@ -34,7 +34,7 @@ class FrontMatter(Struct, frozen=True):
     fields: dict[str, Any]
     body: str
     lines: dict[str, int] = {}
-    mended: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
     flaw: str = ""
     flaw_line: int = 0
     twice: tuple[str, ...] = ()
@@ -167,10 +167,10 @@ def _parse_leniently(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     fields: dict[str, Any] = {}
     repaired: list[str] = []
     for key, rest, more in _split_top_level(text):
-        whole = "\n".join((f"{key}: {rest}", *more))
-        read = _yaml(whole)
+        field_text = "\n".join((f"{key}: {rest}", *more))
+        read = _yaml(field_text)
         if isinstance(read, _YamlError):
-            read = _yaml(_TABS.sub("  ", whole))
+            read = _yaml(_TABS.sub("  ", field_text))
         if not isinstance(read, _YamlError) and list(read) == [key]:
             fields[key] = read[key]
         else:

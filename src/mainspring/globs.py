@@ -9,7 +9,7 @@ from collections.abc import Callable
 from mainspring.lazy import lazy_re
 
 _MAGIC = lazy_re(r"[*?\[{]")
-_MOST_ALTERNATIVES = 200
+_MAX_ALTERNATIVES = 200
 
 
 class GlobError(ValueError):
@@ -78,19 +78,19 @@ def expand_braces(pattern: str) -> list[str]:
                 parts.append(pattern[start:i])
                 found = [pattern[:opened] + part + rest for rest in expand_braces(pattern[i + 1 :]) for part in parts]
                 expanded = [e for f in found for e in expand_braces(f)] if any("{" in p for p in parts) else found
-                if len(expanded) > _MOST_ALTERNATIVES:
+                if len(expanded) > _MAX_ALTERNATIVES:
                     raise GlobError(f"{pattern!r} expands to too many patterns")
                 return expanded
         i += 1
     raise GlobError(f"{pattern!r} has a '{{' that is not closed; write \\{{ for the character itself")
 
 
-def _unescaped(pattern: str, wanted: str) -> int:
+def _unescaped(pattern: str, char: str) -> int:
     i = 0
     while i < len(pattern):
         if pattern[i] == "\\":
             i += 1
-        elif pattern[i] == wanted:
+        elif pattern[i] == char:
             return i
         i += 1
     return -1

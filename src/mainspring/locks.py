@@ -41,7 +41,7 @@ _POLL_INTERVAL = 0.05
 
 
 class LockTimeoutError(Exception):
-    """Another process has held the lock of the folder for longer than the timeout."""
+    """Another process did not release the lock of the folder within the timeout."""
 
 
 @contextmanager
@@ -88,11 +88,11 @@ _POLL = 0.2
 
 @asynccontextmanager
 async def lock_file(path: Path, waiting: Callable[[], None]) -> AsyncGenerator[None]:
-    """Hold the lock of a file. The operating system releases it when the process ends in any way.
+    """Lock a file. The operating system releases it when the process ends in any way.
 
     Args:
         path: The lock file; created if needed, and never deleted.
-        waiting: Called if another process holds the lock.
+        waiting: Called if another process has the lock.
     """
     file = await asyncio.to_thread(path.open, "ab")
     try:
@@ -124,7 +124,7 @@ else:
 
 
 LockResult = Literal["held", "taken", "unsupported"]
-"""``held`` by us, ``taken`` by another opener, or ``unsupported`` by the file system."""
+"""Locked by us, ``taken`` by another process, or ``unsupported`` by the file system."""
 
 
 _BUSY = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}

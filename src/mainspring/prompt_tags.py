@@ -71,8 +71,8 @@ def wrap_in_tag(tag: str, text: str, **attributes: str) -> str:
     while f"</{name}>" in text:
         number += 1
         name = f"{tag}-{number}"
-    told = "".join(f' {key}="{value}"' for key, value in attributes.items())
-    return f"<{name}{told}>\n{text.removesuffix(chr(10))}\n</{name}>"
+    rendered = "".join(f' {key}="{value}"' for key, value in attributes.items())
+    return f"<{name}{rendered}>\n{text.removesuffix(chr(10))}\n</{name}>"
 
 
 def strip_attachments(text: str) -> str:

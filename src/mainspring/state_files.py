@@ -17,7 +17,7 @@ def resolve_project_file(file: Path, folder: Path) -> Path:
         folder: The folder that it belongs to; links may lead anywhere in the repository around it.
 
     Raises:
-        PermissionError: If it is, or lies behind, a link out of the project.
+        PermissionError: If it is a link out of the project, or is inside one.
     """
     real = Path(os.path.realpath(folder))
     project = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), real)

@@ -46,7 +46,7 @@ _SUSPECT = (
 
 
 def find_invisible(text: str) -> str | None:
-    """Return the first character that may hide or reorder text, or that looks different to shells and users; ``None`` if none.
+    """Return the first character that may hide or reorder text, or that shells and users read differently; ``None`` if none.
 
     Control and format characters (including bidirectional ones), separators other than the plain space, lone surrogates, private
     and unassigned code points, and characters that render as nothing or as a blank.

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 async def run_in_thread(work: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
-    """Call ``work`` in a thread of its own, in the context of the caller. An abandoned thread is not awaited.
+    """Call ``work`` in a new thread, in the context of the caller. An abandoned thread is not awaited.
 
     Raises:
         BaseException: The exception of ``work``; a StopIteration, which a coroutine cannot raise, becomes a RuntimeError.

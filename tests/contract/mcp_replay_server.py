@@ -1,18 +1,18 @@
-"""Plays the server's side of a recorded transcript: each request gets what the real server said to it, and what came before that."""
+"""Replay a recorded transcript as an MCP server: each request gets the messages that the real server sent, up to its result."""
 
 import json
 import sys
 
 
-def essence(message):
-    """What tells requests apart: the method, and what it is about."""
+def request_key(message):
+    """Return what identifies a request: the method and its subject."""
     params = message.get("params") or {}
     about = {k: params[k] for k in ("name", "arguments", "uri") if k in params}
     return json.dumps([message.get("method"), about], sort_keys=True)
 
 
-def recorded(path):
-    """For each request the server's messages up to its answer, by the request's essence."""
+def load_responses(path):
+    """Return the server messages up to the result of each request, by request key."""
     with open(path, encoding="utf-8") as file:
         transcript = json.load(file)["transcript"]
     parsed = []
@@ -30,12 +30,12 @@ def recorded(path):
             or "id" not in message
         ):
             continue
-        told = []
+        messages = []
         for other, answer in parsed[i + 1 :]:
             if other.startswith("server"):
-                told.append(answer)
+                messages.append(answer)
                 if "method" not in answer and answer.get("id") == message["id"]:
-                    found.setdefault(essence(message), (message["id"], told))
+                    found.setdefault(request_key(message), (message["id"], messages))
                     break
     return found
 
@@ -46,17 +46,17 @@ def send(message):
 
 
 def main():
-    known = recorded(sys.argv[1])
+    responses = load_responses(sys.argv[1])
     for line in sys.stdin:
         request = json.loads(line)
         if "method" not in request or "id" not in request:
             continue
-        key = essence({"method": "initialize"}) if request["method"] == "initialize" else essence(request)
-        if key not in known:
+        key = request_key({"method": "initialize"}) if request["method"] == "initialize" else request_key(request)
+        if key not in responses:
             send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "not recorded"}})
             continue
-        old, told = known[key]
-        for message in told:
+        old, messages = responses[key]
+        for message in messages:
             if "method" not in message and message.get("id") == old:
                 message = {**message, "id": request["id"]}
             elif message.get("method") == "notifications/progress":

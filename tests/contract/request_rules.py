@@ -1,4 +1,4 @@
-"""Is a request body what the host of its protocol accepts? Roles, order, blocks, ids, images; by the hosts' own rules."""
+"""Check request bodies by the rules of the hosts: roles, order, blocks, IDs, and images."""
 
 import base64
 import json
@@ -12,36 +12,36 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}$")
 
 
 @dataclass
-class Found:
-    """What a body holds: names of the calls and of what answers them, the number of images, all text."""
+class RequestSummary:
+    """The content of a body: names of calls and of their results, the number of images, and all text."""
 
     calls: list[str] = field(default_factory=list[str])
     results: list[str] = field(default_factory=list[str])
     images: int = 0
     text: str = ""
 
-    def say(self, text: Any) -> None:
+    def add_text(self, text: Any) -> None:
         assert isinstance(text, str), text
         assert text.strip(), "an empty text"
         self.text += text + "\n"
 
-    def call(self, name: str) -> None:
+    def add_call(self, name: str) -> None:
         assert NAME.match(name), name
         self.calls.append(name)
 
-    def see(self, data: str) -> None:
+    def add_image(self, data: str) -> None:
         assert base64.b64decode(data.rpartition(",")[2], validate=True)[:4] == b"\x89PNG"
         self.images += 1
 
 
-def check(protocol: str, body: dict[str, Any]) -> Found:
-    """What the body holds; fails if its host would refuse it."""
-    found = Found()
+def check_request(protocol: str, body: dict[str, Any]) -> RequestSummary:
+    """Return the content of the body; fail if the host would reject it."""
+    found = RequestSummary()
     CHECKS[protocol](body, found)
     return found
 
 
-def chat(body: dict[str, Any], found: Found) -> None:
+def chat(body: dict[str, Any], found: RequestSummary) -> None:
     waiting: dict[str, str] = {}
     assert body["messages"]
     for message in body["messages"]:
@@ -49,20 +49,20 @@ def chat(body: dict[str, Any], found: Found) -> None:
         assert role in ("system", "developer", "user", "assistant", "tool")
         assert role == "tool" or not waiting, "a call without its result"
         if isinstance(content, str):
-            found.say(content)
+            found.add_text(content)
         for part in content if isinstance(content, list) else ():
             if part["type"] == "text":
-                found.say(part["text"])
+                found.add_text(part["text"])
             else:
                 assert (part["type"], role) == ("image_url", "user")
-                found.see(part["image_url"]["url"])
-        for call in message.get("tool_calls", ()):
+                found.add_image(part["image_url"]["url"])
+        for add_call in message.get("tool_calls", ()):
             assert role == "assistant"
-            assert ID.match(call["id"])
-            assert call["type"] == "function"
-            assert isinstance(json.loads(call["function"]["arguments"]), dict)
-            waiting[call["id"]] = call["function"]["name"]
-            found.call(call["function"]["name"])
+            assert ID.match(add_call["id"])
+            assert add_call["type"] == "function"
+            assert isinstance(json.loads(add_call["function"]["arguments"]), dict)
+            waiting[add_call["id"]] = add_call["function"]["name"]
+            found.add_call(add_call["function"]["name"])
         if role == "tool":
             found.results.append(waiting.pop(message["tool_call_id"]))
         elif role == "assistant":
@@ -70,7 +70,7 @@ def chat(body: dict[str, Any], found: Found) -> None:
     assert not waiting
 
 
-def responses(body: dict[str, Any], found: Found) -> None:
+def responses(body: dict[str, Any], found: RequestSummary) -> None:
     waiting: dict[str, str] = {}
     items = body["input"]
     assert items
@@ -88,7 +88,7 @@ def responses(body: dict[str, Any], found: Found) -> None:
             assert ID.match(item["call_id"])
             assert isinstance(json.loads(item["arguments"]), dict)
             waiting[item["call_id"]] = item["name"]
-            found.call(item["name"])
+            found.add_call(item["name"])
         else:
             assert kind == "function_call_output"
             found.results.append(waiting.pop(item["call_id"]))
@@ -97,18 +97,18 @@ def responses(body: dict[str, Any], found: Found) -> None:
     assert not waiting
 
 
-def _responses_part(part: dict[str, Any], role: str, found: Found) -> None:
+def _responses_part(part: dict[str, Any], role: str, found: RequestSummary) -> None:
     if part["type"] == "input_image":
         assert role == "user"
-        found.see(part["image_url"])
+        found.add_image(part["image_url"])
     else:
         assert part["type"] == (
             "output_text" if role == "assistant" and part["type"] == "output_text" else "input_text"
         )
-        found.say(part["text"])
+        found.add_text(part["text"])
 
 
-def messages(body: dict[str, Any], found: Found) -> None:
+def messages(body: dict[str, Any], found: RequestSummary) -> None:
     assert body["max_tokens"] > 0
     before = "assistant"
     waiting: dict[str, str] = {}
@@ -119,7 +119,7 @@ def messages(body: dict[str, Any], found: Found) -> None:
         before = role
         parts = _parts(message["content"], "text")
         answered = [part for part in parts if part["type"] == "tool_result"]
-        assert parts[: len(answered)] == answered, "results stand first"
+        assert parts[: len(answered)] == answered, "results come first"
         assert {part["tool_use_id"] for part in answered} == set(waiting)
         found.results += [waiting.pop(part["tool_use_id"]) for part in answered]
         for part in parts:
@@ -127,13 +127,13 @@ def messages(body: dict[str, Any], found: Found) -> None:
     assert not waiting
 
 
-def _messages_part(part: dict[str, Any], role: str, found: Found, waiting: dict[str, str]) -> None:
+def _messages_part(part: dict[str, Any], role: str, found: RequestSummary, waiting: dict[str, str]) -> None:
     match part["type"]:
         case "text":
-            found.say(part["text"])
+            found.add_text(part["text"])
         case "image":
             assert (role, part["source"]["type"]) == ("user", "base64")
-            found.see(part["source"]["data"])
+            found.add_image(part["source"]["data"])
         case "thinking":
             assert role == "assistant"
             assert part["signature"]
@@ -142,7 +142,7 @@ def _messages_part(part: dict[str, Any], role: str, found: Found, waiting: dict[
             assert ID.match(part["id"])
             assert isinstance(part["input"], dict)
             waiting[part["id"]] = part["name"]
-            found.call(part["name"])
+            found.add_call(part["name"])
         case "tool_result":
             for inner in _parts(part.get("content", []), "text"):
                 assert inner["type"] in ("text", "image")
@@ -151,14 +151,14 @@ def _messages_part(part: dict[str, Any], role: str, found: Found, waiting: dict[
             raise AssertionError(f"a block of type {other}")
 
 
-def gemini(body: dict[str, Any], found: Found) -> None:
+def gemini(body: dict[str, Any], found: RequestSummary) -> None:
     waiting: list[str] = []
     assert body["contents"][0]["role"] == "user"
     for content in body["contents"]:
         role = content["role"]
         assert role in ("user", "model")
         answered = [part["functionResponse"]["name"] for part in content["parts"] if "functionResponse" in part]
-        assert answered == waiting, "each call is answered in the next content, in order"
+        assert answered == waiting, "the next content has the results, in order"
         found.results += answered
         waiting = []
         for part in content["parts"]:
@@ -166,30 +166,30 @@ def gemini(body: dict[str, Any], found: Found) -> None:
     assert not waiting
 
 
-def _gemini_part(part: dict[str, Any], role: str, found: Found, waiting: list[str]) -> None:
+def _gemini_part(part: dict[str, Any], role: str, found: RequestSummary, waiting: list[str]) -> None:
     if "text" in part:
-        found.say(part["text"])
+        found.add_text(part["text"])
     elif "inlineData" in part:
-        found.see(part["inlineData"]["data"])  # Models make images too.
+        found.add_image(part["inlineData"]["data"])  # Models can generate images too.
     elif "functionCall" in part:
         assert role == "model"
         assert isinstance(part["functionCall"]["args"], dict)
         waiting.append(part["functionCall"]["name"])
-        found.call(part["functionCall"]["name"])
+        found.add_call(part["functionCall"]["name"])
     else:
         response = part["functionResponse"]
         assert role == "user"
         assert NAME.match(response["name"])
         found.text += json.dumps(response["response"], ensure_ascii=False) + "\n"
         for inner in response.get("parts", ()):
-            found.see(inner["inlineData"]["data"])
+            found.add_image(inner["inlineData"]["data"])
 
 
 def _parts(content: Any, kind: str) -> list[dict[str, Any]]:
     return [{"type": kind, "text": content}] if isinstance(content, str) else content
 
 
-CHECKS: dict[str, Callable[[dict[str, Any], Found], None]] = {
+CHECKS: dict[str, Callable[[dict[str, Any], RequestSummary], None]] = {
     "chat_completions": chat,
     "responses": responses,
     "messages": messages,

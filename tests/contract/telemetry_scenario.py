@@ -1,4 +1,4 @@
-"""One conversation that has everything: tools side by side, a sub-agent, an MCP server, a retry, a refusal and an abort."""
+"""One conversation with parallel tools, a subagent, an MCP server, a retry, a denied call, and an abort."""
 
 import asyncio
 import sys
@@ -45,13 +45,13 @@ async def look(key: str) -> str:
 
 @tool
 async def hang(ctx: ToolContext) -> str:
-    """Wait for ever."""
+    """Wait forever."""
     ctx.extra["abort"]()
     await asyncio.Event().wait()
     return ""
 
 
-def child(request: ModelRequest) -> Any:
+def answer_as_subagent(request: ModelRequest) -> Any:
     return (
         Reply(calls=[ScriptedCall("look", {"key": "x"})], usage=USAGE)
         if len(request.messages) == 1
@@ -59,8 +59,8 @@ def child(request: ModelRequest) -> Any:
     )
 
 
-async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> Agent:
-    """Run it: one run that completes, and one that is aborted."""
+async def run_scenario(telemetry: Telemetry, folder: Path, script: Any = None) -> Agent:
+    """Run the scenario: one run that completes, and one that is aborted."""
     script = script or [
         RateLimitedError("too many requests"),
         Reply(
@@ -94,7 +94,9 @@ async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> 
         execution=MemoryEnv(),
         tools=[look, hang],
         plugs=[Tracing(telemetry), mcp],
-        subagents=[AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(child, loop=True))],
+        subagents=[
+            AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(answer_as_subagent, loop=True))
+        ],
         behavior=RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=5, jitter=0.0)),
         extra={"abort": lambda: agent.abort()},
     )

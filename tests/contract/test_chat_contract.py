@@ -1,4 +1,4 @@
-"""What front ends rely on: every command can be sent, every event comes, and each of both is one JSON object."""
+"""The contract with front ends: every command can be sent, every event is published, and each is one JSON object."""
 
 import json
 from collections.abc import Iterator
@@ -54,8 +54,8 @@ def write(content: str = "x") -> ScriptedCall:
     return ScriptedCall("write_file", {"path": "b.txt", "content": content})
 
 
-class Told(Reader):
-    """Sends commands through their JSON."""
+class JsonReader(Reader):
+    """Sends commands as JSON."""
 
     sent: ClassVar[set[type]] = set()
 
@@ -65,21 +65,21 @@ class Told(Reader):
 
 
 @pytest.mark.covers("CLI-10")
-async def test_every_command_and_every_event(folder: Path, home: Path) -> None:
-    Told.sent = set()
+async def test_chat_covers_every_command_and_every_event(folder: Path, home: Path) -> None:
+    JsonReader.sent = set()
     seen: list[Any] = []
-    for part in (_work, _plans, _sessions, _others):
+    for part in (_run_turns, _run_plan, _run_session_commands, _run_rejected_commands):
         seen += await part(folder, home)
 
     assert {type(event) for event in seen} == set(KINDS.values())
-    assert Told.sent == set(get_args(ChatCommand))
+    assert JsonReader.sent == set(get_args(ChatCommand))
     for event in seen:
         line = chat_events.encode_event(event)
         assert json.loads(line)["type"] == type(event).__struct_config__.tag
         assert chat_events.decode_event(line) == event
 
 
-async def _work(folder: Path, home: Path) -> list[Any]:
+async def _run_turns(folder: Path, home: Path) -> list[Any]:
     gate = Gate()
     long = "word " * 30_000
     model = WaitingModel(
@@ -94,8 +94,8 @@ async def _work(folder: Path, home: Path) -> list[Any]:
         "## Summary\n\nwords",
         gates={0: gate},
     )
-    async with chatting(folder, home, model) as made:
-        chat = Told(made.chat, model)
+    async with chatting(folder, home, model) as opened:
+        chat = JsonReader(opened.chat, model)
         await chat.send(Prompt("go", (Attachment(media_type="image/png", data=b"\x89PNG"),)))
         await gate.reached_limit.wait()
         first = await chat.send(Queue("later"))
@@ -106,9 +106,9 @@ async def _work(folder: Path, home: Path) -> list[Any]:
         await chat.send(SendQueued(steered.id))
         await chat.send(Steer("and this"))
         gate.open.set()
-        await _answered(chat, 2)
+        await _answer_until_finished(chat, 2)
         await chat.send(Prompt("again"))
-        await _answered(chat, 1)
+        await _answer_until_finished(chat, 1)
         await chat.send(Compact("words"))
         await chat.until(chat_events.Compacted)
         await chat.send(Slash("/cost"))
@@ -119,8 +119,8 @@ async def _work(folder: Path, home: Path) -> list[Any]:
         return chat.seen
 
 
-async def _answered(chat: Reader, runs: int) -> None:
-    """Read on to the end of some runs, and answer what is asked."""
+async def _answer_until_finished(chat: Reader, runs: int) -> None:
+    """Read until the end of some runs, and answer all requests."""
     while runs:
         event = await chat.next()
         runs -= isinstance(event, chat_events.RunFinished)
@@ -130,10 +130,10 @@ async def _answered(chat: Reader, runs: int) -> None:
             await chat.send(Answer(event.id, text="because"))
 
 
-async def _plans(folder: Path, home: Path) -> list[Any]:
+async def _run_plan(folder: Path, home: Path) -> list[Any]:
     model = ScriptedModel("# A plan", "done")
-    async with chatting(folder, home, model) as made:
-        chat = Told(made.chat, model)
+    async with chatting(folder, home, model) as opened:
+        chat = JsonReader(opened.chat, model)
         await chat.send(SetMode("plan"))
         await chat.send(SetThinking("low"))
         await chat.until(chat_events.CommandDone, lambda done: done.name == "set_thinking")
@@ -143,30 +143,37 @@ async def _plans(folder: Path, home: Path) -> list[Any]:
         return chat.seen
 
 
-async def _sessions(folder: Path, home: Path) -> list[Any]:
+async def _run_session_commands(folder: Path, home: Path) -> list[Any]:
     model = ScriptedModel("one", "two")
-    async with chatting(folder, home, model, make_model=lambda _: model) as made:
-        chat = Told(made.chat, model)
+    async with chatting(folder, home, model, make_model=lambda _: model) as opened:
+        chat = JsonReader(opened.chat, model)
         await chat.run("first")
-        own = chat.chat.status.session_id
-        for command in (Rename("named"), Fork(), NewSession(), Resume(own), Rewind(preview=True), SetModel("x:y")):
+        session_id = chat.chat.status.session_id
+        for command in (
+            Rename("named"),
+            Fork(),
+            NewSession(),
+            Resume(session_id),
+            Rewind(preview=True),
+            SetModel("x:y"),
+        ):
             receipt = await chat.send(command)
             done = await chat.until(chat_events.CommandDone, lambda done, id=receipt.id: done.id == id)
             assert done.error == "", (command, done)
         return chat.seen
 
 
-async def _others(folder: Path, home: Path) -> list[Any]:
+async def _run_rejected_commands(folder: Path, home: Path) -> list[Any]:
     again = NetworkError("busy", retryable=True, retry_after=0.01)
-    async with chatting(folder, home, Reply(error=again), "well") as made:
-        chat = Told(made.chat, made.model)
+    async with chatting(folder, home, Reply(error=again), "well") as opened:
+        chat = JsonReader(opened.chat, opened.model)
         await chat.send(Shortcut("ctrl+k"))
         await chat.until(chat_events.Refused)
         await chat.run("go @nowhere.txt")
         return chat.seen
 
 
-def test_names_on_the_wire_are_told_apart() -> None:
+def test_unknown_or_incomplete_commands_are_rejected() -> None:
     assert len(KINDS) == len(get_args(chat_events.ChatEvent))
     assert "tool_started" in KINDS
     for bad in (b'{"type": "nonsense"}', b'{"type": "prompt"}', b'{"type": "prompt", "text": 1}', b"[]"):
@@ -176,17 +183,17 @@ def test_names_on_the_wire_are_told_apart() -> None:
         decode_command(b"{")
 
 
-def test_the_contract_has_a_json_schema() -> None:
+def test_chat_contract_has_a_json_schema() -> None:
     schemas = msgspec.json.schema_components((ChatCommand, chat_events.ChatEvent))[1]
 
     assert {"Prompt", "Approve", "ToolStarted", "ApprovalAsked"} <= set(schemas)
 
 
-def test_nothing_here_draws_or_is_global() -> None:
+def test_chat_package_does_not_print_or_use_globals() -> None:
     import mainspring.app.chat.engine as engine
 
     folder = Path(engine.__file__).parent
-    for file in _sources(folder):
+    for file in _source_files(folder):
         text = file.read_text(encoding="utf-8")
         assert "print(" not in text, file
         assert "sys.stdout" not in text, file
@@ -195,11 +202,11 @@ def test_nothing_here_draws_or_is_global() -> None:
     assert issubclass(NetworkError, ModelError)
 
 
-def _sources(folder: Path) -> Iterator[Path]:
+def _source_files(folder: Path) -> Iterator[Path]:
     yield from sorted(folder.rglob("*.py"))
 
 
-async def test_two_chats_beside_each_other_know_nothing_of_each_other(folder: Path, home: Path) -> None:
+async def test_two_chats_share_no_state(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "I am one") as one, chatting(folder, home, "I am two") as two:
         first, second = await one.run("a"), await two.run("b")
 

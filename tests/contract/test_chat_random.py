@@ -1,4 +1,4 @@
-"""Random commands in random order: no deadlock, every question settled, every call ended, nothing typed lost."""
+"""Random commands in random order: no deadlock, every question settled, every call finished, and no typed text lost."""
 
 import asyncio
 import tempfile
@@ -70,8 +70,8 @@ STEPS = st.lists(
 LINES = ("/cost", "/help", "/context", "/tree", "/sessions", "/name x", "/copy", "/permissions", "/clear", "/rewind 1")
 
 
-class Player:
-    """Plays steps against a chat, and keeps account of what was typed."""
+class ChatPlayer:
+    """Runs steps against a chat and records the typed texts."""
 
     def __init__(self, chat: Any) -> None:
         self.chat = chat
@@ -86,9 +86,9 @@ class Player:
     def of(self, kind: Any) -> list[Any]:
         return [e for e in self.seen if isinstance(e, kind)]
 
-    def open(self, asked: Any, settled: Any) -> list[Any]:
+    def open(self, requested: Any, settled: Any) -> list[Any]:
         done = {e.id for e in self.of(settled)}
-        return [e for e in self.of(asked) if e.id not in done]
+        return [e for e in self.of(requested) if e.id not in done]
 
     def queued(self) -> list[Any]:
         changes = self.of(chat_events.QueueChanged)
@@ -107,7 +107,7 @@ class Player:
         if what in ("prompt", "steer", "queue", "edit"):
             self.count += 1
         text = f"text-{self.count}."
-        made: dict[str, ChatCommand] = {
+        created: dict[str, ChatCommand] = {
             "prompt": Prompt(text),
             "steer": Steer(text),
             "queue": Queue(text),
@@ -140,7 +140,7 @@ class Player:
             "execute": ExecutePlan(),
             "undo": Rewind(to="undo"),
         }
-        return made.get(what)
+        return created.get(what)
 
     async def play(self, step: Step) -> None:
         command = self.command(step)
@@ -160,7 +160,7 @@ class Player:
                 pass
 
     async def settle(self) -> None:
-        """Answer what is asked until nothing goes on."""
+        """Answer all requests until the chat is idle."""
         while self.chat.busy:
             for request in self.open(chat_events.ApprovalAsked, chat_events.ApprovalSettled):
                 await self.chat.send(Approve(request.id, "deny"))
@@ -169,11 +169,11 @@ class Player:
             await asyncio.sleep(0.001)
 
 
-def model_of(replies: list[int]) -> ScriptedModel:
-    left = iter(replies)
+def create_model(replies: list[int]) -> ScriptedModel:
+    remaining = iter(replies)
 
     def answer(_: object) -> Any:
-        number = next(left, 0)
+        number = next(remaining, 0)
         return REPLIES[number % len(REPLIES)]
 
     return ScriptedModel(answer, loop=True, info=ModelInfo("m", "p", 100_000))
@@ -185,18 +185,18 @@ async def play(steps: list[Step], replies: list[int], ending: str) -> None:
         folder.mkdir()
         home.mkdir()
         (folder / "a.txt").write_text("one\n", encoding="utf-8")
-        model = model_of(replies)
+        model = create_model(replies)
         async with asyncio.timeout(SECONDS):
-            async with chatting(folder, home, model, make_model=lambda _: model) as made:
-                player = Player(made.chat)
+            async with chatting(folder, home, model, make_model=lambda _: model) as created:
+                player = ChatPlayer(created.chat)
                 reading = asyncio.ensure_future(player.read())
                 for step in steps:
                     await player.play(step)
                 if ending == "settle":
                     await player.settle()
-                session = made.chat.status.session_id
+                session = created.chat.status.session_id
             await reading
-            check(player)
+            check_events(player)
             if player.queued():
                 async with chatting(folder, home, "x", ask={"session": session}) as again:
                     restored = await again.until(chat_events.QueueChanged)
@@ -204,7 +204,7 @@ async def play(steps: list[Step], replies: list[int], ending: str) -> None:
                 assert {q.text for q in player.queued()} <= waiting
 
 
-def check(player: Player) -> None:
+def check_events(player: ChatPlayer) -> None:
     for request, settled in (
         (chat_events.ApprovalAsked, chat_events.ApprovalSettled),
         (chat_events.QuestionAsked, chat_events.QuestionSettled),
@@ -216,16 +216,16 @@ def check(player: Player) -> None:
     assert started == sum(isinstance(e, chat_events.ToolFinished) for e in events)
     assert len(player.of(chat_events.RunStarted)) == len(player.of(chat_events.RunFinished))
     assert len(player.of(chat_events.ChildStarted)) == len(player.of(chat_events.ChildFinished))
-    said = " ".join(e.text for e in player.of(chat_events.UserText))
+    sent_text = " ".join(e.text for e in player.of(chat_events.UserText))
     waits = " ".join(q.text for q in player.queued())
     for text in player.typed.values():
-        assert text in said or text in waits, (text, said, waits)
+        assert text in sent_text or text in waits, (text, sent_text, waits)
 
 
 @pytest.mark.covers("BYD-04", "CLI-02", "CLI-10")
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, replies=st.lists(st.integers(0, 9), max_size=12), ending=st.sampled_from(["settle", "leave"]))
-def test_random_commands(steps: list[Step], replies: list[int], ending: str) -> None:
+def test_random_commands_keep_the_chat_consistent(steps: list[Step], replies: list[int], ending: str) -> None:
     asyncio.run(play(steps, replies, ending))
 
 
@@ -233,5 +233,5 @@ def test_random_commands(steps: list[Step], replies: list[int], ending: str) -> 
 @pytest.mark.timeout(600)
 @settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, replies=st.lists(st.integers(0, 9), max_size=12), ending=st.sampled_from(["settle", "leave"]))
-def test_many_random_commands(steps: list[Step], replies: list[int], ending: str) -> None:
+def test_many_random_commands_keep_the_chat_consistent(steps: list[Step], replies: list[int], ending: str) -> None:
     asyncio.run(play(steps, replies, ending))

@@ -1,4 +1,4 @@
-"""Tools that are found by search are so with every protocol: none of them needs a search of its host's own."""
+"""Tool search works with every protocol, without a search feature of the host."""
 
 import json
 
@@ -18,7 +18,7 @@ async def send(arguments: dict[str, object], ctx: ToolContext) -> ToolResult:
 
 @pytest.mark.covers("BYD-11", "DIS-09")
 @pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
-async def test_a_tool_is_named_then_found_and_then_offered(speaker: Speaker) -> None:
+async def test_lazy_tool_is_named_found_and_then_offered(speaker: Speaker) -> None:
     transport = MemoryTransport(*(MemoryResponse(list(speaker.plain)) for _ in range(2)))
     mail = define_tool(
         "mcp__mail__send", description="Posts a letter.", parameters={"type": "object"}, execute=send, source="mcp:mail"

@@ -1,4 +1,4 @@
-"""What every engine does alike with runs that are over: deleted as a whole, or tried again where they were."""
+"""The common behavior of engines for finished runs: they are deleted completely, or retried where they stopped."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.errors import DurableError
 from mainspring.loop import CoreAgent
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
-from tests.contract.test_durable_engines import Reopen, World, finish, reopen, said, until
+from tests.contract.test_durable_engines import Reopen, World, reopen, return_value, wait_for, wait_for_result
 
 __all__ = ["reopen"]
 pytestmark = pytest.mark.covers("BYD-31")
 
 
-def traces(engine: Engine, run_id: str) -> list[str]:
-    """Where in the database a run is named, or one of its sub-agents."""
+def find_tables(engine: Engine, run_id: str) -> list[str]:
+    """Return the tables of the database that contain the ID of a run or of its subagents."""
     if not isinstance(engine, DbosEngine):
         return []
     url = sa.make_url(engine.url)
@@ -38,7 +38,7 @@ def traces(engine: Engine, run_id: str) -> list[str]:
     return found
 
 
-def spawning() -> World:
+def create_spawning_world() -> World:
     return World(
         ScriptedCall("spawn", {"task": "count"}),
         ScriptedCall("hold", {"key": "child"}),
@@ -48,64 +48,64 @@ def spawning() -> World:
     )
 
 
-async def test_a_run_is_deleted_with_all_that_was_kept_of_it(reopen: Reopen) -> None:
-    world = spawning()
-    world.let_go("child")
-    agent = world.agent(world.tool("hold", holds=True), subagents=True)
+async def test_delete_removes_a_run_and_all_its_data(reopen: Reopen) -> None:
+    world = create_spawning_world()
+    world.release("child")
+    agent = world.agent(world.tool("hold", blocking=True), subagents=True)
     async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.", run_id="parent")
         await run.follow_up("and then?")
         near = await agents.start("a", "Near.", run_id="parent.near")
-        await finish(run)
-        near_ended = (await finish(near)).text
-        assert isinstance(agents.engine, DbosEngine) is bool(traces(agents.engine, "parent"))
+        await wait_for_result(run)
+        near_ended = (await wait_for_result(near)).text
+        assert isinstance(agents.engine, DbosEngine) is bool(find_tables(agents.engine, "parent"))
         await agents.delete(run.id)
         with pytest.raises(DurableError, match="Unknown run: parent"):
             await agents.delete(run.id)
         with pytest.raises(DurableError, match="Unknown run: parent"):
-            await finish(run)
+            await wait_for_result(run)
         assert [info.id for info in await agents.list()] == ["parent.near"]
         assert await agents.engine.feed.read("parent") == []
         assert [item async for item in run.events()] == []
-        assert (await finish(near)).text == near_ended, "a run whose name begins alike stays"
+        assert (await wait_for_result(near)).text == near_ended, "a run with the same ID prefix is not deleted"
         await agents.delete(near.id)
-        assert traces(agents.engine, "parent") == []
+        assert find_tables(agents.engine, "parent") == []
 
 
-async def test_a_name_is_free_once_its_run_is_deleted(reopen: Reopen) -> None:
+async def test_run_id_can_be_reused_after_delete(reopen: Reopen) -> None:
     world = World("One.", "Two.")
     async with DurableWorker(await reopen(), {"a": world.agent()}) as agents:
         run = await agents.start("a", "First.", run_id="r")
-        await finish(run)
+        await wait_for_result(run)
         await run.steer("too late")
         await agents.delete("r")
-        again = await finish(await agents.start("a", "Second.", run_id="r"))
+        again = await wait_for_result(await agents.start("a", "Second.", run_id="r"))
     assert again.text == "Two."
-    assert [m.text for m in world.model.requests[1].messages] == ["Second."], "nothing of the first run joined"
+    assert [m.text for m in world.model.requests[1].messages] == ["Second."], "no message of the first run joined"
 
 
-async def test_a_run_that_is_not_over_is_never_deleted(reopen: Reopen) -> None:
+async def test_unfinished_run_is_never_deleted(reopen: Reopen) -> None:
     world = World(ScriptedCall("hold", {"key": "a"}), "Done.")
-    agent = world.agent(world.tool("hold", holds=True, idempotent=True))
+    agent = world.agent(world.tool("hold", blocking=True, idempotent=True))
     async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.", run_id="r")
         waiting = await super(DurableWorker, agents).start("b", "Go.", run_id="w")
-        await world.held("a")
-        for going, state in ((run, "running"), (waiting, "waiting")):
+        await world.wait_for_call("a")
+        for active, state in ((run, "running"), (waiting, "waiting")):
             with pytest.raises(DurableError, match=f"is {state}. Only finished runs can be deleted"):
-                await agents.delete(going.id)
+                await agents.delete(active.id)
         with pytest.raises(DurableError, match="Runs that are running cannot be deleted"):
             await agents.prune(0, ["done", "running"])
         assert await agents.prune(0) == 0
-        world.let_go("a")
-        assert (await finish(run)).text == "Done."
+        world.release("a")
+        assert (await wait_for_result(run)).text == "Done."
         await waiting.cancel()
         assert await agents.prune(0, dry_run=True) == 2
         assert await agents.prune(0) == 2
         assert await agents.list() == []
 
 
-async def test_old_runs_are_deleted_and_young_ones_and_other_states_stay(reopen: Reopen) -> None:
+async def test_prune_deletes_old_runs_in_the_given_states(reopen: Reopen) -> None:
     world = World(*["Done."] * 4)
 
     def broken(steps: DurableSteps) -> CoreAgent:
@@ -121,35 +121,35 @@ async def test_old_runs_are_deleted_and_young_ones_and_other_states_stay(reopen:
 
         assert await agents.prune(3600) == 0
         assert await states() == ["done", "done", "failed"]
-        assert await until(lambda: agents.prune(0.05, ["failed"])) == 1
+        assert await wait_for(lambda: agents.prune(0.05, ["failed"])) == 1
         assert await states() == ["done", "done"]
         assert await agents.prune(0, dry_run=True) == 2
-        assert await until(lambda: agents.prune(0.05)) == 2
+        assert await wait_for(lambda: agents.prune(0.05)) == 2
         assert await states() == []
 
 
-async def test_what_still_works_at_a_run_that_was_deleted_leaves_nothing(reopen: Reopen) -> None:
+async def test_step_of_a_deleted_run_stores_nothing(reopen: Reopen) -> None:
     world = World(ScriptedCall("hold", {"key": "a"}), "Done.")
-    agent = world.agent(world.tool("hold", holds=True, idempotent=True))
+    agent = world.agent(world.tool("hold", blocking=True, idempotent=True))
     engine = await reopen()
     async with DurableWorker(engine, {"a": agent}) as agents:
         run = await agents.start("a", "Go.", run_id="r-gone")
-        await world.held("a")
+        await world.wait_for_call("a")
         await run.cancel()
         await agents.delete(run.id)
-        world.let_go("a")
+        world.release("a")
         if isinstance(engine, DbosEngine):
-            await until(lambda: said(not engine.active_attempts))
+            await wait_for(lambda: return_value(not engine.active_attempts))
         assert await agents.engine.feed.read(run.id) == []
-        assert traces(engine, run.id) == []
+        assert find_tables(engine, run.id) == []
     assert len(world.model.requests) == 1
 
 
-async def test_who_waits_for_a_run_that_is_deleted_is_told(reopen: Reopen) -> None:
+async def test_waiting_for_a_deleted_run_raises(reopen: Reopen) -> None:
     engine = await reopen()
     await DurableClient(engine).start("a", "Go.", run_id="r")
-    waiting = asyncio.ensure_future(finish(DurableRun(engine, "r")))
-    assert not (await asyncio.wait([waiting], timeout=0.2))[0], "it waits"
+    waiting = asyncio.ensure_future(wait_for_result(DurableRun(engine, "r")))
+    assert not (await asyncio.wait([waiting], timeout=0.2))[0], "the call waits"
     other = await reopen()
     await DurableRun(other, "r").cancel()
     await other.delete("r")
@@ -157,12 +157,12 @@ async def test_who_waits_for_a_run_that_is_deleted_is_told(reopen: Reopen) -> No
         await waiting
 
 
-async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> None:
+async def test_failed_run_can_be_retried_where_it_stopped(reopen: Reopen) -> None:
     world = World(ScriptedCall("write", {"key": "a"}), ScriptedCall("hold", {"key": "b"}), "Done.")
-    tools = (world.tool(), world.tool("hold", holds=True, idempotent=True))
+    tools = (world.tool(), world.tool("hold", blocking=True, idempotent=True))
     async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         run = await agents.start("a", "Go.")
-        await world.held("b")
+        await world.wait_for_call("b")
         with pytest.raises(DurableError, match="is running. Only failed and cancelled runs"):
             await run.retry()
 
@@ -171,35 +171,35 @@ async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> 
 
     async with DurableWorker(await reopen(), {"a": other}) as agents:
         with pytest.raises(DurableError, match="started by other code"):
-            await finish(agents.run(run.id))
+            await wait_for_result(agents.run(run.id))
         assert "started by other code" in (await run.info()).error
         assert "started by other code" in (await agents.list(state="failed"))[0].error
-    world.let_go("b")
+    world.release("b")
     async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         await agents.run(run.id).retry()
-        result = await finish(agents.run(run.id))
-        told = [item.event async for item in agents.run(run.id).events()]
+        result = await wait_for_result(agents.run(run.id))
+        published = [item.event async for item in agents.run(run.id).events()]
         with pytest.raises(DurableError, match="is done, regardless of its result"):
             await agents.run(run.id).retry()
     assert (result.status, result.text) == ("completed", "Done.")
     assert world.done == ["write a", "hold b", "hold b"]
     assert len(world.model.requests) == 3
-    assert isinstance(told[-1], RunEnded)
-    assert told[-1].status == "completed"
+    assert isinstance(published[-1], RunEnded)
+    assert published[-1].status == "completed"
 
 
-async def test_a_run_that_was_cancelled_is_tried_again_where_it_was(reopen: Reopen) -> None:
+async def test_cancelled_run_can_be_retried_where_it_stopped(reopen: Reopen) -> None:
     world = World(ScriptedCall("write", {"key": "a"}), ScriptedCall("hold", {"key": "b"}), "Done.")
-    agent = world.agent(world.tool(), world.tool("hold", holds=True, idempotent=True))
+    agent = world.agent(world.tool(), world.tool("hold", blocking=True, idempotent=True))
     async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")
-        await world.held("b")
+        await world.wait_for_call("b")
         await run.cancel()
         with pytest.raises(DurableError, match="cancelled"):
-            await finish(run)
-        world.let_go("b")
+            await wait_for_result(run)
+        world.release("b")
         await run.retry()
-        result = await finish(run)
+        result = await wait_for_result(run)
     assert result.text == "Done."
     assert world.done.count("write a") == 1
     assert len(world.model.requests) == 3

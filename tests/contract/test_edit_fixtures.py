@@ -1,4 +1,4 @@
-"""Real edits: what a change of a public repository replaced, some given in the ways in which models get them wrong."""
+"""Real edits from changes of public repositories, some with the typical mistakes of models."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def case(kind: str, before: str, old: str, new: str, **expected: Any) -> dict[st
     return {"id": kind, "before": before, "old_string": old, "new_string": new, "expected": expected}
 
 
-# Each kind of the material once, small enough to read. `exact_old_string` is what the model should have given.
+# Each kind of edit once, small enough to read. `exact_old_string` is the correct text.
 KINDS = [
     case("exact", FUNCTION, "name:\n", "name is not None:\n"),
     case("deletion", FUNCTION, "    return None\n", ""),
@@ -106,8 +106,8 @@ KINDS = [
 ]
 
 
-def wanted(row: dict[str, Any]) -> str | None:
-    """What the file should read afterwards; ``None`` if the edit should be refused."""
+def expected_content(row: dict[str, Any]) -> str | None:
+    """Return the expected content of the file, or ``None`` if the edit should be rejected."""
     expected, before, new = row["expected"], row["before"], row["new_string"]
     match expected["result"]:
         case "ok":
@@ -120,11 +120,11 @@ def wanted(row: dict[str, Any]) -> str | None:
             return None
 
 
-async def check(row: dict[str, Any]) -> None:
+async def check_edit(row: dict[str, Any]) -> None:
     before = row["before"].encode()
     env = MemoryEnv({"file": before})
     result = await edit(ToolContext(env=env), path="file", old_string=row["old_string"], new_string=row["new_string"])
-    after = wanted(row)
+    after = expected_content(row)
     if after is not None:
         assert not result.is_error, result.text
         assert env.files["file"].decode() == after
@@ -141,23 +141,23 @@ async def check(row: dict[str, Any]) -> None:
 
 @pytest.mark.covers("TOL-10", "TOL-11", "TOL-12")
 @pytest.mark.parametrize("row", KINDS, ids=lambda row: row["id"])
-async def test_each_kind_of_edit(row: dict[str, Any]) -> None:
-    await check(row)
+async def test_edit_handles_each_kind_of_input(row: dict[str, Any]) -> None:
+    await check_edit(row)
 
 
-async def test_recorded_edits(material: Path) -> None:
+async def test_edit_matches_recorded_edits(material: Path) -> None:
     rows = [json.loads(line) for line in (material / "edits" / "cases.jsonl").read_text("utf-8").splitlines()]
     failed: list[str] = []
     for row in rows:
         try:
-            await check(row)
+            await check_edit(row)
         except AssertionError as e:
             failed.append(f"{row['id']}: {e}")
     assert not failed, f"{len(failed)} of {len(rows)}: {failed[:5]}"
 
 
-async def test_recorded_patches(material: Path) -> None:
-    """Where the recorded program keeps what it did before a failure, ours does so only when it is told to."""
+async def test_apply_patch_matches_recorded_patches(material: Path) -> None:
+    """The recorded program keeps the changes before a failure; apply_patch does so only with ``partial``."""
     rows = [
         json.loads(line)
         for line in (material / "edits" / "apply-patch-scenarios.jsonl").read_text("utf-8").splitlines()

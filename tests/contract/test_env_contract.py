@@ -1,4 +1,4 @@
-"""What every execution environment does alike; a new one joins by a line in `ENVIRONMENTS`."""
+"""The common behavior of execution environments; add a new one to `ENVIRONMENTS`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +29,7 @@ def memory(folder: Path, fixture: Fixture) -> ExecutionEnv:
 
 
 class QuietEditor:
-    """An editor that has nothing open."""
+    """An editor without open files."""
 
     async def read(self, path: str) -> str | None:
         return None
@@ -64,17 +64,17 @@ if "podman" in ENGINES:
 
 
 @pytest.fixture(params=ENVIRONMENTS, ids=lambda make: make.__name__)
-def made(request: pytest.FixtureRequest, tmp_path: Path) -> ExecutionEnv:
+def new_env(request: pytest.FixtureRequest, tmp_path: Path) -> ExecutionEnv:
     return request.param(tmp_path, request.getfixturevalue)
 
 
 @pytest.fixture
-async def env(made: ExecutionEnv) -> AsyncIterator[ExecutionEnv]:
-    yield made
-    await made.aclose()
+async def env(new_env: ExecutionEnv) -> AsyncIterator[ExecutionEnv]:
+    yield new_env
+    await new_env.aclose()
 
 
-async def write(env: ExecutionEnv, *paths: str) -> None:
+async def write_files(env: ExecutionEnv, *paths: str) -> None:
     for path in paths:
         await env.write_bytes(path, path.encode())
 
@@ -87,7 +87,7 @@ async def test_a_file_is_written_and_read_back(env: ExecutionEnv) -> None:
     assert await env.read_bytes("a/b/c.bin") == b""
 
 
-async def test_missing_folders_are_made_only_when_wanted(env: ExecutionEnv) -> None:
+async def test_missing_folders_are_created_only_if_requested(env: ExecutionEnv) -> None:
     with pytest.raises(FileNotFoundError):
         await env.write_bytes("none/x", b"x", parents=False)
     with pytest.raises(FileNotFoundError):
@@ -95,7 +95,7 @@ async def test_missing_folders_are_made_only_when_wanted(env: ExecutionEnv) -> N
 
 
 async def test_a_file_is_renamed(env: ExecutionEnv) -> None:
-    await write(env, "a", "b")
+    await write_files(env, "a", "b")
     await env.rename("a", "new/c")
     await env.rename("b", "new/c")
     assert await env.read_bytes("new/c") == b"b"
@@ -118,12 +118,12 @@ async def test_paths_start_at_the_project_folder(env: ExecutionEnv) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
-async def test_what_is_no_path_is_refused(env: ExecutionEnv, path: str) -> None:
+async def test_invalid_path_is_rejected(env: ExecutionEnv, path: str) -> None:
     with pytest.raises(OSError, match="NUL|empty|[Ii]nvalid"):
         await env.realpath(path)
 
 
-async def test_stat_tells_size_kind_and_real_path(env: ExecutionEnv) -> None:
+async def test_stat_returns_size_kind_and_real_path(env: ExecutionEnv) -> None:
     await env.write_bytes("x/y", b"12345")
     found = await env.stat("x/../x/y")
     assert (found.kind, found.size, found.path) == ("file", 5, f"{env.cwd}/x/y")
@@ -132,14 +132,14 @@ async def test_stat_tells_size_kind_and_real_path(env: ExecutionEnv) -> None:
         await env.stat("nope")
 
 
-async def test_a_change_changes_the_time(env: ExecutionEnv) -> None:
+async def test_write_updates_the_modification_time(env: ExecutionEnv) -> None:
     await env.write_bytes("x", b"1")
     before = (await env.stat("x")).mtime_ns
     await env.write_bytes("x", b"2")
     assert (await env.stat("x")).mtime_ns >= before
 
 
-async def test_a_folder_is_no_file(env: ExecutionEnv) -> None:
+async def test_folder_cannot_be_read_as_a_file(env: ExecutionEnv) -> None:
     await env.write_bytes("x/y", b"")
     with pytest.raises(IsADirectoryError):
         await env.read_bytes("x")
@@ -149,13 +149,13 @@ async def test_a_folder_is_no_file(env: ExecutionEnv) -> None:
         await env.list_dir("x/y")
 
 
-async def test_a_folder_lists_its_names_in_order(env: ExecutionEnv) -> None:
-    await write(env, "b", "a/x", ".c")
+async def test_list_dir_is_sorted(env: ExecutionEnv) -> None:
+    await write_files(env, "b", "a/x", ".c")
     assert [(e.name, e.kind) for e in await env.list_dir(".")] == [(".c", "file"), ("a", "directory"), ("b", "file")]
 
 
-async def test_remove_takes_files_and_empty_folders(env: ExecutionEnv) -> None:
-    await write(env, "a/x")
+async def test_remove_deletes_files_and_empty_folders(env: ExecutionEnv) -> None:
+    await write_files(env, "a/x")
     with pytest.raises(OSError, match="not empty"):
         await env.remove("a")
     await env.remove("a/x")
@@ -164,16 +164,16 @@ async def test_remove_takes_files_and_empty_folders(env: ExecutionEnv) -> None:
         await env.remove("a")
 
 
-async def test_a_walk_is_sorted_and_names_folders_first(env: ExecutionEnv) -> None:
-    await write(env, "b/x", "b.txt", "a/c/y", "a/b", ".hidden/z")
+async def test_walk_is_sorted_and_lists_folders_first(env: ExecutionEnv) -> None:
+    await write_files(env, "b/x", "b.txt", "a/c/y", "a/b", ".hidden/z")
     walk = await env.walk(".")
     expected = [".hidden", ".hidden/z", "a", "a/b", "a/c", "a/c/y", "b", "b/x", "b.txt"]
     assert [e.path for e in walk.entries] == expected
     assert [e.path for e in (await env.walk("a")).entries] == ["b", "c", "c/y"]
 
 
-async def test_a_walk_obeys_ignore_files(env: ExecutionEnv) -> None:
-    await write(
+async def test_walk_obeys_ignore_files(env: ExecutionEnv) -> None:
+    await write_files(
         env, "keep.py", "x.log", "keep.log", "out/a", "src/out/b", "src/gen.py", "src/a.py", ".git/HEAD", "z/.svn/e"
     )
     await env.write_bytes(".gitignore", b"*.log\n!keep.log\nout/\n# gone\n")
@@ -185,21 +185,21 @@ async def test_a_walk_obeys_ignore_files(env: ExecutionEnv) -> None:
     assert walk.ignored == (".git/", "out/", "src/gen.py", "x.log", "z/")
 
 
-async def test_a_walk_can_take_everything_but_version_control(env: ExecutionEnv) -> None:
-    await write(env, "out/a", ".git/HEAD")
+async def test_walk_can_include_ignored_files_but_not_git(env: ExecutionEnv) -> None:
+    await write_files(env, "out/a", ".git/HEAD")
     await env.write_bytes(".gitignore", b"out\n")
     walk = await env.walk(".", include_ignored=True)
     assert [e.path for e in walk.entries] == [".gitignore", "out", "out/a"]
 
 
-async def test_rules_of_folders_above_count(env: ExecutionEnv) -> None:
-    await write(env, "src/a.py", "src/a.pyc")
+async def test_walk_applies_ignore_files_of_parent_folders(env: ExecutionEnv) -> None:
+    await write_files(env, "src/a.py", "src/a.pyc")
     await env.write_bytes(".gitignore", b"*.pyc\n")
     assert [e.path for e in (await env.walk("src")).entries] == ["a.py"]
 
 
-async def test_a_folder_that_is_named_is_walked_though_ignored(env: ExecutionEnv) -> None:
-    await write(env, "out/a.log", "out/in/b", "out/no")
+async def test_walk_enters_an_ignored_folder_that_is_named(env: ExecutionEnv) -> None:
+    await write_files(env, "out/a.log", "out/in/b", "out/no")
     await env.write_bytes(".gitignore", b"out\n*.log\n")
     await env.write_bytes("out/.ignore", b"no\n")
     assert await env.is_ignored("out")
@@ -208,30 +208,30 @@ async def test_a_folder_that_is_named_is_walked_though_ignored(env: ExecutionEnv
     assert [e.path for e in (await env.walk("out")).entries] == [".ignore", "a.log", "in", "in/b"]
 
 
-async def test_a_walk_stops_at_depth_and_limit(env: ExecutionEnv) -> None:
-    await write(env, "a/b/c/d", "x")
+async def test_walk_stops_at_depth_and_limit(env: ExecutionEnv) -> None:
+    await write_files(env, "a/b/c/d", "x")
     assert [e.path for e in (await env.walk(".", depth=2)).entries] == ["a", "a/b", "x"]
     walk = await env.walk(".", limit=2)
     assert walk.truncated
-    assert [e.path for e in walk.entries] == ["a", "x"]  # What lies deepest is cut off.
+    assert [e.path for e in walk.entries] == ["a", "x"]  # the deepest entries are cut off
 
 
-async def test_a_walk_stops_when_told(env: ExecutionEnv) -> None:
-    await write(env, "a/b")
+async def test_walk_stops_on_cancel(env: ExecutionEnv) -> None:
+    await write_files(env, "a/b")
     token = CancelToken()
     token.cancel()
     assert (await env.walk(".", signal=token)).truncated
 
 
-async def test_a_walk_needs_a_folder(env: ExecutionEnv) -> None:
-    await write(env, "a")
+async def test_walk_requires_a_folder(env: ExecutionEnv) -> None:
+    await write_files(env, "a")
     with pytest.raises(NotADirectoryError):
         await env.walk("a")
     with pytest.raises(FileNotFoundError):
         await env.walk("nope")
 
 
-async def test_a_program_runs(env: ExecutionEnv) -> None:
+async def test_run_returns_output_and_exit_code(env: ExecutionEnv) -> None:
     seen: list[tuple[str, bytes]] = []
     result = await env.run("printf hello", on_output=lambda stream, data: seen.append((stream, data)))
     assert (result.exit_code, result.stdout.text, result.stdout.total, result.stderr.data) == (0, "hello", 5, b"")
@@ -239,18 +239,18 @@ async def test_a_program_runs(env: ExecutionEnv) -> None:
     assert not result.survivors
 
 
-async def test_an_unknown_command_is_127(env: ExecutionEnv) -> None:
+async def test_unknown_command_exits_with_127(env: ExecutionEnv) -> None:
     result = await env.run("no-such-command-here --flag", limits=OutputLimits(head=100, tail=100))
     assert result.exit_code == 127
     assert "no-such-command-here: " in result.stderr.text
     assert "not found" in result.stderr.text
 
 
-async def test_a_program_that_is_nowhere_is_not_found(env: ExecutionEnv) -> None:
+async def test_find_program_returns_none_for_unknown_programs(env: ExecutionEnv) -> None:
     assert await env.find_program("no-such-program-here") is None
 
 
-async def test_a_lock_lets_one_in_at_a_time_and_in_order(env: ExecutionEnv) -> None:
+async def test_lock_is_exclusive_and_fair(env: ExecutionEnv) -> None:
     order: list[str] = []
 
     async def work(name: str, path: str) -> None:
@@ -263,12 +263,12 @@ async def test_a_lock_lets_one_in_at_a_time_and_in_order(env: ExecutionEnv) -> N
     assert order == ["1 in", "1 out", "2 in", "2 out", "3 in", "3 out"]
 
 
-async def test_locks_of_different_files_do_not_wait_for_each_other(env: ExecutionEnv) -> None:
+async def test_locks_of_different_files_are_independent(env: ExecutionEnv) -> None:
     async with env.lock("/a"), asyncio.timeout(1), env.lock("/b"):
         pass
     async with env.lock("/a"):
         pass
 
 
-async def test_nothing_guards_a_search_until_a_policy_says_so(env: ExecutionEnv) -> None:
+async def test_path_filter_is_unset_by_default(env: ExecutionEnv) -> None:
     assert env.path_filter is None

@@ -1,4 +1,4 @@
-"""Recorded exchanges of Gemini: what we decode is what a plain reading of the raw body says, and what we send has its shape."""
+"""Recorded Gemini exchanges: decoding matches a reference reader, and encoding matches the recorded requests."""
 
 import json
 from collections import Counter
@@ -38,16 +38,16 @@ def load(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def recorded(material: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def recorded_exchanges(material: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for entry in load(material / "traffic" / "INDEX.json"):
         if entry["api"] in APIS:
             yield entry["file"], load(material / "traffic" / entry["file"])
 
 
-# --- the plain reading -------------------------------------------------------------------------------------------------
+# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
-def objects_of(body: str) -> list[dict[str, Any]]:
+def parse_objects(body: str) -> list[dict[str, Any]]:
     if body.lstrip()[0] in "[{":
         value = json.loads(body)
         return value if isinstance(value, list) else [value]
@@ -70,12 +70,12 @@ def calls_of(parts: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
         if "name" in call:
             calls.append((call["name"], dict(call.get("args") or {}), True))
         for piece in call.get("partialArgs") or []:
-            put(calls[-1][1], piece)
+            set_path(calls[-1][1], piece)
     return [(name, args) for name, args, _ in calls]
 
 
-def put(args: dict[str, Any], piece: dict[str, Any]) -> None:
-    """Writes a piece at its path, the plain way: by a key of dots and brackets."""
+def set_path(args: dict[str, Any], piece: dict[str, Any]) -> None:
+    """Write a piece at its JSON path."""
     value = next((piece[k] for k in ("stringValue", "numberValue", "boolValue", "nullValue") if k in piece), None)
     holder: Any = args
     steps = piece["jsonPath"].removeprefix("$").replace("[", ".[").strip(".").split(".")
@@ -85,36 +85,36 @@ def put(args: dict[str, Any], piece: dict[str, Any]) -> None:
         if isinstance(key, int):
             while len(holder) <= key:
                 holder.append(None)
-        known = holder[key] if isinstance(key, int) else holder.get(key)
+        current = holder[key] if isinstance(key, int) else holder.get(key)
         if last:
-            holder[key] = known + value if isinstance(known, str) and isinstance(value, str) else value
+            holder[key] = current + value if isinstance(current, str) and isinstance(value, str) else value
         else:
-            if known is None:
+            if current is None:
                 holder[key] = [] if steps[i + 1].startswith("[") else {}
             holder = holder[key]
 
 
-def finish_of(objects: list[dict[str, Any]]) -> str:
+def finish_reason(objects: list[dict[str, Any]]) -> str:
     found = [c["finishReason"] for o in objects for c in o.get("candidates") or [] if c.get("finishReason")]
     return str(NUMBERS.get(found[-1], found[-1])) if found else ""
 
 
-def counts_of(objects: list[dict[str, Any]]) -> dict[str, int]:
-    told = [o["usageMetadata"] for o in objects if (o.get("usageMetadata") or {}).get("totalTokenCount")]
-    return told[-1] if told else {}
+def usage_counts(objects: list[dict[str, Any]]) -> dict[str, int]:
+    values = [o["usageMetadata"] for o in objects if (o.get("usageMetadata") or {}).get("totalTokenCount")]
+    return values[-1] if values else {}
 
 
 # --- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def disagreements(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+def find_differences(exchange: dict[str, Any]) -> list[str]:
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
         return [] if error is not None and error.status == response["status"] else [f"error: {error}"]
-    objects = objects_of(response["body_text"])
-    finish, parts = finish_of(objects), parts_of(objects)
+    objects = parse_objects(response["body_text"])
+    finish, parts = finish_reason(objects), parts_of(objects)
     if finish in FILTERED or any((o.get("promptFeedback") or {}).get("blockReason") for o in objects):
         return [] if error is not None and error.reason == "content_filter" else [f"not filtered: {error}"]
     if finish in UNUSABLE or any("error" in o for o in objects):
@@ -122,7 +122,7 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
     if error is not None or message is None:
         return [f"error: {error}"]
     calls = calls_of(parts)
-    counts = counts_of(objects)
+    counts = usage_counts(objects)
     given = [p["functionCall"]["id"] for p in parts if "id" in p.get("functionCall", {})]
     usage = message.usage
     assert usage is not None
@@ -159,9 +159,9 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.covers("MOD-03", "MOD-29", "STR-12")
-def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Path) -> None:
-    exchanges = list(recorded(material))
-    wrong = {file: found for file, exchange in exchanges if (found := disagreements(exchange))}
+def test_recorded_exchanges_decode_like_the_reference_reader(material: Path) -> None:
+    exchanges = list(recorded_exchanges(material))
+    wrong = {file: found for file, exchange in exchanges if (found := find_differences(exchange))}
 
     assert len(exchanges) > 250
     assert wrong == {}
@@ -169,27 +169,27 @@ def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Pa
 
 @pytest.mark.covers("MOD-29", "MOD-04")
 @pytest.mark.parametrize("path", sorted(OWN.glob("*.json")), ids=lambda path: path.stem)
-def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
+def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
     exchange = load(path)
 
-    assert disagreements(exchange) == []
+    assert find_differences(exchange) == []
     assert exchange["origin"]["licence"]
     message, error = decode_exchange(exchange)
     assert error is not None or (message is not None and message.content)
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------------
+# --- chunk boundaries --------------------------------------------------------------------------------------------------
 
 
-def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
+def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
     reader = ResponseReader(GeminiDecoder(ModelProfile(ModelInfo("m", "host"), "http://host")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
     events += reader.finish()
-    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    values = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
     last = events[-1].partial if events else None
-    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], last, reader.error
+    return [(e.type, *fields) for e, fields in zip(events, values, strict=True)], last, reader.error
 
 
 STREAMS = [path for path in sorted(OWN.glob("*.json")) if load(path)["api"] == "stream_generate_content"]
@@ -199,12 +199,12 @@ STREAMS = [path for path in sorted(OWN.glob("*.json")) if load(path)["api"] == "
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.DataObject) -> None:
+def test_stream_events_do_not_depend_on_chunk_boundaries(path: Path, data: st.DataObject) -> None:
     body = load(path)["response"]["body_text"].encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
 
-    whole, message, error = read(body, [])
-    events, same_message, same_error = read(body, cuts)
+    whole, message, error = decode(body, [])
+    events, same_message, same_error = decode(body, cuts)
 
     assert events == whole
     assert (message and message.content) == (same_message and same_message.content)
@@ -215,11 +215,11 @@ def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.D
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_a_stream_that_is_cut_off_never_ends_well_before_its_reason_to_stop(path: Path, data: st.DataObject) -> None:
+def test_truncated_stream_never_completes_without_a_stop_reason(path: Path, data: st.DataObject) -> None:
     body = load(path)["response"]["body_text"].encode()
     part = body[: data.draw(st.integers(0, len(body)))]
 
-    events, _, error = read(part, [])
+    events, _, error = decode(part, [])
 
     if b"finishReason" not in part:
         assert error is not None
@@ -234,35 +234,35 @@ ANSWERS = [path for path in sorted(OWN.glob("*.json")) if load(path)["response"]
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.stem)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_an_answer_in_which_something_is_odd_ends_well_or_in_an_error_of_ours(path: Path, data: st.DataObject) -> None:
-    objects = objects_of(load(path)["response"]["body_text"])
+def test_mutated_response_completes_or_raises_a_model_error(path: Path, data: st.DataObject) -> None:
+    objects = parse_objects(load(path)["response"]["body_text"])
     at = data.draw(st.integers(0, len(objects) - 1))
     objects[at] = changed(objects[at], data)
     streamed = "".join(f"data: {json.dumps(value)}\r\n\r\n" for value in objects).encode()
 
     for body in (streamed, json.dumps(objects).encode()):
-        events, message, error = read(body, [])
+        events, message, error = decode(body, [])
         assert error is not None or (events[-1][0] == "done" and message is not None and message.content)
 
 
 # --- requests ----------------------------------------------------------------------------------------------------------
 
 
-def value(fields: dict[str, Any], name: str) -> Any:
-    """A field in either case."""
+def get_field(fields: dict[str, Any], name: str) -> Any:
+    """Return a field in camel case or snake case."""
     snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
     return fields.get(name, fields.get(snake))
 
 
-def conversation_of(contents: list[dict[str, Any]]) -> list[Message] | None:
-    """The messages that a recorded request was made of; ``None`` if it holds what we have no form for."""
+def to_messages(contents: list[dict[str, Any]]) -> list[Message] | None:
+    """Return the messages of a recorded request, or ``None`` if messages cannot express it."""
     messages: list[Message] = []
     number, open_ids = 0, dict[str, list[str]]()
     for content in contents:
         blocks: list[Any] = []
         for part in content["parts"]:
-            call, result, blob = (value(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
-            signature = value(part, "thoughtSignature")
+            call, result, blob = (get_field(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
+            signature = get_field(part, "thoughtSignature")
             if call is not None:
                 number += 1
                 id = call.get("id") or f"call_made_{number}"
@@ -275,9 +275,9 @@ def conversation_of(contents: list[dict[str, Any]]) -> list[Message] | None:
                     waiting.remove(id)
                 blocks.append(ToolResultBlock(id, result["name"], json.dumps(result["response"])))
             elif blob is not None:
-                if not value(blob, "mimeType").startswith("image/"):
+                if not get_field(blob, "mimeType").startswith("image/"):
                     return None
-                blocks.append(ImageBlock(value(blob, "mimeType"), blob["data"]))
+                blocks.append(ImageBlock(get_field(blob, "mimeType"), blob["data"]))
             elif part.get("thought"):
                 blocks.append(ThinkingBlock(part.get("text") or "", signature))
             elif (part.get("text") or "").strip():
@@ -291,47 +291,47 @@ def conversation_of(contents: list[dict[str, Any]]) -> list[Message] | None:
     return messages
 
 
-def shape(contents: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """What a conversation looks like: who, and the kind of each part with what must not change; a role twice is one turn."""
+def summarize(contents: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Return the role and the parts of each turn, without what may differ; adjacent turns of one role are joined."""
     turns: list[tuple[str, list[Any]]] = []
     for content in contents:
         role = content.get("role") or "user"
         if not turns or turns[-1][0] != role:
             turns.append((role, []))
         for part in content["parts"]:
-            call, result, blob = (value(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
+            call, result, blob = (get_field(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
             if call is not None:
-                turns[-1][1].append(("call", call["name"], call.get("args") or {}, value(part, "thoughtSignature")))
+                turns[-1][1].append(("call", call["name"], call.get("args") or {}, get_field(part, "thoughtSignature")))
             elif result is not None:
                 turns[-1][1].append(("result", result["name"]))
             elif blob is not None:
-                turns[-1][1].append(("image", value(blob, "mimeType"), blob["data"]))
+                turns[-1][1].append(("image", get_field(blob, "mimeType"), blob["data"]))
             else:
                 turns[-1][1].append(("text", part.get("text") or "", bool(part.get("thought"))))
     return turns
 
 
 @pytest.mark.covers("MOD-39", "PRV-28")
-def test_what_we_send_has_the_shape_of_what_was_recorded(material: Path) -> None:
+def test_encoded_requests_match_recorded_requests(material: Path) -> None:
     profile = ModelProfile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(thinking="budget"))
     seen: Counter[str] = Counter()
-    for file, exchange in recorded(material):
+    for file, exchange in recorded_exchanges(material):
         body = (exchange.get("request") or {}).get("body") or {}
         contents = body.get("contents")
         if not contents or any(c.get("role") not in ("user", "model", None) for c in contents):
             continue
-        messages = conversation_of(contents)
+        messages = to_messages(contents)
         if messages is None:
             seen["not ours"] += 1
             continue
-        sent = json.loads(encode_request(ModelRequest(messages), profile))
-        if shape(sent["contents"]) != shape(contents):
-            # The one thing that we put right: results in the order of their calls, and only where there is a call.
-            assert "result" in str(shape(contents)), file
+        encode = json.loads(encode_request(ModelRequest(messages), profile))
+        if summarize(encode["contents"]) != summarize(contents):
+            # The only repair: results in the order of their calls, and only for existing calls.
+            assert "result" in str(summarize(contents)), file
             seen["repaired"] += 1
             continue
         seen["same"] += 1
-        pairs = [p for c in sent["contents"] for p in c["parts"]]
+        pairs = [p for c in encode["contents"] for p in c["parts"]]
         calls = [p["functionCall"]["id"] for p in pairs if "functionCall" in p]
         assert [p["functionResponse"]["id"] for p in pairs if "functionResponse" in p] == calls, file
 
@@ -345,7 +345,7 @@ DOCUMENTED: frozenset[str] = frozenset(
     "$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems minimum maximum anyOf "
     "oneOf properties additionalProperties required propertyOrdering default".split()
 )
-"""The subset that Google documents for parametersJsonSchema; ``default`` is not among it but was accepted when recorded."""
+"""The subset that Google documents for parametersJsonSchema, and ``default``, which was accepted when recorded."""
 
 OPENAPI: frozenset[str] = frozenset(
     "type format title description nullable enum maxItems minItems properties required minProperties maxProperties anyOf "
@@ -353,24 +353,24 @@ OPENAPI: frozenset[str] = frozenset(
 )
 
 
-def outside(schema: Any, allowed: frozenset[str], place: str = "$") -> list[str]:
-    """What in a schema is outside of a documented subset."""
+def find_unsupported(schema: Any, allowed: frozenset[str], place: str = "$") -> list[str]:
+    """Return what is outside of a documented subset in a schema."""
     if not isinstance(schema, dict):
         return [] if isinstance(schema, bool) and allowed is DOCUMENTED else [f"{place}: {schema!r}"]
-    found = misuse(schema, allowed, place)
+    found = find_schema_errors(schema, allowed, place)
     for name in ("properties", "$defs"):
         for key, inner in (schema.get(name) or {}).items():
-            found += outside(inner, allowed, f"{place}.{name}.{key}")
+            found += find_unsupported(inner, allowed, f"{place}.{name}.{key}")
     for name in ("items", "additionalProperties"):
         if name in schema:
-            found += outside(schema[name], allowed, f"{place}.{name}")
+            found += find_unsupported(schema[name], allowed, f"{place}.{name}")
     for name in ("anyOf", "oneOf", "prefixItems"):
         for i, inner in enumerate(schema.get(name) or []):
-            found += outside(inner, allowed, f"{place}.{name}[{i}]")
+            found += find_unsupported(inner, allowed, f"{place}.{name}[{i}]")
     return found
 
 
-def misuse(schema: dict[str, Any], allowed: frozenset[str], place: str) -> list[str]:
+def find_schema_errors(schema: dict[str, Any], allowed: frozenset[str], place: str) -> list[str]:
     found = [f"{place}.{k}" for k in schema.keys() - allowed]
     if "$ref" in schema:
         found += [f"{place}: {k} beside $ref" for k in schema if not k.startswith("$")]
@@ -385,7 +385,7 @@ def misuse(schema: dict[str, Any], allowed: frozenset[str], place: str) -> list[
 
 
 @pytest.mark.parametrize("form", ["json", "openapi"])
-def test_every_tool_of_real_servers_is_described_as_gemini_takes_it(material: Path, form: Any) -> None:
+def test_real_tool_schemas_stay_in_the_gemini_subset(material: Path, form: Any) -> None:
     tools: list[ToolDefinition] = []
     for path in sorted((material / "mcp" / "tools").glob("*.json")):
         listed = load(path)
@@ -393,13 +393,13 @@ def test_every_tool_of_real_servers_is_described_as_gemini_takes_it(material: Pa
         tools += [ToolDefinition(tool["name"], tool.get("description") or "", tool["inputSchema"]) for tool in listed]
     profile = ModelProfile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(tool_schema=form))
 
-    sent = json.loads(encode_request(ModelRequest([Message.user("Hi")], tools=tools), profile))
-    declared = sent["tools"][0]["functionDeclarations"]
+    encode = json.loads(encode_request(ModelRequest([Message.user("Hi")], tools=tools), profile))
+    declared = encode["tools"][0]["functionDeclarations"]
     field, allowed = ("parametersJsonSchema", DOCUMENTED) if form == "json" else ("parameters", OPENAPI)
-    wrong = {d["name"]: found for d in declared if field in d and (found := outside(d[field], allowed))}
+    wrong = {d["name"]: found for d in declared if field in d and (found := find_unsupported(d[field], allowed))}
 
     assert len(declared) == len(tools) > 250
     assert wrong == {}
     for tool, declaration in zip(tools, declared, strict=True):
-        told = (declaration.get(field) or {}).get("properties") or {}
-        assert list(told) == list(tool.input_schema.get("properties") or {})
+        values = (declaration.get(field) or {}).get("properties") or {}
+        assert list(values) == list(tool.input_schema.get("properties") or {})

@@ -1,4 +1,4 @@
-"""What a turn, a delta and a compaction cost does not grow with the conversation. Counted in calls of functions, not in seconds."""
+"""The cost of a turn, a delta, and a compaction does not grow with the conversation. Measured in function calls, not in seconds."""
 
 import sys
 from pathlib import Path
@@ -12,8 +12,8 @@ from mainspring.sessions import Session, SessionOptions
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 
-class Counted:
-    """Counts the calls of functions of this package between marks."""
+class CallCounter:
+    """Counts the calls of mainspring functions between marks."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -22,7 +22,7 @@ class Counted:
     def mark(self, _: Any = None) -> None:
         self.marks.append(self.calls)
 
-    def __enter__(self) -> "Counted":
+    def __enter__(self) -> "CallCounter":
         sys.setprofile(self._count)
         return self
 
@@ -56,24 +56,24 @@ async def test_turn_300_costs_what_turn_20_costs(strategy: Any, tmp_path: Path) 
             session=session,
             behavior=RunOptions(compact_strategy=strategy, compact_threshold=20_000),
         )
-        counted = Counted()
-        agent.on("tool:intent", counted.mark)
+        counter = CallCounter()
+        agent.on("tool:intent", counter.mark)
         agent.subscribe(lambda event: None)
-        with counted:
+        with counter:
             await agent.run("go")
-    assert len(counted.marks) == turns
-    early, late = counted.between(10, 30), counted.between(295, 315)
+    assert len(counter.marks) == turns
+    early, late = counter.between(10, 30), counter.between(295, 315)
     assert late <= early * 1.2, f"20 turns: {early} calls early on, {late} late"
 
 
 @pytest.mark.covers("TST-08")
-async def test_the_last_deltas_of_a_long_answer_cost_what_the_first_cost() -> None:
+async def test_late_deltas_cost_the_same_as_early_ones() -> None:
     agent = Agent(ScriptedModel(Reply("word " * 4000, chunk_count=4000)), execution=MemoryEnv({}))
-    counted = Counted()
-    with counted:
+    counter = CallCounter()
+    with counter:
         async with agent.stream("go") as run:
             async for event in run:
                 if event.type == "text_delta":
-                    counted.mark()
-    early, late = counted.between(50, 250), counted.between(3700, 3900)
+                    counter.mark()
+    early, late = counter.between(50, 250), counter.between(3700, 3900)
     assert late <= early * 1.2

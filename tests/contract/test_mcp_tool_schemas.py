@@ -1,4 +1,4 @@
-"""Every tool of every server, real or odd, becomes one that the hosts of all protocols take: by the rules that they enforce."""
+"""Every tool of every server, real or odd, is converted to one that the hosts of all protocols accept."""
 
 import json
 import re
@@ -50,7 +50,7 @@ Sub = tuple[dict[str, Any], str]
 
 
 def subschemas(schema: dict[str, Any], at: str = "") -> Iterator[Sub]:
-    """Every schema in a schema, with where it stands."""
+    """Yield every schema in a schema, with its path."""
     yield schema, at
     for name in ("properties", "patternProperties", "$defs", "definitions"):
         for key, inner in schema.get(name, {}).items():
@@ -70,8 +70,8 @@ def check_form(schema: str) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(schema))
 
 
-def check_any(schema: dict[str, Any]) -> None:
-    """What all hosts want."""
+def check_common(schema: dict[str, Any]) -> None:
+    """Check the rules that all hosts have in common."""
     assert schema["type"] == "object"
     assert isinstance(schema["properties"], dict)
     assert not {"oneOf", "anyOf", "allOf", "enum", "not", "const", "$ref", "$schema"} & schema.keys()
@@ -109,38 +109,38 @@ def check_gemini_openapi(schema: dict[str, Any]) -> None:
         assert all(isinstance(c, str) for c in inner.get("enum", ())), at
 
 
-def body(wire: str, spec: ToolDefinition) -> dict[str, Any]:
+def encode_body(wire: str, spec: ToolDefinition) -> dict[str, Any]:
     encode, profile = WIRES[wire]
     return json.loads(encode(ModelRequest((Message.user("Go"),), tools=(spec,)), profile))
 
 
-def check(spec: ToolDefinition) -> None:
-    """Fails if any host would refuse a request with this tool."""
+def check_tool(spec: ToolDefinition) -> None:
+    """Fail if any host would reject a request with this tool."""
     for wire in WIRES:
-        tools = body(wire, spec)["tools"]
+        tools = encode_body(wire, spec)["tools"]
         match wire:
             case "chat_completions" | "ollama":
-                made = tools[0]["function"]
-                schema = made["parameters"]
+                converted = tools[0]["function"]
+                schema = converted["parameters"]
                 if wire == "chat_completions":
-                    assert len(made["description"]) <= 1024
+                    assert len(converted["description"]) <= 1024
             case "responses":
-                made = tools[0]
-                schema = made["parameters"]
+                converted = tools[0]
+                schema = converted["parameters"]
             case "messages":
-                made = tools[0]
-                schema = made["input_schema"]
+                converted = tools[0]
+                schema = converted["input_schema"]
                 assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key) for key in schema["properties"]), wire
             case _:
-                made = tools[0]["functionDeclarations"][0]
-                schema = made.get("parametersJsonSchema")
+                converted = tools[0]["functionDeclarations"][0]
+                schema = converted.get("parametersJsonSchema")
                 if wire == "gemini openapi":
-                    if "parameters" in made:
-                        check_gemini_openapi(made["parameters"])
+                    if "parameters" in converted:
+                        check_gemini_openapi(converted["parameters"])
                     continue
                 check_gemini(schema)
-        assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", made["name"]), wire
-        check_any(schema)
+        assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", converted["name"]), wire
+        check_common(schema)
 
 
 def real_tools(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -150,34 +150,34 @@ def real_tools(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield file.stem, each
 
 
-def spec_of(server: str, each: dict[str, Any]) -> ToolDefinition:
+def to_definition(server: str, each: dict[str, Any]) -> ToolDefinition:
     key = server_prefixes([server])[server]
     name = tool_names(key, [each["name"]])[each["name"]]
     return ToolDefinition(name, each.get("description") or "", each["inputSchema"])
 
 
-def test_real_tools_are_taken_by_every_host(material: Path) -> None:
+def test_every_provider_accepts_real_tools(material: Path) -> None:
     count = 0
     for server, each in real_tools(material / "mcp" / "tools"):
-        check(spec_of(server, each))
+        check_tool(to_definition(server, each))
         count += 1
     assert count > 250
 
 
-def test_of_real_schemas_nothing_is_lost_that_a_model_can_use(material: Path) -> None:
-    """Each property, at every depth that a reference does not hide, keeps its description, its choices and whether it is required."""
+def test_simplified_real_schemas_keep_descriptions_and_choices(material: Path) -> None:
+    """Each property outside of a reference keeps its description, its choices, and whether it is required."""
     for _, each in real_tools(material / "mcp" / "tools"):
         schema = each["inputSchema"]
-        made = simplify_tool_schema(schema)
-        assert made["properties"].keys() == schema.get("properties", {}).keys()
-        assert made.get("required", []) == schema.get("required", [])
+        converted = simplify_tool_schema(schema)
+        assert converted["properties"].keys() == schema.get("properties", {}).keys()
+        assert converted.get("required", []) == schema.get("required", [])
         for key, inner in schema.get("properties", {}).items():
             for name in ("description", "enum", "default", "minimum"):
-                assert made["properties"][key].get(name) == inner.get(name) or "$ref" in inner
-        assert len(json.dumps(made)) < len(json.dumps(schema)) + 4100
+                assert converted["properties"][key].get(name) == inner.get(name) or "$ref" in inner
+        assert len(json.dumps(converted)) < len(json.dumps(schema)) + 4100
 
 
-def test_a_real_call_is_still_judged_by_the_real_schema(material: Path) -> None:
+def test_calls_are_validated_with_the_original_schema(material: Path) -> None:
     tools = {t["name"]: t for _, t in real_tools(material / "mcp" / "tools")}
     schema = tools["sequentialthinking"]["inputSchema"]
     assert parse_arguments(schema, {"thought": "x"}).error
@@ -233,24 +233,24 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.covers("MCP-05")
 @pytest.mark.parametrize("name", ODD)
-def test_odd_schemas_are_taken_by_every_host(name: str) -> None:
-    check(ToolDefinition("odd", "Odd.", ODD[name]))
+def test_every_provider_accepts_odd_schemas(name: str) -> None:
+    check_tool(ToolDefinition("odd", "Odd.", ODD[name]))
 
 
-def test_references_that_multiply_do_not_run_away() -> None:
+def test_exponential_references_stay_bounded() -> None:
     names = [f"n{i}" for i in range(30)]
     each = {
         a: obj(x={"$ref": f"#/$defs/{b}"}, y={"$ref": f"#/$defs/{b}"})
         for a, b in zip(names, [*names[1:], "end"], strict=True)
     }
     schema = {**obj(a={"$ref": "#/$defs/n0"}), "$defs": {**each, "end": {"type": "string"}}}
-    check(ToolDefinition("laughs", "", schema))
+    check_tool(ToolDefinition("laughs", "", schema))
     names = names[:12]
     mutual = {a: obj(**{b: {"$ref": f"#/$defs/{b}"} for b in names}) for a in names}
-    check(ToolDefinition("mutual", "", {**obj(a={"$ref": "#/$defs/n0"}), "$defs": mutual}))
+    check_tool(ToolDefinition("mutual", "", {**obj(a={"$ref": "#/$defs/n0"}), "$defs": mutual}))
 
 
-def test_what_is_fine_stays_as_it_is() -> None:
+def test_valid_schemas_are_not_changed() -> None:
     @tool
     def book(city: str, days: int = 1, tags: list[str] | None = None, at: tuple[int, int] | None = None) -> str:
         """Book.
@@ -261,11 +261,11 @@ def test_what_is_fine_stays_as_it_is() -> None:
         return ""
 
     schema = book.spec.input_schema
-    made = simplify_tool_schema(schema)
-    assert {k: made["properties"][k] for k in ("city", "days", "tags")} == {
+    converted = simplify_tool_schema(schema)
+    assert {k: converted["properties"][k] for k in ("city", "days", "tags")} == {
         k: schema["properties"][k] for k in ("city", "days", "tags")
     }
-    assert simplify_tool_schema(made) == made
+    assert simplify_tool_schema(converted) == converted
 
 
 JSONISH = st.recursive(
@@ -293,38 +293,38 @@ JSONISH = st.recursive(
         st.sampled_from(["type", "properties", "anyOf", "allOf", "$ref", "$defs", "required", "items", "enum"]), JSONISH
     )
 )
-def test_whatever_comes_is_taken_by_every_host(schema: dict[str, Any]) -> None:
-    check(ToolDefinition("odd", "Odd.", schema))
+def test_every_provider_accepts_random_schemas(schema: dict[str, Any]) -> None:
+    check_tool(ToolDefinition("odd", "Odd.", schema))
     assert simplify_tool_schema(simplify_tool_schema(schema)) == simplify_tool_schema(schema)
 
 
 @given(st.text("ab .\n", max_size=60), st.integers(1, 40))
-def test_a_parted_description_is_whole(text: str, most: int) -> None:
-    first, rest = split_description(text, most)
-    assert len(first) <= most
+def test_split_description_loses_no_text(text: str, limit: int) -> None:
+    first, rest = split_description(text, limit)
+    assert len(first) <= limit
     assert "".join((first + rest).split()) == "".join(text.split())
 
 
-def test_a_parameter_whose_name_anthropic_refuses_is_told_in_words() -> None:
+def test_unsupported_parameter_name_moves_to_the_description() -> None:
     schema = {
         **obj(ok={"type": "string"}, größe={"type": "integer"}),
         "required": ["größe"],
         "additionalProperties": False,
     }
-    made = body("messages", ToolDefinition("t", "", schema))["tools"][0]["input_schema"]
+    converted = encode_body("messages", ToolDefinition("t", "", schema))["tools"][0]["input_schema"]
 
-    assert list(made["properties"]) == ["ok"]
-    assert made["description"].endswith('"größe" (required): {"type":"integer"}')
-    assert "required" not in made
-    assert "additionalProperties" not in made
-    assert "größe" in body("responses", ToolDefinition("t", "", schema))["tools"][0]["parameters"]["properties"]
+    assert list(converted["properties"]) == ["ok"]
+    assert converted["description"].endswith('"größe" (required): {"type":"integer"}')
+    assert "required" not in converted
+    assert "additionalProperties" not in converted
+    assert "größe" in encode_body("responses", ToolDefinition("t", "", schema))["tools"][0]["parameters"]["properties"]
 
 
-def test_a_long_description_is_whole_on_chat_completions() -> None:
+def test_long_description_continues_in_the_schema() -> None:
     text = "First. " + "Words of a sentence. " * 200
-    made = body("chat_completions", ToolDefinition("t", text, {}))["tools"][0]["function"]
-    assert len(made["description"]) <= 1024
-    assert f"{made['description']} {made['parameters']['description']}" == text.strip()
+    converted = encode_body("chat_completions", ToolDefinition("t", text, {}))["tools"][0]["function"]
+    assert len(converted["description"]) <= 1024
+    assert f"{converted['description']} {converted['parameters']['description']}" == text.strip()
 
 
 LONG = "look_at_everything_" * 5
@@ -332,15 +332,15 @@ LONG = "look_at_everything_" * 5
 
 @pytest.mark.covers("MCP-13")
 @pytest.mark.parametrize("name", [LONG, "9lives", "-dash"])
-async def test_a_name_that_some_host_would_refuse_is_another_at_the_model_only(name: str) -> None:
-    made_of: dict[str, Any] = {"description": "d", "parameters": {"type": "object"}, "execute": look}
+async def test_unsupported_tool_name_is_replaced_for_the_model_only(name: str) -> None:
+    fields: dict[str, Any] = {"description": "d", "parameters": {"type": "object"}, "execute": look}
     from_model: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
         from_model.append(request.tools[0].name)
         return ScriptedCall(request.tools[0].name)
 
-    agent = Agent(ScriptedModel(answer, "done"), tools=[tool_named(name, made_of)], execution=MemoryEnv({}))
+    agent = Agent(ScriptedModel(answer, "done"), tools=[create_named_tool(name, fields)], execution=MemoryEnv({}))
     result = await agent.run("go")
 
     assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", from_model[0])
@@ -351,5 +351,5 @@ async def look(args: dict[str, Any], ctx: Any) -> str:
     return "seen"
 
 
-def tool_named(name: str, parts: dict[str, Any]) -> Any:
+def create_named_tool(name: str, parts: dict[str, Any]) -> Any:
     return define_tool(name, parts)

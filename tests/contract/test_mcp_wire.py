@@ -1,4 +1,4 @@
-"""What real servers said, recorded, to our client."""
+"""The MCP client with recorded messages of real servers."""
 
 import json
 import sys
@@ -14,44 +14,44 @@ from mainspring.messages import ImageBlock
 PLAYER = Path(__file__).with_name("mcp_replay_server.py")
 
 
-def played(material: Path, name: str) -> McpServerConfig:
-    """The server of a transcript."""
+def replay_server(material: Path, name: str) -> McpServerConfig:
+    """Return the server that replays a transcript."""
     file = material / "mcp" / "wire" / f"{name}.json"
     return McpServerConfig(name=name, command=sys.executable, args=("-S", "-E", str(PLAYER), str(file)), mode="legacy")
 
 
-def transcript(material: Path, name: str) -> list[dict[str, Any]]:
-    """The calls of a transcript, with what came of them."""
+def load_calls(material: Path, name: str) -> list[dict[str, Any]]:
+    """Return the calls of a transcript with their results."""
     steps = json.loads((material / "mcp" / "wire" / f"{name}.json").read_text(encoding="utf-8"))["transcript"]
-    told: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
     for step in steps:
         try:
             message = json.loads(step["line"])
         except ValueError:
             continue
         if isinstance(message, dict):
-            told.append(message)
-    request = {m["id"]: m for m in told if m.get("method") == "tools/call"}
-    answers = {m["id"]: m for m in told if "method" not in m and m.get("id") in request}
-    return [{**request[key]["params"], "answer": answers[key]} for key in request if key in answers]
+            received.append(message)
+    requests = {m["id"]: m for m in received if m.get("method") == "tools/call"}
+    answers = {m["id"]: m for m in received if "method" not in m and m.get("id") in requests}
+    return [{**requests[key]["params"], "answer": answers[key]} for key in requests if key in answers]
 
 
 @pytest.mark.covers("MCP-01", "MCP-06")
 @pytest.mark.parametrize(
     "name", ["mcp-server-time", "server-everything", "server-everything-2024-11-05", "server-filesystem"]
 )
-async def test_every_recorded_call_gives_what_the_server_said(material: Path, name: str) -> None:
-    async with connect_mcp(played(material, name), elicit=lambda request: ElicitResult("decline")) as server:
+async def test_recorded_calls_return_the_server_results(material: Path, name: str) -> None:
+    async with connect_mcp(replay_server(material, name), elicit=lambda requests: ElicitResult("decline")) as server:
         assert server.tools
         assert all(len(t.name) <= 64 for t in server.tools)
-        for call in transcript(material, name):
-            said = call["answer"]
-            if "error" in said:
+        for call in load_calls(material, name):
+            recorded = call["answer"]
+            if "error" in recorded:
                 with pytest.raises(McpError, match="MCP server"):
                     await server.call(call["name"], call.get("arguments") or {})
                 continue
             answer = await server.call(call["name"], call.get("arguments") or {})
-            requested = said["result"]
+            requested = recorded["result"]
             assert [b["type"] for b in answer.content] == [b["type"] for b in requested["content"]]
             assert [b.get("text") for b in answer.content] == [b.get("text") for b in requested["content"]]
             assert answer.structured == requested.get("structuredContent")
@@ -59,13 +59,15 @@ async def test_every_recorded_call_gives_what_the_server_said(material: Path, na
             assert result.is_error is bool(requested.get("isError"))
             assert result.text
             images = [b for b in requested["content"] if b["type"] == "image"]
-            shown = [] if isinstance(result.output, str) else [b for b in result.output if isinstance(b, ImageBlock)]
-            assert [b.data for b in shown] == [b["data"] for b in images]
+            shown_images = (
+                [] if isinstance(result.output, str) else [b for b in result.output if isinstance(b, ImageBlock)]
+            )
+            assert [b.data for b in shown_images] == [b["data"] for b in images]
 
 
-async def test_resources_prompts_and_progress_of_the_reference_server(material: Path) -> None:
+async def test_reference_server_resources_prompts_and_progress(material: Path) -> None:
     async with connect_mcp(
-        played(material, "server-everything"), elicit=lambda request: ElicitResult("decline")
+        replay_server(material, "server-everything"), elicit=lambda requests: ElicitResult("decline")
     ) as server:
         assert server.instructions.startswith("# Everything Server")
         resources = await server.list_resources()
@@ -80,12 +82,14 @@ async def test_resources_prompts_and_progress_of_the_reference_server(material: 
         assert prompt_to_messages(await server.get_prompt("simple-prompt"))[0].role == "user"
         with pytest.raises(McpError, match="Prompt nope not found"):
             await server.get_prompt("nope")
-        told: list[float] = []
-        await server.call("trigger-long-running-operation", {"duration": 1, "steps": 3}, lambda p, t, m: told.append(p))
-        assert told == [1, 2, 3]
+        received: list[float] = []
+        await server.call(
+            "trigger-long-running-operation", {"duration": 1, "steps": 3}, lambda p, t, m: received.append(p)
+        )
+        assert received == [1, 2, 3]
 
 
-async def test_a_server_of_another_protocol_is_taken_at_the_version_that_it_offers(material: Path) -> None:
-    async with connect_mcp(played(material, "server-everything-bad-protocol")) as server:
+async def test_client_accepts_the_protocol_version_of_the_server(material: Path) -> None:
+    async with connect_mcp(replay_server(material, "server-everything-bad-protocol")) as server:
         assert server.info.protocol == "2025-11-25"
         assert server.tools

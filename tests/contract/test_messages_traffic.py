@@ -1,5 +1,4 @@
-"""Recorded exchanges of Anthropic Messages: what we decode is what a plain reading of the raw body says, what we send has the
-shape of what was sent."""
+"""Recorded Anthropic Messages exchanges: decoding matches a reference reader, and encoding matches the recorded requests."""
 
 import json
 from collections import Counter
@@ -32,7 +31,7 @@ from mainspring.models.wire.anthropic import AnthropicDecoder, encode_request
 OWN = Path(__file__).parent / "fixtures" / "messages"
 
 
-def own_exchanges() -> list[Path]:
+def fixture_files() -> list[Path]:
     return sorted(OWN.glob("*.json"))
 
 
@@ -40,11 +39,11 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-# --- the plain reading -------------------------------------------------------------------------------------------------
+# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
 def events_of(body: str) -> list[dict[str, Any]]:
-    """The events of the answer that counts: up to its end, from where a gateway began it for the last time."""
+    """Return the events of the last response, from the last start that a gateway sent up to the end."""
     lines = [line[5:] for line in body.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
     events = [json.loads(line) for line in lines]
     types = [event["type"] for event in events]
@@ -54,7 +53,7 @@ def events_of(body: str) -> list[dict[str, Any]]:
 
 
 def answer_of(body: str) -> dict[str, Any]:
-    """The message as the host would have sent it at once."""
+    """Return the message as the host would send it without streaming."""
     if body.lstrip().startswith("{"):
         return json.loads(body)
     events = events_of(body)
@@ -81,7 +80,7 @@ def answer_of(body: str) -> dict[str, Any]:
     return message
 
 
-def as_arguments(given: Any) -> Any:
+def decode_arguments(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     try:
@@ -94,8 +93,8 @@ def as_arguments(given: Any) -> Any:
 # --- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def disagreements(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+def find_differences(exchange: dict[str, Any]) -> list[str]:
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
@@ -109,24 +108,28 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
     elif error is not None or message is None:
         return [f"error: {error}"]
     content = answer["content"]
-    told = answer["usage"]
+    values = answer["usage"]
     usage = message.usage
     assert usage is not None
-    calls = [(b["id"], b["name"], as_arguments(b["input"])) for b in content if b["type"] == "tool_use"]
+    calls = [(b["id"], b["name"], decode_arguments(b["input"])) for b in content if b["type"] == "tool_use"]
     stops = {"pause_turn": "end_turn", "compaction": "end_turn", "refusal": None}
-    details = told.get("output_tokens_details") or {}
+    details = values.get("output_tokens_details") or {}
     found: list[str] = []
     for what, ours, theirs in (
         ("text", message.text, "".join(b["text"] for b in content if b["type"] == "text")),
         ("thinking", message.thinking, "".join(b["thinking"] for b in content if b["type"] == "thinking")),
-        ("signed", signatures(message), [b.get("signature") or None for b in content if b["type"] == "thinking"]),
-        ("redacted", redacted(message), [b["data"] for b in content if b["type"] == "redacted_thinking"]),
-        ("calls", calls_as_decoded(message), calls),
+        (
+            "signed",
+            thinking_signatures(message),
+            [b.get("signature") or None for b in content if b["type"] == "thinking"],
+        ),
+        ("redacted", redacted_data(message), [b["data"] for b in content if b["type"] == "redacted_thinking"]),
+        ("calls", decoded_calls(message), calls),
         ("stop", message.stop_reason, stops.get(answer["stop_reason"], answer["stop_reason"])),
-        ("input", usage.input_tokens, told["input_tokens"]),
-        ("output", usage.output_tokens, told["output_tokens"]),
-        ("read", usage.cache_read, told.get("cache_read_input_tokens") or 0),
-        ("written", usage.cache_write, told.get("cache_creation_input_tokens") or 0),
+        ("input", usage.input_tokens, values["input_tokens"]),
+        ("output", usage.output_tokens, values["output_tokens"]),
+        ("read", usage.cache_read, values.get("cache_read_input_tokens") or 0),
+        ("written", usage.cache_write, values.get("cache_creation_input_tokens") or 0),
         ("reasoning", usage.reasoning_tokens, details.get("thinking_tokens") or 0),
     ):
         if ours != theirs:
@@ -134,40 +137,40 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
     return found
 
 
-def signatures(message: Message) -> list[str | None]:
+def thinking_signatures(message: Message) -> list[str | None]:
     return [block.signature for block in message.content if isinstance(block, ThinkingBlock)]
 
 
-def redacted(message: Message) -> list[str]:
+def redacted_data(message: Message) -> list[str]:
     blocks = [block.data for block in message.content if isinstance(block, RedactedThinkingBlock)]
     return [data for data in blocks if not data.startswith("{")]
 
 
-def calls_as_decoded(message: Message) -> list[tuple[str, str, Any]]:
+def decoded_calls(message: Message) -> list[tuple[str, str, Any]]:
     return [(c.id, c.name, c.input if c.raw_input is None else c.raw_input) for c in message.tool_uses]
 
 
-def recordings(material: Path) -> list[tuple[str, dict[str, Any]]]:
+def recorded_exchanges(material: Path) -> list[tuple[str, dict[str, Any]]]:
     index = json.loads((material / "traffic" / "INDEX.json").read_text(encoding="utf-8"))
     files = [entry["file"] for entry in index if entry["api"] == "messages"]
     return [(file, load(material / "traffic" / file)) for file in files]
 
 
 @pytest.mark.covers("MOD-30", "CAC-08", "STR-12")
-def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Path) -> None:
-    known = recordings(material)
-    wrong = {file: found for file, exchange in known if (found := disagreements(exchange))}
+def test_recorded_exchanges_decode_like_the_reference_reader(material: Path) -> None:
+    exchanges = recorded_exchanges(material)
+    wrong = {file: found for file, exchange in exchanges if (found := find_differences(exchange))}
 
-    assert len(known) > 300
+    assert len(exchanges) > 300
     assert wrong == {}
 
 
 @pytest.mark.covers("MOD-30", "MOD-04", "STR-12")
-@pytest.mark.parametrize("path", own_exchanges(), ids=lambda path: path.stem)
-def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
+@pytest.mark.parametrize("path", fixture_files(), ids=lambda path: path.stem)
+def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
     exchange = load(path)
 
-    assert disagreements(exchange) == []
+    assert find_differences(exchange) == []
     assert exchange["origin"]["licence"]
     message, error = decode_exchange(exchange)
     assert error is not None or (message is not None and message.content)
@@ -178,8 +181,8 @@ def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
 SERVED = ("server_tool_use", "mcp_tool_use", "compaction")
 
 
-def unsendable(body: Any) -> str:
-    """What a recorded request holds that our messages have no word for; empty if nothing."""
+def find_unsupported_part(body: Any) -> str:
+    """Return what messages cannot express in a recorded request; empty if nothing."""
     if not isinstance(body, dict) or not all(isinstance(m, dict) for m in body["messages"]):
         return "no readable body"
     called: set[str] = set()
@@ -204,9 +207,9 @@ def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def as_message(recorded: dict[str, Any], names: dict[str, str], model: str) -> Message:
+def to_message(recorded_exchanges: dict[str, Any], names: dict[str, str], model: str) -> Message:
     found: list[ContentBlock] = []
-    for block in blocks_of(recorded):
+    for block in blocks_of(recorded_exchanges):
         kind = block["type"]
         if kind == "text":
             found.append(TextBlock(block["text"]))
@@ -224,7 +227,7 @@ def as_message(recorded: dict[str, Any], names: dict[str, str], model: str) -> M
         elif kind == "tool_result":
             inner = block.get("content") or ""
             if not isinstance(inner, str):
-                inner = as_message({"role": "user", "content": inner}, names, model).content
+                inner = to_message({"role": "user", "content": inner}, names, model).content
             found.append(
                 ToolResultBlock(
                     block["tool_use_id"],
@@ -235,16 +238,16 @@ def as_message(recorded: dict[str, Any], names: dict[str, str], model: str) -> M
             )
         else:
             found.append(RedactedThinkingBlock(json.dumps(block)))
-    if recorded["role"] == "user":
+    if recorded_exchanges["role"] == "user":
         return Message("user", tuple(found))
     return Message("assistant", tuple(found), provider="anthropic", model=model)
 
 
-def shape(messages: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """Roles, blocks, ids, names, arguments, images; neighbours of one role are one message."""
+def summarize(messages: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Return roles, blocks, IDs, names, arguments, and images; adjacent messages of one role are joined."""
     found: list[tuple[str, list[Any]]] = []
     for message in messages:
-        blocks = [seen_as(block) for block in blocks_of(message)]
+        blocks = [summarize_block(block) for block in blocks_of(message)]
         blocks = [block for block in blocks if block is not None]
         if found and found[-1][0] == message["role"]:
             found[-1][1].extend(blocks)
@@ -253,7 +256,7 @@ def shape(messages: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
     return found
 
 
-def seen_as(block: dict[str, Any]) -> Any:
+def summarize_block(block: dict[str, Any]) -> Any:
     kind = block["type"]
     if kind == "text":
         return (kind, block["text"]) if block["text"].strip() else None
@@ -264,7 +267,7 @@ def seen_as(block: dict[str, Any]) -> Any:
         return kind, block["id"], block["name"], block["input"], None if caller["type"] == "direct" else caller
     if kind == "tool_result":
         content = block.get("content") or "(no output)"
-        inner = content if isinstance(content, str) else [seen_as(one) for one in content]
+        inner = content if isinstance(content, str) else [summarize_block(one) for one in content]
         return kind, block["tool_use_id"], inner, block.get("is_error") is True
     return block
 
@@ -273,15 +276,15 @@ def kind_of(seen: Any) -> str:
     return seen["type"] if isinstance(seen, dict) else seen[0]
 
 
-def sent(body: dict[str, Any]) -> dict[str, Any]:
-    """The request that we make of the conversation in a recorded one."""
+def encode(body: dict[str, Any]) -> dict[str, Any]:
+    """Encode the conversation of a recorded request."""
     names: dict[str, str] = {}
     system = body.get("system") or ""
     text = system if isinstance(system, str) else "\n\n".join(block["text"] for block in system)
     tools = [t for t in body.get("tools") or [] if "input_schema" in t]
     model = body.get("model") or "claude"
     request = ModelRequest(
-        [as_message(message, names, model) for message in body["messages"]],
+        [to_message(message, names, model) for message in body["messages"]],
         system=text,
         tools=[ToolDefinition(t["name"], t.get("description") or "", t["input_schema"]) for t in tools],
         max_output_tokens=body["max_tokens"],
@@ -290,18 +293,18 @@ def sent(body: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.covers("PRV-27", "PRV-28")
-def test_requests_have_the_shape_of_the_recorded_ones(material: Path) -> None:
+def test_encoded_requests_match_recorded_requests(material: Path) -> None:
     compared = 0
     kinds: Counter[str] = Counter()
-    for file, exchange in recordings(material):
+    for file, exchange in recorded_exchanges(material):
         body = (exchange.get("request") or {}).get("body")
-        if body is None or unsendable(body):
+        if body is None or find_unsupported_part(body):
             continue
-        ours = sent(body)
-        theirs = shape(body["messages"])
+        ours = encode(body)
+        theirs = summarize(body["messages"])
         kinds.update(kind_of(block) for _, blocks in theirs for block in blocks)
         compared += 1
-        assert shape(ours["messages"]) == theirs, file
+        assert summarize(ours["messages"]) == theirs, file
         assert [t["name"] for t in ours.get("tools", [])] == [
             t["name"] for t in body.get("tools") or [] if "input_schema" in t
         ], file
@@ -315,45 +318,45 @@ def test_requests_have_the_shape_of_the_recorded_ones(material: Path) -> None:
 
 
 @pytest.mark.covers("PRV-27", "PRV-28")
-def test_own_recorded_requests_keep_their_shape() -> None:
+def test_fixture_requests_keep_their_structure() -> None:
     kinds: Counter[str] = Counter()
-    for path in own_exchanges():
+    for path in fixture_files():
         body = (load(path).get("request") or {}).get("body")
-        if body is not None and not unsendable(body):
-            theirs = shape(body["messages"])
+        if body is not None and not find_unsupported_part(body):
+            theirs = summarize(body["messages"])
             kinds.update(kind_of(block) for _, blocks in theirs for block in blocks)
-            assert shape(sent(body)["messages"]) == theirs, path.name
+            assert summarize(encode(body)["messages"]) == theirs, path.name
 
     assert {"text", "image", "tool_use", "tool_result", "thinking", "server_tool_use"} <= set(kinds)
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------------
+# --- chunk boundaries --------------------------------------------------------------------------------------------------
 
 
-def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
+def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
     reader = ResponseReader(AnthropicDecoder(ModelProfile(ModelInfo("m", "host"), "http://host")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
     events += reader.finish()
-    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    values = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
     last = events[-1].partial if events else None
-    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], last, reader.error
+    return [(e.type, *fields) for e, fields in zip(events, values, strict=True)], last, reader.error
 
 
-STREAMS = [path for path in own_exchanges() if not load(path)["response"]["body_text"].lstrip().startswith("{")]
+STREAMS = [path for path in fixture_files() if not load(path)["response"]["body_text"].lstrip().startswith("{")]
 
 
 @pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08")
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.DataObject) -> None:
+def test_stream_events_do_not_depend_on_chunk_boundaries(path: Path, data: st.DataObject) -> None:
     body = load(path)["response"]["body_text"].encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
 
-    whole, message, error = read(body, [])
-    events, same_message, same_error = read(body, cuts)
+    whole, message, error = decode(body, [])
+    events, same_message, same_error = decode(body, cuts)
 
     assert events == whole
     assert [m and m.content for m in (message,)] == [m and m.content for m in (same_message,)]
@@ -361,23 +364,23 @@ def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.D
 
 
 @pytest.mark.parametrize("path", STREAMS[:3], ids=lambda path: path.stem)
-def test_a_stream_with_other_line_ends_gives_the_same_events_byte_by_byte(path: Path) -> None:
+def test_stream_events_are_the_same_with_crlf_line_ends(path: Path) -> None:
     body = load(path)["response"]["body_text"].encode()
     other = body.replace(b"\n", b"\r\n")
 
-    assert read(other, list(range(1, len(other))))[0] == read(body, [])[0]
+    assert decode(other, list(range(1, len(other))))[0] == decode(body, [])[0]
 
 
 @pytest.mark.covers("STR-13")
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_a_stream_that_is_cut_off_never_ends_well_before_its_reason_to_stop(path: Path, data: st.DataObject) -> None:
+def test_truncated_stream_never_completes_without_a_stop_reason(path: Path, data: st.DataObject) -> None:
     body = load(path)["response"]["body_text"].encode()
     part = body[: data.draw(st.integers(0, len(body)))]
     stopped = any("message_delta" in event or "message_stop" in event for event in complete_events(part))
 
-    events, _, error = read(part, [])
+    events, _, error = decode(part, [])
 
     if not stopped:
         assert error is not None
@@ -392,7 +395,7 @@ def complete_events(part: bytes) -> Iterator[str]:
             continue
 
 
-def test_the_replayed_form_is_that_of_all_protocols() -> None:
+def test_replayed_exchange_has_the_common_fields() -> None:
     answer = {
         "type": "message",
         "content": [

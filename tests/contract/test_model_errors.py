@@ -1,4 +1,4 @@
-"""Recorded errors of many providers, and the table of what means what."""
+"""Recorded errors of many providers, and the table of their classification."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ CLASSES: dict[str, tuple[ErrorCode | None, str | None, bool | None]] = {
 
 
 @pytest.mark.covers("MOD-15", "RET-16", "RET-17", "RET-19")
-def test_every_recorded_error_is_what_it_was_judged_to_be(material: Path) -> None:
+def test_recorded_errors_are_classified_correctly(material: Path) -> None:
     lines = (material / "errors" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
     wrong: dict[str, Any] = {}
     for case in map(json.loads, lines):
@@ -65,7 +65,7 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
 @pytest.mark.parametrize(
     ("status", "error", "code", "reason", "retryable"),
     [
-        # The status decides where nothing is more exact.
+        # The status determines the error if nothing is more specific.
         (400, "Something", UNKNOWN, "bad_request", False),
         (401, "Something", AUTH, "unauthorized", False),
         (402, "Something", LIMITED, "quota", False),
@@ -92,14 +92,14 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (504, "Something", NETWORK, "gateway_timeout", True),
         (520, "Something", NETWORK, "server_error", True),
         (529, "Something", LIMITED, "overloaded", True),
-        # A code that means one thing decides before the status.
+        # An unambiguous code takes precedence over the status.
         (400, {"code": "context_length_exceeded", "message": "x"}, TOO_LONG, "overflow", False),
         (400, {"code": "invalid_api_key", "message": "x"}, AUTH, "unauthorized", False),
         (400, {"code": "DeploymentNotFound", "message": "x"}, MISSING, "not_found", False),
         (400, {"type": "exceed_context_size_error", "message": "x"}, TOO_LONG, "overflow", False),
         (400, {"innererror": {"code": "ResponsibleAIPolicyViolation"}, "message": "x"}, UNKNOWN, "content_filter", False),
         (500, {"type": "overloaded_error", "message": "x"}, LIMITED, "overloaded", True),
-        # A host that has too much to do is a matter of waiting, one that is broken a matter of luck.
+        # An overloaded host is different from a broken one.
         (503, "The model is overloaded. Please try again later.", LIMITED, "overloaded", True),
         (503, {"status": "UNAVAILABLE", "message": "This model is currently experiencing high demand."}, LIMITED, "overloaded", True),
         (503, {"status": "UNAVAILABLE", "message": "The service is currently unavailable."}, NETWORK, "unavailable", True),
@@ -114,7 +114,7 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (522, "Connection timed out", NETWORK, "server_error", True),
         (524, "A timeout occurred", NETWORK, "server_error", True),
         (401, {"type": "api_error", "message": "x"}, AUTH, "unauthorized", False),
-        # A rate limit is never taken for an overflow, nor a quota for a rate limit.
+        # A rate limit is never classified as an overflow, nor a quota as a rate limit.
         (429, "This model's maximum context length is 8192 tokens", LIMITED, "rate_limit", True),
         (429, {"code": "context_length_exceeded", "message": "x"}, LIMITED, "rate_limit", True),
         (529, "prompt is too long", LIMITED, "overloaded", True),
@@ -126,17 +126,17 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (429, {"status": "RESOURCE_EXHAUSTED", "message": "You exceeded your current quota, please check your plan and billing details"}, LIMITED, "rate_limit", True),
         (429, "Request too large for gpt-4: Limit 10000, Requested 15000", LIMITED, "request_too_large", False),
         (400, "Your credit balance is too low to access the API", LIMITED, "quota", False),
-        # Refusals whose text says more than their status.
+        # Errors whose text is more specific than their status.
         (400, "API key not valid. Please pass a valid API key.", AUTH, "unauthorized", False),
         (400, "The model `x` does not exist", MISSING, "not_found", False),
         (403, "Your input was flagged by moderation", UNKNOWN, "content_filter", False),
         (500, "This model's maximum context length is 4096 tokens", TOO_LONG, "overflow", False),
-        # 400s that must not be taken for something else.
+        # 400s that must not be classified as something else.
         (400, "max_tokens is too large: 99999. This model supports at most 4096 completion tokens", UNKNOWN, "bad_request", False),
         (400, "Invalid 'tools[0].function.name': string too long", UNKNOWN, "bad_request", False),
         (400, "Unknown parameter: 'timeout'", UNKNOWN, "bad_request", False),
         (400, "Error while downloading https://example.com/500.jpg", UNKNOWN, "bad_request", False),
-        # Errors inside accepted answers.
+        # Errors within successful responses.
         (None, {"code": 429, "message": "x"}, LIMITED, "rate_limit", True),
         (200, {"code": "502", "message": "x"}, NETWORK, "server_error", True),
         (None, {"type": "server_error", "message": "x"}, NETWORK, "server_error", True),
@@ -145,7 +145,7 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (200, {"message": "what?"}, UNKNOWN, "", False),
     ],
 )  # fmt: skip
-def test_status_and_code_decide_first(
+def test_status_and_code_determine_the_error(
     status: int | None, error: Any, code: ErrorCode, reason: str, retryable: bool
 ) -> None:
     body = json.dumps({"error": error if isinstance(error, dict) else {"message": error}})
@@ -180,7 +180,7 @@ def test_status_and_code_decide_first(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("status", [400, 422, None])
-def test_each_provider_has_its_words_for_too_long(text: str, status: int | None) -> None:
+def test_context_length_errors_of_all_providers_are_recognized(text: str, status: int | None) -> None:
     found = classify_error(status, {}, json.dumps({"error": {"message": text, "type": "invalid_request_error"}}))
 
     assert (found.code, found.retryable) == (TOO_LONG, False)
@@ -224,7 +224,7 @@ def test_each_provider_has_its_words_for_too_long(text: str, status: int | None)
         ("room 5021", UNKNOWN),
     ],
 )
-def test_the_text_decides_where_there_is_nothing_else(text: str, code: ErrorCode) -> None:
+def test_message_text_determines_the_error_without_a_status(text: str, code: ErrorCode) -> None:
     assert classify_exception(Exception(text)).code is code
     assert classify_error(None, None, text).code is code
 
@@ -250,14 +250,14 @@ def test_the_text_decides_where_there_is_nothing_else(text: str, code: ErrorCode
         (b"\xff\xfe", "\ufffd\ufffd"),
     ],
 )  # fmt: skip
-def test_the_text_is_the_providers_own_wherever_it_stands(body: Any, message: str) -> None:
+def test_provider_message_is_extracted_from_any_body(body: Any, message: str) -> None:
     found = classify_error(500, {}, body, provider="openai", host="api.openai.com")
 
     assert found.message == f"{message} (HTTP 500, openai, api.openai.com)"
     assert str(found) == found.message
 
 
-def test_an_error_names_who_refused_what() -> None:
+def test_error_message_names_provider_and_request_id() -> None:
     headers = {"X-Request-ID": "req_1", "Retry-After": "3"}
     found = classify_error(429, headers, '{"error":{"message":"Slow down"}}', provider="openai", model="gpt", host="h")
 
@@ -267,13 +267,13 @@ def test_an_error_names_who_refused_what() -> None:
     assert classify_error(500, {}, {"error": {"message": "x"}, "request_id": "r"}).request_id == "r"
 
 
-def test_a_server_may_forbid_trying_again() -> None:
+def test_should_retry_header_controls_retries() -> None:
     assert classify_error(500, {"x-should-retry": "false"}, "x").retryable is False
     assert classify_error(500, {"x-should-retry": "true"}, "x").retryable is True
     assert classify_error(400, {"x-should-retry": "true"}, "x").retryable is False
 
 
-def test_secrets_do_not_get_into_the_text() -> None:
+def test_error_message_redacts_secrets() -> None:
     body = '{"error":{"message":"Incorrect API key provided: sk-abc123def456ghi. Key hunter2hunter2 too."}}'
 
     found = classify_error(401, {}, body, secrets=("hunter2hunter2",))
@@ -293,12 +293,12 @@ def test_secrets_do_not_get_into_the_text() -> None:
         (TOO_LONG, "api_error"),
     ],
 )
-def test_codes_fold_to_four_categories(code: ErrorCode, category: str) -> None:
+def test_error_codes_map_to_four_categories(code: ErrorCode, category: str) -> None:
     assert ModelError("x", code=code).category == category
 
 
-class Native(Exception):
-    """An error as a vendor's library raises it."""
+class NativeError(Exception):
+    """An error like that of a provider's library."""
 
     def __init__(self, status_code: int, body: Any = None, headers: dict[str, str] | None = None) -> None:
         super().__init__("native")
@@ -307,17 +307,17 @@ class Native(Exception):
         self.headers = headers or {}
 
 
-def test_native_errors_are_understood_by_what_they_carry() -> None:
-    limited = classify_exception(Native(429, {"error": {"message": "Slow"}}, {"retry-after": "4"}), provider="x")
+def test_native_exceptions_are_classified() -> None:
+    limited = classify_exception(NativeError(429, {"error": {"message": "Slow"}}, {"retry-after": "4"}), provider="x")
     assert (limited.code, limited.retry_after, limited.message) == (LIMITED, 4, "Slow (HTTP 429, x)")
-    assert isinstance(limited.__cause__, Native)
-    assert classify_exception(Native(401)).code is AUTH
+    assert isinstance(limited.__cause__, NativeError)
+    assert classify_exception(NativeError(401)).code is AUTH
     assert classify_exception(TimeoutError()).code is TIMEOUT
     assert classify_exception(ConnectionRefusedError("refused")).code is NETWORK
     assert classify_exception(OSError("no such device")).code is NETWORK
     assert classify_exception(ValueError("odd")).code is UNKNOWN
-    known = ModelError("x")
-    assert classify_exception(known) is known
+    original = ModelError("x")
+    assert classify_exception(original) is original
 
 
 JSON = st.recursive(
@@ -354,7 +354,7 @@ HEADERS = st.dictionaries(
 
 @settings(max_examples=300)
 @given(st.none() | st.integers(100, 599), HEADERS, JSON | st.binary(max_size=60) | st.text(max_size=60))
-def test_anything_at_all_is_classified(status: int | None, headers: dict[str, str], body: Any) -> None:
+def test_random_errors_are_classified(status: int | None, headers: dict[str, str], body: Any) -> None:
     error = classify_error(status, headers, body if isinstance(body, bytes | str) else json.dumps(body), provider="p")
 
     assert error.message

@@ -1,4 +1,4 @@
-"""What can go wrong between here and a host, on every protocol, against a real server: the documented error or a success."""
+"""Faults between the client and a host, on every protocol, against a real server: a documented error or a success."""
 
 import json
 import socket
@@ -21,18 +21,18 @@ from tests.unit.models.server import Answer, Server, chunked, head, plain, serve
 QUICK = RetryConfig(base_delay_ms=1, jitter=0)
 TOOL = ToolDefinition("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
-each = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
+each_protocol = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
 
 
 @pytest.fixture(params=[DefaultTransport, HttpxTransport], ids=["default", "httpx2"])
 async def transport(request: pytest.FixtureRequest) -> AsyncGenerator[Transport, None]:
-    own = request.param()
-    yield own
-    await own.aclose()
+    http_transport = request.param()
+    yield http_transport
+    await http_transport.aclose()
 
 
-class Run:
-    """One call through the client, and everything that was told of it."""
+class ClientRun:
+    """One call through the client, with its events and retries."""
 
     def __init__(self, speaker: Speaker, server: Server | str, transport: Transport, **limits: float) -> None:
         url = server if isinstance(server, str) else f"{server.url}/v1"
@@ -44,7 +44,7 @@ class Run:
             speaker.model(url, **limits).with_transport(transport), retry_config=QUICK, callbacks=callbacks
         )
 
-    async def __call__(self) -> "Run":
+    async def __call__(self) -> "ClientRun":
         result = await self._client.stream([Message.user("Hi")], tools=[TOOL])
         if isinstance(result, Success):
             self.events = [event async for event in result.result]
@@ -67,22 +67,22 @@ class Run:
         return last.error
 
 
-def good(speaker: Speaker) -> Answer:
+def good_response(speaker: Speaker) -> Answer:
     return chunked(*speaker.plain)
 
 
-def begun(speaker: Speaker, *then: float | str) -> Answer:
-    """An answer that has said its first words, and then something happens."""
+def partial_response(speaker: Speaker, *then: float | str) -> Answer:
+    """Return a response that breaks or stalls after its first content."""
     return chunked(*speaker.scenario[: speaker.content_at + 1], *then, end=False)
 
 
 @pytest.mark.covers("TST-05", "PRV-31")
-@each
-async def test_a_refused_connection(speaker: Speaker, transport: Transport) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        run = await Run(speaker, f"http://127.0.0.1:{port}/v1", transport)()
+@each_protocol
+async def test_refused_connection_is_retried_and_reported(speaker: Speaker, transport: Transport) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        run = await ClientRun(speaker, f"http://127.0.0.1:{port}/v1", transport)()
 
     assert (run.error.code, run.error.reason, run.error.retryable) == (ErrorCode.NETWORK_ERROR, "connect", True)
     assert [r.attempt for r in run.retries] == [1, 2, 3]
@@ -90,13 +90,13 @@ async def test_a_refused_connection(speaker: Speaker, transport: Transport) -> N
 
 
 @pytest.mark.covers("RET-15", "STR-13", "TST-05")
-@each
-@pytest.mark.parametrize("how", ["reset", "close"])
-async def test_a_connection_that_breaks_in_mid_stream_keeps_what_came_and_asks_only_once(
-    speaker: Speaker, transport: Transport, how: str
+@each_protocol
+@pytest.mark.parametrize("ending", ["reset", "close"])
+async def test_connection_lost_after_content_keeps_the_partial_response(
+    speaker: Speaker, transport: Transport, ending: str
 ) -> None:
-    async with serve(begun(speaker, how), good(speaker)) as server:
-        run = await Run(speaker, server, transport)()
+    async with serve(partial_response(speaker, ending), good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, transport)()
 
     assert (run.error.code, run.error.reason) == (ErrorCode.NETWORK_ERROR, "stream_cut")
     assert (len(server.requests), run.retries) == (1, [])
@@ -108,41 +108,41 @@ async def test_a_connection_that_breaks_in_mid_stream_keeps_what_came_and_asks_o
 
 
 @pytest.mark.covers("RET-15", "TST-05")
-@each
-async def test_a_connection_that_breaks_before_content_is_tried_again(speaker: Speaker, transport: Transport) -> None:
-    nothing: Answer = [head(content_type="text/event-stream", transfer_encoding="chunked"), "reset"]
-    async with serve(["reset"], nothing, good(speaker)) as server:
-        run = await Run(speaker, server, transport)()
+@each_protocol
+async def test_connection_lost_before_content_is_retried(speaker: Speaker, transport: Transport) -> None:
+    no_content: Answer = [head(content_type="text/event-stream", transfer_encoding="chunked"), "reset"]
+    async with serve(["reset"], no_content, good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, transport)()
 
     assert (run.text, run.failure) == ("Hello", None)
     assert [e.type for e in run.events].count("start") == 1
     assert len(server.requests) == 3
 
 
-@each
-async def test_a_stall_in_mid_stream_ends_by_the_idle_limit(speaker: Speaker, transport: Transport) -> None:
-    async with serve(begun(speaker, 5.0), good(speaker)) as server:
-        run = await Run(speaker, server, transport, idle_timeout=0.1)()
+@each_protocol
+async def test_stalled_stream_ends_at_the_idle_timeout(speaker: Speaker, transport: Transport) -> None:
+    async with serve(partial_response(speaker, 5.0), good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, transport, idle_timeout=0.1)()
 
     assert (run.error.code, run.error.reason) == (ErrorCode.TIMEOUT, "idle_timeout")
     assert run.error.partial is not None
     assert len(server.requests) == 1
 
 
-@each
-async def test_a_first_byte_that_does_not_come_is_asked_for_again(speaker: Speaker, transport: Transport) -> None:
-    async with serve([5.0], good(speaker)) as server:
-        run = await Run(speaker, server, transport, first_byte_timeout=0.1)()
+@each_protocol
+async def test_missing_first_byte_is_retried(speaker: Speaker, transport: Transport) -> None:
+    async with serve([5.0], good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, transport, first_byte_timeout=0.1)()
 
     assert run.text == "Hello"
     assert [(r.error.code, r.error.reason) for r in run.retries] == [(ErrorCode.TIMEOUT, "first_byte_timeout")]
     assert len(server.requests) == 2
 
 
-@each
-async def test_a_slow_first_byte_is_waited_for(speaker: Speaker, transport: Transport) -> None:
-    async with serve([0.05, *good(speaker)]) as server:
-        run = await Run(speaker, server, transport, first_byte_timeout=5)()
+@each_protocol
+async def test_slow_first_byte_is_awaited(speaker: Speaker, transport: Transport) -> None:
+    async with serve([0.05, *good_response(speaker)]) as server:
+        run = await ClientRun(speaker, server, transport, first_byte_timeout=5)()
 
     assert (run.text, run.retries, len(server.requests)) == ("Hello", [], 1)
 
@@ -161,33 +161,33 @@ HINTS: list[tuple[dict[str, str], dict[str, Any], float]] = [
 
 
 @pytest.mark.covers("RET-07", "RET-08", "RET-09", "RET-10", "RET-11", "RET-12", "TST-05")
-@each
+@each_protocol
 @pytest.mark.parametrize(("headers", "error", "delay"), HINTS)
-async def test_a_rate_limit_waits_as_long_as_the_host_asks(
+async def test_rate_limit_waits_for_the_requested_delay(
     speaker: Speaker, headers: dict[str, str], error: dict[str, Any], delay: float
 ) -> None:
     body = json.dumps({"error": {"message": "Slow down", **error}}).encode()
-    own = HttpxTransport()
-    async with serve(plain(body, "429 Too Many Requests", **headers), good(speaker)) as server:
-        run = await Run(speaker, server, own)()
-    await own.aclose()
+    http_transport = HttpxTransport()
+    async with serve(plain(body, "429 Too Many Requests", **headers), good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, http_transport)()
+    await http_transport.aclose()
 
     assert run.text == "Hello"
     assert [(r.error.code, r.delay) for r in run.retries] == [(ErrorCode.RATE_LIMITED, pytest.approx(delay))]
 
 
 @pytest.mark.covers("RET-12")
-@each
-async def test_a_wait_that_is_too_long_is_told_and_not_waited(speaker: Speaker, transport: Transport) -> None:
-    async with serve(plain(b"{}", "429 Too Many Requests", retry_after="600"), good(speaker)) as server:
-        run = await Run(speaker, server, transport)()
+@each_protocol
+async def test_too_long_retry_delay_fails_immediately(speaker: Speaker, transport: Transport) -> None:
+    async with serve(plain(b"{}", "429 Too Many Requests", retry_after="600"), good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, transport)()
 
     assert run.failure is not None
     assert (run.failure.error, run.failure.retry_after, len(server.requests)) == (ErrorCode.RATE_LIMITED, 600, 1)
 
 
 @pytest.mark.covers("TST-05", "RET-17")
-@each
+@each_protocol
 @pytest.mark.parametrize(
     ("status", "code", "reason"),
     [
@@ -199,56 +199,52 @@ async def test_a_wait_that_is_too_long_is_told_and_not_waited(speaker: Speaker, 
         ("408 Request Timeout", ErrorCode.TIMEOUT, "timeout"),
     ],
 )
-async def test_a_server_in_trouble_is_asked_again(speaker: Speaker, status: str, code: ErrorCode, reason: str) -> None:
-    own = HttpxTransport()
-    async with serve(plain(b"<html><title>trouble</title></html>", status), good(speaker)) as server:
-        run = await Run(speaker, server, own)()
-    await own.aclose()
+async def test_server_error_is_retried(speaker: Speaker, status: str, code: ErrorCode, reason: str) -> None:
+    http_transport = HttpxTransport()
+    async with serve(plain(b"<html><title>trouble</title></html>", status), good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, http_transport)()
+    await http_transport.aclose()
 
     assert run.text == "Hello"
     assert [(r.error.code, r.error.reason) for r in run.retries] == [(code, reason)]
 
 
 @pytest.mark.covers("RET-21", "TST-05")
-@each
-async def test_a_stream_that_is_no_json_is_an_invalid_response_and_not_asked_again(
-    speaker: Speaker, transport: Transport
-) -> None:
-    async with serve(chunked(b"event: message\ndata: {nonsense\n\n"), good(speaker)) as server:
-        run = await Run(speaker, server, transport)()
+@each_protocol
+async def test_invalid_json_in_a_stream_is_not_retried(speaker: Speaker, transport: Transport) -> None:
+    async with serve(chunked(b"event: message\ndata: {nonsense\n\n"), good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, transport)()
 
     assert (run.error.code, run.error.retryable, len(server.requests)) == (ErrorCode.INVALID_RESPONSE, False, 1)
 
 
 @pytest.mark.covers("RET-21")
-@each
-async def test_a_torn_stream_after_content_is_a_cut_one(speaker: Speaker, transport: Transport) -> None:
+@each_protocol
+async def test_stream_torn_within_an_event_is_reported_as_cut(speaker: Speaker, transport: Transport) -> None:
     pieces = [*speaker.scenario[: speaker.content_at + 1], speaker.scenario[speaker.content_at + 1][:20]]
-    async with serve(chunked(*pieces), good(speaker)) as server:
-        run = await Run(speaker, server, transport)()
+    async with serve(chunked(*pieces), good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, transport)()
 
     assert (run.error.code, run.error.reason, len(server.requests)) == (ErrorCode.NETWORK_ERROR, "stream_cut", 1)
 
 
 @pytest.mark.covers("RET-21")
-@each
+@each_protocol
 @pytest.mark.parametrize("body", [b'{"id": "x", "cho', b"<!doctype html><title>Login</title>", b"", b"[]", b"null"])
-async def test_a_body_that_is_no_answer(speaker: Speaker, transport: Transport, body: bytes) -> None:
+async def test_unusable_body_is_an_error(speaker: Speaker, transport: Transport, body: bytes) -> None:
     async with serve(plain(body, **{"content-type": "application/json"})) as server:
-        run = await Run(speaker, server, transport)()
+        run = await ClientRun(speaker, server, transport)()
 
     assert run.error.code in (ErrorCode.INVALID_RESPONSE, ErrorCode.NETWORK_ERROR)
     assert len(server.requests) == (4 if run.error.retryable else 1)
     assert not run.text
 
 
-@each
-async def test_a_stream_cut_within_calls_gives_no_call_twice_and_none_that_looks_complete(
-    speaker: Speaker, transport: Transport
-) -> None:
+@each_protocol
+async def test_stream_cut_within_a_call_yields_no_complete_call(speaker: Speaker, transport: Transport) -> None:
     at = next(n for n, piece in enumerate(speaker.scenario) if b"call_a1" in piece)
-    async with serve(chunked(*speaker.scenario[: at + 1], "reset", end=False), good(speaker)) as server:
-        run = await Run(speaker, server, transport)()
+    async with serve(chunked(*speaker.scenario[: at + 1], "reset", end=False), good_response(speaker)) as server:
+        run = await ClientRun(speaker, server, transport)()
 
     kinds = [e.type for e in run.events]
     assert kinds.count("toolcall_start") == 1

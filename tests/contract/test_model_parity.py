@@ -1,4 +1,4 @@
-"""The same scenario through each protocol gives the same messages, and the history of each can go on at each other."""
+"""The same scenario yields the same messages on each protocol, and each protocol can continue the history of any other."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.models import EncodingCache, HttpModel, MemoryResponse, MemoryTransport, ModelRequest
-from tests.contract.request_rules import check
+from tests.contract.request_rules import check_request
 from tests.contract.wire_scenarios import CALLS, SPEAKERS, TEXT, THINKING, Speaker
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -32,12 +32,12 @@ LOOK = ToolDefinition(
         "required": ["at"],
     },
 )
-ASKED = Message.user([TextBlock("What is on the two?"), ImageBlock("image/png", PNG)])
+QUESTION = Message.user([TextBlock("What is on the two?"), ImageBlock("image/png", PNG)])
 
-each = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
+each_protocol = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
 
 
-def model(speaker: Speaker, *answers: MemoryResponse, **settings: Any) -> tuple[HttpModel, MemoryTransport]:
+def create_http_model(speaker: Speaker, *answers: MemoryResponse, **settings: Any) -> tuple[HttpModel, MemoryTransport]:
     transport = MemoryTransport(*(answers or (MemoryResponse(list(speaker.scenario)),)))
     return speaker.model("http://host.example/v1", **settings).with_transport(transport), transport
 
@@ -45,38 +45,38 @@ def model(speaker: Speaker, *answers: MemoryResponse, **settings: Any) -> tuple[
 async def scenario(speaker: Speaker, *, piece: int | None = None) -> tuple[Message, list[StreamEvent]]:
     data = b"".join(speaker.scenario)
     pieces = [data[at : at + piece] for at in range(0, len(data), piece)] if piece else list(speaker.scenario)
-    own, _ = model(speaker, MemoryResponse(pieces))
-    events = [event async for event in own.stream(ModelRequest([ASKED], tools=[LOOK], thinking="high"))]
+    model, _ = create_http_model(speaker, MemoryResponse(pieces))
+    events = [event async for event in model.stream(ModelRequest([QUESTION], tools=[LOOK], thinking="high"))]
     last = events[-1]
     assert isinstance(last, Done)
     return last.message, events
 
 
-def normalised(message: Message) -> list[tuple[Any, ...]]:
-    """What a message says, without what only its own provider can read."""
-    shown: list[tuple[Any, ...]] = []
+def normalize(message: Message) -> list[tuple[Any, ...]]:
+    """Return the content of a message without what only its provider can read."""
+    parts: list[tuple[Any, ...]] = []
     for block in message.content:
         match block:
             case TextBlock(text=text):
-                shown.append(("text", text))
+                parts.append(("text", text))
             case ThinkingBlock(thinking=text):
-                shown.append(("thinking", text))
+                parts.append(("thinking", text))
             case ToolUseBlock():
-                shown.append(("call", block.id, block.name, block.input, block.raw_input))
+                parts.append(("call", block.id, block.name, block.input, block.raw_input))
             case RedactedThinkingBlock():
                 pass
             case _:
-                shown.append((type(block).__name__,))
-    return shown
+                parts.append((type(block).__name__,))
+    return parts
 
 
 @pytest.mark.covers("TST-06", "MOD-03", "MOD-39", "MOD-04", "TST-01")
-@each
+@each_protocol
 @pytest.mark.parametrize("piece", [None, 1, 13])
-async def test_the_same_scenario_gives_the_same_message(speaker: Speaker, piece: int | None) -> None:
+async def test_every_protocol_yields_the_same_message(speaker: Speaker, piece: int | None) -> None:
     message, _ = await scenario(speaker, piece=piece)
 
-    assert normalised(message) == [
+    assert normalize(message) == [
         ("thinking", THINKING),
         ("text", TEXT),
         *(("call", id, name, arguments, None) for id, name, arguments in CALLS),
@@ -89,8 +89,8 @@ async def test_the_same_scenario_gives_the_same_message(speaker: Speaker, piece:
 
 
 @pytest.mark.covers("MOD-39", "STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-12")
-@each
-async def test_events_are_of_one_vocabulary_and_in_order(speaker: Speaker) -> None:
+@each_protocol
+async def test_every_protocol_yields_the_same_events_in_order(speaker: Speaker) -> None:
     message, events = await scenario(speaker)
 
     kinds = [event.type for event in events]
@@ -98,10 +98,10 @@ async def test_events_are_of_one_vocabulary_and_in_order(speaker: Speaker) -> No
     starts = [kind for kind in kinds if kind.endswith("_start")]
     assert starts == ["thinking_start", "text_start", "toolcall_start", "toolcall_start"]
     for index, what in enumerate(("thinking", "text", "toolcall", "toolcall")):
-        own = [e.type for e in events if isinstance(e, ContentEvent) and e.index == index]
-        assert (own[0], own[-1]) == (f"{what}_start", f"{what}_end")
-        assert own[1:-1] == [f"{what}_delta"] * (len(own) - 2)
-        assert len(own) > 2
+        types = [e.type for e in events if isinstance(e, ContentEvent) and e.index == index]
+        assert (types[0], types[-1]) == (f"{what}_start", f"{what}_end")
+        assert types[1:-1] == [f"{what}_delta"] * (len(types) - 2)
+        assert len(types) > 2
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == TEXT
     assert "".join(e.thinking for e in events if isinstance(e, ThinkingDelta)) == THINKING
     ended = [e.call for e in events if isinstance(e, ToolCallEnd)]
@@ -110,13 +110,13 @@ async def test_events_are_of_one_vocabulary_and_in_order(speaker: Speaker) -> No
 
 
 @pytest.mark.covers("TST-06", "MOD-03")
-@each
-async def test_an_error_inside_an_accepted_answer_is_the_same_error(speaker: Speaker) -> None:
+@each_protocol
+async def test_error_within_a_stream_is_the_same_on_every_protocol(speaker: Speaker) -> None:
     cut = [*speaker.scenario[: speaker.content_at + 1], speaker.overloaded]
-    own, _ = model(speaker, MemoryResponse(cut))
+    model, _ = create_http_model(speaker, MemoryResponse(cut))
 
     with pytest.raises(RateLimitedError) as caught:
-        await own.complete(ModelRequest([ASKED]))
+        await model.complete(ModelRequest([QUESTION]))
 
     assert (caught.value.code, caught.value.reason, caught.value.retryable) == (
         ErrorCode.RATE_LIMITED,
@@ -137,18 +137,18 @@ REFUSALS: list[tuple[int, dict[str, Any], ErrorCode, str]] = [
 
 
 @pytest.mark.covers("TST-06", "MOD-03", "TST-05")
-@each
+@each_protocol
 @pytest.mark.parametrize(("status", "body", "code", "reason"), REFUSALS)
-async def test_a_refusal_is_the_same_error(
+async def test_error_status_is_the_same_error_on_every_protocol(
     speaker: Speaker, status: int, body: dict[str, Any], code: ErrorCode, reason: str
 ) -> None:
-    own, _ = model(speaker, MemoryResponse(json.dumps(body).encode(), status))
+    model, _ = create_http_model(speaker, MemoryResponse(json.dumps(body).encode(), status))
 
     with pytest.raises(ModelError) as caught:
-        await own.complete(ModelRequest([ASKED]))
+        await model.complete(ModelRequest([QUESTION]))
 
     assert (caught.value.code, caught.value.reason, caught.value.status) == (code, reason, status)
-    assert caught.value.provider == own.provider
+    assert caught.value.provider == model.provider
 
 
 THINKING_FIELDS = {
@@ -160,25 +160,25 @@ THINKING_FIELDS = {
 
 
 @pytest.mark.covers("MOD-36")
-@each
-async def test_every_level_of_thinking_is_sent_as_the_protocol_has_it(speaker: Speaker) -> None:
+@each_protocol
+async def test_thinking_levels_map_to_each_protocol(speaker: Speaker) -> None:
     read = THINKING_FIELDS[speaker.name]
 
-    request = [
-        read(await sent(speaker, [ASKED], thinking=level)) for level in ("minimal", "low", "medium", "high", "xhigh")
+    sent_levels = [
+        read(await send(speaker, [QUESTION], thinking=level)) for level in ("minimal", "low", "medium", "high", "xhigh")
     ]
 
-    assert None not in request
-    assert len({str(value) for value in request}) >= 4
-    assert request == (sorted(request) if isinstance(request[0], int) else request)
-    assert read(await sent(speaker, [ASKED])) is None
-    assert read(await sent(speaker, [ASKED], thinking="off")) in (None, 0, "none", "minimal", 128)
+    assert None not in sent_levels
+    assert len({str(value) for value in sent_levels}) >= 4
+    assert sent_levels == (sorted(sent_levels) if isinstance(sent_levels[0], int) else sent_levels)
+    assert read(await send(speaker, [QUESTION])) is None
+    assert read(await send(speaker, [QUESTION], thinking="off")) in (None, 0, "none", "minimal", 128)
 
 
 # --- one model after another -------------------------------------------------------------------------------------------
 
 
-def results(message: Message) -> Message:
+def tool_results(message: Message) -> Message:
     picture = (TextBlock("A cat."), ImageBlock("image/png", PNG))
     first, second = message.tool_uses
     return Message.user(
@@ -189,67 +189,67 @@ def results(message: Message) -> Message:
     )
 
 
-async def history(*speakers: Speaker) -> list[Message]:
-    """A conversation in which each of the speakers thought, spoke, called, and saw a picture."""
-    messages: list[Message] = [ASKED]
+async def build_history(*speakers: Speaker) -> list[Message]:
+    """Return a conversation in which each model thought, responded, called tools, and saw an image."""
+    messages: list[Message] = [QUESTION]
     for speaker in speakers:
         answer, _ = await scenario(speaker)
-        messages += [answer, results(answer), Message.user("And now?")]
+        messages += [answer, tool_results(answer), Message.user("And now?")]
     return messages
 
 
-async def sent(speaker: Speaker, messages: list[Message], **more: Any) -> dict[str, Any]:
-    own, transport = model(speaker, MemoryResponse(list(speaker.plain)))
-    answer = await own.complete(ModelRequest(messages, "Be brief.", [LOOK], **more))
+async def send(speaker: Speaker, messages: list[Message], **more: Any) -> dict[str, Any]:
+    model, transport = create_http_model(speaker, MemoryResponse(list(speaker.plain)))
+    answer = await model.complete(ModelRequest(messages, "Be brief.", [LOOK], **more))
     assert answer.text == "Hello"
     return json.loads(transport.requests[-1].body)
 
 
 @pytest.mark.covers("BYD-09", "TST-06")
-@each
+@each_protocol
 @pytest.mark.parametrize("before", SPEAKERS, ids=lambda s: f"after-{s.name}")
-async def test_any_model_goes_on_with_the_history_of_any_other(speaker: Speaker, before: Speaker) -> None:
-    messages = await history(before)
+async def test_any_model_continues_the_history_of_another(speaker: Speaker, before: Speaker) -> None:
+    messages = await build_history(before)
     untouched = [(m.role, m.content) for m in messages]
 
-    body = await sent(speaker, messages, thinking="high")
+    body = await send(speaker, messages, thinking="high")
 
-    found = check(speaker.name, body)
+    found = check_request(speaker.name, body)
     assert found.calls == found.results == ["look", "look"]
     assert found.images == 2
     assert TEXT in found.text
     assert "no such file" in found.text
-    own = before is speaker
-    assert (THINKING in json.dumps(body)) == (own and speaker.name != "gemini") or speaker.name in (
+    is_same = before is speaker
+    assert (THINKING in json.dumps(body)) == (is_same and speaker.name != "gemini") or speaker.name in (
         "gemini",
         "responses",
     )
-    if not own:
+    if not is_same:
         assert "c2lnbmF0dXJl" not in json.dumps(body)
     assert [(m.role, m.content) for m in messages] == untouched
 
 
 @pytest.mark.covers("BYD-09")
-@each
-async def test_a_history_of_all_four_goes_on_at_each(speaker: Speaker) -> None:
-    messages = await history(*SPEAKERS)
+@each_protocol
+async def test_history_of_all_protocols_continues_on_each(speaker: Speaker) -> None:
+    messages = await build_history(*SPEAKERS)
 
-    found = check(speaker.name, await sent(speaker, messages))
+    found = check_request(speaker.name, await send(speaker, messages))
 
     assert found.calls == found.results == ["look"] * 8
     assert found.images == 5
 
 
 @pytest.mark.covers("BYD-09")
-@each
-async def test_a_model_without_eyes_is_told_of_the_images(speaker: Speaker) -> None:
-    messages = await history(SPEAKERS[0])
+@each_protocol
+async def test_model_without_vision_gets_a_note_for_each_image(speaker: Speaker) -> None:
+    messages = await build_history(SPEAKERS[0])
     transport = MemoryTransport(MemoryResponse(list(speaker.plain)))
-    own = speaker.model("http://host.example/v1", vision=False).with_transport(transport)
+    model = speaker.model("http://host.example/v1", vision=False).with_transport(transport)
 
-    await own.complete(ModelRequest(messages, tools=[LOOK]))
+    await model.complete(ModelRequest(messages, tools=[LOOK]))
 
-    found = check(speaker.name, json.loads(transport.requests[-1].body))
+    found = check_request(speaker.name, json.loads(transport.requests[-1].body))
     assert found.images == 0
     assert found.text.count("image left out") == 2
 
@@ -257,34 +257,36 @@ async def test_a_model_without_eyes_is_told_of_the_images(speaker: Speaker) -> N
 # --- the prefix --------------------------------------------------------------------------------------------------------
 
 
-def without_marks(value: Any) -> Any:
-    """A body without cache markers, which move on purpose."""
+def strip_cache_markers(value: Any) -> Any:
+    """Return a body without cache markers, which move on purpose."""
     if isinstance(value, dict):
-        return {k: without_marks(v) for k, v in value.items() if k != "cache_control"}
-    return [without_marks(v) for v in value] if isinstance(value, list) else value
+        return {k: strip_cache_markers(v) for k, v in value.items() if k != "cache_control"}
+    return [strip_cache_markers(v) for v in value] if isinstance(value, list) else value
 
 
-def conversation_of(body: dict[str, Any]) -> list[Any]:
+def get_messages(body: dict[str, Any]) -> list[Any]:
     return next(body[name] for name in ("messages", "input", "contents") if name in body)
 
 
 @pytest.mark.covers("CAC-04", "CAC-10")
-@each
-async def test_fifty_turns_never_change_what_was_sent_before(speaker: Speaker) -> None:
+@each_protocol
+async def test_fifty_turns_keep_the_request_prefix(speaker: Speaker) -> None:
     answer, _ = await scenario(speaker)
-    own, transport = model(speaker, MemoryResponse(list(speaker.plain)))
-    messages: list[Message] = [ASKED]
+    model, transport = create_http_model(speaker, MemoryResponse(list(speaker.plain)))
+    messages: list[Message] = [QUESTION]
     scratch = EncodingCache()
     for turn in range(50):
-        await own.complete(ModelRequest(messages, "Be brief.", [LOOK], session_id="s", scratch=scratch))
-        messages += [answer, results(answer), Message.user(f"Turn {turn}")]
+        await model.complete(ModelRequest(messages, "Be brief.", [LOOK], session_id="s", scratch=scratch))
+        messages += [answer, tool_results(answer), Message.user(f"Turn {turn}")]
 
-    raw = [request.body for request in transport.requests]
+    raw = [sent_levels.body for sent_levels in transport.requests]
     bodies = [json.loads(body) for body in raw]
-    heads = [{k: v for k, v in without_marks(b).items() if k not in ("messages", "input", "contents")} for b in bodies]
+    heads = [
+        {k: v for k, v in strip_cache_markers(b).items() if k not in ("messages", "input", "contents")} for b in bodies
+    ]
     assert all(head == heads[0] for head in heads)
     for before, after in zip(bodies, bodies[1:], strict=False):
-        old, new = without_marks(conversation_of(before)), without_marks(conversation_of(after))
+        old, new = strip_cache_markers(get_messages(before)), strip_cache_markers(get_messages(after))
         assert len(new) > len(old)
         assert new[: len(old)] == old
     plain = [body.replace(b',"cache_control":{"type":"ephemeral"}', b"") for body in raw]

@@ -1,4 +1,4 @@
-"""Recorded exchanges of many hosts: what we decode is what a plain reading of the raw body says."""
+"""Recorded exchanges of many hosts: decoding matches a reference reader of the raw body."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from mainspring.models.wire.openai_chat import ChatDecoder
 OWN = Path(__file__).parent / "fixtures" / "traffic"
 
 
-def own_exchanges() -> list[Path]:
+def fixture_files() -> list[Path]:
     return sorted(OWN.glob("*.json"))
 
 
@@ -28,10 +28,10 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-# --- the plain reading -------------------------------------------------------------------------------------------------
+# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
-def objects_of(body: str) -> list[dict[str, Any]]:
+def parse_objects(body: str) -> list[dict[str, Any]]:
     if not body.lstrip().startswith(("data:", ":", "event:")):
         return [json.loads(body)]
     lines = [line[5:].strip() for line in body.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
@@ -79,20 +79,20 @@ def calls_of(objects: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def usage_of(objects: list[dict[str, Any]]) -> dict[str, Any] | None:
-    told = [u for o in objects for u in (o.get("usage"), (o.get("x_groq") or {}).get("usage")) if u]
-    return next((u for u in reversed(told) if u.get("total_tokens")), None)
+    values = [u for o in objects for u in (o.get("usage"), (o.get("x_groq") or {}).get("usage")) if u]
+    return next((u for u in reversed(values) if u.get("total_tokens")), None)
 
 
 # --- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def disagreements(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+def find_differences(exchange: dict[str, Any]) -> list[str]:
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
         return [] if error is not None and error.status == response["status"] else [f"error: {error}"]
-    objects = objects_of(response["body_text"])
+    objects = parse_objects(response["body_text"])
     finish = [c.get("finish_reason") for o in objects for c in o.get("choices") or [] if c.get("finish_reason")]
     if any("error" in o for o in objects) or "content_filter" in finish:
         return [] if error is not None else ["no error"]
@@ -103,15 +103,15 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
     for what, ours, theirs in (
         ("text", message.text, "".join(map(text_of, pieces))),
         ("thinking", message.thinking, "".join(map(thinking_of, pieces))),
-        ("calls", calls_as_decoded(message), [(n, as_value(a)) for n, a in calls_of(objects)]),
+        ("calls", decoded_calls(message), [(n, decode_arguments(a)) for n, a in calls_of(objects)]),
         ("truncated", message.stop_reason == "max_tokens", "length" in finish),
     ):
         if ours != theirs:
             found.append(f"{what}: {ours!r} is not {theirs!r}")
-    return found + usage_disagreements(message, usage_of(objects))
+    return found + find_usage_differences(message, usage_of(objects))
 
 
-def usage_disagreements(message: Message, raw: dict[str, Any] | None) -> list[str]:
+def find_usage_differences(message: Message, raw: dict[str, Any] | None) -> list[str]:
     usage = message.usage
     if raw is None:
         return [] if usage is None or usage.total_tokens == 0 else ["usage made up"]
@@ -133,11 +133,11 @@ def usage_disagreements(message: Message, raw: dict[str, Any] | None) -> list[st
     return found
 
 
-def calls_as_decoded(message: Message) -> list[tuple[str, Any]]:
+def decoded_calls(message: Message) -> list[tuple[str, Any]]:
     return [(c.name, c.input if c.raw_input is None else c.raw_input) for c in message.tool_uses]
 
 
-def as_value(arguments: str) -> Any:
+def decode_arguments(arguments: str) -> Any:
     if not arguments.strip():
         return {}
     try:
@@ -148,53 +148,53 @@ def as_value(arguments: str) -> Any:
 
 
 @pytest.mark.covers("MOD-29")
-def test_every_recorded_chat_exchange_is_decoded_as_a_plain_reading_says(material: Path) -> None:
+def test_recorded_exchanges_decode_like_the_reference_reader(material: Path) -> None:
     index = json.loads((material / "traffic" / "INDEX.json").read_text(encoding="utf-8"))
     files = [entry["file"] for entry in index if entry["api"] == "chat_completions"]
-    wrong = {file: found for file in files if (found := disagreements(load(material / "traffic" / file)))}
+    wrong = {file: found for file in files if (found := find_differences(load(material / "traffic" / file)))}
 
     assert len(files) > 500
     assert wrong == {}
 
 
 @pytest.mark.covers("MOD-29", "MOD-04")
-@pytest.mark.parametrize("path", own_exchanges(), ids=lambda path: path.stem)
-def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
+@pytest.mark.parametrize("path", fixture_files(), ids=lambda path: path.stem)
+def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
     exchange = load(path)
 
-    assert disagreements(exchange) == []
+    assert find_differences(exchange) == []
     assert exchange["origin"]["licence"]
     message, error = decode_exchange(exchange)
     assert error is not None or (message is not None and message.content)
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------------
+# --- chunk boundaries --------------------------------------------------------------------------------------------------
 
 
-def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
+def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
     reader = ResponseReader(ChatDecoder(ModelProfile(ModelInfo("m", "host"), "http://host/v1")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
     events += reader.finish()
-    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    values = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
     last = events[-1].partial if events else None
-    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], last, reader.error
+    return [(e.type, *fields) for e, fields in zip(events, values, strict=True)], last, reader.error
 
 
-STREAMS = [path for path in own_exchanges() if load(path)["response"]["body_text"].lstrip()[:1] not in ("{", "[")]
+STREAMS = [path for path in fixture_files() if load(path)["response"]["body_text"].lstrip()[:1] not in ("{", "[")]
 
 
 @pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08")
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.DataObject) -> None:
+def test_stream_events_do_not_depend_on_chunk_boundaries(path: Path, data: st.DataObject) -> None:
     body = load(path)["response"]["body_text"].encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
 
-    whole, message, error = read(body, [])
-    events, same_message, same_error = read(body, cuts)
+    whole, message, error = decode(body, [])
+    events, same_message, same_error = decode(body, cuts)
 
     assert events == whole
     assert [m and m.content for m in (message,)] == [m and m.content for m in (same_message,)]
@@ -202,17 +202,17 @@ def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.D
 
 
 @pytest.mark.parametrize("path", STREAMS[:3], ids=lambda path: path.stem)
-def test_a_stream_gives_the_same_events_byte_by_byte(path: Path) -> None:
+def test_stream_events_are_the_same_byte_by_byte(path: Path) -> None:
     body = load(path)["response"]["body_text"].encode()
 
-    assert read(body, list(range(1, len(body))))[0] == read(body, [])[0]
+    assert decode(body, list(range(1, len(body))))[0] == decode(body, [])[0]
 
 
 @pytest.mark.covers("STR-13")
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_a_stream_that_is_cut_off_never_ends_well_before_its_reason_to_stop(path: Path, data: st.DataObject) -> None:
+def test_truncated_stream_never_completes_without_a_stop_reason(path: Path, data: st.DataObject) -> None:
     body = load(path)["response"]["body_text"].encode()
     end = data.draw(st.integers(0, len(body)))
     part = body[:end]
@@ -220,7 +220,7 @@ def test_a_stream_that_is_cut_off_never_ends_well_before_its_reason_to_stop(path
         choice.get("finish_reason") for value in complete_objects(part) for choice in value.get("choices") or []
     )
 
-    events, _, error = read(part, [])
+    events, _, error = decode(part, [])
 
     if not stopped:
         assert error is not None
@@ -240,7 +240,7 @@ def complete_objects(part: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_replayed_form_names_what_was_said() -> None:
+def test_replayed_exchange_lists_content_calls_and_usage() -> None:
     exchange = {
         "provider": "openai",
         "api": "chat_completions",
@@ -291,7 +291,7 @@ def test_the_replayed_form_names_what_was_said() -> None:
     }
 
 
-def test_an_api_nobody_can_decode_is_an_error_not_a_crash() -> None:
+def test_unsupported_api_is_reported_as_an_error() -> None:
     replayed = decode_exchange_to_dict(
         {"provider": "x", "api": "smoke_signals", "response": {"status": 200, "body_text": "{}"}}
     )

@@ -1,4 +1,4 @@
-"""Histories that no host would make, and that happen: each is a request that its host takes, on every protocol."""
+"""Histories that no host would produce, but that happen: each encodes to a valid request on every protocol."""
 
 import json
 from collections.abc import Callable
@@ -39,14 +39,14 @@ def user(*blocks: ContentBlock | str) -> Message:
     return Message.user([TextBlock(b) if isinstance(b, str) else b for b in blocks])
 
 
-def said(*blocks: ContentBlock, own: bool = True) -> Message:
-    return Message.assistant(list(blocks), provider="p", model="m" if own else "n", stop_reason="end_turn")
+def assistant(*blocks: ContentBlock, same_model: bool = True) -> Message:
+    return Message.assistant(list(blocks), provider="p", model="m" if same_model else "n", stop_reason="end_turn")
 
 
-def answered(name: str, content: Any, *, is_error: bool = False) -> list[Message]:
-    """A call of a tool, and its result."""
+def call_and_result(name: str, content: Any, *, is_error: bool = False) -> list[Message]:
+    """Return a tool call and its result."""
     call = ToolUseBlock("c1", name, {})
-    return [user("Go"), said(call), user(ToolResultBlock("c1", name, content, is_error))]
+    return [user("Go"), assistant(call), user(ToolResultBlock("c1", name, content, is_error))]
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -61,68 +61,68 @@ HISTORIES: dict[str, list[Message]] = {
     "nothing said": [user("")],
     "blanks": [user(" \n")],
     "an orphan result": [user(ToolResultBlock("c9", "look", "x"))],
-    "an empty answer": [said()],
+    "an empty answer": [assistant()],
     "only images": [user(IMAGE, IMAGE)],
-    "the assistant begins": [said(TextBlock("Hi")), user("Yes?")],
-    "the assistant ends": [user("Go"), said(TextBlock("Hi "))],
-    "an empty answer between": [user("a"), said(), user("b")],
-    "thinking alone": [user("a"), said(ThinkingBlock("t", "s")), user("b")],
-    "an image made": [user("Draw"), said(IMAGE), user("More")],
-    "an image made by another": [user("Draw"), said(TextBlock("Here."), IMAGE, own=False), user("More")],
+    "the assistant begins": [assistant(TextBlock("Hi")), user("Yes?")],
+    "the assistant ends": [user("Go"), assistant(TextBlock("Hi "))],
+    "an empty answer between": [user("a"), assistant(), user("b")],
+    "thinking alone": [user("a"), assistant(ThinkingBlock("t", "s")), user("b")],
+    "an image made": [user("Draw"), assistant(IMAGE), user("More")],
+    "an image made by another": [user("Draw"), assistant(TextBlock("Here."), IMAGE, same_model=False), user("More")],
     "an image without data": [user(ImageBlock("image/png", ""))],
     "one id twice": [
         user("a"),
-        said(ToolUseBlock("c1", "look", {}), ToolUseBlock("c1", "see", {})),
+        assistant(ToolUseBlock("c1", "look", {}), ToolUseBlock("c1", "see", {})),
         user(ToolResultBlock("c1", "look", "x")),
-        said(ToolUseBlock("c1", "look", {})),
+        assistant(ToolUseBlock("c1", "look", {})),
         user(ToolResultBlock("c1", "look", "y")),
     ],
-    "names with dots": answered("mcp.server/look up", "x"),
-    "names of other letters": answered("gr\u00f6\u00dfe", "x"),
-    "no name": answered("", "x"),
-    "an endless name": answered("n" * 500, "x"),
+    "names with dots": call_and_result("mcp.server/look up", "x"),
+    "names of other letters": call_and_result("gr\u00f6\u00dfe", "x"),
+    "no name": call_and_result("", "x"),
+    "an endless name": call_and_result("n" * 500, "x"),
     "half characters": [
         user("a\ud800b"),
-        said(TextBlock("\udfff"), ToolUseBlock("c\ud800", "lo\ud800", {"k\ud800": "\ud801"})),
+        assistant(TextBlock("\udfff"), ToolUseBlock("c\ud800", "lo\ud800", {"k\ud800": "\ud801"})),
         user(ToolResultBlock("c\ud800", "lo\ud800", "\ud800")),
     ],
     "a long id": [
         user("a"),
-        said(ToolUseBlock("c|" + "1" * 500, "look", {})),
+        assistant(ToolUseBlock("c|" + "1" * 500, "look", {})),
         user(ToolResultBlock("c|" + "1" * 500, "look", "x")),
     ],
     "a megabyte": [
         user("a"),
-        said(ToolUseBlock("c1", "write", {"text": "x" * 1_000_000})),
+        assistant(ToolUseBlock("c1", "write", {"text": "x" * 1_000_000})),
         user(ToolResultBlock("c1", "write", "y" * 1_000_000)),
     ],
-    "arguments that are no JSON": [user("a"), said(ToolUseBlock("c1", "look", {}, '{"a": ')), user("b")],
+    "arguments that are no JSON": [user("a"), assistant(ToolUseBlock("c1", "look", {}, '{"a": ')), user("b")],
     "arguments that are no numbers": [
         user("a"),
-        said(ToolUseBlock("c1", "look", {"x": float("nan"), "y": 10**40})),
+        assistant(ToolUseBlock("c1", "look", {"x": float("nan"), "y": 10**40})),
         user(ToolResultBlock("c1", "look", "x")),
     ],
-    "deep arguments": [user("a"), said(ToolUseBlock("c1", "look", nested(300))), user("b")],
-    "an empty result": answered("look", ""),
-    "a blank result": answered("look", " \n"),
-    "a result of nothing": answered("look", ()),
-    "a result of blanks": answered("look", (TextBlock(" "), TextBlock(""))),
-    "an image and blanks": answered("look", (IMAGE, TextBlock(" "))),
-    "an error with an image": answered("look", (IMAGE,), is_error=True),
-    "the call is last": [user("a"), said(ToolUseBlock("c1", "look", {}))],
-    "the result is first": [user(ToolResultBlock("c1", "look", "x")), said(ToolUseBlock("c1", "look", {}))],
+    "deep arguments": [user("a"), assistant(ToolUseBlock("c1", "look", nested(300))), user("b")],
+    "an empty result": call_and_result("look", ""),
+    "a blank result": call_and_result("look", " \n"),
+    "a result of nothing": call_and_result("look", ()),
+    "a result of blanks": call_and_result("look", (TextBlock(" "), TextBlock(""))),
+    "an image and blanks": call_and_result("look", (IMAGE, TextBlock(" "))),
+    "an error with an image": call_and_result("look", (IMAGE,), is_error=True),
+    "the call is last": [user("a"), assistant(ToolUseBlock("c1", "look", {}))],
+    "the result is first": [user(ToolResultBlock("c1", "look", "x")), assistant(ToolUseBlock("c1", "look", {}))],
     "only a system message": [Message.system("Be kind.")],
     "a system message in the middle": [user("a"), Message.system("Be kind."), user("b")],
 }
 
 
-def sent(wire: str, request: ModelRequest) -> dict[str, Any]:
+def encode_body(wire: str, request: ModelRequest) -> dict[str, Any]:
     encode, profile = WIRES[wire]
     return json.loads(encode(request, profile).decode())
 
 
 def check_ollama(body: dict[str, Any]) -> None:
-    """Ollama has no ids: results stand behind the calls."""
+    """Check an Ollama body: Ollama has no IDs, so results follow the calls."""
     assert body["messages"]
     for message in body["messages"]:
         assert message["role"] in ("system", "user", "assistant", "tool")
@@ -136,69 +136,69 @@ def check_ollama(body: dict[str, Any]) -> None:
 @pytest.mark.covers("MSG-21", "MOD-07")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("history", HISTORIES)
-def test_an_odd_history_is_a_request_that_the_host_takes(wire: str, history: str) -> None:
+def test_odd_history_encodes_to_a_valid_request(wire: str, history: str) -> None:
     for system in ("", "Be kind."):
-        body = sent(wire, ModelRequest(HISTORIES[history], system=system, cache=True))
+        body = encode_body(wire, ModelRequest(HISTORIES[history], system=system, cache=True))
         if wire == "ollama":
             check_ollama(body)
         else:
-            shapes.check(wire, body)
+            shapes.check_request(wire, body)
 
 
 @pytest.mark.covers("BYD-09")
 @pytest.mark.parametrize("wire", ["chat_completions", "responses", "messages", "ollama"])
-def test_an_image_that_a_model_made_is_told_of_where_it_cannot_be_shown(wire: str) -> None:
-    body = sent(wire, ModelRequest([user("Draw"), said(IMAGE), user("More")]))
+def test_generated_image_becomes_a_note_if_unsupported(wire: str) -> None:
+    body = encode_body(wire, ModelRequest([user("Draw"), assistant(IMAGE), user("More")]))
 
     assert "image that was made here" in json.dumps(body)
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_blank_result_says_that_it_is_one(wire: str) -> None:
-    assert "(no output)" in json.dumps(sent(wire, ModelRequest(answered("look", " \n"))))
+def test_blank_result_is_sent_as_no_output(wire: str) -> None:
+    assert "(no output)" in json.dumps(encode_body(wire, ModelRequest(call_and_result("look", " \n"))))
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_schemas_of_real_servers_are_sent_as_objects(wire: str, material: Path) -> None:
+def test_real_tool_schemas_are_sent_as_objects(wire: str, material: Path) -> None:
     tools = list(real_tools(material))
     assert len(tools) > 100
-    body = sent(wire, ModelRequest([user("Hi")], tools=tools))
+    body = encode_body(wire, ModelRequest([user("Hi")], tools=tools))
 
     schemas = [schema_of(wire, tool) for tool in tools_of(wire, body)]
     assert len(schemas) == len(tools)
     for schema in schemas:
         assert schema is None or schema["type"] == "object"
-        if wire == "messages":  # the host refuses these at the top of a schema
+        if wire == "messages":  # the host rejects these at the top level of a schema
             assert schema is not None
             assert not schema.keys() & {"oneOf", "anyOf", "allOf"}
 
 
 @pytest.mark.covers("CAC-10")
 @pytest.mark.parametrize("wire", WIRES)
-def test_what_is_kept_of_a_history_is_forgotten_when_another_takes_its_place(wire: str) -> None:
-    """A conversation goes on, is taken back, is summed up, becomes another: kept bytes and a fresh encoding are the same."""
+def test_encoding_cache_matches_a_fresh_encoding(wire: str) -> None:
+    """A conversation continues, is rewound, is compacted, or is replaced: cached and fresh encodings are equal."""
     encode, profile = WIRES[wire]
     scratch = EncodingCache()
-    turns = [message for text in "abcd" for message in (user(text), said(TextBlock(text.upper())))]
+    turns = [message for text in "abcd" for message in (user(text), assistant(TextBlock(text.upper())))]
     histories = [
         turns,
         turns[:3],
         [*turns[:2], user("another")],
         [user("Summary"), *turns[6:]],
         [],
-        answered("look", "x"),
+        call_and_result("look", "x"),
     ]
     for history in [*histories, *HISTORIES.values(), turns]:
-        kept = encode(ModelRequest(list(history), system="Be kind.", scratch=scratch), profile)
+        cached = encode(ModelRequest(list(history), system="Be kind.", scratch=scratch), profile)
 
-        assert kept == encode(ModelRequest(list(history), system="Be kind."), profile)
+        assert cached == encode(ModelRequest(list(history), system="Be kind."), profile)
 
 
 def real_tools(material: Path) -> list[ToolDefinition]:
     found: dict[str, ToolDefinition] = {}
     for path in sorted((material / "mcp" / "tools").rglob("*.json")):
-        told = json.loads(path.read_text(encoding="utf-8"))
-        for tool in told.get("tools", ()) if isinstance(told, dict) else told:
+        listing = json.loads(path.read_text(encoding="utf-8"))
+        for tool in listing.get("tools", ()) if isinstance(listing, dict) else listing:
             name = tool.get("name")
             if isinstance(name, str) and shapes.NAME.match(name):
                 found.setdefault(

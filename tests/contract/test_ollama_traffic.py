@@ -1,4 +1,4 @@
-"""Recorded exchanges of Ollama's own protocol: what we decode is what a plain reading of the raw body says."""
+"""Recorded exchanges of the native Ollama protocol: decoding matches a reference reader of the raw body."""
 
 import json
 from pathlib import Path
@@ -23,8 +23,8 @@ def load(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def disagreements(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+def find_differences(exchange: dict[str, Any]) -> list[str]:
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
@@ -50,9 +50,9 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.covers("OPT-11")
-def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Path) -> None:
+def test_recorded_exchanges_decode_like_the_reference_reader(material: Path) -> None:
     files = [e["file"] for e in load(material / "traffic" / "INDEX.json") if e["api"] == "native_chat"]
-    wrong = {file: found for file in files if (found := disagreements(load(material / "traffic" / file)))}
+    wrong = {file: found for file in files if (found := find_differences(load(material / "traffic" / file)))}
 
     assert len(files) >= 7
     assert wrong == {}
@@ -60,35 +60,35 @@ def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Pa
 
 @pytest.mark.covers("OPT-11")
 @pytest.mark.parametrize("path", sorted(OWN.glob("*.json")), ids=lambda path: path.stem)
-def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
+def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
     exchange = load(path)
 
-    assert disagreements(exchange) == []
+    assert find_differences(exchange) == []
     assert exchange["origin"]["licence"]
 
 
-def test_what_we_send_has_the_shape_of_what_was_recorded(material: Path) -> None:
+def test_encoded_requests_match_recorded_requests(material: Path) -> None:
     profile = ModelProfile(ModelInfo("m", "ollama"), "http://host")
     calls = 0
     for entry in load(material / "traffic" / "INDEX.json"):
         if entry["api"] != "native_chat":
             continue
-        recorded = load(material / "traffic" / entry["file"])["request"]["body"]["messages"]
+        recorded_exchanges = load(material / "traffic" / entry["file"])["request"]["body"]["messages"]
         messages: list[Message] = []
-        for item in recorded:
-            made = [
+        for item in recorded_exchanges:
+            blocks = [
                 ToolUseBlock("c1", c["function"]["name"], c["function"]["arguments"])
                 for c in item.get("tool_calls", [])
             ]
-            calls += len(made)
+            calls += len(blocks)
             if item["role"] == "tool":
                 messages.append(Message.user([ToolResultBlock("c1", "", item["content"])]))
-            elif made:
-                messages.append(Message.assistant(made))
+            elif blocks:
+                messages.append(Message.assistant(blocks))
             else:
                 messages.append(Message.user(item["content"]))
-        sent = json.loads(encode_request(ModelRequest(messages), profile))["messages"]
-        for ours, theirs in zip(sent, recorded, strict=True):
+        encode = json.loads(encode_request(ModelRequest(messages), profile))["messages"]
+        for ours, theirs in zip(encode, recorded_exchanges, strict=True):
             assert {k: ours[k] for k in ("role", "content")} == {k: theirs[k] for k in ("role", "content")}
             assert [c["function"] for c in ours.get("tool_calls", [])] == [
                 c["function"] for c in theirs.get("tool_calls", [])
@@ -96,40 +96,40 @@ def test_what_we_send_has_the_shape_of_what_was_recorded(material: Path) -> None
     assert calls == 1
 
 
-def read(body: bytes, cuts: list[int]) -> tuple[list[Any], str]:
+def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], str]:
     reader = ResponseReader(OllamaDecoder(ModelProfile(ModelInfo("m", "host"), "http://host")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
     events += reader.finish()
-    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
-    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], str(reader.error)
+    values = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    return [(e.type, *fields) for e, fields in zip(events, values, strict=True)], str(reader.error)
 
 
 @pytest.mark.parametrize("name", ["streaming", "whole"])
 @settings(max_examples=40)
 @given(data=st.data())
-def test_an_answer_gives_the_same_events_however_it_is_cut(name: str, data: st.DataObject) -> None:
+def test_stream_events_do_not_depend_on_chunk_boundaries(name: str, data: st.DataObject) -> None:
     body = load(OWN / f"{name}.json")["response"]["body_text"].encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
 
-    assert read(body, cuts) == read(body, [])
-    part, error = read(body[: data.draw(st.integers(0, len(body) - 2))], [])
+    assert decode(body, cuts) == decode(body, [])
+    part, error = decode(body[: data.draw(st.integers(0, len(body) - 2))], [])
     if not part or part[-1][0] != "done":
         assert error != "None"
 
 
 @settings(max_examples=100)
 @given(data=st.data())
-def test_an_answer_in_which_something_is_odd_ends_well_or_in_an_error_of_ours(data: st.DataObject) -> None:
+def test_mutated_response_completes_or_raises_a_model_error(data: st.DataObject) -> None:
     call = {"message": {"tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": {"at": "x"}}}]}}
-    told = [
+    values = [
         {"created_at": "now", "message": {"thinking": "Hm", "content": "Hi"}},
         call,
         {"done": True, "eval_count": 3},
     ]
     at = data.draw(st.integers(0, 2))
-    told[at] = changed(told[at], data)
-    events, error = read("".join(f"{json.dumps(line)}\n" for line in told).encode(), [])
+    values[at] = changed(values[at], data)
+    events, error = decode("".join(f"{json.dumps(line)}\n" for line in values).encode(), [])
 
     assert error != "None" or events[-1][0] == "done"

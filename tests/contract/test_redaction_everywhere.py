@@ -38,27 +38,30 @@ pytestmark = [pytest.mark.covers("BYD-19"), pytest.mark.timeout(120)]
 
 SOURCES = ("prompt", "tool argument", "tool result", "tool error", "model text", "thinking")
 NAMED = "correct-horse-42"
-"""The value of a variable of the environment, which is like no token."""
+"""The value of an environment variable, which looks like no token."""
 
-EVERY = [*SAMPLES, *FORMS[::16], Sample("environment", f"it is {NAMED} there", NAMED)]
+ALL_SAMPLES = [*SAMPLES, *FORMS[::16], Sample("environment", f"it is {NAMED} there", NAMED)]
+
+BATCHES = [ALL_SAMPLES[at : at + 16] for at in range(0, len(ALL_SAMPLES), 16)]
+"""One session for each batch, since the cost of a session here grows with the square of its length."""
 
 
 @tool
 async def look(text: str, fail: bool = False) -> str:
-    """Give back a text."""
+    """Return a text."""
     if fail:
         raise ToolError(text)
     return text
 
 
 @pytest.fixture(autouse=True)
-def variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def set_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", NAMED)
 
 
-def script(source: str) -> Iterator[Any]:
-    """What the model says, so that each sample goes through a source."""
-    for number, sample in enumerate(EVERY):
+def create_script(source: str, samples: list[Sample]) -> Iterator[Any]:
+    """Yield model responses that send each sample through a source."""
+    for number, sample in enumerate(samples):
         if source == "model text":
             yield Reply(sample.text)
         elif source == "thinking":
@@ -71,11 +74,11 @@ def script(source: str) -> Iterator[Any]:
             yield Reply("done")
 
 
-def found_in(text: str) -> list[str]:
-    """The names of the samples whose secrets are in a text, in any form."""
+def find_secrets(text: str) -> list[str]:
+    """Return the names of the samples whose secrets are in a text, in any encoding."""
     return [
         s.name
-        for s in EVERY
+        for s in ALL_SAMPLES
         if any(
             form in text
             for form in {s.secret, json.dumps(s.secret)[1:-1], html.escape(s.secret), quote(s.secret, safe="")}
@@ -83,71 +86,72 @@ def found_in(text: str) -> list[str]:
     ]
 
 
-def files_in(folder: Path) -> str:
+def read_files(folder: Path) -> str:
     return "\n".join(f.read_bytes().decode("utf-8", "replace") for f in sorted(folder.rglob("*")) if f.is_file())
 
 
-async def run_all(source: str, session: Session, *plugs: Any) -> None:
+async def run_all(source: str, samples: list[Sample], session: Session, *plugs: Any) -> None:
     agent = Agent(
-        ScriptedModel(*script(source)),
+        ScriptedModel(*create_script(source, samples)),
         session=session,
         execution=MemoryEnv(),
         tools=[look],
         plugs=plugs,
         behavior=RunOptions(max_turns=1000),
     )
-    for sample in EVERY:
+    for sample in samples:
         await agent.run(sample.text if source == "prompt" else "go")
+    session.close()
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_nothing_that_is_stored_or_exported_holds_a_secret(source: str, tmp_path: Path) -> None:
+async def test_stored_and_exported_data_contains_no_secrets(source: str, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "project"
     folder.mkdir()
-    session = Session.create(str(folder), home=home, id="s-1")
     recorder = Recorder(environ={"DB_PASSWORD": NAMED}, sensitive=True, content="both")
     audit = AuditLog(tmp_path / "audit.jsonl")
-
-    await run_all(source, session, SessionEventLog(session), audit, Tracing(recorder.telemetry))
-    session.close()
+    ids: list[str] = []
+    for samples in BATCHES:
+        session = Session.create(str(folder), home=home)
+        ids.append(session.id)
+        await run_all(source, samples, session, SessionEventLog(session), audit, Tracing(recorder.telemetry))
 
     environ = {"MAINSPRING_HOME": str(home), "HOME": str(tmp_path), "DB_PASSWORD": NAMED}
     place = WorkspaceOptions(cwd=str(folder))
-    transcript = export_transcript("s-1", place, environ)
+    transcripts = [export_transcript(id, place, environ) for id in ids]
     viewer = SavedRuns(home, environ)
     sinks: dict[str, str] = {
-        "files of the session and its log": files_in(home),
+        "files of the session and its log": read_files(home),
         "audit log": audit.path.read_text(encoding="utf-8") if audit.path.exists() else "",
-        "HTML": render_html(transcript),
-        "Markdown": render_markdown(transcript),
-        "JSON lines": b"\n".join(export_jsonl("s-1", place, environ)).decode(),
+        "HTML": "\n".join(map(render_html, transcripts)),
+        "Markdown": "\n".join(map(render_markdown, transcripts)),
+        "JSON lines": b"\n".join(line for id in ids for line in export_jsonl(id, place, environ)).decode(),
         "telemetry": recorder.everything(),
-        "viewer": repr([viewer.run(run.id) for run in viewer.runs()[:20]]),
+        "viewer": repr([viewer.run(run.id) for run in viewer.runs()[::10]]),
     }
-    assert {name: found for name, text in sinks.items() if (found := found_in(text))} == {}
+    assert {name: found for name, text in sinks.items() if (found := find_secrets(text))} == {}
     assert "[redacted]" in sinks["files of the session and its log"]
 
 
-async def test_a_session_in_sqlite_holds_none(tmp_path: Path) -> None:
+async def test_sqlite_session_contains_no_secrets(tmp_path: Path) -> None:
     store = SqliteSessionStore(tmp_path / "db" / "sessions.db")
     for source in ("prompt", "tool result"):
-        session = Session.create("/work", home=store, id=f"s-{source[:4]}")
-        await run_all(source, session)
-        session.close()
-    assert found_in(files_in(tmp_path)) == []
+        for samples in BATCHES:
+            await run_all(source, samples, Session.create("/work", home=store))
+    assert find_secrets(read_files(tmp_path)) == []
 
 
 def chat(delta: dict[str, Any], reason: str | None = None) -> bytes:
     return f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta, 'finish_reason': reason}]})}\n\n".encode()
 
 
-def pieces(text: str) -> bytes:
-    """A stream that spells a text in pieces of seven characters."""
+def text_stream(text: str) -> bytes:
+    """Return a stream that sends a text in pieces of seven characters."""
     parts = [text[at : at + 7] for at in range(0, len(text), 7)]
     return b"".join(chat({"content": part}) for part in parts) + chat({}, "stop") + b"data: [DONE]\n\n"
 
 
-def calling(text: str) -> bytes:
+def tool_call_stream(text: str) -> bytes:
     arguments = json.dumps({"text": text})
     parts = [arguments[at : at + 7] for at in range(0, len(arguments), 7)]
     head = {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": ""}}]}
@@ -155,10 +159,10 @@ def calling(text: str) -> bytes:
     return chat(head) + b"".join(body) + chat({}, "tool_calls") + b"data: [DONE]\n\n"
 
 
-def host(*answers: bytes) -> HttpModel:
-    made = create_model("compatible:m", base_url="http://h/v1", api_key="sk-" + "a1B2" * 8)
-    assert isinstance(made, HttpModel)
-    return made.with_transport(
+def create_http_model(*answers: bytes) -> HttpModel:
+    model = create_model("compatible:m", base_url="http://h/v1", api_key="sk-" + "a1B2" * 8)
+    assert isinstance(model, HttpModel)
+    return model.with_transport(
         MemoryTransport(*[MemoryResponse(a, headers={"content-type": "text/event-stream"}) for a in answers])
     )
 
@@ -170,30 +174,32 @@ class _Recording(Tape):
         return recorder
 
 
-async def test_no_tape_and_no_recorded_traffic_holds_one(tmp_path: Path) -> None:
-    for number, sample in enumerate(EVERY):
-        answers = (calling(sample.text), pieces(sample.text))
+async def test_tapes_and_recorded_traffic_contain_no_secrets(tmp_path: Path) -> None:
+    for number, sample in enumerate(ALL_SAMPLES):
+        answers = (tool_call_stream(sample.text), text_stream(sample.text))
         path = tmp_path / "tapes" / f"{number}.jsonl"
         with _Recording(path, "record") as tape:
-            agent = Agent(tape.model(host(*answers)), tools=[look], steps=tape.steps, execution=MemoryEnv())
+            agent = Agent(
+                tape.model(create_http_model(*answers)), tools=[look], steps=tape.steps, execution=MemoryEnv()
+            )
             await agent.run(sample.text)
         with Tape(path) as tape:
             model = tape.model("compatible:m", base_url="http://h/v1")
             await Agent(model, tools=[look], steps=tape.steps, execution=MemoryEnv()).run(sample.text)
-        model = host(*answers)
+        model = create_http_model(*answers)
         transport: Any = model._own_transport
         recording = model.with_transport(RecordingTransport(tmp_path / "traffic" / f"{number}", transport))
         await Agent(recording, tools=[look], execution=MemoryEnv()).run(sample.text)
     for folder in ("tapes", "traffic"):
-        assert found_in(files_in(tmp_path / folder)) == []
+        assert find_secrets(read_files(tmp_path / folder)) == []
 
 
-async def test_neither_the_settings_nor_the_list_of_servers_show_one(tmp_path: Path) -> None:
+async def test_settings_and_server_list_show_no_secrets(tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     folder.mkdir()
     servers: dict[str, Any] = {}
-    for number, sample in enumerate(EVERY):
+    for number, sample in enumerate(ALL_SAMPLES):
         if len(sample.secret) >= 6:
             servers[f"flag{number}"] = {
                 "command": "x",
@@ -212,15 +218,15 @@ async def test_neither_the_settings_nor_the_list_of_servers_show_one(tmp_path: P
     environ = {"MAINSPRING_HOME": str(home), "HOME": str(tmp_path)}
     place = WorkspaceOptions(cwd=str(folder))
 
-    assert found_in(repr(describe_settings(place, environ))) == []
+    assert find_secrets(repr(describe_settings(place, environ))) == []
     found = await inspect_servers(place, connect=False, environ=environ)
-    assert len(found.servers) > len(EVERY)
-    assert found_in(repr(found)) == []
+    assert len(found.servers) > len(ALL_SAMPLES)
+    assert find_secrets(repr(found)) == []
     assert (
-        found_in(
+        find_secrets(
             "\n".join(
                 repr(McpServerConfig(name="a", command="x", args=("--token", s.secret)))
-                for s in EVERY
+                for s in ALL_SAMPLES
                 if len(s.secret) >= 6
             )
         )
@@ -228,17 +234,17 @@ async def test_neither_the_settings_nor_the_list_of_servers_show_one(tmp_path: P
     )
 
 
-async def test_the_log_of_a_server_holds_none(tmp_path: Path) -> None:
+async def test_mcp_server_log_contains_no_secrets(tmp_path: Path) -> None:
     log = ServerLog(tmp_path / "server.log")
-    for sample in EVERY:
-        if "\n" not in sample.text:  # its lines are written one by one
+    for sample in ALL_SAMPLES:
+        if "\n" not in sample.text:  # the log contains single lines
             log.add(sample.text)
     await log.flush()
-    assert found_in(files_in(tmp_path)) == []
-    assert found_in("\n".join(log.lines)) == []
+    assert find_secrets(read_files(tmp_path)) == []
+    assert find_secrets("\n".join(log.lines)) == []
 
 
-async def test_ordinary_text_and_opaque_blocks_are_stored_as_they_are(tmp_path: Path) -> None:
+async def test_ordinary_text_and_images_are_stored_unchanged(tmp_path: Path) -> None:
     home = tmp_path / "home"
     key = SAMPLES[0].secret
     session = Session.create("/work", home=home, id="s-1")
@@ -257,5 +263,5 @@ async def test_ordinary_text_and_opaque_blocks_are_stored_as_they_are(tmp_path: 
     again = Session.open("s-1", home=home)
     texts = {block.text for message in again.messages if isinstance(message, Message) for block in message.tool_results}
     assert texts == set(ORDINARY)
-    assert key in files_in(home)
+    assert key in read_files(home)
     again.close()

@@ -1,4 +1,4 @@
-"""Recorded exchanges of the Responses protocol: what we decode is what a plain reading of the raw body says."""
+"""Recorded exchanges of the Responses protocol: decoding matches a reference reader of the raw body."""
 
 import json
 import sys
@@ -31,7 +31,7 @@ OWN = Path(__file__).parent / "fixtures" / "responses"
 FAILED = ("error", "response.failed")
 
 
-def own_exchanges() -> list[Path]:
+def fixture_files() -> list[Path]:
     return sorted(OWN.glob("*.json"))
 
 
@@ -39,21 +39,21 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-# --- the plain reading -------------------------------------------------------------------------------------------------
+# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
-def objects_of(body: str) -> list[dict[str, Any]]:
+def parse_objects(body: str) -> list[dict[str, Any]]:
     if not body.lstrip().startswith(("data:", ":", "event:")):
         return [json.loads(body)]
     lines = [line[5:].strip() for line in body.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
     objects = [json.loads(line) for line in lines if line != "[DONE]"]
     ends = [at for at, value in enumerate(objects) if value.get("type", "").endswith((".completed", ".incomplete"))]
     ends = [at for at in ends if "response" in objects[at]]
-    return objects[: ends[0] + 1] if ends else objects  # One file holds four answers in a row.
+    return objects[: ends[0] + 1] if ends else objects  # one file contains four responses in a row
 
 
 def items_of(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The finished items: as they were told one by one, or else as the finished answer tells them."""
+    """Return the finished items, sent one by one or with the finished response."""
     done = [value["item"] for value in objects if value.get("type") == "response.output_item.done"]
     last = objects[-1].get("response") or objects[-1]
     return done or last.get("output") or []
@@ -68,21 +68,21 @@ def text_of(items: list[dict[str, Any]]) -> str:
 
 
 def thinking_of(items: list[dict[str, Any]]) -> str:
-    own = [item for item in items if item.get("type") == "reasoning"]
-    return "".join(texts(item.get("summary")) + texts(item.get("content")) for item in own)
+    reasoning = [item for item in items if item.get("type") == "reasoning"]
+    return "".join(texts(item.get("summary")) + texts(item.get("content")) for item in reasoning)
 
 
 def calls_of(items: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
     calls: list[tuple[str, str, Any]] = []
     for item in items:
         if item.get("type") == "function_call":
-            calls.append((item["call_id"], item["name"], as_value(item["arguments"])))
+            calls.append((item["call_id"], item["name"], decode_arguments(item["arguments"])))
         elif item.get("type") == "custom_tool_call":
             calls.append((item["call_id"], item["name"], {"input": item["input"]}))
     return calls
 
 
-def as_value(arguments: str) -> Any:
+def decode_arguments(arguments: str) -> Any:
     if not arguments.strip():
         return {}
     try:
@@ -95,13 +95,13 @@ def as_value(arguments: str) -> Any:
 # --- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def disagreements(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+def find_differences(exchange: dict[str, Any]) -> list[str]:
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
         return [] if error is not None and error.status == response["status"] else [f"error: {error}"]
-    objects = objects_of(response["body_text"])
+    objects = parse_objects(response["body_text"])
     last = objects[-1].get("response") or objects[-1]
     if any(o.get("type") in FAILED or (o.get("error") and "type" not in o) for o in objects):
         return [] if error is not None else ["no error"]
@@ -117,37 +117,37 @@ def disagreements(exchange: dict[str, Any]) -> list[str]:
         for what, ours, theirs in (
             ("text", message.text, text_of(items)),
             ("thinking", message.thinking, thinking_of(items)),
-            ("calls", calls_as_decoded(message), calls),
+            ("calls", decoded_calls(message), calls),
             ("stop", message.stop_reason, "max_tokens" if limited else "tool_use" if calls else "end_turn"),
         )
         if ours != theirs
     ]
-    return found + usage_disagreements(message, last.get("usage"))
+    return found + find_usage_differences(message, last.get("usage"))
 
 
-def usage_disagreements(message: Message, raw: dict[str, Any] | None) -> list[str]:
+def find_usage_differences(message: Message, raw: dict[str, Any] | None) -> list[str]:
     usage = message.usage
     if raw is None or usage is None:
         return [] if raw is None and usage is None else ["usage lost or made up"]
-    told = {
+    values = {
         "total": (usage.total_tokens, raw["total_tokens"]),
         "prompt": (usage.prompt_tokens, raw["input_tokens"]),
         "output": (usage.output_tokens, raw["output_tokens"]),
         "cached": (usage.cache_read, (raw.get("input_tokens_details") or {}).get("cached_tokens") or 0),
         "reasoning": (usage.reasoning_tokens, (raw.get("output_tokens_details") or {}).get("reasoning_tokens") or 0),
     }
-    return [f"{what}: {ours} is not {theirs}" for what, (ours, theirs) in told.items() if ours != theirs]
+    return [f"{what}: {ours} is not {theirs}" for what, (ours, theirs) in values.items() if ours != theirs]
 
 
-def calls_as_decoded(message: Message) -> list[tuple[str, str, Any]]:
+def decoded_calls(message: Message) -> list[tuple[str, str, Any]]:
     return [(c.id, c.name, c.input if c.raw_input is None else c.raw_input) for c in message.tool_uses]
 
 
 @pytest.mark.covers("MOD-29", "PRV-10")
-def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Path) -> None:
+def test_recorded_exchanges_decode_like_the_reference_reader(material: Path) -> None:
     index = json.loads((material / "traffic" / "INDEX.json").read_text(encoding="utf-8"))
     files = [entry["file"] for entry in index if entry["api"] == "responses"]
-    wrong = {file: found for file in files if (found := disagreements(load(material / "traffic" / file)))}
+    wrong = {file: found for file in files if (found := find_differences(load(material / "traffic" / file)))}
 
     sys.stdout.write(f"\nresponses: {len(files)} exchanges, {len(files) - len(wrong)} agree\n")
     assert len(files) > 350
@@ -155,11 +155,11 @@ def test_every_recorded_exchange_is_decoded_as_a_plain_reading_says(material: Pa
 
 
 @pytest.mark.covers("MOD-29", "MOD-04", "PRV-10")
-@pytest.mark.parametrize("path", own_exchanges(), ids=lambda path: path.stem)
-def test_own_recordings_are_decoded_as_a_plain_reading_says(path: Path) -> None:
+@pytest.mark.parametrize("path", fixture_files(), ids=lambda path: path.stem)
+def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
     exchange = load(path)
 
-    assert disagreements(exchange) == []
+    assert find_differences(exchange) == []
     assert exchange["origin"]["licence"]
     message, error = decode_exchange(exchange)
     assert error is not None or (message is not None and message.content)
@@ -183,15 +183,15 @@ def blocks_of(content: Any) -> list[TextBlock | ImageBlock]:
     return blocks
 
 
-def conversation_of(items: list[dict[str, Any]]) -> list[Message]:
-    """A recorded conversation as messages; raises LookupError for what messages do not have."""
+def to_messages(items: list[dict[str, Any]]) -> list[Message]:
+    """Return a recorded conversation as messages; raise LookupError if messages cannot express it."""
     messages: list[Message] = []
-    made: list[ContentBlock] = []
+    pending: list[ContentBlock] = []
 
-    def end_turn() -> None:
-        if made:
-            messages.append(Message("assistant", tuple(made), provider="host", model="m"))
-            made.clear()
+    def flush_turn() -> None:
+        if pending:
+            messages.append(Message("assistant", tuple(pending), provider="host", model="m"))
+            pending.clear()
 
     results: list[ContentBlock] = []
     for item in items:
@@ -207,12 +207,14 @@ def conversation_of(items: list[dict[str, Any]]) -> list[Message]:
                 if at >= len(parts) - 1:
                     mark = {k: item[k] for k in ("type", "id", "encrypted_content") if item.get(k)}
                     mark["raw"] = part == "raw" or None
-                made.append(ThinkingBlock(text, encode_item_metadata(**mark)))
+                pending.append(ThinkingBlock(text, encode_item_metadata(**mark)))
         elif kind == "function_call":
-            own = encode_item_metadata(id=item.get("id"), namespace=item.get("namespace"))
-            made.append(ToolUseBlock(item["call_id"], item["name"], json.loads(item["arguments"] or "{}"), None, own))
+            metadata = encode_item_metadata(id=item.get("id"), namespace=item.get("namespace"))
+            pending.append(
+                ToolUseBlock(item["call_id"], item["name"], json.loads(item["arguments"] or "{}"), None, metadata)
+            )
         elif kind == "function_call_output":
-            end_turn()
+            flush_turn()
             output = item["output"]
             results.append(
                 ToolResultBlock(
@@ -220,23 +222,23 @@ def conversation_of(items: list[dict[str, Any]]) -> list[Message]:
                 )
             )
         elif kind == "message" and item["role"] == "assistant":
-            made += [
+            pending += [
                 TextBlock(b.text, encode_item_metadata(id=item.get("id"), phase=item.get("phase")))
                 for b in blocks_of(item["content"])
                 if isinstance(b, TextBlock)
             ]
         elif kind == "message":
-            end_turn()
+            flush_turn()
             role = "system" if item["role"] in ("system", "developer") else "user"
             messages.append(Message(role, tuple(blocks_of(item["content"]))))
         else:
             raise LookupError(kind)
-    end_turn()
+    flush_turn()
     return [*messages, Message("user", tuple(results))] if results else messages
 
 
-def shape_of(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What matters of each item: kind, role, call, and its parts; ids and wordings of the recorder left out."""
+def summarize(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return kind, role, call, and parts of each item, without the IDs and wording of the recorder."""
     found: list[tuple[Any, ...]] = []
     for item in items:
         kind = item.get("type", "message")
@@ -245,11 +247,11 @@ def shape_of(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
             content = (
                 item["content"] if not isinstance(item["content"], str) else [{"type": "text", "text": item["content"]}]
             )
-            if all("text" in p for p in content):  # Text alone is one text.
+            if all("text" in p for p in content):  # parts that are only text are one text
                 content = [{"type": "text", "text": "\n".join(p["text"] or "" for p in content)}]
             parts = [(p["type"].rpartition("_")[2], p.get("text") or p.get("image_url")) for p in content]
             if role == "assistant" and parts == [("text", None)]:
-                continue  # Empty text is not sent.
+                continue  # empty text is not sent
             found.append((kind, role, *parts))
         elif kind == "function_call":
             found.append((kind, item["call_id"], item["name"], json.loads(item["arguments"] or "{}")))
@@ -266,15 +268,15 @@ def shape_of(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return found
 
 
-def sent(messages: list[Message]) -> list[dict[str, Any]]:
+def encode(messages: list[Message]) -> list[dict[str, Any]]:
     dialect = ResponsesCapabilities(store=None)
     profile = ModelProfile(ModelInfo("m", "host"), "http://host/v1", responses=dialect)
     return json.loads(encode_request(ModelRequest(messages), profile))["input"]
 
 
-def test_requests_have_the_shape_of_recorded_ones(material: Path) -> None:
+def test_encoded_requests_match_recorded_requests(material: Path) -> None:
     index = json.loads((material / "traffic" / "INDEX.json").read_text(encoding="utf-8"))
-    same, unlike, left_out = 0, dict[str, Any](), Counter[str]()
+    same, unlike, unsupported = 0, dict[str, Any](), Counter[str]()
     for entry in index:
         if entry["api"] != "responses":
             continue
@@ -283,11 +285,11 @@ def test_requests_have_the_shape_of_recorded_ones(material: Path) -> None:
         if not isinstance(body, dict) or not isinstance(body.get("input"), list) or "previous_response_id" in body:
             continue
         try:
-            messages = conversation_of(body["input"])
+            messages = to_messages(body["input"])
         except LookupError as error:
-            left_out[str(error)] += 1
+            unsupported[str(error)] += 1
             continue
-        ours, theirs = shape_of(sent(messages)), shape_of(body["input"])
+        ours, theirs = summarize(encode(messages)), summarize(body["input"])
         if ours == theirs:
             same += 1
         else:
@@ -296,38 +298,38 @@ def test_requests_have_the_shape_of_recorded_ones(material: Path) -> None:
                 len(theirs),
             )
 
-    sys.stdout.write(f"\nrequests: {same} alike, {len(unlike)} unlike, not expressible: {dict(left_out)}\n")
+    sys.stdout.write(f"\nrequests: {same} alike, {len(unlike)} unlike, not expressible: {dict(unsupported)}\n")
     assert same > 200
     assert unlike == {}
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------------
+# --- chunk boundaries --------------------------------------------------------------------------------------------------
 
 
-def read(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
+def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
     reader = ResponseReader(ResponsesDecoder(ModelProfile(ModelInfo("m", "host"), "http://host/v1")))
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
     events += reader.finish()
-    told = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
+    values = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
     last = events[-1].partial if events else None
-    return [(e.type, *fields) for e, fields in zip(events, told, strict=True)], last, reader.error
+    return [(e.type, *fields) for e, fields in zip(events, values, strict=True)], last, reader.error
 
 
-STREAMS = [path for path in own_exchanges() if load(path)["response"]["body_text"].lstrip()[:1] not in ("{", "[")]
+STREAMS = [path for path in fixture_files() if load(path)["response"]["body_text"].lstrip()[:1] not in ("{", "[")]
 
 
 @pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08", "STR-12")
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @settings(max_examples=20)
 @given(data=st.data())
-def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.DataObject) -> None:
+def test_stream_events_do_not_depend_on_chunk_boundaries(path: Path, data: st.DataObject) -> None:
     body = load(path)["response"]["body_text"].encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
 
-    whole, message, error = read(body, [])
-    events, same_message, same_error = read(body, cuts)
+    whole, message, error = decode(body, [])
+    events, same_message, same_error = decode(body, cuts)
 
     assert events == whole
     assert (message and message.content) == (same_message and same_message.content)
@@ -335,31 +337,31 @@ def test_a_stream_gives_the_same_events_however_it_is_cut(path: Path, data: st.D
 
 
 @pytest.mark.parametrize("path", STREAMS[:2], ids=lambda path: path.stem)
-def test_a_stream_gives_the_same_events_byte_by_byte(path: Path) -> None:
+def test_stream_events_are_the_same_byte_by_byte(path: Path) -> None:
     body = load(path)["response"]["body_text"].encode()
 
-    assert read(body, list(range(1, len(body))))[0] == read(body, [])[0]
+    assert decode(body, list(range(1, len(body))))[0] == decode(body, [])[0]
 
 
 @pytest.mark.covers("STR-13")
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_a_stream_that_is_cut_off_never_ends_well(path: Path, data: st.DataObject) -> None:
+def test_truncated_stream_never_completes(path: Path, data: st.DataObject) -> None:
     body = load(path)["response"]["body_text"].encode()
     part = body[: data.draw(st.integers(0, len(body)))]
     at = max(part.rfind(b'"type":"response.completed"'), part.rfind(b'"type":"response.incomplete"'))
     ended = at >= 0 and part.find(b"\n", at) >= 0
 
-    events, _, error = read(part, [])
+    events, _, error = decode(part, [])
 
     if not ended and b"[DONE]" not in part:
-        assert error is not None or json_complete(part)
+        assert error is not None or is_complete_json(part)
         assert error is None or not events or events[-1][0] != "done"
 
 
-def json_complete(part: bytes) -> bool:
-    """Whether the last line, though cut before its end of line, is whole."""
+def is_complete_json(part: bytes) -> bool:
+    """Return True if the last line is complete without its newline."""
     try:
         value = json.loads(part.rstrip().rpartition(b"\n")[2].removeprefix(b"data:"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What goes wrong around sessions, on every store that a disk is behind: the known troubles of such programs, one by one."""
+"""Known problems of sessions, one by one, on every store on disk."""
 
 import asyncio
 import json
@@ -32,7 +32,10 @@ from mainspring.sessions import (
     search_sessions,
 )
 from tests.requires import skip_missing
-from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, texts
+from tests.unit.sessions.harness import QUICK, check_paired
+from tests.unit.sessions.harness import describe as texts
+from tests.unit.sessions.harness import make_agent as agent
+from tests.unit.sessions.harness import make_calls as calling
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 STORES: dict[str, Callable[[Path], SessionStore]] = {
@@ -48,7 +51,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own, of one megabyte."""
+    """Yield a separate disk of one megabyte."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.name != "posix" or os.geteuid() or not mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)):
@@ -61,8 +64,8 @@ def mount(*arguments: str) -> bool:
     return subprocess.run(["mount", *arguments], capture_output=True, check=False).returncode == 0
 
 
-def fill(folder: Path) -> Path:
-    """Take all the room there is."""
+def fill_disk(folder: Path) -> Path:
+    """Fill the disk."""
     file = folder / "ballast"
     with file.open("wb", buffering=0) as out:
         try:
@@ -73,12 +76,12 @@ def fill(folder: Path) -> Path:
     return file
 
 
-def reopened(session: Session) -> Session:
+def reopen(session: Session) -> Session:
     session.close()
     return Session.open(session.id, home=session.store, options=QUICK)
 
 
-def new(store: SessionStore, id: str = "s1") -> Session:
+def create_session(store: SessionStore, id: str = "s1") -> Session:
     return Session.create("/work", home=store, id=id, options=QUICK)
 
 
@@ -86,39 +89,37 @@ def new(store: SessionStore, id: str = "s1") -> Session:
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_a_full_disk_is_told_and_what_was_said_meanwhile_is_stored_when_there_is_room(
-    kind: str, disk: Path
-) -> None:
-    """S-13: writes never fail in silence."""
+async def test_full_disk_is_reported_and_data_is_saved_later(kind: str, disk: Path) -> None:
+    """S-13: writes never fail silently."""
     store = STORES[kind](disk)
-    session = new(store)
+    session = create_session(store)
     one = agent(session, "one", calling("c1", "c2"), "two " + "x" * 50_000, "three", "four")
     await one.run("first")
-    ballast = fill(disk)
+    ballast = fill_disk(disk)
     assert (await one.run("second")).text.startswith("two")
     assert [p.kind for p in session.problems] == ["unsaved"]
     assert "No space left" in str(session.problems[0]) or "full" in str(session.problems[0])
     other = Session.open("s1", home=store, write=False)
-    check_paired(other.messages)  # whoever looks meanwhile finds whole turns
+    check_paired(other.messages)  # a reader finds complete turns
     assert texts(other.messages)[:2] == ["user: first", "assistant: one"]
     other.close()
     ballast.unlink()
     await one.run("third")
     assert [p.kind for p in session.problems] == ["unsaved", "saved"]
     expected = texts(session.messages)
-    again = reopened(session)
+    again = reopen(session)
     assert again.problems == []
     assert texts(again.messages) == expected
     assert len(expected) == 8
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_a_disk_that_stays_full_is_told_at_the_end(kind: str, disk: Path) -> None:
+async def test_disk_that_stays_full_is_reported_on_close(kind: str, disk: Path) -> None:
     store = STORES[kind](disk)
-    session = new(store)
+    session = create_session(store)
     one = agent(session, "one", "two")
     await one.run("first")
-    fill(disk)
+    fill_disk(disk)
     await one.run("x" * 20_000)
     session.close()
     assert "could not be saved" in str(session.problems[-1])
@@ -127,9 +128,9 @@ async def test_a_disk_that_stays_full_is_told_at_the_end(kind: str, disk: Path) 
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_on_a_disk_that_is_read_only_a_session_is_read_and_goes_on_in_memory(kind: str, disk: Path) -> None:
+async def test_session_on_a_read_only_disk_continues_in_memory(kind: str, disk: Path) -> None:
     store = STORES[kind](disk)
-    session = new(store)
+    session = create_session(store)
     await agent(session, "one").run("first")
     session.close()
     assert mount("-o", "remount,ro", str(disk))
@@ -145,9 +146,9 @@ async def test_on_a_disk_that_is_read_only_a_session_is_read_and_goes_on_in_memo
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_a_new_session_on_a_read_only_disk_goes_on_in_memory(kind: str, disk: Path) -> None:
+async def test_new_session_on_a_read_only_disk_stays_in_memory(kind: str, disk: Path) -> None:
     assert mount("-o", "remount,ro", str(disk))
-    session = new(STORES[kind](disk / "home"))
+    session = create_session(STORES[kind](disk / "home"))
     assert (await agent(session, "one").run("first")).text == "one"
     session.close()
     assert session.problems[0].kind == "unsaved"
@@ -177,10 +178,10 @@ print(json.dumps([session.id, len(session.messages)]), flush=True)
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_two_processes_that_continue_a_session_do_not_mix(kind: str, tmp_path: Path, repository: Path) -> None:
-    """S-03: the second goes on in a copy, and both keep everything."""
+def test_second_process_on_a_session_works_in_a_copy(kind: str, tmp_path: Path, repository: Path) -> None:
+    """S-03: the second process continues in a copy, and both store everything."""
     store = STORES[kind](tmp_path)
-    session = new(store)
+    session = create_session(store)
     asyncio.run(agent(session, "one").run("first"))
     session.close()
     started = [
@@ -200,21 +201,21 @@ def test_two_processes_that_continue_a_session_do_not_mix(kind: str, tmp_path: P
     found = dict(json.loads(out) for out in outs)
     assert "s1" in found
     assert list(found.values()) == [42, 42]
-    said: list[str] = []
+    prompts: list[str] = []
     for name in found:
         with Session.open(name, home=store, write=False) as one:
             assert one.problems == []
             users = [t.removeprefix("user: ") for t in texts(one.messages) if t.startswith("user")]
             sides = {u.split()[0] for u in users[1:]}
-            assert len(sides) == 1  # nobody else's words
-            said += users[1:]
-    assert len(set(said)) == 40
+            assert len(sides) == 1  # no prompts of the other process
+            prompts += users[1:]
+    assert len(set(prompts)) == 40
 
 
-async def test_a_database_that_is_busy_is_waited_for(tmp_path: Path) -> None:
-    """S-04: several programs at once are nothing that anybody needs to be told of."""
+async def test_session_waits_for_a_busy_database(tmp_path: Path) -> None:
+    """S-04: parallel programs are not a problem to report."""
     store = SqliteSessionStore(tmp_path / "s.db")
-    session = new(store)
+    session = create_session(store)
     await agent(session, "one").run("first")
     other = sqlite3.connect(store.path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
@@ -224,10 +225,10 @@ async def test_a_database_that_is_busy_is_waited_for(tmp_path: Path) -> None:
     release.join()
     other.close()
     assert session.problems == []
-    assert len(reopened(session).messages) == 4
+    assert len(reopen(session).messages) == 4
 
 
-# --- what is in the file ------------------------------------------------------------------------------------------------
+# --- file content -------------------------------------------------------------------------------------------------------
 
 
 def rewrite(file: Path, change: Callable[[list[bytes]], bytes]) -> None:
@@ -235,9 +236,9 @@ def rewrite(file: Path, change: Callable[[list[bytes]], bytes]) -> None:
 
 
 @pytest.mark.covers("SES-09")
-async def test_a_line_that_another_one_was_glued_to_costs_these_two(tmp_path: Path) -> None:
-    """S-01: a program that did not look appended to half a line."""
-    session = new(JsonlStore(tmp_path))
+async def test_line_appended_to_a_torn_line_loses_only_these_two(tmp_path: Path) -> None:
+    """S-01: another program appended to an incomplete line."""
+    session = create_session(JsonlStore(tmp_path))
     await agent(session, "one", "two").run("first")
     session.close()
     rewrite(Path(session.location), lambda lines: b"".join(lines[:-1]) + lines[-1][:30] + lines[-1])
@@ -245,7 +246,7 @@ async def test_a_line_that_another_one_was_glued_to_costs_these_two(tmp_path: Pa
     assert texts(again.messages) == ["user: first", "assistant: one"]
     assert [p.kind for p in again.problems] == ["damaged"]
     await agent(again, "two").run("second")
-    assert len(reopened(again).messages) == 4
+    assert len(reopen(again).messages) == 4
     assert [info.id for info in list_sessions("/work", home=tmp_path)] == ["s1"]
 
 
@@ -257,12 +258,12 @@ async def test_a_line_of_64_megabytes_is_stored_and_read(kind: str, tmp_path: Pa
     await agent(session, "one").run("first")
     await agent(session, long).run("and at length?")
     await agent(session, "three").run("and now?")
-    again = reopened(session)
+    again = reopen(session)
     assert [len(m.text) for m in again.messages if isinstance(m, Message)] == [5, 3, 14, 64 << 20, 8, 5]
     assert next(iter(store.list())).preview == "first"
 
 
-async def test_a_clock_that_goes_back_changes_nothing(store: SessionStore) -> None:
+async def test_clock_running_backwards_does_not_affect_a_session(store: SessionStore) -> None:
     times = iter(NOW - timedelta(hours=i) for i in range(1000))
     backwards = SessionOptions(fsync="never", clock=lambda: next(times))
     session = Session.create("/work", home=store, id="s1", options=backwards)
@@ -284,23 +285,23 @@ async def test_a_clock_that_goes_back_changes_nothing(store: SessionStore) -> No
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_refused_request_is_not_repeated_for_ever(store: SessionStore, count: int) -> None:
-    """S-05: an answer that was an error is no part of what is sent next."""
-    session = new(store)
+async def test_rejected_request_is_not_sent_again(store: SessionStore, count: int) -> None:
+    """S-05: a response that was an error is not part of the next request."""
+    session = create_session(store)
     one = agent(session, *[ModelError("bad image", status=400)] * count)
     for _ in range(count):
         with pytest.raises(AgentProviderError):
             await one.run("look at this")
-    again = reopened(session)
+    again = reopen(session)
     assert set(texts(again.messages)) == {"user: look at this"}
     two = agent(again, "fine")
     await two.run("and without it?")
-    assert texts(reopened(again).messages)[-1] == "assistant: fine"
+    assert texts(reopen(again).messages)[-1] == "assistant: fine"
 
 
-async def test_every_entry_stands_behind_its_parent_and_results_behind_their_calls(store: SessionStore) -> None:
+async def test_entries_follow_their_parents_and_results_their_calls(store: SessionStore) -> None:
     """S-06: the order in the file is the order in which things happened."""
-    session = new(store)
+    session = create_session(store)
     await agent(session, calling(*"abcdef"), calling("g", "h"), "done").run("go")
     seen: set[str] = set()
     for line in session.journal.path(whole=True):
@@ -311,11 +312,11 @@ async def test_every_entry_stands_behind_its_parent_and_results_behind_their_cal
         seen.add(line.entry.id)
 
 
-async def test_streamed_and_not_every_item_is_stored(store: SessionStore) -> None:
-    """S-17: what is read back holds the calls and results of both, so that none is made again."""
+async def test_streamed_and_plain_runs_store_the_same_entries(store: SessionStore) -> None:
+    """S-17: both store all calls and results, so that none is repeated."""
     kinds: list[list[str]] = []
     for id in ("plain", "streamed"):
-        session = new(store, id)
+        session = create_session(store, id)
         one = agent(session, calling("c1", "c2"), "done", "more")
         if id == "plain":
             await one.run("go")
@@ -324,7 +325,7 @@ async def test_streamed_and_not_every_item_is_stored(store: SessionStore) -> Non
                 async for _ in run:
                     pass
         kinds.append([type(e).__name__ for e in session.entries()])
-        again = reopened(session)
+        again = reopen(session)
         assert texts(again.messages)[1:3] == ["assistant: c1? c2?", "user: c1=value of c1 c2=value of c2"]
         two = agent(again, "more")
         await two.run("and?")
@@ -333,13 +334,13 @@ async def test_streamed_and_not_every_item_is_stored(store: SessionStore) -> Non
     assert kinds[0] == kinds[1]
 
 
-async def test_fifty_runs_at_once_keep_to_their_own_session(store: SessionStore) -> None:
-    """S-18: no state of one is seen by another."""
-    sessions = [new(store, f"s{i}") for i in range(50)]
+async def test_fifty_parallel_runs_stay_in_their_own_session(store: SessionStore) -> None:
+    """S-18: the sessions share no state."""
+    sessions = [create_session(store, f"s{i}") for i in range(50)]
     agents = [agent(s, calling(f"c{i}"), f"answer {i}") for i, s in enumerate(sessions)]
     await asyncio.gather(*[a.run(f"prompt {i}") for i, a in enumerate(agents)])
     for i, session in enumerate(sessions):
-        assert texts(reopened(session).messages) == [
+        assert texts(reopen(session).messages) == [
             f"user: prompt {i}", f"assistant: c{i}?", f"user: c{i}=value of c{i}", f"assistant: answer {i}",
         ]  # fmt: skip
 
@@ -348,10 +349,10 @@ async def test_fifty_runs_at_once_keep_to_their_own_session(store: SessionStore)
 
 
 @pytest.mark.covers("OPT-05", "BYD-12")
-async def test_the_index_follows_the_sessions_whatever_happens_to_them(store: SessionStore) -> None:
-    """S-10: the sessions are the truth; the index of words never shows one that is gone, and finds one that was put there."""
+async def test_search_index_follows_deleted_and_renamed_sessions(store: SessionStore) -> None:
+    """S-10: the search index never returns a deleted session and finds an added one."""
     for id in ("a1", "b1"):
-        session = new(store, id)
+        session = create_session(store, id)
         await agent(session, f"badgers of {id}").run("what digs?")
         session.close()
     assert {hit.session.id for hit in search_sessions("badgers", "/work", home=store)} == {"a1", "b1"}
@@ -365,9 +366,9 @@ async def test_the_index_follows_the_sessions_whatever_happens_to_them(store: Se
         assert find_session("", "/work", home=store).id == "c1"
 
 
-async def test_looking_changes_nothing_and_goes_on_with_nothing(store: SessionStore, tmp_path: Path) -> None:
+async def test_reading_a_session_changes_nothing(store: SessionStore, tmp_path: Path) -> None:
     """S-12."""
-    session = new(store)
+    session = create_session(store)
     await agent(session, "one").run("first")
     session.close()
     before = [row.data for row in store.open("s1", write=False).rows()]
@@ -382,7 +383,7 @@ async def test_looking_changes_nothing_and_goes_on_with_nothing(store: SessionSt
     assert not (tmp_path / "logs").exists()
 
 
-async def test_a_newer_session_is_read_and_left_as_it_is(store: SessionStore) -> None:
+async def test_newer_session_is_read_but_not_written(store: SessionStore) -> None:
     """S-14."""
     header = SessionEntry(id="s1", parent=None, timestamp=NOW, version=2, cwd="/work")
     message = Message.user("from the future", timestamp=NOW)
@@ -403,9 +404,9 @@ async def test_a_newer_session_is_read_and_left_as_it_is(store: SessionStore) ->
         session.fork()
 
 
-async def test_an_older_line_without_what_was_added_later_is_read(store: SessionStore) -> None:
-    """A compaction from before it said what lies before it: everything is read, and the next one says it."""
-    session = new(store)
+async def test_older_session_without_newer_fields_is_read(store: SessionStore) -> None:
+    """A compaction of an older version lacks "before": everything is read, and the next compaction writes it."""
+    session = create_session(store)
     one = agent(session, "one", "two", "three", "four")
     await one.run("first")
     one.context.messages[:] = [Message.user("short"), *one.context.messages[-1:]]
@@ -425,4 +426,4 @@ async def test_an_older_line_without_what_was_added_later_is_read(store: Session
     two = agent(again, "three", "four")
     two.context.messages[:] = [Message.user("shorter"), *two.context.messages[-1:]]
     await two.run("third")
-    assert reopened(again).unread_entries > 0
+    assert reopen(again).unread_entries > 0

@@ -1,4 +1,4 @@
-"""All skills of public repositories: what becomes of each, and whether the reference validator would say the same."""
+"""All skills of public repositories: whether they load, and whether validation matches the reference validator."""
 
 import json
 from functools import cache
@@ -34,10 +34,10 @@ RULES = {
     "Compatibility exceeds": "compatibility-long",
     "character limit": "name-long",
 }
-"""What the reference validator's messages begin with or hold, and our names of the rules."""
+"""Messages of the reference validator, in part, with the names of our rules."""
 
 REFUSED = {"no_frontmatter": ("no front matter", "checked out as a file"), "missing_description": ("no description",)}
-"""The only odd things for which a skill is not loaded, and what is said then; broken YAML counts as missing here, and is mended."""
+"""The only problems that prevent loading, with their messages; broken YAML counts as missing here but is repaired."""
 
 
 @pytest.fixture
@@ -52,18 +52,16 @@ def rows(skill_folder: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def verdicts(rows: list[dict[str, Any]], skill_folder: Path) -> dict[str, Verdict]:
-    return _verdicts(skill_folder, tuple(row["dir"] for row in rows))
+    return _check_all(skill_folder, tuple(row["dir"] for row in rows))
 
 
 @cache
-def _verdicts(folder: Path, names: tuple[str, ...]) -> dict[str, Verdict]:
+def _check_all(folder: Path, names: tuple[str, ...]) -> dict[str, Verdict]:
     return {name: check_skills(folder / name)[0] for name in names}
 
 
 @pytest.mark.covers("SKL-21")
-def test_the_verdict_by_the_letter_is_that_of_the_reference(
-    rows: list[dict[str, Any]], verdicts: dict[str, Verdict]
-) -> None:
+def test_validation_matches_the_reference_validator(rows: list[dict[str, Any]], verdicts: dict[str, Verdict]) -> None:
     for row in rows:
         theirs = [next(rule for text, rule in RULES.items() if text in error) for error in row["skills_ref_errors"]]
         assert [fault.rule for fault in verdicts[row["dir"]].faults] == theirs, row["dir"]
@@ -72,20 +70,20 @@ def test_the_verdict_by_the_letter_is_that_of_the_reference(
 
 
 @pytest.mark.covers("SKL-01", "BYD-07")
-def test_every_skill_loads_or_says_why_not(rows: list[dict[str, Any]], verdicts: dict[str, Verdict]) -> None:
+def test_every_skill_loads_or_has_a_reason(rows: list[dict[str, Any]], verdicts: dict[str, Verdict]) -> None:
     for row in rows:
         verdict, features = verdicts[row["dir"]], row["features"]
-        broken = "invalid_yaml" in features  # our reading mends it, so nothing is missing
+        broken = "invalid_yaml" in features  # the parser repairs it, so nothing is missing
         reasons = [text for kind, texts in REFUSED.items() if kind in features and not broken for text in texts]
         assert verdict.loads == (not reasons), (row["dir"], verdict.reason)
         assert verdict.loads or any(text in verdict.reason for text in reasons), verdict.reason
 
 
 @pytest.mark.covers("SKL-21")
-def test_what_the_reference_takes_without_a_word_loads_unchanged(
+def test_valid_skills_load_without_warnings(
     rows: list[dict[str, Any]], verdicts: dict[str, Verdict], skill_folder: Path
 ) -> None:
-    skills = {s.path: s for s in _all(skill_folder)}
+    skills = {s.path: s for s in _all_skills(skill_folder)}
     for row in rows:
         if row["skills_ref_errors"]:
             continue
@@ -95,8 +93,8 @@ def test_what_the_reference_takes_without_a_word_loads_unchanged(
 
 
 @pytest.mark.covers("SKL-01", "SKL-03", "SKL-06", "SKL-07", "SKL-37")
-def test_what_is_loaded_keeps_to_the_limits(skill_folder: Path) -> None:
-    every = _all(skill_folder)
+def test_loaded_skills_stay_within_the_limits(skill_folder: Path) -> None:
+    every = _all_skills(skill_folder)
     for skill in every:
         assert 0 < len(skill.name) <= 64
         assert 0 < len(skill.description) <= 1024
@@ -111,8 +109,8 @@ def test_what_is_loaded_keeps_to_the_limits(skill_folder: Path) -> None:
     assert listed["valid-skill"] == ("web-search", "file-read")
 
 
-def test_bodies_are_the_text_behind_the_head(skill_folder: Path) -> None:
-    for skill in _all(skill_folder):
+def test_skill_body_is_the_text_after_the_front_matter(skill_folder: Path) -> None:
+    for skill in _all_skills(skill_folder):
         body = read_body(skill)
         raw = Path(skill.path or "").read_text(encoding="utf-8")
         assert "\r" not in body
@@ -120,6 +118,6 @@ def test_bodies_are_the_text_behind_the_head(skill_folder: Path) -> None:
         assert len(body) > 0.99 * len(raw.split("\n---", 1)[1].strip().removeprefix("---")) - 400
 
 
-def _all(folder: Path) -> tuple[Skill, ...]:
+def _all_skills(folder: Path) -> tuple[Skill, ...]:
     catalog = discover_skills(SkillsConfig(user=(str(folder),), builtin=False))
     return (*catalog.skills, *catalog.disabled_skills, *catalog.shadowed)

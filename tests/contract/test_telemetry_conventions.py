@@ -1,4 +1,4 @@
-"""Spans, metrics and events as a real receiver gets them over OTLP, against the published conventions."""
+"""Spans, metrics, and events that a real receiver gets over OTLP follow the published conventions."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.telemetry import Telemetry, TelemetryOptions
 from mainspring.telemetry import conventions as names
-from tests.contract.telemetry_scenario import everything
+from tests.contract.telemetry_scenario import run_scenario
 from tests.unit.telemetry.receiver import Receiver, attributes
 
 pytestmark = pytest.mark.timeout(60)
@@ -24,7 +24,7 @@ CHECKED = {
 }
 
 ABSENT = {
-    # Recommended or asked for on a condition, and not there, with the reason.
+    # Recommended or conditionally required attributes that are missing, with the reason.
     "gen_ai.response.id": "the id of an answer at its provider is not kept in a message",
     "gen_ai.request.top_p": "no request has it",
     "gen_ai.request.top_k": "no request has it",
@@ -37,7 +37,7 @@ ABSENT = {
     "gen_ai.data_source.id": "there is none",
 }
 CONDITIONAL = {
-    # Told where there is something to tell; this conversation has nothing of it on some or all spans.
+    # Set only if there is a value; some or all spans of this conversation have none.
     "error.type", "gen_ai.agent.id", "gen_ai.conversation.id", "gen_ai.output.type", "gen_ai.request.temperature",
     "gen_ai.request.stop_sequences", "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_read.input_tokens",
     "gen_ai.usage.reasoning.output_tokens", "server.address", "server.port", "gen_ai.response.time_to_first_chunk",
@@ -55,30 +55,30 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Receiver:
     with Receiver() as receiver:
         options = TelemetryOptions(endpoint=receiver.endpoint, sensitive=True, content="both", close_seconds=5.0)
         telemetry = Telemetry(options, environ={})
-        asyncio.run(everything(telemetry, tmp_path_factory.mktemp("mcp")))
+        asyncio.run(run_scenario(telemetry, tmp_path_factory.mktemp("mcp")))
         assert telemetry.close()
     return receiver
 
 
-def conventions(material: Path, version: str, what: str) -> dict[str, Any]:
+def load_conventions(material: Path, version: str, what: str) -> dict[str, Any]:
     found = json.loads((material / "otel" / version / f"{what}.json").read_text())
     return {item["id"].partition(":")[2] or item["id"].partition(".")[2]: item for item in found}
 
 
-def differences(material: Path, version: str, spans: list[Any]) -> list[str]:
-    """What is otherwise than the conventions say."""
-    known = conventions(material, version, "spans")
+def find_differences(material: Path, version: str, spans: list[Any]) -> list[str]:
+    """Return where spans differ from the conventions."""
+    published = load_conventions(material, version, "spans")
     found: list[str] = []
     for span in spans:
         operation = attributes(span).get("gen_ai.operation.name")
         if operation in CHECKED:
-            found += [f"{span['name']}: {what}" for what in _differences(span, known[CHECKED[operation]])]
+            found += [f"{span['name']}: {what}" for what in _span_differences(span, published[CHECKED[operation]])]
     return sorted(set(found))
 
 
-def _differences(span: Any, wanted: Any) -> Iterator[str]:
-    facts, by_name = attributes(span), {a["name"]: a for a in wanted["attributes"]}
-    if span["kind"] != KINDS[wanted["span_kind"]]:
+def _span_differences(span: Any, convention: Any) -> Iterator[str]:
+    facts, by_name = attributes(span), {a["name"]: a for a in convention["attributes"]}
+    if span["kind"] != KINDS[convention["span_kind"]]:
         yield f"its kind is {span['kind']}"
     for name, attribute in by_name.items():
         if name not in facts and attribute["requirement_level"] == "required":
@@ -100,12 +100,12 @@ def _differences(span: Any, wanted: Any) -> Iterator[str]:
 
 @pytest.mark.covers("TEL-02", "TEL-03", "TEL-04", "BYD-30")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_spans_are_as_the_conventions_say(material: Path, version: str, received: Receiver) -> None:
-    assert differences(material, version, received.spans) == []
+def test_spans_follow_the_conventions(material: Path, version: str, received: Receiver) -> None:
+    assert find_differences(material, version, received.spans) == []
 
 
 @pytest.mark.covers("TEL-11")
-def test_the_tree_is_whole(received: Receiver) -> None:
+def test_span_tree_is_complete(received: Receiver) -> None:
     by_id = {s["spanId"]: s for s in received.spans}
     tree = sorted(
         (s["name"], by_id[s["parentSpanId"]]["name"] if s.get("parentSpanId") else "") for s in received.spans
@@ -145,8 +145,8 @@ def test_the_tree_is_whole(received: Receiver) -> None:
 
 @pytest.mark.covers("BYD-30")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_metrics_are_as_the_conventions_say(material: Path, version: str, received: Receiver) -> None:
-    known = {m["name"]: m for m in json.loads((material / "otel" / version / "metrics.json").read_text())}
+def test_metrics_follow_the_conventions(material: Path, version: str, received: Receiver) -> None:
+    published = {m["name"]: m for m in json.loads((material / "otel" / version / "metrics.json").read_text())}
     ours = {m["name"]: m for m in received.metrics}
 
     assert {n for n in ours if not n.startswith("mainspring.")} == {
@@ -155,10 +155,10 @@ def test_metrics_are_as_the_conventions_say(material: Path, version: str, receiv
     for name, metric in ours.items():
         if name.startswith("mainspring."):
             continue
-        requested = known[name]
-        assert requested["instrument"] == "histogram"
-        assert metric["unit"] == requested["unit"]
-        by_name = {a["name"]: a for a in requested["attributes"]}
+        convention = published[name]
+        assert convention["instrument"] == "histogram"
+        assert metric["unit"] == convention["unit"]
+        by_name = {a["name"]: a for a in convention["attributes"]}
         required = {n for n, a in by_name.items() if a["requirement_level"] == "required"}
         for point in metric["histogram"]["dataPoints"]:
             facts = attributes(point)
@@ -167,12 +167,12 @@ def test_metrics_are_as_the_conventions_say(material: Path, version: str, receiv
             assert facts.get("gen_ai.token.type") in {None, "input", "output"}
 
 
-def test_events_are_as_the_conventions_say(material: Path, received: Receiver) -> None:
-    known = {e["name"]: e for e in json.loads((material / "otel" / VERSIONS[1] / "events.json").read_text())}
+def test_events_follow_the_conventions(material: Path, received: Receiver) -> None:
+    published = {e["name"]: e for e in json.loads((material / "otel" / VERSIONS[1] / "events.json").read_text())}
 
     assert {e["eventName"] for e in received.logs} == {names.DETAILS_EVENT, names.EXCEPTION_EVENT}
     for event in received.logs:
-        assert event["eventName"] in known
+        assert event["eventName"] in published
         assert event["traceId"]
         assert event["spanId"]
         if event["eventName"] == names.EXCEPTION_EVENT:
@@ -182,7 +182,7 @@ def test_events_are_as_the_conventions_say(material: Path, received: Receiver) -
 
 @pytest.mark.covers("TEL-09")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_content_is_as_the_conventions_say(material: Path, version: str, received: Receiver) -> None:
+def test_content_follows_the_conventions(material: Path, version: str, received: Receiver) -> None:
     schemas = {
         f"gen_ai.{name.replace('-', '.')}" if "-messages" in name else f"gen_ai.{name.replace('-', '_')}": json.loads(
             (material / "otel" / version / f"gen-ai-{name}.json").read_text()
@@ -190,7 +190,7 @@ def test_content_is_as_the_conventions_say(material: Path, version: str, receive
         for name in ("input-messages", "output-messages", "system-instructions")
     }
     definitions = json.loads((material / "otel" / version / "gen-ai-tool-definitions.json").read_text())
-    definitions["$defs"]["FunctionToolDefinition"]["properties"]["parameters"] = {}  # would be fetched
+    definitions["$defs"]["FunctionToolDefinition"]["properties"]["parameters"] = {}  # would be fetched from the network
     schemas["gen_ai.tool.definitions"] = definitions
     seen: set[str] = set()
     for span in received.spans:

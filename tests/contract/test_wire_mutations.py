@@ -1,4 +1,4 @@
-"""Answers that went wrong on their way: whatever arrives is a sound message or a model error, at once and at any split."""
+"""Mutated responses: any input results in a valid message or a model error, whole and at any chunk boundary."""
 
 import json
 import random
@@ -51,17 +51,17 @@ PROTOCOLS = tuple(SCENARIOS)
 PROFILE = ModelProfile(ModelInfo("m", "p"), "http://h")
 
 
-def read(api: str, pieces: Sequence[bytes] | Iterator[bytes]) -> tuple[list[StreamEvent], ModelError | None]:
+def decode(api: str, pieces: Sequence[bytes] | Iterator[bytes]) -> tuple[list[StreamEvent], ModelError | None]:
     reader = ResponseReader(DECODERS[api](PROFILE))
     events = [*chain.from_iterable(map(reader.feed, pieces)), *reader.finish()]
     return events, reader.error
 
 
-def pieces_of(body: bytes, size: int) -> Iterator[bytes]:
+def split(body: bytes, size: int) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-# --- what may go wrong -------------------------------------------------------------------------------------------------
+# --- mutations ---------------------------------------------------------------------------------------------------------
 
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 3.7, 10**30, -(10**30), 2**63, float("inf"), float("nan"), "", "x", "null", "9" * 5000),
@@ -91,27 +91,27 @@ STRANGE: tuple[bytes, ...] = (
 BYTES = (0, 10, 13, 34, 92, 123, 0x80, 0xC3, 0xED, 0xFF)
 
 
-def places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def find_paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in inside:
         yield (*before, key)
-        yield from places(inner, (*before, key))
+        yield from find_paths(inner, (*before, key))
 
 
-def other_json(data: bytes, dice: random.Random) -> bytes:
-    """The same JSON with a few values of other types, without some fields, or with more."""
+def mutate_json(data: bytes, dice: random.Random) -> bytes:
+    """Return JSON with some values of other types, without some fields, or with more."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
         return data
     for _ in range(dice.choice((1, 1, 1, 2, 5))):
         try:
-            known = list(places(value))
+            paths = list(find_paths(value))
         except RecursionError:
             break
-        if not known:
+        if not paths:
             break
-        *way, last = dice.choice(known)
+        *way, last = dice.choice(paths)
         holder = value
         for step in way:
             holder = holder[step]
@@ -128,22 +128,22 @@ def other_json(data: bytes, dice: random.Random) -> bytes:
     return json.dumps(value, ensure_ascii=dice.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
-def other_event(event: bytes, dice: random.Random) -> bytes:
+def mutate_event(event: bytes, dice: random.Random) -> bytes:
     lines = [
-        b"data: " + other_json(line[5:].strip(), dice) if line.startswith(b"data:") else line
+        b"data: " + mutate_json(line[5:].strip(), dice) if line.startswith(b"data:") else line
         for line in event.split(b"\n")
     ]
-    return b"\n".join(lines) if any(line.startswith(b"data:") for line in lines) else other_json(event, dice)
+    return b"\n".join(lines) if any(line.startswith(b"data:") for line in lines) else mutate_json(event, dice)
 
 
-def other_answer(body: bytes, dice: random.Random) -> bytes:
-    """The answer with events missing, twice, elsewhere, changed, with strange ones between, cut, or with broken bytes."""
+def mutate_response(body: bytes, dice: random.Random) -> bytes:
+    """Return a response with missing, repeated, moved, changed, inserted, or truncated events, or with broken bytes."""
     if not body.lstrip().startswith((b"{", b"[")):
-        body = other_events(body.replace(b"\r\n", b"\n"), b"\n\n", dice)
+        body = mutate_events(body.replace(b"\r\n", b"\n"), b"\n\n", dice)
     elif body.count(b"\n{"):
-        body = other_events(body, b"\n", dice)
+        body = mutate_events(body, b"\n", dice)
     else:
-        body = other_json(body, dice) if dice.random() < 0.8 else dice.choice(STRANGE)
+        body = mutate_json(body, dice) if dice.random() < 0.8 else dice.choice(STRANGE)
     if body and dice.random() < 0.2:
         at = dice.randrange(len(body))
         body = body[:at] + bytes(dice.choices(BYTES, k=dice.randrange(1, 4))) + body[at + dice.randrange(3) :]
@@ -154,7 +154,7 @@ def other_answer(body: bytes, dice: random.Random) -> bytes:
     return body[: dice.randrange(len(body) + 1)] if dice.random() < 0.05 else body
 
 
-def other_events(body: bytes, end: bytes, dice: random.Random) -> bytes:
+def mutate_events(body: bytes, end: bytes, dice: random.Random) -> bytes:
     events = [event for event in body.split(end) if event]
     for _ in range(dice.choice((1, 1, 2, 4))):
         if not events:
@@ -173,20 +173,20 @@ def other_events(body: bytes, end: bytes, dice: random.Random) -> bytes:
         elif kind == 4:
             events = events[:at]
         else:
-            events[at] = other_event(events[at], dice)
+            events[at] = mutate_event(events[at], dice)
     return end.join(events) + (end if dice.random() < 0.8 else b"")
 
 
-# --- what must hold ----------------------------------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------------------------------------
 
 
-def check(events: list[StreamEvent], error: ModelError | None) -> None:
-    """Blocks open, grow and end in this order; the message is whole, its ids differ, and all of it is text."""
+def check_events(events: list[StreamEvent], error: ModelError | None) -> None:
+    """Check that blocks start, grow, and end in order, and that the message is complete, with unique IDs and valid text."""
     state: dict[int, str] = {}
     for event in events:
         kind = event.type
         if kind == "start":
-            state = {}  # The host was lost before anything was said, and asked again.
+            state = {}  # The connection was lost before any content, and the request was repeated.
         elif kind.endswith("_start"):
             assert cast("Any", event).index not in state
             state[cast("Any", event).index] = "open"
@@ -216,58 +216,58 @@ def check_message(message: Message) -> None:
         assert 0 <= usage.reasoning_tokens <= usage.output_tokens
 
 
-def shown(events: list[StreamEvent]) -> list[tuple[Any, ...]]:
+def summarize_events(events: list[StreamEvent]) -> list[tuple[Any, ...]]:
     return [
         (e.type, *(getattr(e, name, None) for name in ("index", "text", "thinking", "delta", "name"))) for e in events
     ]
 
 
-def attack(api: str, body: bytes, dice: random.Random) -> None:
-    changed = other_answer(body, dice)
-    events, error = read(api, [changed])
-    check(events, error)
+def check_mutation(api: str, body: bytes, dice: random.Random) -> None:
+    changed = mutate_response(body, dice)
+    events, error = decode(api, [changed])
+    check_events(events, error)
     size = dice.choice((1, 2, 3, 7, 50) if len(changed) < 20_000 else (333, 5000))
-    again, same = read(api, pieces_of(changed, size))
-    assert shown(again) == shown(events)
+    again, same = decode(api, split(changed, size))
+    assert summarize_events(again) == summarize_events(events)
     assert (same and (same.message, same.reason)) == (error and (error.message, error.reason))
 
 
 @pytest.mark.covers("MOD-04", "RET-21", "STR-08")
 @pytest.mark.parametrize("api", PROTOCOLS)
-def test_a_changed_answer_is_a_sound_message_or_a_model_error(api: str) -> None:
+def test_mutated_response_is_a_valid_message_or_a_model_error(api: str) -> None:
     body = b"".join(SCENARIOS[api])
     for seed in range(150):
-        attack(api, body, random.Random(seed))
+        check_mutation(api, body, random.Random(seed))
 
 
 @pytest.mark.parametrize("api", DECODERS)
-def test_so_is_a_changed_recording(material: Path, api: str) -> None:
+def test_mutated_recording_is_a_valid_message_or_a_model_error(material: Path, api: str) -> None:
     recorded = sorted((material / "traffic").rglob(f"{api}/*.json"))
     dice = random.Random(7)
     for path in dice.sample(recorded, min(60, len(recorded))):
         exchange = json.loads(path.read_text(encoding="utf-8"))
         body = (exchange["response"].get("body_text") or "").encode()
         if exchange["response"].get("status", 200) < 300 and len(body) < 60_000:
-            attack(api, body, dice)
+            check_mutation(api, body, dice)
 
 
 @pytest.mark.covers("RET-21")
 @pytest.mark.parametrize("api", PROTOCOLS)
 @pytest.mark.parametrize("opening", ['{"a":', "[", '{"error":[', '{"message":{"a":', '{"choices":[{"delta":'])
-def test_nesting_without_end_is_an_answer_that_cannot_be_read(api: str, opening: str) -> None:
+def test_endless_nesting_is_a_model_error(api: str, opening: str) -> None:
     strange = opening.encode() * 5000
     for body in (strange, b"data: " + strange + b"\n\n", SCENARIOS[api][0] + b"data: " + strange + b"\n\n"):
-        _, error = read(api, [body])
+        _, error = decode(api, [body])
 
         assert isinstance(error, ModelError)
 
 
-# --- a long answer in small pieces --------------------------------------------------------------------------------------
+# --- a long response in small pieces ------------------------------------------------------------------------------------
 
 
-def seconds(api: str, pieces: Iterator[bytes]) -> float:
+def measure_seconds(api: str, pieces: Iterator[bytes]) -> float:
     begin = time.process_time()
-    read(api, pieces)
+    decode(api, pieces)
     return time.process_time() - begin
 
 
@@ -298,23 +298,23 @@ LONG: dict[str, Callable[[], Iterator[bytes]]] = {
 
 @pytest.mark.covers("STR-12")
 @pytest.mark.parametrize("what", LONG)
-def test_the_time_for_a_long_answer_grows_with_its_length_only(what: str) -> None:
-    assert seconds("chat_completions", LONG[what]()) < 4  # 0.1 to 0.6 s here; what was quadratic took 10 to 60 s
+def test_decoding_time_is_linear_in_the_response_length(what: str) -> None:
+    assert measure_seconds("chat_completions", LONG[what]()) < 4  # 0.1 to 0.6s here; quadratic code took 10 to 60s
 
 
-def test_an_index_far_behind_the_end_makes_no_array() -> None:
+def test_huge_array_index_allocates_no_array() -> None:
     pieces = [{"jsonPath": f"$.a{at}[99999]", "stringValue": "x"} for at in range(500)]
     part = {"functionCall": {"name": "n", "partialArgs": pieces}}
     body = json.dumps({"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]}).encode()
 
-    events, error = read("generate_content", [body])
+    events, error = decode("generate_content", [body])
 
     assert error is None
     assert len(msgspec.json.encode(events[-1].partial)) < 20_000
 
 
 def nested_call(api: str, depth: int) -> bytes:
-    """An answer with one call whose arguments are nested this deep."""
+    """Return a response with one call whose arguments are nested to a depth."""
     arguments = '{"a":' * depth + "1" + "}" * depth
     text = json.dumps(arguments)
     if api == "chat_completions":
@@ -333,25 +333,25 @@ def nested_call(api: str, depth: int) -> bytes:
     return ('{"candidates":[{"content":{"parts":[' + call + ']},"finishReason":"STOP"}]}').encode()
 
 
-def encoded(conversation: list[Message], *, far_down: int) -> bytes:
-    """A request with it, made by somebody who was called by many others."""
-    if far_down:
-        return encoded(conversation, far_down=far_down - 1)
+def encode_deep(conversation: list[Message], *, stack_depth: int) -> bytes:
+    """Encode a request from deep in the call stack."""
+    if stack_depth:
+        return encode_deep(conversation, stack_depth=stack_depth - 1)
     encode, profile = WIRES["chat_completions"]
     return encode(ModelRequest(conversation), profile)
 
 
 @pytest.mark.covers("RET-21")
 @pytest.mark.parametrize("api", PROTOCOLS)
-def test_a_call_that_could_be_read_can_be_written_wherever_it_goes(api: str) -> None:
-    """How deep JSON may be nested depends on who reads and writes it: a limit of our own comes before all of theirs."""
+def test_nested_call_that_decodes_can_be_encoded(api: str) -> None:
+    """The maximum JSON depth depends on the reader and the writer, so our own limit is lower than all of theirs."""
     for depth in (*range(60, 1000, 37), 5000):
-        events, error = read(api, [nested_call(api, depth)])
+        events, error = decode(api, [nested_call(api, depth)])
         if error is not None:
             assert depth > 100
             continue
         message = events[-1].partial
         [call] = message.tool_uses
         assert (call.raw_input is None) == (depth < 100)
-        assert encoded([Message.user("Go"), message], far_down=300)
+        assert encode_deep([Message.user("Go"), message], stack_depth=300)
         assert msgspec.json.encode(message)

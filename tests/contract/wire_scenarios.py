@@ -1,4 +1,4 @@
-"""The four wire protocols as their hosts speak them: one scripted scenario in the bytes of each, and its failures."""
+"""The four wire protocols from the side of their hosts: one scripted scenario in the bytes of each, and its failures."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,16 +19,17 @@ def event(data: Any, name: str = "") -> bytes:
 
 @dataclass(frozen=True)
 class Speaker:
-    """A protocol from the host's side.
+    """A protocol from the side of the host.
 
     Attributes:
-        name: Of the protocol.
-        spec: A model that speaks it.
-        settings: What the model needs besides a key and an address.
-        scenario: An answer with reasoning, text and two parallel calls, one event a piece. The first content is in the piece
-            ``content_at``, before the first call there are ``calls_at`` pieces.
-        plain: An answer of one word.
-        overloaded: The event by which an accepted answer turns out to be an error.
+        name: The name of the protocol.
+        spec: A model that uses the protocol.
+        settings: Settings of the model in addition to a key and a URL.
+        scenario: A response with reasoning, text, and two parallel calls, one event per piece. The first content is in piece
+            ``content_at``.
+        content_at: The index of the first piece with content.
+        plain: A response of one word.
+        overloaded: The event that turns a successful response into an error.
     """
 
     name: str
@@ -40,9 +41,9 @@ class Speaker:
     overloaded: bytes
 
     def model(self, url: str, **more: Any) -> HttpModel:
-        made = create_model(self.spec, base_url=url, api_key="k", **{**self.settings, **more})
-        assert isinstance(made, HttpModel)
-        return made
+        model = create_model(self.spec, base_url=url, api_key="k", **{**self.settings, **more})
+        assert isinstance(model, HttpModel)
+        return model
 
 
 # --- Chat Completions --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The page about the architecture shows the code: its diagrams are generated, and its tables list every package."""
+"""The architecture page matches the code: its diagrams are generated, and its tables list every package."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from scripts import make_architecture
 
 
-def test_the_diagrams_are_current(repository: Path) -> None:
+def test_diagrams_are_current(repository: Path) -> None:
     images, page = make_architecture.build()
 
     assert make_architecture.PAGE.read_text(encoding="utf-8") == page, "run `python -m scripts.make_architecture`"
@@ -15,7 +15,7 @@ def test_the_diagrams_are_current(repository: Path) -> None:
         assert path.read_text(encoding="utf-8") == svg, "run `python -m scripts.make_architecture`"
 
 
-def test_the_recorded_turn_has_the_hooks_and_events_in_order() -> None:
+def test_recorded_turn_has_hooks_and_events_in_order() -> None:
     names = [moment.name for moment in make_architecture.record_run()]
 
     expected = ["AgentStart", "turn:before", "TurnStart", "model.stream()", "Done", "turn:after", "tool:gate"]
@@ -24,7 +24,7 @@ def test_the_recorded_turn_has_the_hooks_and_events_in_order() -> None:
     assert all(moment.path for moment in make_architecture.record_run())
 
 
-def test_the_tables_have_every_package_with_its_importers() -> None:
+def test_package_table_lists_every_package_with_its_importers() -> None:
     page = "| `callbacks` | calls functions | nothing |\n"
 
     [row] = make_architecture.package_table(page, ["callbacks"])[2:]
@@ -34,7 +34,7 @@ def test_the_tables_have_every_package_with_its_importers() -> None:
         make_architecture.package_table(page, ["callbacks", "tools"])
 
 
-def test_the_way_of_an_event_names_its_readers() -> None:
+def test_event_diagram_names_its_readers() -> None:
     _, lines = make_architecture.draw_events()
     text = "\n".join(lines)
 
@@ -43,6 +43,6 @@ def test_the_way_of_an_event_names_its_readers() -> None:
     assert "agent.subscribe(fn)" in text
 
 
-def test_a_page_without_markers_is_an_error() -> None:
+def test_page_without_markers_is_an_error() -> None:
     with pytest.raises(ValueError, match="no markers for turn"):
         make_architecture.fill("<!-- generated: turn -->\n", {"turn": []})

@@ -1,4 +1,4 @@
-"""The published schema of commands as hooks is that of the code, and takes what is sent and understood."""
+"""The published schema of command hooks matches the code."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.helpers.schemas import tidy
 
 
 @pytest.mark.covers("BYD-01")
-def test_the_schema_is_current(repository: Path) -> None:
+def test_schema_is_current(repository: Path) -> None:
     code = "import sys; sys.path.insert(0, 'scripts'); import make_command_hooks_schema as c; print(c.text())"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=repository, capture_output=True, encoding="utf-8", check=True
@@ -24,7 +24,7 @@ def test_the_schema_is_current(repository: Path) -> None:
     assert tidy(done.stdout) == tidy(published), "run `python scripts/make_command_hooks_schema.py`"
 
 
-def test_the_schema_takes_what_is_sent_and_refuses_what_would_not_be_understood(repository: Path) -> None:
+def test_schema_accepts_sent_events_and_rejects_unknown_fields(repository: Path) -> None:
     schema = json.loads((repository / "docs" / "command-hooks.schema.json").read_text(encoding="utf-8"))
     sent = json.loads(encode_payload(PreToolUseInput(tool_name="shell", tool_input={"command": "ls"})))
     inputs = Draft202012Validator(

@@ -1,6 +1,6 @@
 """The Python blocks of README.md and docs/ run.
 
-The blocks of a page run in order, in one namespace, in an empty folder. What comes after `python` on the opening fence says more:
+The blocks of a page run in order, in one namespace, in an empty folder. A word after `python` on the opening fence changes that:
 `python notest` is compiled only (it needs a key or a network), `python async` may use `await` at the top level, as in a notebook.
 """
 
@@ -20,7 +20,7 @@ PAGES = find_pages()
 
 
 def run_blocks(path: Path, blocks: list[Block]) -> None:
-    """Run the blocks of a page one after the other; line numbers in errors are those of the page."""
+    """Run the blocks of a page in order; line numbers in errors are those of the page."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         assert block.info in INFOS, f"{path.name}:{block.line}: unknown word after python: {block.info!r}"
@@ -34,13 +34,13 @@ def run_blocks(path: Path, blocks: list[Block]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_each_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     run_blocks(page, find_blocks(page.read_text(encoding="utf-8")))
 
 
-def test_blocks_share_a_namespace_and_know_their_lines(tmp_path: Path) -> None:
+def test_blocks_share_a_namespace_and_keep_line_numbers(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     text = "# Page\n\n```python\na = 1\n```\n\n- item\n\n  ```python async\n  import asyncio\n  await asyncio.sleep(0)\n  assert a == 2\n  ```\n\n```python notest\nraise SystemExit\n```\n"
 
@@ -52,19 +52,19 @@ def test_blocks_share_a_namespace_and_know_their_lines(tmp_path: Path) -> None:
     assert caught.traceback[-1].lineno == 11  # counted from 0: line 12 of the page
 
 
-def test_the_type_checker_sees_each_line_at_its_line_of_the_page() -> None:
+def test_joined_blocks_keep_the_line_numbers_of_the_page() -> None:
     text = "# Page\n\n```python\na = 1\n```\n\n- item\n\n  ```python async\n  b = 2\n  ```\n"
 
     assert join_blocks(find_blocks(text)).splitlines() == ["", "", "", "a = 1", "", "", "", "", "", "b = 2"]
 
 
-def test_a_block_that_does_not_compile_fails(tmp_path: Path) -> None:
+def test_block_that_does_not_compile_fails(tmp_path: Path) -> None:
     with pytest.raises(SyntaxError):
         run_blocks(tmp_path / "page.md", find_blocks("```python notest\nx =\n```\n"))
 
 
-def anchors_of(page: Path) -> set[str]:
-    """Return the anchors of the headings of a page, as the site and GitHub make them."""
+def heading_anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, in the format of the site and of GitHub."""
     text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -77,14 +77,14 @@ def test_links_between_pages_reach_a_file_and_a_heading() -> None:
             r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")
         ):
             file = page.parent / target if target else page
-            if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors_of(file)):
+            if not file.exists() or (anchor and file.suffix == ".md" and anchor not in heading_anchors(file)):
                 broken.append(f"{page.relative_to(REPOSITORY)}: {target}#{anchor}")
 
     assert broken == []
 
 
-def test_paths_of_pages_in_the_source_exist() -> None:
-    named = {
+def test_documentation_paths_in_the_source_exist() -> None:
+    references = {
         (name, str(path.relative_to(REPOSITORY)))
         for path in [
             *(REPOSITORY / "src").rglob("*.py"),
@@ -95,22 +95,22 @@ def test_paths_of_pages_in_the_source_exist() -> None:
         for name in re.findall(r"\bdocs/[\w-]+\.(?:md|json|schema\.json)\b", path.read_text(encoding="utf-8"))
     }
 
-    assert [entry for entry in sorted(named) if not (REPOSITORY / entry[0]).exists()] == []
+    assert [entry for entry in sorted(references) if not (REPOSITORY / entry[0]).exists()] == []
 
 
 EXTERNAL_NAMES = {"ChatVertexAI", "LoopResult", "MyUI", "OpenTelemetry", "PowerShell"}
-"""Names in the documentation that belong to other programs, to examples, or to the past."""
+"""Names in the documentation that belong to other programs, to examples, or to old versions."""
 
 
-def test_names_of_the_library_in_the_text_exist() -> None:
+def test_names_in_the_documentation_exist() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "src").rglob("*.py"))
-    known = set(re.findall(r"\w+", source)) | EXTERNAL_NAMES
-    unknown: set[tuple[str, str]] = set()
+    source_names = set(re.findall(r"\w+", source)) | EXTERNAL_NAMES
+    unknown_names: set[tuple[str, str]] = set()
     for page in PAGES:
         text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         for code in re.findall(r"`([^`\n]+)`", text):
             for name in re.findall(r"\b[A-Z][a-z]+[A-Z]\w*[a-z]\b|\b[a-z]+_[a-z_]+(?=\()", code):
-                if name not in known:
-                    unknown.add((page.name, name))
+                if name not in source_names:
+                    unknown_names.add((page.name, name))
 
-    assert unknown == set()
+    assert unknown_names == set()

@@ -1,4 +1,4 @@
-"""The page of hooks is generated from the code."""
+"""The hooks page is generated from the code."""
 
 import subprocess
 import sys
@@ -9,13 +9,13 @@ import pytest
 from mainspring.loop.hooks import HOOKS
 
 
-def test_the_page_is_current(repository: Path) -> None:
+def test_hooks_page_is_current(repository: Path) -> None:
     done = subprocess.run([sys.executable, "scripts/make_hooks_page.py", "--check"], cwd=repository, check=False)
     assert done.returncode == 0, "run `python scripts/make_hooks_page.py`"
 
 
 @pytest.mark.covers("HOK-41")
-def test_the_page_describes_late_handlers_and_each_hook(repository: Path) -> None:
+def test_hooks_page_describes_late_handlers_and_each_hook(repository: Path) -> None:
     page = (repository / "docs" / "hooks.md").read_text(encoding="utf-8")
     assert (
         "`skills:resolve`, `skills:catalog`) fire once,\n  in `warmup()` or the first run. A handler registered after that misses them"

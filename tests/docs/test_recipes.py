@@ -1,4 +1,4 @@
-"""The page of extension points has a program for each kind of thing that you can add, and each runs (`test_examples`)."""
+"""The page of extension points has a runnable program for each kind (`test_examples` runs them)."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def read_page(repository: Path) -> str:
     return (repository / "docs" / "extension-points.md").read_text(encoding="utf-8")
 
 
-def test_the_table_compares_every_extension_point_and_links_its_program(repository: Path) -> None:
+def test_table_compares_and_links_every_extension_point(repository: Path) -> None:
     section = read_page(repository).split("\n## Which extension point do I use?\n")[1].split("\n## ")[0]
     for name in EXTENSION_POINTS:
         title = next(title for title in RECIPES if title.endswith(f" {name}"))
@@ -38,7 +38,7 @@ def test_the_table_compares_every_extension_point_and_links_its_program(reposito
 @pytest.mark.parametrize("title", RECIPES)
 def test_each_recipe_has_steps_and_a_program(repository: Path, title: str) -> None:
     recipe = read_page(repository).split(f"\n## {title}\n")[1].split("\n## ")[0]
-    assert re.search(r"^1\. .*\n+(?:.*\n)*?2\. ", recipe, re.MULTILINE), "steps in order"
+    assert re.search(r"^1\. .*\n+(?:.*\n)*?2\. ", recipe, re.MULTILINE), "the recipe has numbered steps"
     [program] = re.findall(r"^```python(?: async)?\n(.*?)^```", recipe, re.MULTILINE | re.DOTALL)
     assert RECIPES[title] in program
-    assert "assert " in program, "it checks its result"
+    assert "assert " in program, "the program checks its result"

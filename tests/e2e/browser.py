@@ -1,4 +1,4 @@
-"""A real browser, without a screen: Debian's Chromium, which CI installs."""
+"""Run a real browser without a screen: Debian's Chromium, which CI installs."""
 
 import shutil
 import subprocess
@@ -19,17 +19,17 @@ FLAGS = (
 )
 
 
-def browser() -> str:
-    """The program; the test is skipped where there is none."""
+def find_browser() -> str:
+    """Return the path of the browser; skip the test if none is installed."""
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:
         skip_missing("Chromium")
     return found
 
 
-def page_after_scripts(url: str, profile: Path) -> str:
-    """The page's HTML once its scripts have run, with what the console said at the end."""
-    call = [browser(), *FLAGS, f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom", url]
+def render_page(url: str, profile: Path) -> str:
+    """Return the HTML of a page after its scripts have run, followed by the console output."""
+    call = [find_browser(), *FLAGS, f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom", url]
     done = subprocess.run(call, capture_output=True, encoding="utf-8", timeout=60, check=True)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return done.stdout + "\n".join(console)

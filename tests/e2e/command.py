@@ -1,4 +1,4 @@
-"""Runs the real command in a process of its own, in a folder and a home of its own, against a server of the test."""
+"""Run the real command in its own process, folder, and home, against a server of the test."""
 
 import json
 import os
@@ -17,8 +17,8 @@ KEY = "sk-test-0123456789abcdefghij"
 
 
 @dataclass
-class Done:
-    """How a command ended."""
+class CommandResult:
+    """The result of a command."""
 
     code: int
     out: str
@@ -37,7 +37,7 @@ class Done:
 
 @dataclass
 class Command:
-    """The command, with a folder to work in and a server that answers."""
+    """The command, with a working folder and a server that responds."""
 
     server: ChatServer
     folder: Path
@@ -46,12 +46,12 @@ class Command:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the process gets."""
+        """The environment of the process."""
         given = {"OPENAI_BASE_URL": self.server.base_url, "OPENAI_API_KEY": KEY, **self.variables}
         return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "COVERAGE_PROCESS_START": "", **given}
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """Start it; stdin is empty unless given."""
+        """Start the command; stdin is empty unless given."""
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         return subprocess.Popen(
             [sys.executable, "-m", "mainspring", *arguments],
@@ -61,14 +61,14 @@ class Command:
             **options,
         )
 
-    def run(self, *arguments: str, piped: str | None = None, **options: Any) -> Done:
-        """Run it to its end."""
+    def run(self, *arguments: str, piped: str | None = None, **options: Any) -> CommandResult:
+        """Run the command and wait for its end."""
         if piped is not None:
             options["stdin"] = subprocess.PIPE
         with self.start(*arguments, **options) as process:
             return finish(process, piped)
 
-    def shell(self, line: str) -> Done:
+    def shell(self, line: str) -> CommandResult:
         """Run a shell line in which ``$MAINSPRING`` is the command."""
         environment = {**self.environment, "MAINSPRING": f"{sys.executable} -m mainspring"}
         done = subprocess.run(
@@ -81,7 +81,7 @@ class Command:
             timeout=60,
             check=False,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def settings(self, value: object) -> None:
         """Write the user's settings."""
@@ -90,14 +90,14 @@ class Command:
         file.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
 
 
-def finish(process: "subprocess.Popen[str]", piped: str | None = None) -> Done:
+def finish(process: "subprocess.Popen[str]", piped: str | None = None) -> CommandResult:
     """Wait for the end of a process."""
     try:
         out, err = process.communicate(piped, timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    return Done(process.returncode, out, err)
+    return CommandResult(process.returncode, out, err)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A real browser that is looked at and clicked in while it runs, by its debugging protocol."""
+"""Control a real browser through its debugging protocol."""
 
 import asyncio
 import itertools
@@ -9,20 +9,20 @@ from typing import Any
 
 import aiohttp
 
-from tests.e2e.browser import FLAGS, browser
+from tests.e2e.browser import FLAGS, find_browser
 
 
 class Page:
     """The page of a browser.
 
     Attributes:
-        said: What its console said.
+        console: The messages of its console.
     """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
-        self.said: list[str] = []
+        self.console: list[str] = []
 
     async def call(self, method: str, **parameters: Any) -> Any:
         number = next(self._numbers)
@@ -30,16 +30,16 @@ class Page:
         while True:
             message = await self._socket.receive_json(timeout=20)
             if message.get("method") in {"Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled"}:
-                self.said.append(str(message["params"]))
+                self.console.append(str(message["params"]))
             if message.get("id") == number:
                 assert "error" not in message, message["error"]
                 return message["result"]
 
     async def js(self, expression: str) -> Any:
-        """The value of an expression."""
-        made = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in made, made["exceptionDetails"]
-        return made["result"].get("value")
+        """Return the value of an expression."""
+        result = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, result["exceptionDetails"]
+        return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
         """Wait until an expression is true."""
@@ -50,19 +50,19 @@ class Page:
         return await self.js(condition)
 
     async def screenshot(self) -> str:
-        """A picture of the page, in base64."""
+        """Return a screenshot of the page, in base64."""
         return (await self.call("Page.captureScreenshot"))["data"]
 
 
 @asynccontextmanager
-async def opened(url: str, profile: Path) -> AsyncIterator[Page]:
-    """A browser that shows a page."""
-    call = [browser(), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"]
+async def open_browser(url: str, profile: Path) -> AsyncIterator[Page]:
+    """Open a browser that shows a page."""
+    call = [find_browser(), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"]
     process = await asyncio.create_subprocess_exec(
         *call, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     try:
-        port = await _port(process)
+        port = await _read_port(process)
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
                 target = next(t for t in await answer.json() if t["type"] == "page")
@@ -77,7 +77,7 @@ async def opened(url: str, profile: Path) -> AsyncIterator[Page]:
         await process.communicate()
 
 
-async def _port(process: asyncio.subprocess.Process) -> str:
+async def _read_port(process: asyncio.subprocess.Process) -> str:
     assert process.stderr
     async for line in process.stderr:
         if b"DevTools listening on ws://" in line:

@@ -1,4 +1,4 @@
-"""What tests of durable workers share: the process they are forked from, and databases to work on."""
+"""Shared code of the durable worker tests: the process that forks workers, and their databases."""
 
 import asyncio
 import json
@@ -23,42 +23,42 @@ class Workers:
 
     Attributes:
         url: The database.
-        folder: Where model and tools note what they do.
+        folder: The folder where the model and the tools log their calls.
     """
 
-    def __init__(self, nursery: subprocess.Popen[str], url: str, folder: Path) -> None:
+    def __init__(self, start_fork_server: subprocess.Popen[str], url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
-        self._nursery = nursery
+        self._fork_server = start_fork_server
         self._pids: set[int] = set()
-        self._up = 0
+        self._started = 0
 
     def start(self, name: str, **options: Any) -> int:
-        """Start one and give its process id."""
-        assert self._nursery.stdin
-        assert self._nursery.stdout
-        self._up = len(self.lines("up"))
+        """Start a worker and return its process ID."""
+        assert self._fork_server.stdin
+        assert self._fork_server.stdout
+        self._started = len(self.lines("up"))
         order = {"url": self.url, "folder": str(self.folder), "name": name, **options}
-        self._nursery.stdin.write(json.dumps(order) + "\n")
-        self._nursery.stdin.flush()
-        pid = int(self._nursery.stdout.readline())
+        self._fork_server.stdin.write(json.dumps(order) + "\n")
+        self._fork_server.stdin.flush()
+        pid = int(self._fork_server.stdout.readline())
         self._pids.add(pid)
         return pid
 
-    async def up(self) -> None:
-        """Wait until one more is at work than when the last one was started."""
+    async def wait_until_started(self) -> None:
+        """Wait until the last started worker is running."""
         async with asyncio.timeout(40):
-            while len(self.lines("up")) <= self._up:
+            while len(self.lines("up")) <= self._started:
                 await _moment()
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
-        """End one, and wait for that."""
+        """Kill a worker and wait for its end."""
         os.kill(pid, number)
         assert ended(pid, 40)
         self._pids.discard(pid)
 
     def close(self) -> None:
-        """End all."""
+        """Kill all workers."""
         for pid in self._pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -66,7 +66,7 @@ class Workers:
             ended(pid)
 
     def lines(self, name: str, after: int = 0) -> list[str]:
-        """What was noted so far."""
+        """Return the logged lines."""
         path = self.folder / name
         return path.read_text().splitlines()[after:] if path.exists() else []
 
@@ -76,8 +76,8 @@ async def _moment() -> None:
 
 
 @contextmanager
-def nursery() -> Iterator[subprocess.Popen[str]]:
-    """The process that workers are forked from."""
+def start_fork_server() -> Iterator[subprocess.Popen[str]]:
+    """Start the process that forks workers."""
     process = subprocess.Popen(
         [sys.executable, str(HERE / "durable_workers.py")],
         stdin=subprocess.PIPE,
@@ -92,20 +92,20 @@ def nursery() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture(scope="module")
-def forking() -> Iterator[subprocess.Popen[str]]:
-    """One for all tests of a module."""
-    with nursery() as process:
+def fork_server() -> Iterator[subprocess.Popen[str]]:
+    """Yield one fork server for all tests of a module."""
+    with start_fork_server() as process:
         yield process
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def workers(
-    request: pytest.FixtureRequest, forking: subprocess.Popen[str], tmp_path: Path
+    request: pytest.FixtureRequest, fork_server: subprocess.Popen[str], tmp_path: Path
 ) -> AsyncIterator[Workers]:
-    """Workers on an empty database of either kind."""
+    """Yield workers on an empty database, SQLite or PostgreSQL."""
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     if request.param == "postgres":
         url = await asyncio.to_thread(request.getfixturevalue("postgres").database)
-    made = Workers(forking, url, tmp_path)
-    yield made
-    await asyncio.to_thread(made.close)
+    started_workers = Workers(fork_server, url, tmp_path)
+    yield started_workers
+    await asyncio.to_thread(started_workers.close)

@@ -1,9 +1,9 @@
-"""Workers as processes of their own, for tests that kill them: forked from one that has everything imported.
+"""Run workers as separate processes that tests can kill, forked from one process that has imported everything.
 
     python durable_workers.py
 
-reads a line of JSON for each worker to start, and answers with its process id: ``{"url": ..., "folder": ..., "name": ...}``.
-What model and tools do is noted in ``folder``, beyond any kill.
+Reads one JSON line per worker and writes its process ID: ``{"url": ..., "folder": ..., "name": ...}``.
+The model and the tools log their calls in ``folder``, where a kill cannot remove them.
 """
 
 import asyncio
@@ -33,24 +33,24 @@ from mainspring.tools import Tool, tool
 LOADED: tuple[Any, ...] = (Agent, DbosEngine, dbos.DBOSClient, psycopg, postgresql, sqlite)
 
 
-def note(path: Path, text: str) -> None:
-    """Append a line, whole or not at all."""
+def append_line(path: Path, text: str) -> None:
+    """Append a line in one write."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(handle, f"{text}\n".encode())
     os.close(handle)
 
 
-def model(folder: Path, turns: int = -1) -> ScriptedModel:
-    """Pays and looks, turn by turn, until it is told to finish or has done so many."""
+def create_model(folder: Path, turns: int = -1) -> ScriptedModel:
+    """Create a model that calls both tools in each turn until it gets "finish" or reaches the number of turns."""
 
     def answer(request: ModelRequest) -> Any:
         messages = [m for m in request.messages if isinstance(m, Message)]
         turn = sum(m.role == "assistant" for m in messages)
-        said = [m.text for m in messages if m.role == "user" and not m.tool_results]
-        note(folder / "asked", f"{said[0]} {turn}")
-        if "finish" in said or turn == turns:
+        prompts = [m.text for m in messages if m.role == "user" and not m.tool_results]
+        append_line(folder / "requested", f"{prompts[0]} {turn}")
+        if "finish" in prompts or turn == turns:
             return Reply("Done.", delta_delay=0.001, chunk_count=3)
-        key = f"{said[0]}-{turn}"
+        key = f"{prompts[0]}-{turn}"
         return Reply(
             "So.",
             calls=[ScriptedCall("pay", {"key": key}), ScriptedCall("look", {"key": key})],
@@ -61,13 +61,13 @@ def model(folder: Path, turns: int = -1) -> ScriptedModel:
     return ScriptedModel(answer, loop=True)
 
 
-def tools(folder: Path, pause: float) -> list[Tool]:
-    """One that must not be run twice, and one that may be."""
+def create_tools(folder: Path, pause: float) -> list[Tool]:
+    """Create a tool that must not run twice, one that may, and one that kills the worker."""
 
     @tool
     async def pay(key: str) -> str:
         """Pay."""
-        note(folder / "paid", key)
+        append_line(folder / "paid", key)
         await asyncio.sleep(pause)
         return f"paid {key}"
 
@@ -79,43 +79,51 @@ def tools(folder: Path, pause: float) -> list[Tool]:
 
     @tool(idempotent=True)
     async def die() -> str:
-        """Take all memory."""
-        note(folder / "died", str(os.getpid()))
-        if not (folder / "mended").exists():
+        """Kill the worker unless it is fixed."""
+        append_line(folder / "died", str(os.getpid()))
+        if not (folder / "fixed").exists():
             os.kill(os.getpid(), signal.SIGKILL)
         return "lived"
 
     return [pay, look, die]
 
 
-def agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], CoreAgent]]:
-    """What the workers know."""
+def create_agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], CoreAgent]]:
+    """Return the agents that the workers can run."""
 
-    def make(steps: DurableSteps, turns: int = -1, **options: Any) -> CoreAgent:
-        return Agent(model(folder, turns), tools=tools(folder, pause), execution=MemoryEnv({}), steps=steps, **options)
+    def create_agent(steps: DurableSteps, turns: int = -1, **options: Any) -> CoreAgent:
+        return Agent(
+            create_model(folder, turns),
+            tools=create_tools(folder, pause),
+            execution=MemoryEnv({}),
+            steps=steps,
+            **options,
+        )
 
-    def asking(steps: DurableSteps) -> CoreAgent:
-        return make(
+    def asking_agent(steps: DurableSteps) -> CoreAgent:
+        return create_agent(
             steps, 2, permissions=Permissions(rules=RuleSet.build(ask=["pay"], allow=["look"]), unattended="pause")
         )
 
-    def deadly(steps: DurableSteps) -> CoreAgent:
+    def deadly_agent(steps: DurableSteps) -> CoreAgent:
         def answer(request: ModelRequest) -> Any:
             return "Done." if len(request.messages) > 1 else ScriptedCall("die")
 
-        return Agent(ScriptedModel(answer, loop=True), tools=tools(folder, pause), execution=MemoryEnv({}), steps=steps)
+        return Agent(
+            ScriptedModel(answer, loop=True), tools=create_tools(folder, pause), execution=MemoryEnv({}), steps=steps
+        )
 
     return {
-        "told": make,
-        "deadly": deadly,
-        "three": lambda steps: make(steps, 3),
-        "short": lambda steps: make(steps, 2),
-        "asking": asking,
+        "steered": create_agent,
+        "deadly": deadly_agent,
+        "three": lambda steps: create_agent(steps, 3),
+        "short": lambda steps: create_agent(steps, 2),
+        "asking": asking_agent,
     }
 
 
-async def work(options: dict[str, Any]) -> None:
-    """Be a worker until SIGTERM."""
+async def run_worker(options: dict[str, Any]) -> None:
+    """Run a worker until SIGTERM."""
     folder = Path(options["folder"])
     engine = DbosEngine(
         options["url"],
@@ -123,29 +131,29 @@ async def work(options: dict[str, Any]) -> None:
         poll=options.get("poll", 0.05),
         heartbeat=options.get("heartbeat", 0.1),
         dead_after=options.get("dead_after", 0.8),
-        max_deaths=options.get("max_deaths", 20),
+        max_crashes=options.get("max_crashes", 20),
     )
-    over = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
-    known = agents(folder, options.get("pause", 0.01))
-    known = {name: known[name] for name in options.get("agents", known)}
-    async with DurableWorker(engine, known, concurrency=options.get("concurrency", 8)) as running:
-        note(folder / "up", options["name"])
-        await over.wait()
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    factories = create_agents(folder, options.get("pause", 0.01))
+    factories = {name: factories[name] for name in options.get("agents", factories)}
+    async with DurableWorker(engine, factories, concurrency=options.get("concurrency", 8)) as running:
+        append_line(folder / "up", options["name"])
+        await stopped.wait()
         await running.drain(5)
 
 
 def main() -> None:
-    """Fork a worker for each line."""
+    """Fork a worker for each line of stdin."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         options = json.loads(line)
         pid = os.fork()
         if not pid:
-            # Nothing of this worker may hold the pipe to the test open.
+            # The worker must not keep the pipe to the test open.
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)
             os.dup2(2, 1)
-            asyncio.run(work(options))
+            asyncio.run(run_worker(options))
             os._exit(0)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A server of three tools, as a program."""
+"""An MCP server with three tools, as a program."""
 
 import sys
 import textwrap
@@ -30,8 +30,8 @@ SERVER = '''
 '''  # fmt: skip
 
 
-def command_line(folder: Path) -> list[str]:
-    """Write it into a folder; the command line that starts it."""
+def write_server(folder: Path) -> list[str]:
+    """Write the server into a folder and return the command line that starts it."""
     file = folder / "little.py"
     file.write_text(textwrap.dedent(SERVER), encoding="utf-8")
     return [sys.executable, "-S", "-E", str(file)]

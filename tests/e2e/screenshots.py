@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.e2e.servers.chat import call
-from tests.e2e.terminal import Chatting, chatting
+from tests.e2e.terminal import TerminalChat, open_chat
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 COLUMNS, ROWS = 84, 26
@@ -59,7 +59,7 @@ EDITS = [
 TESTS = "for i in 1 2 3 4 5 6; do echo test_parse.py::test_$i PASSED; sleep 1.5; done"
 
 
-def draw(chat: Chatting, name: str) -> None:
+def draw(chat: TerminalChat, name: str) -> None:
     """Write the visible screen as an SVG picture."""
     lines = chat.terminal.styled().rstrip("\n").split("\n")
     while len(lines) > 1 and not lines[0].strip():
@@ -71,12 +71,12 @@ def draw(chat: Chatting, name: str) -> None:
 
 
 @contextmanager
-def terminal() -> Iterator[Chatting]:
+def terminal() -> Iterator[TerminalChat]:
     """Yield a terminal with a server, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "home")
         home.mkdir()
-        yield from chatting(Path(folder), home, COLUMNS, ROWS)
+        yield from open_chat(Path(folder), home, COLUMNS, ROWS)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""A process that is killed again and again while an agent works in it, and what must hold whenever it is.
+"""Kill a process repeatedly while an agent works in it, and check the stored session after each kill.
 
-`Killer` starts one helper that has everything imported. For each kill it forks; the child opens the session, works, and notes in a
-file of its own what it was told is stored; after a random time it is killed with ``kill -9``.
+`Killer` starts one helper that has imported everything. For each kill, the helper forks; the child opens the session, works, and
+logs in its own file what was reported as stored. After a random time it is killed with ``kill -9``.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from mainspring.sessions import (
     SessionStore,
     SqliteSessionStore,
 )
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
-KILLS_A_SESSION = 10
-LONGEST = {"jsonl": 0.12, "sqlite": 0.3}  # seconds until a kill: it falls into one of many runs
+KILLS_PER_SESSION = 10
+MAX_SECONDS = {"jsonl": 0.12, "sqlite": 0.3}  # seconds until a kill, which hits one of many runs
 RUNS = 400
 
 
-def store_of(kind: str, folder: Path) -> SessionStore:
+def open_store(kind: str, folder: Path) -> SessionStore:
     return SqliteSessionStore(folder / "sessions.db") if kind == "sqlite" else JsonlStore(folder)
 
 
@@ -53,7 +53,7 @@ def store_of(kind: str, folder: Path) -> SessionStore:
 
 
 class Notes:
-    """What the child knows to be stored, or to have been done; in a file that any kill leaves as it is."""
+    """What the child knows to be stored or done, in a file that survives any kill."""
 
     def __init__(self, folder: Path) -> None:
         self._fd = os.open(folder / "notes", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -62,20 +62,20 @@ class Notes:
         os.write(self._fd, b"".join([json.dumps([kind, value]).encode() + b"\n" for value in values]))
 
 
-def acting(notes: Notes, chance: random.Random) -> Tool:
+def create_act_tool(notes: Notes, chance: random.Random) -> Tool:
     @tool
     async def act(key: str) -> str:
-        """Act, and say so at some length."""
+        """Act and return a long text."""
         notes.add("ran", key)
         return f"did {key}" + " at length" * chance.choice([0, 0, 0, 10, 5_000, 50_000])
 
     return act
 
 
-async def work(kind: str, folder: Path, seed: str) -> None:
-    """Runs with tools, one after the other, until the kill."""
+async def run_agent(kind: str, folder: Path, seed: str) -> None:
+    """Run the agent with tools, one run after the other, until the kill."""
     chance, notes = random.Random(seed), Notes(folder)
-    store = store_of(kind, folder)
+    store = open_store(kind, folder)
     options = SessionOptions(fsync=chance.choice(["never", "calls"]))
     if store.exists("s"):
         session = Session.open("s", home=store, options=options)
@@ -86,18 +86,18 @@ async def work(kind: str, folder: Path, seed: str) -> None:
     agent = CoreAgent(
         ScriptedModel(*[lambda _: replies.pop(0)] * (RUNS * 4)),
         env=LocalEnv(os.getcwd()),
-        tools=[acting(notes, chance)],
+        tools=[create_act_tool(notes, chance)],
         plugs=[SessionPlug(session)],
     )
 
-    def stored(hook: TurnBefore) -> None:
-        """Whatever a request is made of is stored by then."""
+    def note_stored_messages(hook: TurnBefore) -> None:
+        """Note the messages of a request, which must be stored by now."""
         for message in hook.request.messages[-2:]:
             if message.role == "user" and message.text.startswith("prompt "):
                 notes.add("prompt", message.text)
             notes.add("result", *[r.text.split(" at ")[0] for r in message.tool_results if not r.is_error])
 
-    agent.on(TurnBefore, stored, order=1000)
+    agent.on(TurnBefore, note_stored_messages, order=1000)
     for number in range(RUNS):
         name = f"{seed}.{number}"
         for step in range(chance.randrange(3)):
@@ -107,15 +107,15 @@ async def work(kind: str, folder: Path, seed: str) -> None:
         mode: Any = chance.choice(["parallel", "sequential"])
         await agent.run(f"prompt {name}", behavior=RunOptions(tool_execution=mode))
         notes.add("answer", f"answer {name}")
-        if chance.random() < 0.15:  # as a compaction does
+        if chance.random() < 0.15:  # like a compaction
             agent.context.messages[:] = [Message.user(f"summary up to {name}"), *agent.context.messages[-1:]]
 
 
 # --- the helper ------------------------------------------------------------------------------------------------------
 
 
-def serve() -> None:
-    """For each line of stdin: fork a child, kill it in time, say how it ended."""
+def fork_children() -> None:
+    """For each line of stdin, fork a child, kill it in time, and write how it ended."""
     for line in sys.stdin:
         job = json.loads(line)
         reader, writer = os.pipe()
@@ -123,13 +123,13 @@ def serve() -> None:
         if pid == 0:
             os.close(reader)
             try:
-                asyncio.run(work(job["kind"], Path(job["folder"]), job["seed"]))
+                asyncio.run(run_agent(job["kind"], Path(job["folder"]), job["seed"]))
             except BaseException:  # noqa: BLE001 - whatever it was, this process must not go on as its parent
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         os.close(writer)
-        select.select([reader], [], [], job["delay"])  # ends early where the child does
+        select.select([reader], [], [], job["delay"])  # returns early if the child ends
         os.kill(pid, signal.SIGKILL)
         os.close(reader)
         _, status = os.waitpid(pid, 0)
@@ -138,13 +138,13 @@ def serve() -> None:
 
 
 class Killer:
-    """The helper, seen from a test."""
+    """The test's side of the helper."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def kill(self, kind: str, folder: Path, seed: str, delay: float) -> int:
-        """One child, killed after a while; how it ended."""
+        """Start a child, kill it after a delay, and return its exit code."""
         assert self._process.stdin
         assert self._process.stdout
         job = {"kind": kind, "folder": str(folder), "seed": seed, "delay": delay}
@@ -154,7 +154,7 @@ class Killer:
 
 
 @contextmanager
-def killer() -> Iterator[Killer]:
+def start_killer() -> Iterator[Killer]:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.e2e.soak"],
         cwd=Path(__file__).resolve().parents[2],
@@ -168,10 +168,10 @@ def killer() -> Iterator[Killer]:
         assert process.wait(20) == 0
 
 
-# --- what must hold --------------------------------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------------------------------------
 
 
-def noted(folder: Path) -> dict[str, list[str]]:
+def read_notes(folder: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"ran": [], "prompt": [], "result": [], "answer": []}
     file = folder / "notes"
     for line in file.read_bytes().splitlines() if file.exists() else ():
@@ -180,18 +180,18 @@ def noted(folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def check(kind: str, folder: Path) -> Counter[str]:
-    """Open the session as the next process does, and see that nothing is missing, doubled, or said to be what it was not.
+def check_session(kind: str, folder: Path) -> Counter[str]:
+    """Open the session like the next process, and check that nothing is missing, duplicated, or wrong.
 
     Returns:
-        What was found, to see that the kills did hit something.
+        Counts of what was found, to prove that the kills hit something.
     """
-    store, known = store_of(kind, folder), noted(folder)
+    store, recorded = open_store(kind, folder), read_notes(folder)
     if not store.exists("s"):
-        assert not any(known.values())
+        assert not any(recorded.values())
         return Counter(empty=1)
     with Session.open("s", home=store) as session:
-        assert session.writable  # the lock of the dead is free
+        assert session.writable  # the lock of the killed process is released
         assert {p.kind for p in session.problems} <= {"torn", "damaged"}
         messages = [m for m in session.messages if isinstance(m, Message)]
         check_pairs(messages)
@@ -199,27 +199,27 @@ def check(kind: str, folder: Path) -> Counter[str]:
         journal = session.journal.history
         open_calls = len(journal.open)
     assert not open_calls
-    said = Counter(e.message.text for e in entries if isinstance(e, MessageEntry) and isinstance(e.message, Message))
-    for text in (*known["prompt"], *known["answer"]):
-        assert said[text] == 1, text
+    texts = Counter(e.message.text for e in entries if isinstance(e, MessageEntry) and isinstance(e.message, Message))
+    for text in (*recorded["prompt"], *recorded["answer"]):
+        assert texts[text] == 1, text
     results = {e.call: e.result for e in entries if isinstance(e, ResultEntry)}
     request = {c.id for e in entries if isinstance(e, IntentEntry) for c in e.message.tool_uses}
     pairs = [e.intent for e in entries if isinstance(e, PairEntry)]
     assert len(pairs) == len(set(pairs))
-    ran = Counter(known["ran"])
+    ran = Counter(recorded["ran"])
     assert not ran or max(ran.values()) == 1
     for key in ran:
         block = results[f"call-{key}"]
-        assert block.text.startswith(f"did {key}") or block.text == INTERRUPTED, block.text[:200]
-    for text in known["result"]:
+        assert block.text.startswith(f"did {key}") or block.text == INTERRUPTED_TEXT, block.text[:200]
+    for text in recorded["result"]:
         assert results[f"call-{text.removeprefix('did ')}"].text.startswith(text)
     for call in request - {f"call-{key}" for key in ran}:
-        assert results[call].text in {NOT_STARTED, INTERRUPTED}
+        assert results[call].text in {NOT_STARTED, INTERRUPTED_TEXT}
     counted = Counter(
-        "interrupted" if b.text == INTERRUPTED else "not started" if b.text == NOT_STARTED else "result"
+        "interrupted" if b.text == INTERRUPTED_TEXT else "not started" if b.text == NOT_STARTED else "result"
         for b in results.values()
     )
-    return counted + Counter(answers=len(known["answer"]), ended=sum(isinstance(e, RunEndEntry) for e in entries))
+    return counted + Counter(answers=len(recorded["answer"]), ended=sum(isinstance(e, RunEndEntry) for e in entries))
 
 
 def check_pairs(messages: list[Message]) -> None:
@@ -228,24 +228,24 @@ def check_pairs(messages: list[Message]) -> None:
 
 
 def soak(kind: str, folder: Path, kills: int) -> Counter[str]:
-    """Kill so often, and look after each time; at last the conversation of each session goes on."""
+    """Kill the process repeatedly and check the session after each kill; finally resume each session."""
     chance, total = random.Random(), Counter[str]()
-    with killer() as helper:
+    with start_killer() as helper:
         for number in range(kills):
-            place = folder / f"{kind}-{number // KILLS_A_SESSION}"
+            place = folder / f"{kind}-{number // KILLS_PER_SESSION}"
             place.mkdir(exist_ok=True)
-            code = helper.kill(kind, place, f"{number}", chance.uniform(0, LONGEST[kind]))
+            code = helper.kill(kind, place, f"{number}", chance.uniform(0, MAX_SECONDS[kind]))
             assert code == -signal.SIGKILL
             total["kills"] += 1
-            found = check(kind, place)
-            if (number + 1) % KILLS_A_SESSION == 0 or number + 1 == kills:
+            found = check_session(kind, place)
+            if (number + 1) % KILLS_PER_SESSION == 0 or number + 1 == kills:
                 total += found
-                goes_on(kind, place)
+                check_resume(kind, place)
     return total
 
 
-def goes_on(kind: str, folder: Path) -> None:
-    store = store_of(kind, folder)
+def check_resume(kind: str, folder: Path) -> None:
+    store = open_store(kind, folder)
     if store.exists("s"):
         with Session.open("s", home=store) as session:
             agent = CoreAgent(ScriptedModel("on we go"), env=LocalEnv(os.getcwd()), plugs=[SessionPlug(session)])
@@ -256,4 +256,4 @@ def goes_on(kind: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    fork_children()

@@ -1,4 +1,4 @@
-"""Drives the command in a real terminal: a tmux server of its own, keys in, the screen as text out."""
+"""Drive the command in a real terminal: a separate tmux server, keys in, the screen as text out."""
 
 import re
 import shlex
@@ -15,19 +15,19 @@ import pytest
 from tests.e2e.command import KEY
 from tests.e2e.servers.chat import ChatServer, Step
 
-LONGEST = 15.0
+TIMEOUT_SECONDS = 15.0
 """Seconds to wait for something to appear."""
 
 
 class Terminal:
-    """One window of a fixed size, with a shell in it.
+    """One window of a fixed size with a shell in it.
 
     Args:
-        socket: Where the tmux server of this test listens.
-        folder: Where the shell is.
-        environ: What the shell gets beside what this process has.
-        columns: How wide the window is.
-        rows: How high it is.
+        socket: The socket of the tmux server of this test.
+        folder: The working folder of the shell.
+        environ: Variables of the shell in addition to those of this process.
+        columns: The width of the window.
+        rows: The height of the window.
     """
 
     def __init__(self, socket: Path, folder: Path, environ: dict[str, str], columns: int = 80, rows: int = 24) -> None:
@@ -39,28 +39,28 @@ class Terminal:
         self.wait("ready$")
 
     def run(self, *arguments: str, data: str | None = None) -> str:
-        """Ask tmux for something."""
+        """Run a tmux command."""
         done = subprocess.run(
             [*self._tmux, *arguments], input=data, capture_output=True, encoding="utf-8", timeout=20, check=True
         )
         return done.stdout
 
     def close(self) -> None:
-        """End the server and all in it."""
+        """Stop the server and everything in it."""
         subprocess.run([*self._tmux, "kill-server"], capture_output=True, timeout=20, check=False)
 
     def keys(self, *names: str) -> None:
-        """Press keys, in the names of tmux."""
+        """Press keys, by their tmux names."""
         self.run("send-keys", *names)
 
     def type(self, text: str) -> None:
-        """Type a text, and wait until it is to be seen."""
+        """Type a text and wait until it is visible."""
         self.run("send-keys", "-l", text)
         end = text.split("\n")[-1][-20:].rstrip()
         self.wait(end)
 
     def send(self, text: str) -> None:
-        """Type a line and press Enter, and wait until it is taken: keys that come at once look like a paste."""
+        """Type a line, press Enter, and wait until it is accepted, because keys that arrive together look like a paste."""
         self.type(text)
         before = self._cursor()
         self.keys("Enter")
@@ -70,65 +70,65 @@ class Terminal:
         return self.run("display-message", "-p", "#{cursor_x},#{cursor_y}")
 
     def paste(self, text: str, *, bracketed: bool = True) -> None:
-        """Paste, as a terminal does."""
+        """Paste a text like a terminal does."""
         self.run("load-buffer", "-", data=text)
         self.run("paste-buffer", *(["-p"] if bracketed else []), "-d")
 
     def screen(self) -> str:
-        """What is to be seen, without the blanks at the ends of lines."""
-        return _trimmed(self.run("capture-pane", "-p"))
+        """Return the visible text without trailing blanks."""
+        return _trim(self.run("capture-pane", "-p"))
 
-    def everything(self) -> str:
-        """What is to be seen and what was scrolled away, long rows in one piece."""
-        return _trimmed(self.run("capture-pane", "-p", "-J", "-S", "-", "-E", "-"))
+    def full_output(self) -> str:
+        """Return the visible and the scrolled text, with long rows joined."""
+        return _trim(self.run("capture-pane", "-p", "-J", "-S", "-", "-E", "-"))
 
     def styled(self) -> str:
-        """What is to be seen, with the sequences for its colours."""
+        """Return the visible text with its color sequences."""
         return self.run("capture-pane", "-p", "-e")
 
-    def wait(self, wanted: str | Callable[[str], bool], seconds: float = LONGEST) -> str:
-        """The screen, once it shows what is wanted."""
+    def wait(self, expected: str | Callable[[str], bool], seconds: float = TIMEOUT_SECONDS) -> str:
+        """Wait for a text or a condition and return the screen."""
         pause = threading.Event()
         end = time.monotonic() + seconds
         while True:
             screen = self.screen()
-            if wanted in screen if isinstance(wanted, str) else wanted(screen):
+            if expected in screen if isinstance(expected, str) else expected(screen):
                 return screen
             if time.monotonic() > end:
-                raise AssertionError(f"{wanted!r} did not appear:\n{screen}")
+                raise AssertionError(f"{expected!r} did not appear:\n{screen}")
             pause.wait(0.03)
 
-    def wait_gone(self, unwanted: str) -> str:
-        """The screen, once it shows something no more."""
-        return self.wait(lambda screen: unwanted not in screen)
+    def wait_gone(self, removed: str) -> str:
+        """Wait until a text is gone and return the screen."""
+        return self.wait(lambda screen: removed not in screen)
 
     def answer(self, key: str) -> None:
-        """Press a key that answers a question, once keys do."""
+        """Press a key that answers a question, after keys are accepted."""
         self.wait_gone("Typing goes to the input")
         self.keys(key)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give the window another size."""
+        """Resize the window."""
         self.run("resize-window", "-x", str(columns), "-y", str(rows))
 
     @property
     def cursor_visible(self) -> bool:
-        """Whether the cursor is to be seen."""
+        """True if the cursor is visible."""
         return self.run("display-message", "-p", "#{cursor_flag}").strip() == "1"
 
     @property
     def modes(self) -> str:
-        """What is switched on that a shell does not switch on: mouse, keypad, cursor keys, another screen."""
+        """The terminal modes that a shell does not turn on: mouse, keypad, cursor keys, alternate screen."""
         flags = "mouse_any_flag keypad_cursor_flag keypad_flag alternate_on insert_flag".split()
         return self.run("display-message", "-p", " ".join(f"#{{{flag}}}" for flag in flags)).strip()
 
     def stty(self) -> str:
-        """How the shell finds its terminal, by ``stty -a``."""
+        """Return the terminal settings of the shell, from ``stty -a``."""
         file = self.folder / "stty.txt"
         file.unlink(missing_ok=True)
         self.keys("C-u", "stty -a > stty.txt; mv stty.txt stty-done.txt", "Enter")
         done = self.folder / "stty-done.txt"
-        end = time.monotonic() + LONGEST
+        end = time.monotonic() + TIMEOUT_SECONDS
         while not done.exists():
             assert time.monotonic() < end, self.screen()
             threading.Event().wait(0.03)
@@ -137,7 +137,7 @@ class Terminal:
         return re.sub(r"rows \d+; columns \d+;", "", text)
 
     def pid_of(self, words: str) -> int:
-        """The process whose command line has these words."""
+        """Return the ID of the process whose command line contains a text."""
         (number,) = {
             int(entry.name)
             for entry in Path("/proc").iterdir()
@@ -163,12 +163,12 @@ def _parent(entry: Path) -> int:
         return 0
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
 
 
-class Chatting:
-    """The command in a terminal, with a server that answers."""
+class TerminalChat:
+    """The command in a terminal, with a server that responds."""
 
     def __init__(self, terminal: Terminal, server: ChatServer, command: str) -> None:
         self.terminal = terminal
@@ -176,7 +176,7 @@ class Chatting:
         self.command = command
 
     def begin(self, *arguments: str, script: "list[Step] | None" = None) -> Terminal:
-        """Start the command, and wait until it can be talked to."""
+        """Start the command and wait until it accepts input."""
         self.server.script = [*(script or [])]
         terminal = self.terminal
         terminal.keys("C-u", f"clear; {self.command} {' '.join(arguments)}", "Enter")
@@ -184,13 +184,15 @@ class Chatting:
         return terminal
 
     def end(self) -> None:
-        """Leave it."""
+        """Exit the command."""
         self.terminal.keys("C-d")
         self.terminal.wait("ready$")
 
 
-def chatting(tmp_path: Path, home: Path, columns: int = 80, rows: int = 24, **variables: str) -> Iterator[Chatting]:
-    """A terminal with a server. Used by fixtures."""
+def open_chat(
+    tmp_path: Path, home: Path, columns: int = 80, rows: int = 24, **variables: str
+) -> Iterator[TerminalChat]:
+    """Yield the command in a terminal, with a server, for fixtures."""
     folder = tmp_path / "project"
     folder.mkdir()
     with ChatServer() as server:
@@ -205,12 +207,12 @@ def chatting(tmp_path: Path, home: Path, columns: int = 80, rows: int = 24, **va
         terminal = Terminal(tmp_path / "tmux", folder, environ, columns, rows)
         try:
             python = sys.executable
-            yield Chatting(terminal, server, f"{python} -m mainspring --model openai:test-model")
+            yield TerminalChat(terminal, server, f"{python} -m mainspring --model openai:test-model")
         finally:
             terminal.close()
 
 
 @pytest.fixture
-def chat(tmp_path: Path, home: Path) -> Iterator[Chatting]:
-    """The command in a terminal of 80 by 24."""
-    yield from chatting(tmp_path, home)
+def chat(tmp_path: Path, home: Path) -> Iterator[TerminalChat]:
+    """Yield the command in a terminal of 80 by 24."""
+    yield from open_chat(tmp_path, home)

@@ -1,4 +1,4 @@
-"""The command tells when a limit is near."""
+"""The command warns when a limit is near."""
 
 import pytest
 
@@ -10,16 +10,16 @@ __all__ = ["command"]
 
 @pytest.mark.covers("BYD-20", "SEC-11")
 @pytest.mark.parametrize(
-    ("limit", "told"),
+    ("limit", "warning"),
     [
         (["--max-turns", "5"], "4 of 5 turns used. The run stops at the limit."),
         (["--max-tokens", "1000000"], ""),
     ],
 )
-def test_a_limit_that_is_near_is_told_once(command: Command, limit: list[str], told: str) -> None:
+def test_command_warns_once_when_a_limit_is_near(command: Command, limit: list[str], warning: str) -> None:
     command.server.script += [call("list_files")] * 5 + ["done"]
 
     done = command.run("-p", "x", *limit)
 
-    assert done.code == (3 if told else 0)
-    assert done.err.count(told or "are used") == (1 if told else 0)
+    assert done.code == (3 if warning else 0)
+    assert done.err.count(warning or "are used") == (1 if warning else 0)

@@ -1,4 +1,4 @@
-"""The completion scripts in the shells they are for."""
+"""The completion scripts in their shells."""
 
 import shutil
 import subprocess
@@ -36,7 +36,7 @@ zpty -d shell
 """
 
 
-def script(command: Command, shell: str) -> str:
+def completion_script(command: Command, shell: str) -> str:
     done = command.run("completion", shell)
     assert done.code == 0
     return done.out
@@ -52,11 +52,11 @@ def zsh() -> str:
     return shutil.which("zsh") or skip_missing("zsh")
 
 
-def test_fish(command: Command, fish: str) -> None:
-    (command.folder / "m.fish").write_text(script(command, "fish"), encoding="utf-8")
+def test_fish_completes_commands_options_and_files(command: Command, fish: str) -> None:
+    (command.folder / "m.fish").write_text(completion_script(command, "fish"), encoding="utf-8")
     (command.folder / "a-file.txt").touch()
 
-    def offered(line: str) -> list[str]:
+    def completions(line: str) -> list[str]:
         code = f"source m.fish; complete -C '{line}'"
         done = subprocess.run(
             [fish, "--no-config", "-c", code], cwd=command.folder, capture_output=True, encoding="utf-8", check=True
@@ -65,17 +65,17 @@ def test_fish(command: Command, fish: str) -> None:
         return [row.split("\t")[0] for row in done.stdout.splitlines()]
 
     for line, requested in CASES:
-        assert requested in offered(line), line
-    assert "a-file.txt" not in offered("mainspring sessions ")
-    assert "a-file.txt" in offered("mainspring --schema ")
+        assert requested in completions(line), line
+    assert "a-file.txt" not in completions("mainspring sessions ")
+    assert "a-file.txt" in completions("mainspring --schema ")
 
 
 @pytest.mark.parametrize("load", ["source", "fpath"])
-def test_zsh(command: Command, zsh: str, load: str) -> None:
+def test_zsh_completes_commands_and_options(command: Command, zsh: str, load: str) -> None:
     functions = command.folder / "functions"
     functions.mkdir()
     place = functions / "_mainspring" if load == "fpath" else command.folder / "mainspring.zsh"
-    place.write_text(script(command, "zsh"), encoding="utf-8")
+    place.write_text(completion_script(command, "zsh"), encoding="utf-8")
 
     done = subprocess.run(
         [zsh, "-f", "-c", ZSH],

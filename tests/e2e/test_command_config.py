@@ -1,4 +1,4 @@
-"""Settings from the command: a provider is set up and tried, values are set, edited and checked, and each says where it comes from."""
+"""The config commands: set up and test a provider; set, edit, and validate values; show the source of each."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def user_file(command: Command) -> Path:
 
 
 @pytest.mark.covers("CFG-15", "OPT-03")
-def test_a_provider_is_set_up_by_flags_once_it_answers(command: Command) -> None:
+def test_config_init_saves_a_provider_that_responds(command: Command) -> None:
     command.variables |= {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
     command.settings('{\n  // mine\n  "model": "anthropic:x",\n}\n')
     command.server.script += ["hello", "4"]
@@ -38,12 +38,12 @@ def test_a_provider_is_set_up_by_flags_once_it_answers(command: Command) -> None
     assert command.server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert stat.S_IMODE(user_file(command).stat().st_mode) == 0o600
     assert "// mine" in user_file(command).read_text(encoding="utf-8")
-    request = command.run("-p", "2+2?", "--output", "json")
-    assert (request.code, request.result["model"]["spec"]) == (0, "mine:m-1")
+    result = command.run("-p", "2+2?", "--output", "json")
+    assert (result.code, result.result["model"]["spec"]) == (0, "mine:m-1")
 
 
 @pytest.mark.covers("CFG-15")
-def test_one_that_does_not_answer_changes_nothing(command: Command) -> None:
+def test_config_init_saves_nothing_if_the_provider_fails(command: Command) -> None:
     command.server.script.append(error(401, "bad key"))
 
     done = command.run("config", "init", "openai", "--key", "sk-wrong-0123456789")
@@ -55,13 +55,16 @@ def test_one_that_does_not_answer_changes_nothing(command: Command) -> None:
     missing = command.run("config", "init", "compatible", "--model", "m")
     assert (missing.code, "--url" in missing.err) == (2, True)
     assert "--no-test" not in missing.err
-    nobody = command.run("config", "init")
-    assert (nobody.code, "requires a provider if stdin is not a terminal" in nobody.err) == (2, True)
+    without_provider = command.run("config", "init")
+    assert (without_provider.code, "requires a provider if stdin is not a terminal" in without_provider.err) == (
+        2,
+        True,
+    )
     saved = command.run("config", "init", "openai", "--key", "sk-later-0123456789", "--no-test")
     assert (saved.code, "sk-later" in user_file(command).read_text(encoding="utf-8")) == (0, True)
 
 
-def test_a_key_from_a_command_or_a_file(command: Command) -> None:
+def test_config_init_accepts_a_key_command_or_a_key_file(command: Command) -> None:
     command.variables["OPENAI_API_KEY"] = ""
     command.server.script += ["hello", "1", "hello", "2"]
 
@@ -94,7 +97,7 @@ def test_providers_are_listed_and_removed(command: Command) -> None:
 
 
 @pytest.mark.covers("CFG-13")
-def test_a_projects_file_is_set_and_takes_no_key(command: Command) -> None:
+def test_config_set_project_rejects_an_api_key(command: Command) -> None:
     assert command.run("config", "set", "--project", "agent.maxTurns", "3").code == 0
     assert command.run("config", "set", "--project", "permissions.deny", '["shell(rm *)"]').code == 0
     rejected = command.run("config", "set", "--project", "providers.openai.apiKey", "sk-1")
@@ -110,7 +113,7 @@ def test_a_projects_file_is_set_and_takes_no_key(command: Command) -> None:
 
 
 @pytest.mark.covers("CFG-03", "OPT-03")
-def test_show_says_where_each_value_comes_from(command: Command) -> None:
+def test_config_show_prints_the_source_of_each_value(command: Command) -> None:
     command.settings({"agent": {"maxTurns": 5}, "ui": {"theme": "dark"}})
     command.variables |= {"AGENT_MODEL": "openai:m", "MAINSPRING_THINKING": "high"}
     (command.folder / ".agent").mkdir()
@@ -129,7 +132,7 @@ def test_show_says_where_each_value_comes_from(command: Command) -> None:
 
 
 @pytest.mark.covers("CFG-05")
-def test_validate_tells_everything_that_is_wrong(command: Command) -> None:
+def test_config_validate_reports_every_error(command: Command) -> None:
     assert command.run("config", "validate").code == 0
     command.settings('{\n  "agent": {"maxTokens": "x", "temperature": 9},\n  "ui": {"theme": "drak"}\n}')
 
@@ -150,7 +153,7 @@ def test_validate_tells_everything_that_is_wrong(command: Command) -> None:
     assert (both.code, "edit(" in both.out, "nobody" in both.out) == (2, True, True)
 
 
-def editor(command: Command, code: str) -> None:
+def set_editor(command: Command, code: str) -> None:
     script = command.folder / "editor.py"
     script.write_text(
         f"import sys, pathlib\nfile = pathlib.Path(sys.argv[1])\ntext = file.read_text()\n{code}\n", encoding="utf-8"
@@ -158,28 +161,28 @@ def editor(command: Command, code: str) -> None:
     command.variables["EDITOR"] = f"{sys.executable} {script}"
 
 
-def test_edit_changes_the_file_only_when_it_is_right(command: Command) -> None:
-    editor(command, "file.write_text(text.replace('{', '{ \"model\": \"a:b\",', 1))")
+def test_config_edit_saves_only_valid_settings(command: Command) -> None:
+    set_editor(command, "file.write_text(text.replace('{', '{ \"model\": \"a:b\",', 1))")
     done = command.run("config", "edit")
     assert (done.code, "Saved " in done.err) == (0, True)
     before = user_file(command).read_text(encoding="utf-8")
     assert '"model": "a:b"' in before
     assert stat.S_IMODE(user_file(command).stat().st_mode) == 0o600
 
-    editor(command, 'file.write_text(\'{"agent": {"maxTokens": "x"}}\')')
+    set_editor(command, 'file.write_text(\'{"agent": {"maxTokens": "x"}}\')')
     broken = command.run("config", "edit")
     assert (broken.code, ":1:25: agent.maxTokens must be an integer" in broken.err) == (2, True)
     assert user_file(command).read_text(encoding="utf-8") == before
 
-    editor(command, "sys.exit(3)")
+    set_editor(command, "sys.exit(3)")
     assert command.run("config", "edit").code == 2
     user_file(command).write_text("{ broken", encoding="utf-8")
-    editor(command, "file.write_text('{}')")
+    set_editor(command, "file.write_text('{}')")
     assert command.run("config", "edit").code == 0
     assert user_file(command).read_text(encoding="utf-8") == "{}"
 
 
-def test_the_schema_is_printed(command: Command, repository: Path) -> None:
+def test_config_schema_prints_the_documented_schema(command: Command, repository: Path) -> None:
     done = command.run("config", "schema")
 
     assert json.loads(done.out) == json.loads(
@@ -187,17 +190,17 @@ def test_the_schema_is_printed(command: Command, repository: Path) -> None:
     )
 
 
-def dialog(command: Command, answers: list[tuple[str, str]], *arguments: str) -> tuple[int, str]:
-    """Run the command on a terminal and answer each question when it is asked; its exit code and all that was shown."""
+def run_dialog(command: Command, answers: list[tuple[str, str]], *arguments: str) -> tuple[int, str]:
+    """Run the command on a terminal and answer its questions; return the exit code and the output."""
     master, slave = pty.openpty()
     process = command.start(*arguments, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
     os.close(slave)
-    shown = ""
+    output = ""
     waiting = list(answers)
     seen = 0
     while True:
-        if waiting and waiting[0][0] in shown[seen:]:
-            seen = len(shown)
+        if waiting and waiting[0][0] in output[seen:]:
+            seen = len(output)
             os.write(master, (waiting.pop(0)[1] + "\n").encode())
         try:
             piece = os.read(master, 4096)
@@ -205,13 +208,13 @@ def dialog(command: Command, answers: list[tuple[str, str]], *arguments: str) ->
             break
         if not piece:
             break
-        shown += piece.decode("utf-8", "replace")
+        output += piece.decode("utf-8", "replace")
     os.close(master)
-    return process.wait(), shown
+    return process.wait(), output
 
 
 @pytest.mark.covers("CFG-15")
-def test_the_wizard_asks_on_a_terminal(command: Command) -> None:
+def test_init_wizard_asks_for_settings_on_a_terminal(command: Command) -> None:
     command.variables |= {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
     command.server.script.append("hello")
     answers = [
@@ -224,11 +227,11 @@ def test_the_wizard_asks_on_a_terminal(command: Command) -> None:
         ("API key (hidden", KEY),
     ]
 
-    code, shown = dialog(command, answers, "config", "init")
+    code, output = run_dialog(command, answers, "config", "init")
 
-    assert code == 0, shown
-    assert KEY not in shown
-    assert "Response: hello" in shown
+    assert code == 0, output
+    assert KEY not in output
+    assert "Response: hello" in output
     providers = json.loads(user_file(command).read_text(encoding="utf-8"))["providers"]
     assert providers == {
         "lab": {"baseUrl": command.server.base_url, "model": "m-1", "apiKey": KEY},
@@ -237,17 +240,17 @@ def test_the_wizard_asks_on_a_terminal(command: Command) -> None:
 
 
 @pytest.mark.covers("CFG-15")
-def test_the_wizard_asks_before_it_saves_what_does_not_work(command: Command) -> None:
+def test_init_wizard_asks_before_saving_a_failing_provider(command: Command) -> None:
     command.server.script += [error(401, "bad key")] * 2
     answers = [
         ("Model [gpt-5-mini]:", ""),
         ("API key (hidden, empty to use OPENAI_API_KEY):", "sk-wrong-0123456789"),
     ]
 
-    code, shown = dialog(command, [*answers, ("Save it anyway? (y/N):", "")], "config", "init", "openai")
-    assert (code, "No changes" in shown) == (2, True), shown
+    code, output = run_dialog(command, [*answers, ("Save it anyway? (y/N):", "")], "config", "init", "openai")
+    assert (code, "No changes" in output) == (2, True), output
     assert not user_file(command).exists()
 
-    code, shown = dialog(command, [*answers, ("Save it anyway? (y/N):", "y")], "config", "init", "openai")
-    assert code == 0, shown
+    code, output = run_dialog(command, [*answers, ("Save it anyway? (y/N):", "y")], "config", "init", "openai")
+    assert code == 0, output
     assert "sk-wrong" in user_file(command).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How the command ends: its exit codes, signals, and odd surroundings."""
+"""How the command ends: exit codes, signals, and unusual environments."""
 
 import json
 import os
@@ -46,7 +46,7 @@ FORMS = ["text", "json", "stream-json"]
         ([Reply("part of", cut=True)], [], 5, "error", ["stream-json"]),
     ],
 )
-def test_exit_codes_are_one_table(
+def test_exit_code_matches_the_result_in_every_format(
     command: Command,
     repository: Path,
     script: list[str | Reply],
@@ -55,7 +55,7 @@ def test_exit_codes_are_one_table(
     status: str,
     forms: list[str],
 ) -> None:
-    """Which form is asked for changes nothing of the code: a test of the renderers compares all of them."""
+    """Each row runs in some formats only; a test of the renderers compares all of them."""
     validator = Draft202012Validator(json.loads((repository / "docs" / "stream-json.schema.json").read_text("utf-8")))
     for form in forms:
         command.server.script[:] = script
@@ -73,7 +73,7 @@ def test_exit_codes_are_one_table(
 
 
 @pytest.mark.covers("ERR-04")
-def test_nobody_there(command: Command) -> None:
+def test_unreachable_provider_exits_with_an_error(command: Command) -> None:
     command.variables["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
     command.settings({"retry": {"enabled": False}})
 
@@ -85,7 +85,7 @@ def test_nobody_there(command: Command) -> None:
     assert "Traceback" not in done.err
 
 
-def test_what_had_arrived_of_a_broken_answer_is_shown(command: Command) -> None:
+def test_partial_response_is_printed_when_the_stream_breaks(command: Command) -> None:
     command.server.script.append(Reply("part of it", cut=True))
 
     done = command.run("-p", "x")
@@ -98,7 +98,7 @@ def test_what_had_arrived_of_a_broken_answer_is_shown(command: Command) -> None:
     "arguments",
     [["--output", "json", "--max-turns", "x"], ["--output=stream-json", "--nonsense"]],
 )
-def test_a_wrong_command_line_has_a_result_too(command: Command, arguments: list[str]) -> None:
+def test_invalid_arguments_still_print_a_json_result(command: Command, arguments: list[str]) -> None:
     done = command.run("-p", "x", *arguments)
 
     assert done.code == 2
@@ -106,7 +106,7 @@ def test_a_wrong_command_line_has_a_result_too(command: Command, arguments: list
     assert "usage:" in done.err
 
 
-def test_broken_settings_stop_the_run_with_their_place(command: Command) -> None:
+def test_invalid_settings_stop_the_run_and_name_the_line(command: Command) -> None:
     command.settings('{\n  "permissions": {"deny": ["shell"]},,\n}')
 
     done = command.run("-p", "x")
@@ -121,7 +121,9 @@ def test_broken_settings_stop_the_run_with_their_place(command: Command) -> None
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_run_cleanly(command: Command, form: str, number: signal.Signals) -> None:
+def test_signal_aborts_the_run_and_the_session_can_be_resumed(
+    command: Command, form: str, number: signal.Signals
+) -> None:
     command.server.script += [Reply("half", stall=True), "the rest"]
 
     with command.start("-p", "the question", "--output", form) as process:
@@ -139,8 +141,8 @@ def test_a_signal_ends_the_run_cleanly(command: Command, form: str, number: sign
     assert "the question" in json.dumps(command.server.requests[1])
 
 
-def alive(marker: str) -> bool:
-    """Whether a process with this text in its command line runs."""
+def is_running(marker: str) -> bool:
+    """Return True if a process with this text in its command line is running."""
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if marker.encode() in place.read_bytes():
@@ -151,7 +153,7 @@ def alive(marker: str) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether something becomes true in time."""
+    """Wait for a condition; return False on a timeout."""
     limit = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > limit:
@@ -161,29 +163,29 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_programs_and_saves_the_pair(command: Command, number: signal.Signals) -> None:
+def test_signal_kills_shell_commands_and_saves_the_tool_result(command: Command, number: signal.Signals) -> None:
     marker = f"sleep 97{os.getpid() % 1000:03}.{number}"
     command.server.script += [call("shell", command=f"{marker} & {marker}"), "I see."]
 
     with command.start("-p", "x", "--allow", "shell") as process:
-        assert wait_until(lambda: alive(marker.replace(" ", "\0")))
+        assert wait_until(lambda: is_running(marker.replace(" ", "\0")))
         process.send_signal(number)
         done = finish(process)
 
     assert done.code == 128 + number
-    assert wait_until(lambda: not alive(marker.replace(" ", "\0")))
+    assert wait_until(lambda: not is_running(marker.replace(" ", "\0")))
     assert command.run("--continue", "-p", "go on").code == 0
     roles = [m["role"] for m in command.server.requests[1]["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "user"]
 
 
-def test_a_second_signal_leaves_at_once(command: Command) -> None:
+def test_second_signal_exits_immediately(command: Command) -> None:
     marker = f"sleep 98{os.getpid() % 1000:03}"
     line = f"trap '' INT TERM; {marker}; {marker}"
     command.server.script.append(call("shell", command=line))
 
     with command.start("-p", "x", "--allow", f"shell({line})", "--output", "stream-json") as process:
-        assert wait_until(lambda: alive(marker.replace(" ", "\0")))
+        assert wait_until(lambda: is_running(marker.replace(" ", "\0")))
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
         done = finish(process)
@@ -192,20 +194,20 @@ def test_a_second_signal_leaves_at_once(command: Command) -> None:
     assert [line["type"] for line in done.lines].count("result") == 1
     assert done.result["type"] == "result"
     assert done.result["session_id"] == done.lines[0]["session_id"] != ""
-    assert wait_until(lambda: not alive(marker.replace(" ", "\0")))
+    assert wait_until(lambda: not is_running(marker.replace(" ", "\0")))
 
 
-def test_what_a_tool_left_running_does_not_keep_the_command_from_ending(command: Command) -> None:
+def test_background_process_of_a_tool_does_not_block_the_exit(command: Command) -> None:
     marker = f"sleep 96{os.getpid() % 1000:03}"
     command.server.script += [call("shell", command=f"{marker} & echo started"), "Done."]
 
     done = command.run("-p", "x", "--allow", "shell")
 
     assert (done.code, done.out) == (0, "Done.\n")
-    assert wait_until(lambda: not alive(marker.replace(" ", "\0")))
+    assert wait_until(lambda: not is_running(marker.replace(" ", "\0")))
 
 
-def test_a_signal_while_stdin_is_awaited(command: Command) -> None:
+def test_signal_while_waiting_for_stdin_aborts_the_run(command: Command) -> None:
     with command.start("-p", "-", "--output", "json", stdin=-1) as process:
         assert process.stderr is not None
         assert "Waiting for the end of stdin" in process.stderr.readline()
@@ -218,7 +220,7 @@ def test_a_signal_while_stdin_is_awaited(command: Command) -> None:
 # --- streams ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_leaves_ends_the_run(command: Command) -> None:
+def test_closed_pipe_ends_the_run_silently(command: Command) -> None:
     command.server.script.append(Reply("word " * 200, pieces=200, delay=0.02))
 
     with command.start("-p", "x", "--output", "stream-json") as process:
@@ -232,7 +234,7 @@ def test_a_reader_that_leaves_ends_the_run(command: Command) -> None:
     assert err == ""
 
 
-def test_a_pipe_into_head(command: Command) -> None:
+def test_output_piped_into_head_prints_no_traceback(command: Command) -> None:
     command.server.script.append("\n".join(map(str, range(50_000))))
 
     done = command.shell("$MAINSPRING -p x | head -n 1")
@@ -242,7 +244,7 @@ def test_a_pipe_into_head(command: Command) -> None:
     assert "Exception" not in done.err
 
 
-def test_a_closed_stdout(command: Command) -> None:
+def test_closed_stdout_is_not_an_error(command: Command) -> None:
     command.server.script.append("nobody hears")
 
     done = command.shell("$MAINSPRING -p x >&-")
@@ -251,7 +253,7 @@ def test_a_closed_stdout(command: Command) -> None:
     assert "Traceback" not in done.err
 
 
-def test_all_streams_closed(command: Command) -> None:
+def test_run_works_with_all_streams_closed(command: Command) -> None:
     command.server.script.append("nobody hears")
 
     assert command.shell("$MAINSPRING -p x <&- >&- 2>&-").code == 0
@@ -259,7 +261,7 @@ def test_all_streams_closed(command: Command) -> None:
 
 
 @requires(os.path.exists("/dev/full"), "/dev/full")
-def test_a_full_disk_is_said(command: Command) -> None:
+def test_full_disk_is_reported(command: Command) -> None:
     command.server.script.append("too much")
 
     done = command.shell("$MAINSPRING -p x >/dev/full")
@@ -268,7 +270,7 @@ def test_a_full_disk_is_said(command: Command) -> None:
     assert "Cannot write the output: No space left on device" in done.err
 
 
-def test_the_c_locale(command: Command) -> None:
+def test_output_is_utf8_in_the_c_locale(command: Command) -> None:
     command.variables |= {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command.server.script.append("naïve 日本 ✓")
 
@@ -278,10 +280,10 @@ def test_the_c_locale(command: Command) -> None:
     assert "schöne Grüße" in json.dumps(command.server.requests[0], ensure_ascii=False)
 
 
-# --- surroundings -----------------------------------------------------------------------------------------------------------
+# --- environment ------------------------------------------------------------------------------------------------------------
 
 
-def test_no_home_folder(command: Command) -> None:
+def test_run_works_without_a_home_folder(command: Command) -> None:
     command.variables |= {"HOME": "nowhere", "MAINSPRING_HOME": ""}
     command.server.script.append("ok")
 
@@ -291,7 +293,7 @@ def test_no_home_folder(command: Command) -> None:
     assert "Cannot find your home directory" in done.err
 
 
-def test_a_home_that_cannot_be_written(command: Command, tmp_path: Path) -> None:
+def test_run_works_if_the_home_is_not_writable(command: Command, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.touch()
     command.variables["MAINSPRING_HOME"] = str(blocked / "agent")
@@ -303,7 +305,7 @@ def test_a_home_that_cannot_be_written(command: Command, tmp_path: Path) -> None
     assert "Note: " in done.err
 
 
-def test_a_folder_that_was_deleted(command: Command) -> None:
+def test_run_works_in_a_deleted_folder(command: Command) -> None:
     command.server.script += [call("read_file", path="a.txt"), "ok"]
 
     done = command.shell("mkdir gone && cd gone && rmdir ../gone && $MAINSPRING -p x")
@@ -312,8 +314,8 @@ def test_a_folder_that_was_deleted(command: Command) -> None:
     assert "no longer exists" in done.err
 
 
-def test_a_linked_folder_and_a_run_inside_a_run(command: Command, tmp_path: Path) -> None:
-    """The folder's real path counts, and what a run's command starts is a conversation of its own (known problems B-04, B-05)."""
+def test_nested_run_in_a_linked_folder_gets_its_own_session(command: Command, tmp_path: Path) -> None:
+    """The real path of the folder is used, and a nested run has its own session (known problems B-04, B-05)."""
     link = tmp_path / "link"
     link.symlink_to(command.folder)
     command.settings({"providers": {"mine": {"baseUrl": command.server.base_url, "apiKey": "k-1"}}, "model": "mine:m"})
@@ -323,15 +325,15 @@ def test_a_linked_folder_and_a_run_inside_a_run(command: Command, tmp_path: Path
     done = command.run("-p", "x", "--cwd", str(link), "--allow", "shell", "--output", "json")
 
     assert (done.code, done.result["text"]) == (0, "outer answer"), done.err
-    told = json.dumps(command.server.requests[2]["messages"])
-    assert "inner answer" in told
-    known = [s["id"] for s in json.loads(command.run("sessions", "--json").out)]
-    assert len(known) == 2
-    assert done.result["session_id"] in known
+    messages = json.dumps(command.server.requests[2]["messages"])
+    assert "inner answer" in messages
+    session_ids = [s["id"] for s in json.loads(command.run("sessions", "--json").out)]
+    assert len(session_ids) == 2
+    assert done.result["session_id"] in session_ids
 
 
 @pytest.mark.parametrize("where", ["/", "~"])
-def test_a_folder_that_is_more_than_a_project_is_said(command: Command, where: str) -> None:
+def test_run_in_the_home_or_root_folder_prints_a_warning(command: Command, where: str) -> None:
     command.server.script += [call("list_files", depth=1), "ok"]
 
     done = command.run("-p", "x", "--cwd", where)
@@ -341,7 +343,7 @@ def test_a_folder_that_is_more_than_a_project_is_said(command: Command, where: s
     assert "The working folder is" not in command.run("-p", "x").err
 
 
-def test_the_home_folder_is_no_project(command: Command) -> None:
+def test_home_folder_is_not_treated_as_a_project(command: Command) -> None:
     command.settings({"agent": {"systemPrompt": "Only rhyme."}})
     command.server.script.append("1")
 
@@ -352,8 +354,8 @@ def test_the_home_folder_is_no_project(command: Command) -> None:
 
 
 @requires(shutil.which("git") is not None and os.geteuid() == 0, "git, and the right to give a folder away")
-def test_a_repository_of_somebody_else(command: Command) -> None:
-    """Git refuses to work there, says why, and the run goes on (known problem B-04)."""
+def test_repository_of_another_user_does_not_stop_the_run(command: Command) -> None:
+    """Git refuses to work there and says why, and the run continues (known problem B-04)."""
     subprocess.run(["git", "init", "-q", str(command.folder)], check=True)
     os.chown(command.folder, 12345, 12345)
     os.chown(command.folder / ".git", 12345, 12345)
@@ -365,7 +367,7 @@ def test_a_repository_of_somebody_else(command: Command) -> None:
     assert "dubious ownership" in json.dumps(command.server.requests[1]["messages"])
 
 
-def test_a_folder_by_flag(command: Command) -> None:
+def test_cwd_flag_sets_the_working_folder(command: Command) -> None:
     other = command.folder / "other"
     other.mkdir()
     (other / "a.txt").write_text("found me", encoding="utf-8")
@@ -376,7 +378,7 @@ def test_a_folder_by_flag(command: Command) -> None:
     assert command.run("-p", "x", "--cwd", "none").code == 2
 
 
-def test_starting_creates_nothing_in_the_project(command: Command) -> None:
+def test_command_creates_no_files_in_the_project(command: Command) -> None:
     command.server.script.append("ok")
 
     command.run("-p", "x")

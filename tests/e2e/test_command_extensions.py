@@ -1,4 +1,4 @@
-"""The command with extensions and with commands as hooks: real processes, real shell scripts, a server that answers."""
+"""The command with extensions and command hooks: real processes, real shell scripts, and a test server."""
 
 import json
 import signal
@@ -27,8 +27,8 @@ def extension(api):
 """
 
 
-def script(folder: Path, name: str, text: str) -> Path:
-    """An executable shell script."""
+def write_script(folder: Path, name: str, text: str) -> Path:
+    """Write an executable shell script."""
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
@@ -36,44 +36,44 @@ def script(folder: Path, name: str, text: str) -> Path:
     return file
 
 
-def extension(folder: Path, name: str, text: str) -> Path:
+def write_extension(folder: Path, name: str, text: str) -> Path:
     file = folder / "extensions" / f"{name}.py"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return file
 
 
-def hooks(command: Command, **events: Any) -> None:
+def set_hooks(command: Command, **events: Any) -> None:
     command.settings(
         {"hooks": {event: entry if isinstance(entry, list) else [entry] for event, entry in events.items()}}
     )
 
 
-def results(command: Command) -> list[str]:
-    """What the model was told of its calls."""
+def tool_results(command: Command) -> list[str]:
+    """Return the tool results of the last request."""
     return [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "tool"]
 
 
-def said(command: Command) -> list[str]:
+def user_messages(command: Command) -> list[str]:
     return [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]
 
 
-# --- commands as hooks ----------------------------------------------------------------------------------------------
+# --- command hooks ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-01")
-def test_a_script_blocks_a_tool_another_changes_its_input_and_a_third_adds_context(command: Command) -> None:
+def test_command_hooks_block_a_tool_change_input_and_add_context(command: Command) -> None:
     (command.folder / "a.txt").write_text("alpha\n", encoding="utf-8")
     (command.folder / "b.txt").write_text("beta\n", encoding="utf-8")
-    block = script(command.home, "block.sh", "grep -q secret && { echo 'not that file' >&2; exit 2; }\nexit 0")
-    change = script(
+    block = write_script(command.home, "block.sh", "grep -q secret && { echo 'not that file' >&2; exit 2; }\nexit 0")
+    change = write_script(
         command.home,
         "change.sh",
         """input=$(cat)
 case "$input" in *a.txt*) ;; *) exit 0 ;; esac
 echo '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": {"path": "b.txt"}}}'""",
     )
-    hooks(
+    set_hooks(
         command,
         PreToolUse=[
             {"matcher": "Read", "hooks": [{"type": "command", "command": str(block)}]},
@@ -89,17 +89,17 @@ echo '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": {"p
     done = command.run("-p", "read them")
 
     assert (done.code, done.out) == (0, "done\n"), done.err
-    rejected, read = results(command)
+    rejected, read = tool_results(command)
     assert rejected == "Permission denied: not that file"
     assert "beta" in read
     assert "alpha" not in read
-    assert said(command) == ["read them", "<hook-context>\nThe user is called Ann.\n</hook-context>"]
+    assert user_messages(command) == ["read them", "<hook-context>\nThe user is called Ann.\n</hook-context>"]
 
 
 @pytest.mark.covers("BYD-01")
-def test_a_hanging_script_is_ended_and_has_not_agreed(command: Command) -> None:
-    hang = script(command.home, "hang.sh", f"sleep 300 &\necho $! >{command.folder}/pid\nsleep 300")
-    hooks(command, PreToolUse={"command": str(hang), "timeout": 0.5})
+def test_hanging_hook_is_killed_and_denies_the_tool_call(command: Command) -> None:
+    hang = write_script(command.home, "hang.sh", f"sleep 300 &\necho $! >{command.folder}/pid\nsleep 300")
+    set_hooks(command, PreToolUse={"command": str(hang), "timeout": 0.5})
     command.server.script = [call("list_files"), "done"]
 
     began = time.monotonic()
@@ -107,13 +107,13 @@ def test_a_hanging_script_is_ended_and_has_not_agreed(command: Command) -> None:
 
     assert done.code == 0, done.err
     assert time.monotonic() - began < 60
-    assert "timed out after 0.5 seconds" in results(command)[0]
+    assert "timed out after 0.5 seconds" in tool_results(command)[0]
     assert ended(int((command.folder / "pid").read_text()))
 
 
 @pytest.mark.covers("BYD-01")
-def test_a_prompt_that_is_refused_asks_no_model(command: Command) -> None:
-    hooks(command, UserPromptSubmit={"command": "echo 'not on a Friday' >&2; exit 2"})
+def test_prompt_denied_by_a_hook_sends_no_request(command: Command) -> None:
+    set_hooks(command, UserPromptSubmit={"command": "echo 'not on a Friday' >&2; exit 2"})
 
     done = command.run("-p", "deploy")
 
@@ -123,10 +123,10 @@ def test_a_prompt_that_is_refused_asks_no_model(command: Command) -> None:
 
 
 @pytest.mark.covers("BYD-01", "SEC-12")
-def test_hooks_and_extensions_of_a_project_are_inert_until_it_is_trusted(command: Command) -> None:
+def test_project_hooks_and_extensions_run_only_after_trust(command: Command) -> None:
     trace = command.home / "trace"
     folder = command.folder / ".agent"
-    extension(folder, "theirs", f"open({str(trace)!r}, 'w').close()\ndef extension(api): ...\n")
+    write_extension(folder, "theirs", f"open({str(trace)!r}, 'w').close()\ndef extension(api): ...\n")
     (folder / "settings.json").write_text(
         json.dumps({"hooks": {"SessionStart": [{"command": f"touch {trace}"}]}}), encoding="utf-8"
     )
@@ -144,10 +144,10 @@ def test_hooks_and_extensions_of_a_project_are_inert_until_it_is_trusted(command
 
 
 @pytest.mark.covers("BYD-01")
-def test_a_hook_that_starts_the_program_itself_comes_to_an_end(command: Command) -> None:
+def test_hook_that_starts_mainspring_does_not_recurse_forever(command: Command) -> None:
     count = command.home / "count"
-    again = script(command.home, "again.sh", f"echo x >>{count}\nexec {sys.executable} -m mainspring -p again")
-    hooks(command, UserPromptSubmit={"command": str(again), "timeout": 60})
+    again = write_script(command.home, "again.sh", f"echo x >>{count}\nexec {sys.executable} -m mainspring -p again")
+    set_hooks(command, UserPromptSubmit={"command": str(again), "timeout": 60})
     command.variables["OPENAI_API_KEY"] = ""
     done = command.run("-p", "hello", "--model", "openai:test-model")
 
@@ -160,10 +160,10 @@ def test_a_hook_that_starts_the_program_itself_comes_to_an_end(command: Command)
 
 
 @pytest.mark.covers("EXT-01", "EXT-15")
-def test_extensions_of_the_user_are_loaded_and_broken_ones_are_told(command: Command) -> None:
+def test_user_extensions_load_and_broken_ones_are_reported(command: Command) -> None:
     home = command.home / ".agent"
-    extension(home, "broken", "def extension(api):\n    oops\n")
-    extension(
+    write_extension(home, "broken", "def extension(api):\n    oops\n")
+    write_extension(
         home,
         "guard",
         "def extension(api):\n"
@@ -176,20 +176,20 @@ def test_extensions_of_the_user_are_loaded_and_broken_ones_are_told(command: Com
     assert (done.code, done.out) == (0, "done\n")
     assert "extension broken: NameError" in done.err
     assert "broken.py:2)" in done.err
-    assert results(command) == ["Permission denied: closed"]
+    assert tool_results(command) == ["Permission denied: closed"]
 
-    request = len(command.server.requests)
+    request_count = len(command.server.requests)
     assert command.run("-p", "/hi Ann").out == "hello Ann\n"
     assert "/hi    greets" in command.run("-p", "/help").out
     as_json = command.run("-p", "/hi Bob", "--output", "json").result
     assert as_json["text"] == "hello Bob"
-    assert len(command.server.requests) == request
+    assert len(command.server.requests) == request_count
 
 
 @pytest.mark.covers("SES-20")
-def test_the_end_of_the_process_is_told_however_it_comes(command: Command) -> None:
+def test_session_shutdown_fires_on_exit_and_on_sigterm(command: Command) -> None:
     trace = command.home / "trace"
-    extension(command.home / ".agent", "watch", WATCH.format(trace=str(trace)))
+    write_extension(command.home / ".agent", "watch", WATCH.format(trace=str(trace)))
     command.server.script += ["done", Reply(text="wait", stall=True)]
 
     assert command.run("-p", "hello").code == 0
@@ -205,7 +205,7 @@ def test_the_end_of_the_process_is_told_however_it_comes(command: Command) -> No
 
 @pytest.mark.covers("SES-20")
 @pytest.mark.parametrize("ending", ["agent.run_sync('again')", "raise KeyboardInterrupt"])
-def test_a_program_that_closes_nothing_tells_of_its_end_once(tmp_path: Path, ending: str) -> None:
+def test_session_shutdown_fires_once_without_an_explicit_close(tmp_path: Path, ending: str) -> None:
     program = f"""
 import sys
 from mainspring import Agent
@@ -224,11 +224,11 @@ agent.run_sync("go")
     assert done.stdout == "over exit\n", done.stderr
 
 
-def test_paths_of_the_settings_are_absolute(command: Command) -> None:
-    other = extension(
+def test_extension_paths_in_settings_must_be_absolute(command: Command) -> None:
+    other = write_extension(
         command.home / "other", "more", "def extension(api):\n    api.register_command('more', lambda a: 'more')\n"
     )
-    extension(command.folder, "near", "raise SystemExit\n")
+    write_extension(command.folder, "near", "raise SystemExit\n")
     paths = [str(other), "extensions"]
     command.settings({"extensions": {"paths": paths}})
 
@@ -241,13 +241,15 @@ def test_paths_of_the_settings_are_absolute(command: Command) -> None:
     assert command.run("-p", "/more").out == "answered\n"
 
 
-# --- looking at them ------------------------------------------------------------------------------------------------
+# --- listing and testing ---------------------------------------------------------------------------------------------
 
 
-def test_extensions_and_hooks_are_listed_and_hooks_are_tried(command: Command) -> None:
-    extension(command.home / ".agent", "good", "def extension(api): ...\n")
-    extension(command.home / ".agent", "bad", "import nothing_of_this_name\n")
-    hooks(command, PreToolUse={"matcher": "Bash", "command": "grep -q 'rm -rf' && { echo no >&2; exit 2; }; exit 0"})
+def test_extensions_and_hooks_are_listed_and_hooks_are_tested(command: Command) -> None:
+    write_extension(command.home / ".agent", "good", "def extension(api): ...\n")
+    write_extension(command.home / ".agent", "bad", "import nothing_of_this_name\n")
+    set_hooks(
+        command, PreToolUse={"matcher": "Bash", "command": "grep -q 'rm -rf' && { echo no >&2; exit 2; }; exit 0"}
+    )
 
     good, bad = json.loads(command.run("extensions", "list", "--json").out)
     assert (good["name"], good["origin"], good["problem"]) == ("good", "user", "")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.command import Command, command
-from tests.e2e.mcp_server import command_line
+from tests.e2e.mcp_server import write_server
 
 __all__ = ["command"]
 
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.covers("MCP-04")
-def test_a_server_is_added_listed_and_removed(command: Command, tmp_path: Path) -> None:
-    added = command.run("mcp", "add", "little", "--", *command_line(tmp_path))
+def test_mcp_server_is_added_listed_and_removed(command: Command, tmp_path: Path) -> None:
+    added = command.run("mcp", "add", "little", "--", *write_server(tmp_path))
     listed = command.run("mcp", "list", "--json")
     removed = command.run("mcp", "remove", "little")
 

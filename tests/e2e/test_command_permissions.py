@@ -1,4 +1,4 @@
-"""Permissions, plan mode and the audit log, as processes."""
+"""Permissions, plan mode, and the audit log, as processes."""
 
 import json
 import stat
@@ -14,23 +14,23 @@ pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.covers("BYD-18")
-def test_explain_names_the_rule_its_place_and_each_command(command: Command) -> None:
+def test_permissions_explain_names_the_rule_and_its_source(command: Command) -> None:
     (command.home / ".agent").mkdir(exist_ok=True)
     (command.home / ".agent" / "settings.json").write_text(
         '{"permissions": {"deny": ["shell(rm *)"]}}', encoding="utf-8"
     )
 
-    told = command.run("permissions", "explain", "shell", "git status && rm -rf build", "--allow", "shell(git *)")
+    explained = command.run("permissions", "explain", "shell", "git status && rm -rf build", "--allow", "shell(git *)")
     data = command.run("permissions", "explain", "shell", '{"command": "git status && rm -rf build"}', "--json")
     fetched = command.run(
         "permissions", "explain", "fetch", "https://sub.example.com/", "--allow", "fetch(domain:example.com)"
     )
     listed = command.run("permissions", "list", "--ask", "shell(git push)")
 
-    assert told.code == data.code == fetched.code == listed.code == 0
-    assert told.out.startswith("deny: the rule 'shell(rm *)' denies it")
-    assert "settings.json: permissions.deny[0]" in told.out
-    assert "the rule 'shell(git *)' allows it" in told.out
+    assert explained.code == data.code == fetched.code == listed.code == 0
+    assert explained.out.startswith("deny: the rule 'shell(rm *)' denies it")
+    assert "settings.json: permissions.deny[0]" in explained.out
+    assert "the rule 'shell(git *)' allows it" in explained.out
     runs = [p for p in data.result["parts"] if p["scope"] == "shell-run"]
     assert [(p["resource"], p["outcome"]) for p in runs] == [("git status", "allow"), ("rm -rf build", "deny")]
     assert [p["rule"] and p["rule"]["rule"] for p in runs] == [None, "shell(rm *)"]
@@ -40,14 +40,14 @@ def test_explain_names_the_rule_its_place_and_each_command(command: Command) -> 
 
 
 @pytest.mark.parametrize("arguments", [["permissions", "explain"], ["permissions", "explain", "shell", "{broken"]])
-def test_what_cannot_be_explained_is_a_mistake_of_usage(command: Command, arguments: list[str]) -> None:
+def test_permissions_explain_rejects_invalid_arguments(command: Command, arguments: list[str]) -> None:
     done = command.run(*arguments)
 
     assert (done.code == 2) == (len(arguments) == 2 or "not a JSON object" in done.err)
 
 
 @pytest.mark.covers("SEC-15", "SEC-01")
-def test_rules_decide_before_anybody_would_be_asked(command: Command) -> None:
+def test_print_mode_runs_safe_commands_and_denies_others(command: Command) -> None:
     (command.folder / "a.txt").write_text("forty-two", encoding="utf-8")
     command.server.script += [
         Reply(calls=[("shell", {"command": "cat a.txt"}), ("shell", {"command": "touch b.txt"})]),
@@ -64,7 +64,7 @@ def test_rules_decide_before_anybody_would_be_asked(command: Command) -> None:
 
 
 @pytest.mark.covers("BYD-05")
-def test_a_plan_is_made_kept_and_carried_out(command: Command) -> None:
+def test_plan_is_saved_and_executed_later(command: Command) -> None:
     write = Reply(calls=[("write_file", {"path": "b.txt", "content": "x"})])
     command.server.script += [write, "# Write b\n\nWrite x to b.txt.", write, "planned still", write, "done"]
 
@@ -75,23 +75,23 @@ def test_a_plan_is_made_kept_and_carried_out(command: Command) -> None:
     assert plan.read_text(encoding="utf-8") == "# Write b\n\nWrite x to b.txt.\n"
     assert plan.name in planned.err
 
-    gone_on = command.run("-c", "-p", "go on", "--allow", "write_file")
-    assert "Plan mode is on" in gone_on.err
+    continued = command.run("-c", "-p", "go on", "--allow", "write_file")
+    assert "Plan mode is on" in continued.err
     assert not (command.folder / "b.txt").exists()
 
-    carried = command.run("-c", "--execute", plan.name, "--allow", "write_file")
-    assert carried.code == 0
+    executed = command.run("-c", "--execute", plan.name, "--allow", "write_file")
+    assert executed.code == 0
     assert (command.folder / "b.txt").read_text(encoding="utf-8") == "x"
     assert "Write x to b.txt." in json.dumps(command.server.requests[-2]["messages"][-1])
 
 
-def test_plan_and_execute_are_two_things(command: Command) -> None:
+def test_plan_and_execute_flags_exclude_each_other(command: Command) -> None:
     assert command.run("--plan", "--execute", "-p", "x").code == 2
-    assert command.run("--execute").code == 2  # there is none
+    assert command.run("--execute").code == 2  # no plan exists
 
 
 @pytest.mark.covers("SEC-07")
-def test_the_audit_log_of_the_settings(command: Command) -> None:
+def test_audit_log_from_settings_records_decisions(command: Command) -> None:
     (command.home / ".agent").mkdir(exist_ok=True)
     (command.home / ".agent" / "settings.json").write_text('{"auditLog": "audit.jsonl"}', encoding="utf-8")
     command.server.script += [Reply(calls=[("list_files", {}), ("shell", {"command": "rm a"})]), "done"]
@@ -108,7 +108,7 @@ def test_the_audit_log_of_the_settings(command: Command) -> None:
 
 
 @pytest.mark.covers("SEC-06")
-def test_guardrails_hold_whatever_is_allowed(command: Command) -> None:
+def test_guardrails_block_calls_that_rules_allow(command: Command) -> None:
     command.server.script += [Reply(calls=[("shell", {"command": "echo 'DROP DATABASE x' > /dev/null"})]), "done"]
 
     done = command.run("-p", "x", "--allow", "shell", "--output", "json")
@@ -118,7 +118,7 @@ def test_guardrails_hold_whatever_is_allowed(command: Command) -> None:
 
 
 @pytest.mark.covers("BYD-18")
-def test_rules_are_saved_for_this_project_or_for_every_project_and_revoked(command: Command) -> None:
+def test_rules_are_saved_per_project_or_globally_and_revoked(command: Command) -> None:
     other = command.folder.parent / "other"
     other.mkdir()
     canary = command.folder.parent / "canary"
@@ -131,7 +131,7 @@ def test_rules_are_saved_for_this_project_or_for_every_project_and_revoked(comma
     everywhere = command.run("permissions", "allow", "--global", "shell(npm test)")
     listed = command.run("permissions", "list", "--json")
 
-    def ran(*arguments: str) -> int:
+    def count_deploys(*arguments: str) -> int:
         command.server.script += [Reply(calls=[("shell", {"command": "./deploy.sh"})]), "done"]
         assert command.run("-p", "deploy", *arguments).code == 0
         return len(canary.read_text().split()) if canary.exists() else 0
@@ -146,21 +146,21 @@ def test_rules_are_saved_for_this_project_or_for_every_project_and_revoked(comma
         (1, "shell(npm test)", "every project"),
         (2, "shell(./deploy.sh)", "this project"),
     ]
-    assert ran() == 1
-    assert ran("--cwd", str(other)) == 1
-    assert ran() == 2
+    assert count_deploys() == 1
+    assert count_deploys("--cwd", str(other)) == 1
+    assert count_deploys() == 2
     elsewhere = command.run("permissions", "--cwd", str(other))
     assert "deploy.sh" not in elsewhere.out
     assert "npm test" in elsewhere.out
     revoked = command.run("permissions", "revoke", "shell(./deploy.sh)")
     assert "Revoked in" in revoked.err
-    assert ran() == 2
+    assert count_deploys() == 2
     assert command.run("permissions", "revoke", "1").code == 0
     assert command.run("permissions").out == ""
     assert command.run("permissions", "revoke", "1").code != 0
 
 
-def test_print_mode_may_accept_edits_and_nothing_else(command: Command) -> None:
+def test_accept_edits_allows_only_edits_in_print_mode(command: Command) -> None:
     calls = [("write_file", {"path": "a.txt", "content": "x"}), ("shell", {"command": "touch b.txt"})]
     command.server.script += [Reply(calls=[*calls, ("write_file", {"path": ".env", "content": "x"})]), "done"]
 
@@ -174,7 +174,7 @@ def test_print_mode_may_accept_edits_and_nothing_else(command: Command) -> None:
     assert both.code == 2
 
 
-def test_a_broken_file_of_grants_is_an_error_and_is_left_as_it_is(command: Command) -> None:
+def test_invalid_grants_file_is_an_error_and_is_not_changed(command: Command) -> None:
     file = command.home / ".agent" / "grants.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text("{ broken")

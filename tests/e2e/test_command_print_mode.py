@@ -1,4 +1,4 @@
-"""Print mode with custom commands, schemas, worktrees, instruction files, and other ways of a run."""
+"""Print mode with custom commands, schemas, worktrees, instruction files, and other options."""
 
 import json
 import subprocess
@@ -19,16 +19,16 @@ pytestmark = pytest.mark.timeout(120)
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 
 
-def asked(command: Command, number: int = -1) -> str:
+def request_text(command: Command, number: int = -1) -> str:
     return json.dumps(command.server.requests[number]["messages"], ensure_ascii=False)
 
 
-def tools(request: dict[str, Any]) -> set[str]:
+def tool_names(request: dict[str, Any]) -> set[str]:
     return {tool["function"]["name"] for tool in request.get("tools", [])}
 
 
 @pytest.mark.covers("OPT-04", "BYD-08")
-def test_a_custom_command_is_a_prompt(command: Command) -> None:
+def test_custom_command_expands_to_a_prompt(command: Command) -> None:
     folder = command.home / ".agent" / "commands"
     folder.mkdir(parents=True)
     head = "---\ndescription: Review a file\nallowed-tools: read_file, shell(git status)\nmodel: openai:m-2\n---\n"
@@ -40,8 +40,8 @@ def test_a_custom_command_is_a_prompt(command: Command) -> None:
 
     assert (done.code, done.result["text"], done.result["model"]["id"]) == (0, "fine", "m-2")
     request = command.server.requests[0]
-    assert tools(request) == {"read_file", "shell"}
-    text = asked(command)
+    assert tool_names(request) == {"read_file", "shell"}
+    text = request_text(command)
     assert all(part in text for part in ("Review @a.md for speed.", "from the shell", "forty-two"))
     missing = command.run("-p", "/review")
     assert (missing.code, "/review requires $1, the name of a file" in missing.err) == (2, True)
@@ -51,13 +51,13 @@ def test_a_custom_command_is_a_prompt(command: Command) -> None:
     listed = command.run("commands")
     assert "/review" in listed.out
     assert "Review a file" in listed.out
-    shown = command.run("commands", "show", "review", "a.md", "speed").out
-    assert shown == "Review @a.md for speed. !`echo from the shell`\n"
+    expanded = command.run("commands", "show", "review", "a.md", "speed").out
+    assert expanded == "Review @a.md for speed. !`echo from the shell`\n"
     assert command.run("commands", "show", "reviw").code == 2
 
 
 @pytest.mark.covers("OPT-04", "BYD-08")
-def test_a_projects_command_waits_for_trust(command: Command) -> None:
+def test_project_command_is_sent_as_text_until_trusted(command: Command) -> None:
     folder = command.folder / ".agent" / "commands"
     folder.mkdir(parents=True)
     (folder / "own.md").write_text("!`touch owned` done", encoding="utf-8")
@@ -66,7 +66,7 @@ def test_a_projects_command_waits_for_trust(command: Command) -> None:
     untrusted = command.run("-p", "/own")
     assert "own.md was sent as text, because the folder is not trusted." in untrusted.err
     assert not (command.folder / "owned").exists()
-    assert '"/own"' in asked(command)
+    assert '"/own"' in request_text(command)
     assert "not trusted" in command.run("commands").err
     command.run("trust")
     command.run("-p", "/own")
@@ -74,7 +74,7 @@ def test_a_projects_command_waits_for_trust(command: Command) -> None:
 
 
 @pytest.mark.covers("BYD-15")
-def test_an_answer_by_schema(command: Command) -> None:
+def test_schema_flag_returns_structured_output(command: Command) -> None:
     (command.folder / "s.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
     command.server.script += [
         Reply(calls=[("list_files", {})]),
@@ -90,7 +90,7 @@ def test_an_answer_by_schema(command: Command) -> None:
     failed = command.run("-p", "how many?", "--schema", "s.json", "--output", "stream-json")
 
     assert (done.code, done.result["output"], json.loads(done.result["text"])) == (0, {"n": 3}, {"n": 3})
-    assert "list_files" in tools(command.server.requests[0])
+    assert "list_files" in tool_names(command.server.requests[0])
     assert (text.code, json.loads(text.out)) == (0, {"n": 4})
     assert "__output__" not in text.err
     assert "The response does not match the schema. Asking the model to fix it" in text.err.splitlines()
@@ -99,14 +99,14 @@ def test_an_answer_by_schema(command: Command) -> None:
     assert [line["type"] for line in failed.lines].count("result") == 1
 
 
-def test_a_wrong_schema_is_said_before_anything_is_asked(command: Command) -> None:
+def test_missing_schema_file_fails_before_the_first_request(command: Command) -> None:
     done = command.run("-p", "x", "--schema", "none.json")
 
     assert (done.code, "No such file" in done.err) == (2, True), done.err
     assert not command.server.requests
 
 
-def test_what_is_no_schema(tmp_path: Path) -> None:
+def test_invalid_schemas_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
     wrong = {
         "{broken": "Invalid JSON",
@@ -114,8 +114,8 @@ def test_what_is_no_schema(tmp_path: Path) -> None:
         str(tmp_path / "list.json"): "must be an object",
     }
 
-    for given, told in wrong.items():
-        with pytest.raises(ConfigError, match=told):
+    for given, message in wrong.items():
+        with pytest.raises(ConfigError, match=message):
             load_output_schema(given)
 
 
@@ -137,7 +137,7 @@ def test_instruction_files_reach_the_model(command: Command) -> None:
 
 
 @pytest.mark.covers("OPT-03", "CLI-07")
-def test_other_ways_to_say_the_same(command: Command) -> None:
+def test_alternative_flags_have_the_same_effect(command: Command) -> None:
     command.server.script += ["1", "2", "3"]
 
     assert command.run("--check", "--json").code == 0
@@ -147,27 +147,27 @@ def test_other_ways_to_say_the_same(command: Command) -> None:
 
     assert [r["model"] for r in command.server.requests] == ["gpt-5-mini", "gpt-5-nano"]
     assert command.server.requests[0]["reasoning_effort"] == "high"
-    assert tools(command.server.requests[0]) == {"read_file"}
+    assert tool_names(command.server.requests[0]) == {"read_file"}
     wrong = command.run("-p", "x", "--provider", "opnai", "--model", "m")
     assert (wrong.code, "Did you mean 'openai'" in wrong.err) == (2, True)
 
 
 @pytest.mark.covers("BYD-12", "CLI-05")
-def test_sessions_are_gone_on_with_by_folder_and_id(command: Command) -> None:
+def test_sessions_resume_by_folder_and_by_id(command: Command) -> None:
     command.server.script += ["Nice to meet you.", "two", "three", "four"]
 
     first = command.run("-p", "I am Ada", "--output", "json").result["session_id"]
     assert command.run("--continue", "-p", "a", "--output", "json").result["session_id"] == first
-    assert all(said in asked(command) for said in ("I am Ada", "Nice to meet you."))
-    own = command.run("--session-id", "my-own-id", "-p", "the second", "--output", "json")
-    assert own.result["session_id"] == "my-own-id"
+    assert all(expected in request_text(command) for expected in ("I am Ada", "Nice to meet you."))
+    second = command.run("--session-id", "my-own-id", "-p", "the second", "--output", "json")
+    assert second.result["session_id"] == "my-own-id"
     assert command.run("--resume", first, "-p", "c", "--output", "json").result["session_id"] == first
-    assert "I am Ada" in asked(command)
-    assert "the second" not in asked(command)
+    assert "I am Ada" in request_text(command)
+    assert "the second" not in request_text(command)
 
 
 @pytest.mark.covers("CLI-18")
-def test_it_works_without_home_terminal_and_network(command: Command) -> None:
+def test_run_works_without_home_terminal_and_network(command: Command) -> None:
     command.server.script.append("fine")
     command.variables |= {"HOME": "/dev/null/home", "MAINSPRING_HOME": "", "TERM": "", "MAINSPRING_OFFLINE": "1"}
 
@@ -177,17 +177,17 @@ def test_it_works_without_home_terminal_and_network(command: Command) -> None:
     assert "cannot save the session" in done.err
 
 
-def git(folder: Path, *arguments: str) -> None:
+def run_git(folder: Path, *arguments: str) -> None:
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
 
 
 @pytest.mark.covers("BYD-28")
-def test_a_worktree_by_one_word(command: Command) -> None:
+def test_worktree_flag_runs_in_a_git_worktree(command: Command) -> None:
     (command.folder / "a.txt").write_text("one\n", encoding="utf-8")
-    git(command.folder, "init", "-q", "-b", "main")
-    git(command.folder, "add", "-A")
-    git(command.folder, "commit", "-q", "-m", "first")
+    run_git(command.folder, "init", "-q", "-b", "main")
+    run_git(command.folder, "add", "-A")
+    run_git(command.folder, "commit", "-q", "-m", "first")
     write = Reply(calls=[("write_file", {"path": "a.txt", "content": "two\n"})])
     command.server.script += [write, "done", "again"]
 
@@ -201,14 +201,14 @@ def test_a_worktree_by_one_word(command: Command) -> None:
     assert (again.out, "branch: mainspring/fix" in again.err) == ("again\n", True)
     assert "1 uncommitted change" in command.run("worktrees").out
     assert command.run("worktrees", "remove", "fix").code == 2
-    git(tree, "checkout", "-q", "--", "a.txt")
+    run_git(tree, "checkout", "-q", "--", "a.txt")
     assert command.run("worktrees", "remove", "fix", "--branch").code == 0
     assert not tree.exists()
     wrong = command.run("--worktree", "a/b", "-p", "x", "--output", "json")
     assert (wrong.code, wrong.result["exit_code"]) == (2, 2)
 
 
-def test_logging_in_and_out(command: Command) -> None:
+def test_login_and_logout_explain_what_to_do(command: Command) -> None:
     out = command.run("logout")
     assert (out.code, "Not signed in" in out.err) == (0, True)
     elsewhere = command.run("login", "github")
@@ -217,7 +217,7 @@ def test_logging_in_and_out(command: Command) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete(command: Command, shell: str) -> None:
+def test_completion_scripts_contain_commands_and_options(command: Command, shell: str) -> None:
     script = command.run("completion", shell).out
 
     assert all(word in script for word in ("worktrees", "stream-json", "max-cost"))

@@ -1,4 +1,4 @@
-"""Going back with the command: what a run changed is undone by another process."""
+"""Rewind by the command: another process undoes the changes of a run."""
 
 import json
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.covers("BYD-02")
-def test_a_run_is_taken_back_and_forth(command: Command) -> None:
+def test_rewind_restores_files_and_can_be_undone(command: Command) -> None:
     (command.folder / "a.txt").write_text("one\n", encoding="utf-8")
     change = Reply(
         "",
@@ -27,10 +27,10 @@ def test_a_run_is_taken_back_and_forth(command: Command) -> None:
     assert command.run("--continue", "-p", "change it", "--allow", "write_file").code == 0
 
     listed = command.run("rewind", "--list")
-    told = command.run("rewind", "--dry-run")
+    preview = command.run("rewind", "--dry-run")
     assert [line.split("before: ")[1] for line in listed.out.splitlines()] == ["change it", "hello"]
-    assert "restored" in told.out
-    assert "deleted" in told.out
+    assert "restored" in preview.out
+    assert "deleted" in preview.out
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
 
     back = command.run("rewind")

@@ -1,4 +1,4 @@
-"""The command from a prompt to an answer: what goes where, what is saved, what may be done."""
+"""The command from a prompt to a response: output streams, stored data, and permissions."""
 
 import json
 import uuid
@@ -19,11 +19,11 @@ SCHEMA = Path(__file__).resolve().parent.parent.parent / "docs" / "stream-json.s
 
 
 def texts(request: dict[str, object]) -> str:
-    """All text of a request."""
+    """Return all text of a request."""
     return json.dumps(request["messages"], ensure_ascii=False)
 
 
-def test_stdout_is_the_answer_and_nothing_else(command: Command) -> None:
+def test_stdout_contains_only_the_response(command: Command) -> None:
     (command.folder / "a.txt").write_text("forty-two\n", encoding="utf-8")
     command.server.script += [Reply("I will look.", calls=[("read_file", {"path": "a.txt"})]), "It says forty-two."]
 
@@ -36,7 +36,7 @@ def test_stdout_is_the_answer_and_nothing_else(command: Command) -> None:
     assert "\x1b" not in done.err
 
 
-def test_json_is_one_object(command: Command) -> None:
+def test_json_output_is_one_object(command: Command) -> None:
     command.server.script.append("done")
 
     done = command.run("-p", "x", "--output", "json")
@@ -98,7 +98,7 @@ def test_model_and_key_come_from_the_environment(command: Command) -> None:
     assert command.server.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_a_server_of_the_settings_is_a_provider(command: Command) -> None:
+def test_provider_from_settings_is_used(command: Command) -> None:
     command.server.script.append("yes")
     command.settings({"providers": {"mine": {"baseUrl": command.server.base_url, "apiKey": "k-mine-123"}}})
 
@@ -113,7 +113,7 @@ def test_a_server_of_the_settings_is_a_provider(command: Command) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--continue"], ["--session", "nobody"]])
-def test_a_session_that_is_not_there_is_said(command: Command, arguments: list[str]) -> None:
+def test_missing_session_is_an_error(command: Command, arguments: list[str]) -> None:
     done = command.run(*arguments, "-p", "x")
 
     assert done.code == 2
@@ -121,7 +121,7 @@ def test_a_session_that_is_not_there_is_said(command: Command, arguments: list[s
     assert command.server.requests == []
 
 
-def test_no_session_leaves_no_trace(command: Command) -> None:
+def test_no_session_flag_writes_no_files(command: Command) -> None:
     command.server.script.append("1")
 
     assert command.run("-p", "x", "--no-session").code == 0
@@ -133,7 +133,7 @@ def test_no_session_leaves_no_trace(command: Command) -> None:
 # --- permissions ------------------------------------------------------------------------------------------------------------
 
 
-def test_writing_is_denied_with_a_reason_and_the_model_goes_on(command: Command) -> None:
+def test_denied_write_is_explained_to_the_user_and_the_model(command: Command) -> None:
     command.server.script += [call("write_file", path="b.txt", content="x"), "It is not allowed."]
 
     done = command.run("-p", "write b.txt")
@@ -144,7 +144,7 @@ def test_writing_is_denied_with_a_reason_and_the_model_goes_on(command: Command)
     assert not (command.folder / "b.txt").exists()
 
 
-def test_what_is_allowed_is_done(command: Command) -> None:
+def test_allowed_tool_calls_run(command: Command) -> None:
     command.server.script += [
         call("write_file", path="b.txt", content="x"),
         call("shell", command="cat b.txt b.txt > c.txt"),
@@ -159,7 +159,7 @@ def test_what_is_allowed_is_done(command: Command) -> None:
     assert (command.folder / "c.txt").read_text(encoding="utf-8") == "xx"
 
 
-def test_deny_beats_allow_wherever_it_stands(command: Command) -> None:
+def test_deny_in_settings_overrides_the_allow_flag(command: Command) -> None:
     command.settings({"permissions": {"deny": ["write_file(secret/**)"]}})
     command.server.script += [call("write_file", path="secret/b.txt", content="x"), "no"]
 
@@ -169,7 +169,7 @@ def test_deny_beats_allow_wherever_it_stands(command: Command) -> None:
     assert not (command.folder / "secret").exists()
 
 
-def test_a_project_cannot_allow_itself_anything(command: Command) -> None:
+def test_project_settings_cannot_grant_permissions(command: Command) -> None:
     (command.folder / ".agent").mkdir()
     (command.folder / ".agent" / "settings.json").write_text(
         '{"permissions": {"allow": ["write_file"]}}', encoding="utf-8"
@@ -182,7 +182,7 @@ def test_a_project_cannot_allow_itself_anything(command: Command) -> None:
     assert not (command.folder / "b.txt").exists()
 
 
-def test_only_the_named_tools_are_offered(command: Command) -> None:
+def test_tools_flag_limits_the_offered_tools(command: Command) -> None:
     command.server.script += ["1", "2"]
 
     command.run("-p", "x", "--tools", "read_file,grep")
@@ -196,7 +196,7 @@ def test_only_the_named_tools_are_offered(command: Command) -> None:
 # --- stdin and files --------------------------------------------------------------------------------------------------------
 
 
-def test_piped_data_joins_the_prompt(command: Command) -> None:
+def test_piped_data_is_added_to_the_prompt(command: Command) -> None:
     command.server.script.append("1")
 
     command.run("-p", "summarise", piped="line one\nline two\n")
@@ -207,7 +207,7 @@ def test_piped_data_joins_the_prompt(command: Command) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["-p"], ["-p", "-"]])
-def test_a_piped_prompt(command: Command, arguments: list[str]) -> None:
+def test_prompt_can_be_piped(command: Command, arguments: list[str]) -> None:
     command.server.script.append("1")
 
     done = command.run(*arguments, piped="what is @here?\n")
@@ -226,7 +226,7 @@ def test_a_piped_prompt(command: Command, arguments: list[str]) -> None:
         (["-p", "x"], "y" * (4 << 20) + "z", "larger than 4 MiB"),
     ],
 )
-def test_input_that_cannot_be_used(command: Command, arguments: list[str], piped: str, text: str) -> None:
+def test_unusable_input_is_rejected(command: Command, arguments: list[str], piped: str, text: str) -> None:
     done = command.run(*arguments, piped=piped)
 
     assert done.code == 2
@@ -234,7 +234,7 @@ def test_input_that_cannot_be_used(command: Command, arguments: list[str], piped
     assert done.out == ""
 
 
-def test_an_open_and_silent_stdin_does_not_hang(command: Command) -> None:
+def test_run_does_not_wait_for_a_silent_stdin(command: Command) -> None:
     command.server.script.append("1")
 
     with command.start("-p", "x", stdin=-1) as process:
@@ -246,7 +246,7 @@ def test_an_open_and_silent_stdin_does_not_hang(command: Command) -> None:
 
 
 @on_linux
-def test_a_slow_producer_of_a_pipeline_is_waited_for(command: Command) -> None:
+def test_run_waits_for_a_slow_pipeline(command: Command) -> None:
     command.server.script += ["1", "2"]
 
     assert command.shell("(sleep 1.2; echo late) | $MAINSPRING -p x").out == "1\n"
@@ -256,7 +256,7 @@ def test_a_slow_producer_of_a_pipeline_is_waited_for(command: Command) -> None:
     assert "later" in texts(command.server.requests[1])
 
 
-def test_without_prompt_and_with_a_silent_stdin_usage_is_shown(command: Command) -> None:
+def test_silent_stdin_without_a_prompt_prints_usage(command: Command) -> None:
     with command.start(stdin=-1) as process:
         assert process.wait(30) == 2
         assert process.stderr is not None
@@ -277,7 +277,7 @@ def test_a_mentioned_file_is_attached(command: Command) -> None:
     assert "or @c.txt" in prompt
 
 
-def test_a_missing_mention_is_named(command: Command) -> None:
+def test_missing_mentioned_file_is_an_error(command: Command) -> None:
     done = command.run("-p", "look at @none.txt, please")
 
     assert done.code == 2
@@ -285,7 +285,7 @@ def test_a_missing_mention_is_named(command: Command) -> None:
     assert command.server.requests == []
 
 
-def test_a_mention_obeys_the_rules(command: Command) -> None:
+def test_mentioned_file_obeys_permission_rules(command: Command) -> None:
     (command.folder / ".env").write_text("KEY=1", encoding="utf-8")
     (command.folder / "a.txt").write_text("x", encoding="utf-8")
 
@@ -299,7 +299,7 @@ def test_a_mention_obeys_the_rules(command: Command) -> None:
 
 
 @pytest.mark.covers("ERR-05")
-def test_a_tools_error_is_for_the_model_and_a_fatal_one_ends_the_run(command: Command) -> None:
+def test_tool_error_goes_to_the_model_and_provider_error_ends_the_run(command: Command) -> None:
     command.server.script += [call("read_file", path="none.txt"), "There is none."]
     assert command.run("-p", "x").code == 0
 
@@ -311,7 +311,7 @@ def test_a_tools_error_is_for_the_model_and_a_fatal_one_ends_the_run(command: Co
 
 @pytest.mark.covers("ERR-09")
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
-def test_messages_hold_no_secrets_and_say_what_to_do(command: Command, form: str) -> None:
+def test_error_messages_redact_keys_and_suggest_a_fix(command: Command, form: str) -> None:
     command.server.script.append(error(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"))
 
     done = command.run("-p", "x", "--output", form, "-v")
@@ -322,7 +322,7 @@ def test_messages_hold_no_secrets_and_say_what_to_do(command: Command, form: str
     assert "Check the key" in message
 
 
-def test_a_server_that_asks_to_wait_is_waited_for(command: Command) -> None:
+def test_rate_limited_request_is_retried_after_the_delay(command: Command) -> None:
     command.server.script += [error(429, "slow down", "rate_limit_exceeded", retry_after="0.2"), "now"]
 
     done = command.run("-p", "x")
@@ -331,7 +331,7 @@ def test_a_server_that_asks_to_wait_is_waited_for(command: Command) -> None:
     assert "Retrying in 0s (attempt 1 of 3)" in done.err
 
 
-def test_malformed_arguments_go_back_to_the_model(command: Command) -> None:
+def test_malformed_tool_arguments_are_returned_to_the_model(command: Command) -> None:
     command.server.script += [Reply(calls=[("read_file", '{"path": ')]), "sorry"]
 
     done = command.run("-p", "x")
@@ -342,8 +342,8 @@ def test_malformed_arguments_go_back_to_the_model(command: Command) -> None:
 
 @on_linux
 @pytest.mark.parametrize("way", [["-p", "{}"], ["--prompt={}"], ["-p", "{}", "--output", "json"]])
-def test_a_kill_by_the_words_of_the_prompt_does_not_meet_the_agent(command: Command, way: list[str]) -> None:
-    """Known problem SH-14: the prompt is in no process's command line."""
+def test_prompt_is_not_visible_in_the_process_list(command: Command, way: list[str]) -> None:
+    """Known problem SH-14: the command line of no process contains the prompt."""
     word = f"server-{uuid.uuid4().hex}"
     line = f"tr '\\0' ' ' < \"/proc/$PPID/cmdline\"; pkill -f {word}; echo status $?"
     command.server.script += [call("shell", command=line), "ok"]
@@ -351,6 +351,6 @@ def test_a_kill_by_the_words_of_the_prompt_does_not_meet_the_agent(command: Comm
     done = command.run(*(part.format(f"Stop the {word}.") for part in way), "--allow", "shell")
 
     assert done.code == 0, done.err
-    said = texts(command.server.requests[1])
-    assert "(prompt)" in said
-    assert "status 1" in said
+    text = texts(command.server.requests[1])
+    assert "(prompt)" in text
+    assert "status 1" in text

@@ -1,4 +1,4 @@
-"""`mainspring --sandbox`: what a model asks for is held, and people are told by what."""
+"""`mainspring --sandbox` confines tool calls and says which sandbox does."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.covers("BYD-17", "OPT-03")]
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_tools_are_held(command: Command, name: str) -> None:
+def test_sandbox_confines_shell_and_file_tools(command: Command, name: str) -> None:
     layer(name)
     (command.folder / ".agentignore").write_text("private/\n", encoding="utf-8")
     (command.folder / "private").mkdir()
@@ -25,7 +25,7 @@ def test_tools_are_held(command: Command, name: str) -> None:
     (command.folder / "src").mkdir()
     outside = command.folder.parent / f"{command.folder.name}-outside"
     script = f"echo in > src/b; echo out > {outside}; cat p*/a; curl -m 3 {command.server.base_url}; env"
-    program = command.folder / "run.sh"  # in a file, so that the rules do not see what it does
+    program = command.folder / "run.sh"  # in a file, so that the rules cannot see what the script does
     program.write_text(script, encoding="utf-8")
     command.server.script += [Reply("", calls=[("shell", {"command": "sh ./run.sh"}), ("list_files", {})]), "done"]
 
@@ -41,7 +41,7 @@ def test_tools_are_held(command: Command, name: str) -> None:
     assert "private" not in json.dumps(command.server.requests[1]["messages"][-1])
 
 
-def test_the_strongest_layer_is_taken_and_keys_stay_hidden(command: Command) -> None:
+def test_sandbox_uses_the_strongest_backend_and_hides_keys(command: Command) -> None:
     layer("landlock" if Bubblewrap().unavailable_reason() else "bubblewrap")
     key = Path(command.home) / ".ssh" / "id_rsa"
     key.parent.mkdir(parents=True)
@@ -61,7 +61,7 @@ def test_the_strongest_layer_is_taken_and_keys_stay_hidden(command: Command) -> 
     assert "PRIVATE" not in json.dumps([read, ran])
 
 
-def test_without_a_sandbox_nothing_starts(command: Command) -> None:
+def test_unavailable_sandbox_stops_the_run(command: Command) -> None:
     done = command.run("-p", "x", "--sandbox", "seatbelt")
 
     assert done.code == 2
@@ -69,18 +69,18 @@ def test_without_a_sandbox_nothing_starts(command: Command) -> None:
     assert command.server.requests == []
 
 
-def test_an_open_network_needs_a_sandbox(command: Command) -> None:
+def test_sandbox_network_flag_requires_a_sandbox(command: Command) -> None:
     done = command.run("-p", "x", "--sandbox-network")
 
     assert done.code == 2
     assert "Add --sandbox" in done.err
 
 
-# --- chains: something that a command in the sandbox writes, and that is used outside later ----------------------------
+# --- chains: a file that a sandboxed command writes is used outside later ----------------------------------------------
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_planted_repository_does_not_act_at_git_status(command: Command, name: str) -> None:
+def test_planted_git_config_does_not_run_on_git_status(command: Command, name: str) -> None:
     layer(name)
     canary = command.folder.parent / f"{command.folder.name}-canary"
     subprocess.run(["git", "init", "-q"], cwd=command.folder, check=True)
@@ -103,7 +103,7 @@ def test_a_planted_repository_does_not_act_at_git_status(command: Command, name:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_planted_command_does_not_act_outside(command: Command, name: str) -> None:
+def test_planted_custom_command_does_not_run_outside_the_sandbox(command: Command, name: str) -> None:
     layer(name)
     canary = command.folder.parent / f"{command.folder.name}-canary"
     assert command.run("trust").code == 0
@@ -118,11 +118,11 @@ def test_a_planted_command_does_not_act_outside(command: Command, name: str) -> 
 
     assert done.code == 0
     assert not (command.folder / ".agent" / "commands" / "review.md").exists()
-    assert "review.md" in json.dumps(command.server.requests[1]["messages"][-1]), "the model reads where its file is"
+    assert "review.md" in json.dumps(command.server.requests[1]["messages"][-1]), "the model gets the path of its file"
     assert not canary.exists(), later.err
 
 
-def test_a_command_that_is_new_or_changed_waits_for_trust(command: Command) -> None:
+def test_new_or_changed_custom_command_waits_for_trust(command: Command) -> None:
     canary = command.folder.parent / f"{command.folder.name}-canary"
     file = command.folder / ".agent" / "commands" / "rv.md"
     file.parent.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_a_command_that_is_new_or_changed_waits_for_trust(command: Command) -> N
     assert not canary.exists()
 
 
-def test_the_users_own_command_wins(command: Command) -> None:
+def test_user_command_overrides_project_command(command: Command) -> None:
     for folder, text in (
         (command.folder / ".agent", "from the project"),
         (Path(command.home) / ".agent", "from the user"),
@@ -165,7 +165,7 @@ def test_the_users_own_command_wins(command: Command) -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_worktree_in_a_sandbox_can_commit(command: Command, name: str) -> None:
+def test_sandboxed_worktree_can_commit(command: Command, name: str) -> None:
     layer(name)
     script = (
         "git init -q -b main && git config user.email a@example.com && git config user.name a && "

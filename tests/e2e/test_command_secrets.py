@@ -18,7 +18,7 @@ __all__ = ["command"]
 pytestmark = [pytest.mark.covers("BYD-19"), pytest.mark.timeout(240)]
 
 VALUE = "correct-horse-42"
-"""A value of the environment and of a setting, which is like no token."""
+"""The value of a variable and of a setting that looks like no token."""
 
 PLANTED = [s for s in (*SAMPLES[::5], *FORMS[::7]) if not {"\n", "\x1b", "\\"} & set(s.text)]
 TEXT = "\n".join(sample.text for sample in PLANTED)
@@ -31,7 +31,7 @@ SINKS = (
 )  # fmt: skip
 
 
-def files_in(folder: Path) -> dict[str, str]:
+def read_files(folder: Path) -> dict[str, str]:
     return {
         str(file.relative_to(folder)): file.read_bytes().decode("utf-8", "replace")
         for file in folder.rglob("*")
@@ -39,30 +39,29 @@ def files_in(folder: Path) -> dict[str, str]:
     }
 
 
-def leaks(texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """The sinks that hold a secret, with the forms of those secrets."""
+def find_leaks(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the sinks that contain a secret, with the forms of those secrets."""
     found = {sink: [s.name for s in SECRETS if s.secret in text] for sink, text in texts.items()}
     return {sink: names for sink, names in found.items() if names}
 
 
-def servers() -> dict[str, Any]:
-    """Servers that cannot be started, with secrets in all their fields."""
-    made: dict[str, Any] = {"broken": {"command": "sh", "args": ["-c", "cat notes.txt >&2; exit 3"]}}
+def broken_servers() -> dict[str, Any]:
+    """Return servers that cannot start, with secrets in all their fields."""
+    servers: dict[str, Any] = {"broken": {"command": "sh", "args": ["-c", "cat notes.txt >&2; exit 3"]}}
     for number, sample in enumerate(PLANTED[::6]):
         escaped = quote(sample.secret, safe="")
-        made[f"flag{number}"] = {"command": "missing", "args": ["--token", sample.secret, sample.text]}
-        made[f"env{number}"] = {"command": "missing", "env": {"ANY": sample.secret}}
-        made[f"url{number}"] = {
+        servers[f"flag{number}"] = {"command": "missing", "args": ["--token", sample.secret, sample.text]}
+        servers[f"env{number}"] = {"command": "missing", "env": {"ANY": sample.secret}}
+        servers[f"url{number}"] = {
             "url": f"http://u:{escaped}@127.0.0.1:9/mcp?token={escaped}",
             "headers": {"X-Any": sample.secret},
         }
-    return made
+    return servers
 
 
-def test_no_file_and_no_other_command_shows_a_secret(command: Command) -> None:
+def test_no_file_or_command_output_contains_a_secret(command: Command) -> None:
     (command.folder / "notes.txt").write_text(TEXT)
     command.variables["DB_PASSWORD"] = VALUE
-    command.settings({"mcp": {"servers": servers()}})
     rules = ("--allow", "read_file", "--allow", "shell", "-v")
     runs: dict[str, tuple[str, list[Any]]] = {
         "prompt": (TEXT, ["done"]),
@@ -75,14 +74,16 @@ def test_no_file_and_no_other_command_shows_a_secret(command: Command) -> None:
     }
     done = None
     for source, (prompt, script) in runs.items():
+        if source == "provider error":  # the last one: every run tries to start all servers
+            command.settings({"mcp": {"servers": broken_servers()}})
         command.server.script[:] = script
         done = command.run("-p", prompt, *rules, *(("--continue",) if source != "prompt" else ()))
         assert (done.code == 0) == (source != "provider error"), done.err
     assert done is not None
-    texts = {"stderr of a refused request": done.err}  # that of the others is the conversation itself
+    texts = {"stderr of a refused request": done.err}  # the stderr of the other runs is the conversation itself
     texts |= {line: (done := command.run(*line.split())).out + done.err for line in SINKS}
-    texts |= files_in(command.home)
+    texts |= read_files(command.home)
 
-    assert leaks(texts) == {}
+    assert find_leaks(texts) == {}
     assert sum("[redacted]" in text for text in texts.values()) > 6
     assert len([json.loads(line) for line in texts["export --format jsonl -o -"].splitlines()]) > 10

@@ -14,7 +14,7 @@ __all__ = ["command"]
 
 
 @pytest.mark.covers("SES-03", "SES-04", "SES-05", "SES-07", "SES-08", "SES-20")
-def test_the_command_logs_what_it_does_and_goes_on_in_the_same_log(command: Command) -> None:
+def test_event_log_records_runs_and_continues_after_a_restart(command: Command) -> None:
     (command.folder / ".env").write_text("PASSWORD=hunter2hunter2\n")
     (command.folder / "notes.txt").write_text("nothing but moss\n")
     script = [call("read_file", path="notes.txt"), call("read_file", path=".env"), f"The key is {KEY}.", "Yes."]
@@ -43,7 +43,7 @@ def test_the_command_logs_what_it_does_and_goes_on_in_the_same_log(command: Comm
 
 
 @pytest.mark.covers("SES-11", "SES-12")
-def test_the_tree_shows_branches_ids_and_labels(command: Command) -> None:
+def test_sessions_tree_shows_branches_ids_and_labels(command: Command) -> None:
     command.server.script += ["A bridge.", "Of paper.", "Of stone."]
     assert command.run("-p", "what is there?", "--session-id", "s1").code == 0
     assert command.run("-p", "of what?", "--session", "s1").code == 0
@@ -55,8 +55,8 @@ def test_the_tree_shows_branches_ids_and_labels(command: Command) -> None:
     assert command.run("-p", "really?", "--session", "s1").code == 0
 
     lines = command.run("sessions", "tree", "s1").out.splitlines()
-    said = [re.sub(r"[0-9a-f]{8}-[0-9a-f]+", "ID", line) for line in lines]
-    assert said == [
+    rows = [re.sub(r"[0-9a-f]{8}-[0-9a-f]+", "ID", line) for line in lines]
+    assert rows == [
         "* ID  user: what is there?",
         "* ID  assistant: A bridge.  [the fork]",
         "    ID  user: of what?",
@@ -72,7 +72,7 @@ def test_the_tree_shows_branches_ids_and_labels(command: Command) -> None:
 
 
 @pytest.mark.covers("OPT-05")
-def test_fifty_sessions_of_a_folder_stay_at_a_purge(command: Command) -> None:
+def test_purge_keeps_fifty_sessions_of_a_folder(command: Command) -> None:
     home = command.home / ".agent"
     for i in range(52):
         session = Session.create(command.folder, home=home, id=f"s{i:02}")

@@ -1,4 +1,4 @@
-"""``mainspring skills`` as a process: what a shell, a script and a person at a terminal see."""
+"""``mainspring skills`` as a process: for a shell, a script, and a user at a terminal."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ __all__ = ["command"]
 pytestmark = pytest.mark.timeout(120)
 
 
-def skill(folder: Path, body: str = "Do it.\n") -> Path:
+def write_skill(folder: Path, body: str = "Do it.\n") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     head = f"---\nname: {folder.name}\ndescription: Does {folder.name}. Use it often.\n---\n"
     (folder / "SKILL.md").write_text(head + body, encoding="utf-8")
@@ -22,8 +22,8 @@ def skill(folder: Path, body: str = "Do it.\n") -> Path:
 
 
 @pytest.mark.covers("SKL-38", "OPT-06")
-def test_from_a_repository_to_a_listed_skill(command: Command) -> None:
-    source = skill(command.folder.parent / "pdf")
+def test_skill_is_installed_from_a_git_repository(command: Command) -> None:
+    source = write_skill(command.folder.parent / "pdf")
     for words in (
         ["init", "-q"],
         ["add", "-A"],
@@ -31,9 +31,9 @@ def test_from_a_repository_to_a_listed_skill(command: Command) -> None:
     ):
         subprocess.run(["git", *words], cwd=source, check=True, capture_output=True)
 
-    request = command.run("skills", "install", f"file://{source}")  # nobody is there to say yes
-    assert (request.code, request.out) == (1, "")
-    assert "Not confirmed" in request.err
+    unconfirmed = command.run("skills", "install", f"file://{source}")  # without a terminal, nothing can confirm
+    assert (unconfirmed.code, unconfirmed.out) == (1, "")
+    assert "Not confirmed" in unconfirmed.err
     done = command.run("skills", "install", f"file://{source}", "--yes")
     assert done.code == 0, done.err
     assert done.out.startswith("pdf: installed ")
@@ -41,8 +41,8 @@ def test_from_a_repository_to_a_listed_skill(command: Command) -> None:
 
 
 @pytest.mark.covers("SKL-21", "SKL-38")
-def test_validate_exits_as_the_reference_does(command: Command) -> None:
-    skill(command.folder / "good")
+def test_skills_validate_exit_codes_match_the_reference(command: Command) -> None:
+    write_skill(command.folder / "good")
     (command.folder / "bad").mkdir()
     (command.folder / "bad" / "SKILL.md").write_text("no head\n")
     assert command.run("skills", "validate", "good").code == 0
@@ -52,15 +52,15 @@ def test_validate_exits_as_the_reference_does(command: Command) -> None:
 
 @pytest.mark.covers("SKL-38")
 @on_posix
-@pytest.mark.parametrize(("said", "there"), [("n", False), ("y", True)])
-def test_the_question_is_asked_on_a_terminal(command: Command, said: str, there: bool) -> None:
-    skill(command.folder / "a" / "pdf")
+@pytest.mark.parametrize(("answer", "installed"), [("n", False), ("y", True)])
+def test_skills_install_asks_for_confirmation_on_a_terminal(command: Command, answer: str, installed: bool) -> None:
+    write_skill(command.folder / "a" / "pdf")
     leader, follower = os.openpty()
     try:
-        os.write(leader, f"{said}\n".encode())
+        os.write(leader, f"{answer}\n".encode())
         done = command.run("skills", "install", "a", stdin=follower)
     finally:
         os.close(leader)
         os.close(follower)
     assert "Install pdf? (y/N)" in done.err
-    assert (done.code == 0, (command.home / ".agent" / "skills" / "pdf").exists()) == (there, there)
+    assert (done.code == 0, (command.home / ".agent" / "skills" / "pdf").exists()) == (installed, installed)

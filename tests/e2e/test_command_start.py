@@ -1,4 +1,4 @@
-"""What the command loads before it does something: each step by itself, so that a heavy module shows where it comes in."""
+"""The modules that the command loads at startup, checked step by step, so that a heavy module is easy to find."""
 
 import os
 import signal
@@ -20,17 +20,17 @@ NEVER = {
     "pydantic", "pygments", "yaml", "xllamacpp", "azure", "websockets", "uvicorn",
     "httpx2", "httpcore2", "aiohttp", "anyio", "pathspec", "http", "email", "html", "idna", "zipfile", "tomllib",
 }  # fmt: skip
-"""What no run in print mode needs that does not ask for it."""
+"""Packages that no run in print mode loads unless an option needs them."""
 
-OWN_OF_A_RUN = 299
-"""Modules of ours that a run in print mode loads, at most. Each costs about a fifth of a millisecond: this may only fall."""
+MAX_MODULES_OF_A_RUN = 299
+"""The maximum number of mainspring modules that a run in print mode loads. Each costs about 0.2ms; lower it, never raise it."""
 
-OWN_KB_OF_A_RUN = 2200
+MAX_SOURCE_KB_OF_A_RUN = 2200
 """Source of these modules in KB, at most: a merge of two modules lowers their number but may load more. This may only fall."""
 
 
-def python(command: Command, code: str) -> "subprocess.CompletedProcess[str]":
-    """A program of Python's where the command would run."""
+def run_python(command: Command, code: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python code in the environment of the command."""
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=command.folder,
@@ -42,8 +42,8 @@ def python(command: Command, code: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def modules(command: Command, *arguments: str) -> set[str]:
-    """The modules that the command has loaded when it ends."""
+def loaded_modules(command: Command, *arguments: str) -> set[str]:
+    """Return the modules that the command has loaded when it ends."""
     code = (
         "import sys, atexit\n"
         "atexit.register(lambda: print('LOADED', *sorted(sys.modules), file=sys.stderr))\n"
@@ -51,14 +51,14 @@ def modules(command: Command, *arguments: str) -> set[str]:
         f"sys.argv = ['mainspring', *{list(arguments)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
     )
-    done = python(command, code)
+    done = run_python(command, code)
     assert done.returncode == 0, done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("LOADED"), done.stderr
     return set(last.split()[1:])
 
 
-def own(loaded: set[str]) -> list[str]:
+def mainspring_modules(loaded: set[str]) -> list[str]:
     return sorted(m for m in loaded if m.startswith("mainspring"))
 
 
@@ -69,24 +69,24 @@ def source_kb(names: list[str]) -> int:
     return sum((p / "__init__.py" if p.is_dir() else p.with_suffix(".py")).stat().st_size for p in paths) // 1024
 
 
-def third_party(loaded: set[str]) -> set[str]:
-    return {m.split(".")[0] for m in loaded} & {"msgspec", "httptools", "jsonschema", "asyncio", "ssl", *NEVER}
+def third_party_packages(loaded: set[str]) -> set[str]:
+    return {m.split(".")[0] for m in loaded} & {"msgspec", "httptools", "jsonschema_rs", "asyncio", "ssl", *NEVER}
 
 
-def test_version_and_help_load_next_to_nothing(command: Command) -> None:
-    assert own(modules(command, "--version")) == [
+def test_version_and_help_load_few_modules(command: Command) -> None:
+    assert mainspring_modules(loaded_modules(command, "--version")) == [
         "mainspring", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.main", "mainspring.app.cli.startup_interrupt",
         "mainspring.lazy",
     ]  # fmt: skip
-    helping = modules(command, "--help")
-    assert not third_party(helping)
-    assert len(own(helping)) <= 11
+    helping = loaded_modules(command, "--help")
+    assert not third_party_packages(helping)
+    assert len(mainspring_modules(helping)) <= 11
 
 
-def test_a_run_loads_what_it_needs(command: Command) -> None:
+def test_print_mode_run_loads_only_needed_modules(command: Command) -> None:
     command.server.script.append("hi")
 
-    loaded = modules(command, "-p", "x")
+    loaded = loaded_modules(command, "-p", "x")
 
     assert {m.split(".")[0] for m in loaded} & NEVER == set()
     unused = ("env.sandbox.policy", "env.container", "permissions.command_checker", "telemetry", "app.workspace.custom_commands",
@@ -98,18 +98,18 @@ def test_a_run_loads_what_it_needs(command: Command) -> None:
               "policies.audit_log", "app.tui", "app.export", "durable",
               "shell_analysis.programs", "models.errors", "models.embedded.download", "models.providers.azure", "models.auth.oauth",
               "models.langchain.model", "mcp.tools", "app.providers.availability")  # fmt: skip
-    assert [m for m in own(loaded) for part in unused if m.startswith(f"mainspring.{part}")] == []
-    assert len(own(loaded)) <= OWN_OF_A_RUN
-    assert source_kb(own(loaded)) <= OWN_KB_OF_A_RUN
+    assert [m for m in mainspring_modules(loaded) for part in unused if m.startswith(f"mainspring.{part}")] == []
+    assert len(mainspring_modules(loaded)) <= MAX_MODULES_OF_A_RUN
+    assert source_kb(mainspring_modules(loaded)) <= MAX_SOURCE_KB_OF_A_RUN
 
 
 @pytest.mark.parametrize("arguments", [("config", "show"), ("trust", "--list"), ("sessions",), ("completion", "bash")])
-def test_small_commands_load_no_http(command: Command, arguments: tuple[str, ...]) -> None:
-    assert not {m.split(".")[0] for m in modules(command, *arguments)} & {"httptools", *NEVER}
+def test_small_commands_do_not_load_http(command: Command, arguments: tuple[str, ...]) -> None:
+    assert not {m.split(".")[0] for m in loaded_modules(command, *arguments)} & {"httptools", *NEVER}
 
 
-def signalled_at(command: Command, number: int, signal_number: int) -> tuple[int, str, bool]:
-    """A run that gets a signal when it loads its ``number``-th module: exit code, stderr, and whether it came that far."""
+def run_with_signal(command: Command, number: int, signal_number: int) -> tuple[int, str, bool]:
+    """Run the command with a signal at its ``number``-th import; return exit code, stderr, and whether the signal was sent."""
     code = (
         "import os, sys\n"
         "class Now:\n"
@@ -122,17 +122,17 @@ def signalled_at(command: Command, number: int, signal_number: int) -> tuple[int
         "sys.argv = ['mainspring', '-p', 'x']\n"
         "sys.exit(main())\n"
     )
-    done = python(command, code)
+    done = run_python(command, code)
     return done.returncode, done.stderr, done.stdout.startswith("now")
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, *range(20, 581, 40)])
-def test_ctrl_c_while_the_command_is_loaded_ends_it_with_a_word(command: Command, number: int) -> None:
+def test_ctrl_c_during_startup_prints_interrupted(command: Command, number: int) -> None:
     command.server.script.append("hi")
 
-    code, err, came = signalled_at(command, number, signal.SIGINT)
+    code, err, was_signaled = run_with_signal(command, number, signal.SIGINT)
 
-    if came:
+    if was_signaled:
         assert code == 130
         assert err.splitlines()[-1].startswith("Interrupted")
         assert "Traceback" not in err
@@ -141,13 +141,13 @@ def test_ctrl_c_while_the_command_is_loaded_ends_it_with_a_word(command: Command
 
 
 @pytest.mark.parametrize("number", [1, 100, 200])
-def test_a_request_to_end_while_the_command_is_loaded_ends_it_without_a_word(command: Command, number: int) -> None:
-    code, err, came = signalled_at(command, number, signal.SIGTERM)
+def test_sigterm_during_startup_exits_silently(command: Command, number: int) -> None:
+    code, err, was_signaled = run_with_signal(command, number, signal.SIGTERM)
 
-    assert (code, err, came) == (-signal.SIGTERM, "", True)
+    assert (code, err, was_signaled) == (-signal.SIGTERM, "", True)
 
 
-def test_next_to_nothing_is_loaded_before_ctrl_c_is_heard() -> None:
+def test_few_modules_load_before_the_ctrl_c_handler() -> None:
     code = "import sys; before = {*sys.modules}; import mainspring.app.cli.main; print(*{*sys.modules} - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
 

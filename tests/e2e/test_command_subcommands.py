@@ -1,4 +1,4 @@
-"""The commands beside a run, as processes."""
+"""The subcommands, as processes."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def test_tools_call_prints_the_result_as_json(command: Command) -> None:
         (["shell", '{"command": "echo hello"}'], 0),
     ],
 )
-def test_tools_call_exits_as_the_call_went(command: Command, arguments: list[str], code: int) -> None:
+def test_tools_call_exit_code_matches_the_result(command: Command, arguments: list[str], code: int) -> None:
     done = command.run("tools", "call", *arguments)
 
     assert done.code == code, done.err
@@ -46,7 +46,7 @@ def test_tools_call_exits_as_the_call_went(command: Command, arguments: list[str
 
 
 @pytest.mark.covers("TOL-17")
-def test_tools_call_understands_the_names_of_other_programs(command: Command) -> None:
+def test_tools_call_accepts_tool_names_of_other_agents(command: Command) -> None:
     written = command.run("tools", "call", "write", '{"path": "b.txt", "content": "one"}')
     read = command.run("tools", "call", "read", '{"path": "b.txt"}')
     ran = command.run("tools", "call", "bash", '{"command": "cat b.txt"}')
@@ -64,7 +64,7 @@ def test_tools_call_reads_arguments_from_stdin(command: Command) -> None:
     assert (command.folder / "b.txt").read_text(encoding="utf-8") == "piped"
 
 
-def test_a_call_without_a_name_shows_how(command: Command) -> None:
+def test_tools_call_without_a_name_prints_an_example(command: Command) -> None:
     done = command.run("tools", "call")
 
     assert done.code == 2
@@ -79,13 +79,13 @@ def test_tools_list(command: Command) -> None:
     assert command.run("tools").out.splitlines()[0].startswith("read_file")
 
 
-def test_config_from_set_to_unset(command: Command) -> None:
+def test_config_set_show_and_unset(command: Command) -> None:
     assert command.run("config", "set", "providers.openai.apiKey", "-", piped=f"{KEY}\n").code == 0
     assert command.run("config", "set", "agent.maxTurns", "7").code == 0
 
-    shown = command.run("config", "show", "--origin")
-    assert KEY not in shown.out + shown.err
-    assert re.search(rf"agent\.maxTurns = 7 +# {command.home}", shown.out)
+    output = command.run("config", "show", "--origin")
+    assert KEY not in output.out + output.err
+    assert re.search(rf"agent\.maxTurns = 7 +# {command.home}", output.out)
     assert command.run("config", "unset", "agent.maxTurns").code == 0
     assert "maxTurns" not in command.run("config", "show").out
     assert command.run("config", "path").out.strip().endswith("settings.json")
@@ -93,7 +93,7 @@ def test_config_from_set_to_unset(command: Command) -> None:
     assert command.run("config", "set", "agent.maxTurns").code == 2
 
 
-def test_check_exits_as_a_run_would(command: Command) -> None:
+def test_check_exit_code_matches_a_run(command: Command) -> None:
     fine = command.run("check", "--json")
     assert fine.code == 0
     assert json.loads(fine.out)["model"] == "openai:gpt-5-mini"
@@ -105,7 +105,7 @@ def test_check_exits_as_a_run_would(command: Command) -> None:
     assert command.run("check", "--model", "mine:x", "--offline").code == 0
 
 
-def test_models(command: Command) -> None:
+def test_models_lists_selected_and_embedded_models(command: Command) -> None:
     found = {view["spec"]: view for view in json.loads(command.run("models", "--json").out)}
 
     assert found["openai:gpt-5-mini"]["chosen"] is True
@@ -113,7 +113,7 @@ def test_models(command: Command) -> None:
     assert command.run("models").out.startswith("* ready")
 
 
-def test_replay(command: Command) -> None:
+def test_replay_decodes_recorded_traffic(command: Command) -> None:
     body = json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]})
     recording = {"provider": "openai", "api": "chat_completions", "response": {"status": 200, "body_text": body}}
     file = command.folder / "one.json"
@@ -151,7 +151,7 @@ print(sorted(tops - sys.stdlib_module_names - {"mainspring"}))
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_installed_script_is_the_same(command: Command) -> None:
+def test_installed_script_prints_the_same_version(command: Command) -> None:
     script = Path(sys.executable).with_name("mainspring")
 
     done = subprocess.run([str(script), "--version"], capture_output=True, text=True, check=True)
@@ -160,7 +160,7 @@ def test_the_installed_script_is_the_same(command: Command) -> None:
 
 
 @pytest.mark.covers("BYD-12", "OPT-05")
-def test_a_conversation_is_named_found_and_gone_on_with_by_its_name(command: Command) -> None:
+def test_session_is_searched_named_resumed_and_forked(command: Command) -> None:
     command.server.script += ["Badgers dig.", "They do.", "Still.", "In a copy.", "By title."]
     assert command.run("-p", "what do badgers do?", "--session-id", "badgers-1").code == 0
     assert command.run("-p", "really?", "--session-id", "badgers-1").code == 0
@@ -174,8 +174,8 @@ def test_a_conversation_is_named_found_and_gone_on_with_by_its_name(command: Com
 
     assert command.run("-p", "elsewhere", "--session", "About badgers", "--fork").code == 0
     assert len(command.server.requests[-1]["messages"]) == 8
-    known = json.loads(command.run("sessions", "--json").out)
-    assert len(known) == 2
+    sessions = json.loads(command.run("sessions", "--json").out)
+    assert len(sessions) == 2
     assert "elsewhere" not in command.run("sessions", "show", "badgers-1").out
 
     assert command.run("sessions", "rm", "badgers-1").code == 0
@@ -183,7 +183,7 @@ def test_a_conversation_is_named_found_and_gone_on_with_by_its_name(command: Com
     assert command.run("sessions", "purge", "--keep", "1").out == ""
 
 
-def test_the_conversation_must_be_named_once(command: Command) -> None:
+def test_conflicting_session_flags_are_rejected(command: Command) -> None:
     assert command.run("-p", "x", "--continue", "--session-id", "a").code == 2
     assert command.run("-p", "x", "--fork").code == 2
     assert command.run("-p", "x", "--session-id", "../a").code == 2

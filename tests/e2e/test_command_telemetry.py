@@ -1,4 +1,4 @@
-"""The command with telemetry: the dashboard, what leaves the machine and what does not, and the cost report."""
+"""The command with telemetry: the dashboard, what is sent and what is not, and the cost report."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ esac
 
 @pytest.fixture
 def page(command: Command) -> Iterator[dict[str, Any]]:
-    """Our viewer, started by the command and stopped in the end."""
+    """Start the built-in viewer by the command, and stop it at the end."""
     command.variables["NO_PROXY"] = "127.0.0.1"
     done = command.run("telemetry", "start", "--viewer", "--json")
     assert done.code == 0, done.err
@@ -45,13 +45,13 @@ def page(command: Command) -> Iterator[dict[str, Any]]:
     command.run("telemetry", "stop")
 
 
-def get(url: str) -> Any:
+def get_json(url: str) -> Any:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=5) as answer:
         return json.load(answer)
 
 
-def traced(command: Command, endpoint: str, **more: Any) -> None:
+def enable_telemetry(command: Command, endpoint: str, **more: Any) -> None:
     command.settings({"telemetry": {"enabled": True, "endpoint": endpoint, **more}})
 
 
@@ -60,21 +60,21 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
     state = command.home / ".agent" / "telemetry.json"
     assert stat.S_IMODE(state.stat().st_mode) == 0o600
     assert command.run("telemetry", "url").out == page["url"] + "\n"
-    assert command.run("telemetry", "start", "--viewer").out == page["url"] + "\n", "a second one was started"
-    told = command.run("telemetry", "status")
-    assert (told.code, told.out.splitlines()[0]) == (0, f"running: built-in viewer, process {page['pid']}")
+    assert command.run("telemetry", "start", "--viewer").out == page["url"] + "\n", "a second viewer was started"
+    status = command.run("telemetry", "status")
+    assert (status.code, status.out.splitlines()[0]) == (0, f"running: built-in viewer, process {page['pid']}")
 
     (command.folder / "a.txt").write_text("the content")
     command.server.script += [call("read_file", path="a.txt"), "It says: the content", "untraced"]
-    traced(command, page["endpoint"])
+    enable_telemetry(command, page["endpoint"])
     assert command.run("-p", "What is in a.txt?").code == 0
     command.settings({})
     assert command.run("-p", "And without telemetry?").code == 0
 
-    listed = {r["title"]: r for r in get(page["url"] + "api/runs")["runs"]}
+    listed = {r["title"]: r for r in get_json(page["url"] + "api/runs")["runs"]}
     assert listed.keys() == {"What is in a.txt?", "And without telemetry?"}
     assert {r["id"].partition("-")[0] for r in listed.values()} == {"otlp", "session"}
-    first = get(f"{page['url']}api/runs/{listed['What is in a.txt?']['id']}")
+    first = get_json(f"{page['url']}api/runs/{listed['What is in a.txt?']['id']}")
     kinds = [s.get("kind") for s in first["spans"]]
     assert kinds == ["agent", "model", "tool", "model"]
     assert "the content" in first["spans"][2]["output"]
@@ -82,39 +82,39 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
 
     assert command.run("telemetry", "stop").code == 0
     assert not state.exists()
-    told = command.run("telemetry", "status")
-    assert (told.code, told.out.startswith("not running: No dashboard is running")) == (1, True)
+    status = command.run("telemetry", "status")
+    assert (status.code, status.out.startswith("not running: No dashboard is running")) == (1, True)
     with pytest.raises(urllib.error.URLError):
-        get(page["url"] + "api/health")
+        get_json(page["url"] + "api/health")
     assert command.run("telemetry", "url").code == 1
 
 
 @pytest.mark.covers("CLI-17")
-def test_a_viewer_that_was_killed_is_not_said_to_run(command: Command, page: dict[str, Any]) -> None:
+def test_status_reports_a_killed_viewer_as_not_running(command: Command, page: dict[str, Any]) -> None:
     os.kill(page["pid"], 9)
     _wait_for_end(page["url"])
 
-    told = command.run("telemetry", "status", "--json")
-    assert told.code == 1
-    assert told.result["running"] is False
-    assert "no longer running" in told.result["note"]
+    status = command.run("telemetry", "status", "--json")
+    assert status.code == 1
+    assert status.result["running"] is False
+    assert "no longer running" in status.result["note"]
     again = command.run("telemetry", "start", "--viewer", "--json").result
     assert again["url"] != page["url"]
-    assert get(again["url"] + "api/health")["viewer"] == "mainspring"
+    assert get_json(again["url"] + "api/health")["viewer"] == "mainspring"
 
 
 def _wait_for_end(url: str) -> None:
     until = time.monotonic() + 10
     while time.monotonic() < until:
         try:
-            get(url + "api/health")
+            get_json(url + "api/health")
         except OSError:
             return
 
 
 @pytest.fixture
 def docker(command: Command, tmp_path: Path) -> Path:
-    """The only engine on the path; it starts nothing."""
+    """Put a fake container engine on the path as the only one; it starts nothing."""
     folder = tmp_path / "engines"
     folder.mkdir()
     for name in ("docker", "podman"):
@@ -125,16 +125,16 @@ def docker(command: Command, tmp_path: Path) -> Path:
 
 
 @pytest.mark.covers("CLI-17")
-def test_with_an_engine_it_is_the_aspire_dashboard(command: Command, docker: Path) -> None:
-    made = command.run("telemetry", "start", "--json")
+def test_telemetry_start_uses_aspire_with_a_container_engine(command: Command, docker: Path) -> None:
+    started = command.run("telemetry", "start", "--json")
 
-    assert made.code == 0, made.err
-    assert made.result["kind"] == "aspire"
-    assert made.result["url"].startswith("http://127.0.0.1:18888/login?t=")
-    request = Path(f"{docker}.log").read_text()
-    assert "127.0.0.1:18888:18888" in request
-    assert "127.0.0.1:4318:18890" in request
-    assert made.result["url"].partition("t=")[2] in request
+    assert started.code == 0, started.err
+    assert started.result["kind"] == "aspire"
+    assert started.result["url"].startswith("http://127.0.0.1:18888/login?t=")
+    output = Path(f"{docker}.log").read_text()
+    assert "127.0.0.1:18888:18888" in output
+    assert "127.0.0.1:4318:18890" in output
+    assert started.result["url"].partition("t=")[2] in output
     assert command.run("telemetry", "status").out.startswith("running: Aspire dashboard, container 0123456789ab")
 
     Path(f"{docker}.up").unlink()
@@ -145,31 +145,31 @@ def test_with_an_engine_it_is_the_aspire_dashboard(command: Command, docker: Pat
 
 
 @pytest.mark.covers("CLI-17")
-def test_without_a_working_engine_it_is_our_viewer(command: Command, docker: Path) -> None:
+def test_telemetry_start_uses_the_viewer_without_an_engine(command: Command, docker: Path) -> None:
     Path(f"{docker}.down").touch()
 
-    made = command.run("telemetry", "start", "--json")
+    started = command.run("telemetry", "start", "--json")
     try:
-        assert made.result["kind"] == "viewer"
-        assert "Cannot connect to the Docker daemon" in made.err
+        assert started.result["kind"] == "viewer"
+        assert "Cannot connect to the Docker daemon" in started.err
     finally:
         command.run("telemetry", "stop")
-    request = command.run("telemetry", "start", "--aspire")
-    assert request.code == 2
-    assert "Cannot connect to the Docker daemon" in request.err
+    output = command.run("telemetry", "start", "--aspire")
+    assert output.code == 2
+    assert "Cannot connect to the Docker daemon" in output.err
 
 
-def test_a_container_that_does_not_start_is_told(command: Command, docker: Path) -> None:
+def test_failed_container_start_is_reported(command: Command, docker: Path) -> None:
     Path(f"{docker}.broken").touch()
 
-    request = command.run("telemetry", "start", "--aspire")
-    assert request.code == 1
-    assert "port is already allocated" in request.err
+    output = command.run("telemetry", "start", "--aspire")
+    assert output.code == 1
+    assert "port is already allocated" in output.err
     assert not (command.home / ".agent" / "telemetry.json").exists()
-    made = command.run("telemetry", "start", "--json")
+    started = command.run("telemetry", "start", "--json")
     try:
-        assert made.result["kind"] == "viewer"
-        assert "port is already allocated" in made.err
+        assert started.result["kind"] == "viewer"
+        assert "port is already allocated" in started.err
     finally:
         command.run("telemetry", "stop")
 
@@ -186,8 +186,8 @@ sys.addaudithook(hook)
 
 @pytest.mark.covers("TEL-01", "BYD-30")
 @pytest.mark.parametrize("variables", [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}])
-def test_nothing_leaves_but_to_the_model(command: Command, tmp_path: Path, variables: dict[str, str]) -> None:
-    """TL-01: off unless it is switched on; the only address that is connected to is the model's."""
+def test_run_connects_only_to_the_model_provider(command: Command, tmp_path: Path, variables: dict[str, str]) -> None:
+    """TL-01: telemetry is off unless it is turned on; the only connection is the one to the model provider."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(AUDIT)
     seen = tmp_path / "seen"
@@ -202,26 +202,26 @@ def test_nothing_leaves_but_to_the_model(command: Command, tmp_path: Path, varia
 
 
 @pytest.mark.covers("BYD-30")
-def test_do_not_track_and_a_broken_endpoint_are_told_and_the_run_goes_on(command: Command) -> None:
+def test_do_not_track_and_invalid_endpoint_print_a_note(command: Command) -> None:
     command.server.script += ["fine", "fine"]
-    traced(command, "http://127.0.0.1:9")
+    enable_telemetry(command, "http://127.0.0.1:9")
     command.variables["DO_NOT_TRACK"] = "1"
     done = command.run("-p", "go")
     assert (done.code, done.out) == (0, "fine\n")
     assert "nothing is sent: DO_NOT_TRACK is set" in done.err
 
     del command.variables["DO_NOT_TRACK"]
-    traced(command, "localhost:4318")
+    enable_telemetry(command, "localhost:4318")
     done = command.run("-p", "go")
     assert (done.code, done.out) == (0, "fine\n")
     assert "not an http:// or https:// address" in done.err
 
 
 @pytest.mark.covers("TEL-12")
-def test_of_a_collector_that_is_not_there_nothing_is_heard(command: Command) -> None:
+def test_unreachable_collector_prints_nothing(command: Command) -> None:
     command.server.script += ["fine", "fine"]
     bare = command.run("-p", "go")
-    traced(command, "http://127.0.0.1:9")
+    enable_telemetry(command, "http://127.0.0.1:9")
 
     done = command.run("-p", "go")
 
@@ -229,41 +229,41 @@ def test_of_a_collector_that_is_not_there_nothing_is_heard(command: Command) -> 
 
 
 @pytest.mark.covers("TEL-09")
-def test_content_leaves_only_where_the_settings_say_so(command: Command) -> None:
+def test_content_is_sent_only_if_settings_enable_it(command: Command) -> None:
     command.variables["NO_PROXY"] = "127.0.0.1"
     command.server.script += ["the answer", "the answer"]
-    with Receiver() as quiet, Receiver() as telling:
-        traced(command, quiet.endpoint)
+    with Receiver() as quiet, Receiver() as verbose:
+        enable_telemetry(command, quiet.endpoint)
         command.run("-p", "the prompt")
-        traced(command, telling.endpoint, enableSensitiveData=True, spanNames="classic")
+        enable_telemetry(command, verbose.endpoint, enableSensitiveData=True, spanNames="classic")
         command.run("-p", "the prompt")
 
     assert {s["name"] for s in quiet.spans} == {"invoke_agent mainspring", "chat gpt-5-mini"}
-    assert {s["name"] for s in telling.spans} == {"agent.run", "gen_ai.chat"}
+    assert {s["name"] for s in verbose.spans} == {"agent.run", "gen_ai.chat"}
     for word in ("the prompt", "the answer"):
         assert word not in str(quiet.requests)
-        assert word in str(telling.requests)
+        assert word in str(verbose.requests)
 
 
-def test_a_folder_that_is_not_trusted_switches_nothing_on(command: Command) -> None:
+def test_untrusted_folder_cannot_enable_telemetry(command: Command) -> None:
     command.variables["NO_PROXY"] = "127.0.0.1"
     command.server.script.append("fine")
     with Receiver() as receiver:
-        own = command.folder / ".agent" / "settings.json"
-        own.parent.mkdir()
-        own.write_text(json.dumps({"telemetry": {"enabled": True, "endpoint": receiver.endpoint}}))
+        settings = command.folder / ".agent" / "settings.json"
+        settings.parent.mkdir()
+        settings.write_text(json.dumps({"telemetry": {"enabled": True, "endpoint": receiver.endpoint}}))
         assert command.run("-p", "go").code == 0
 
     assert not receiver.spans
 
 
-def test_an_aborted_run_is_sent_too(command: Command) -> None:
+def test_aborted_run_is_exported(command: Command) -> None:
     import signal
 
     command.variables["NO_PROXY"] = "127.0.0.1"
     command.server.script.append(Reply("slow", stall=True))
     with Receiver() as receiver:
-        traced(command, receiver.endpoint)
+        enable_telemetry(command, receiver.endpoint)
         with command.start("-p", "go") as process:
             assert command.server.stalled.wait(20)
             process.send_signal(signal.SIGINT)
@@ -274,7 +274,7 @@ def test_an_aborted_run_is_sent_too(command: Command) -> None:
     assert {s["status"]["code"] for s in receiver.spans} == {"STATUS_CODE_ERROR"}
 
 
-def test_the_cost_report(command: Command) -> None:
+def test_cost_command_reports_costs_and_unknown_prices(command: Command) -> None:
     command.server.script += ["one", "two"]
     command.run("-p", "go")
     command.run("-p", "go", "--model", "openai:gpt-unheard-of")

@@ -1,4 +1,4 @@
-"""`mainspring worker` and `mainspring serve --http` as two programs on one database: started, followed and answered over HTTP, done by workers."""
+"""`mainspring worker` and `mainspring serve --http` on one database: started, followed, and approved over HTTP, executed by workers."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply
-from tests.e2e.test_http_service import Up, up
+from tests.e2e.test_http_service import RunningService, start_service
 from tests.requires import on_posix
 
 __all__ = ["command"]
@@ -32,13 +32,13 @@ def url(request: pytest.FixtureRequest, command: Command) -> str:
 
 
 class Follower(threading.Thread):
-    """Reads the events of a run to their end, from one number on."""
+    """Reads the events of a run from a number to the end."""
 
-    def __init__(self, service: Up, run: str, after: str = "") -> None:
+    def __init__(self, service: RunningService, run: str, after: str = "") -> None:
         super().__init__(daemon=True)
         headers = {"authorization": f"Bearer {TOKEN}", **({"last-event-id": after} if after else {})}
         self._request = urllib.request.Request(f"{service.url}v1/runs/{run}/events", headers=headers)
-        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
         self.start()
 
     def run(self) -> None:
@@ -49,48 +49,48 @@ class Follower(threading.Thread):
                 if field == "id":
                     id = value
                 elif field == "data":
-                    self.told.append((id, json.loads(value)))
+                    self.events.append((id, json.loads(value)))
 
     def wait_for(self, text: str) -> None:
-        """Wait until it has read that."""
+        """Wait until the text has arrived."""
         end = time.monotonic() + 20
-        while text not in "".join(event["text"] for _, event in self.told if event["type"] == "text"):
-            assert time.monotonic() < end, self.told
+        while text not in "".join(event["text"] for _, event in self.events if event["type"] == "text"):
+            assert time.monotonic() < end, self.events
             _moment()
 
     @property
     def kinds(self) -> list[str]:
-        return [event["type"] for _, event in self.told if event["type"] != "text"]
+        return [event["type"] for _, event in self.events if event["type"] != "text"]
 
 
 @contextmanager
-def worker(command: Command, url: str, name: str, *options: str) -> Iterator["subprocess.Popen[str]"]:
+def start_worker(command: Command, url: str, name: str, *options: str) -> Iterator["subprocess.Popen[str]"]:
     given = ("--model", "openai:gpt-5-mini", "--name", name, "--dead-after", "1.5", "--drain", "1")
     with command.start("worker", "--url", url, *given, *options, stdout=subprocess.DEVNULL) as process:
         assert process.stderr
         try:
-            while "is executing runs" not in (said := process.stderr.readline()):
-                assert said, process.wait(10)
+            while "is executing runs" not in (line := process.stderr.readline()):
+                assert line, process.wait(10)
             yield process
         finally:
             process.kill()
             process.communicate(timeout=15)
 
 
-def until(service: Up, run: str, state: str) -> dict[str, Any]:
-    """The run, once it is in a state."""
+def wait_for_state(service: RunningService, run: str, state: str) -> dict[str, Any]:
+    """Wait until the run is in a state and return its info."""
     end = time.monotonic() + 40
-    while (known := service.ask("GET", f"v1/runs/{run}")[1])["state"] != state:
-        assert time.monotonic() < end, known
+    while (info := service.ask("GET", f"v1/runs/{run}")[1])["state"] != state:
+        assert time.monotonic() < end, info
         _moment()
-    return known
+    return info
 
 
 def _moment() -> None:
     threading.Event().wait(0.05)
 
 
-def test_a_run_over_http_outlives_its_workers(command: Command, url: str) -> None:
+def test_http_run_survives_killed_workers(command: Command, url: str) -> None:
     (command.folder / "a.txt").write_text("forty-two\n", encoding="utf-8")
     command.server.script += [
         Reply("I look.", calls=[("read_file", {"path": "a.txt"})]),
@@ -98,20 +98,20 @@ def test_a_run_over_http_outlives_its_workers(command: Command, url: str) -> Non
         Reply("It says forty-two. ", calls=[("shell", {"command": "echo once >> made"})]),
         "It is made.",
     ]
-    with up(command, "--url", url) as service:
+    with start_service(command, "--url", url) as service:
         service.token = TOKEN
         status, started = service.ask("POST", "v1/runs", {"prompt": "Look, then make it", "agent": "mainspring"})
         run = started["id"]
         assert (status, started["state"]) == (201, "waiting")
         assert "no worker that knows the agent 'mainspring' is alive" in started["error"]
         follower = Follower(service, run)
-        with worker(command, url, "one") as first:
+        with start_worker(command, url, "one") as first:
             assert service.ask("GET", "v1/agents")[1] == {"agents": [{"name": "mainspring"}]}
             assert command.server.stalled.wait(40)
             follower.wait_for("It says")
             first.kill()
-        with worker(command, url, "two") as second:
-            waiting = until(service, run, "paused")
+        with start_worker(command, url, "two") as second:
+            waiting = wait_for_state(service, run, "paused")
             assert waiting["worker"] == "two"
             [call] = waiting["waiting"]
             assert (call["tool"], call["input"]) == ("shell", {"command": "echo once >> made"})
@@ -119,27 +119,29 @@ def test_a_run_over_http_outlives_its_workers(command: Command, url: str) -> Non
             assert second.wait(20) == 0
         assert not (command.folder / "made").exists()
         assert service.ask("POST", f"v1/runs/{run}/approve", {"call_id": call["call_id"]})[0] < 300
-        assert service.ask("GET", f"v1/runs/{run}")[1]["state"] == "paused", "nobody is there to do it"
-        with worker(command, url, "three"):
+        assert service.ask("GET", f"v1/runs/{run}")[1]["state"] == "paused", "no worker is running"
+        with start_worker(command, url, "three"):
             result = service.ask("GET", f"v1/runs/{run}/result?wait=14")[1]
             assert (result["status"], result["text"]) == ("completed", "It is made.")
         follower.join(20)
         assert not follower.is_alive()
-        again = Follower(service, run, after=follower.told[2][0])
+        again = Follower(service, run, after=follower.events[2][0])
         again.join(20)
-        assert again.told == follower.told[3:], "who comes back gets what was missed"
-        with worker(command, url, "four", "--keep", "0.000001"):
+        assert again.events == follower.events[3:], "a returning follower gets the missed events"
+        with start_worker(command, url, "four", "--keep", "0.000001"):
             while service.ask("GET", f"v1/runs/{run}")[0] != 404:
                 _moment()
         assert service.end()[0] == 0
     assert (command.folder / "made").read_text() == "once\n"
-    assert len(command.server.requests) == 4, "the answer that was under way was asked for again, and no other"
-    assert [id for id, _ in follower.told] == [str(n) for n in range(1, len(follower.told) + 1)]
+    assert len(command.server.requests) == 4, "only the active response was requested again"
+    assert [id for id, _ in follower.events] == [str(n) for n in range(1, len(follower.events) + 1)]
     kinds = follower.kinds
-    assert [e["number"] for _, e in follower.told if e["type"] == "attempt"] == [1, 2, 3]
-    begun = [event["call"]["name"] for _, event in follower.told if event["type"] == "tool_start"]
-    assert begun == ["read_file", "shell", "shell"], "one that was asked about begins once more with its answer"
+    assert [e["number"] for _, e in follower.events if e["type"] == "attempt"] == [1, 2, 3]
+    begun = [event["call"]["name"] for _, event in follower.events if event["type"] == "tool_start"]
+    assert begun == ["read_file", "shell", "shell"], "an approved call starts again"
     assert kinds.count("tool_end") == 2
     assert kinds[-1] == "end"
-    answers = [e["message"] for _, e in follower.told if e["type"] == "message" and e["message"]["role"] == "assistant"]
+    answers = [
+        e["message"] for _, e in follower.events if e["type"] == "message" and e["message"]["role"] == "assistant"
+    ]
     assert len(answers) == 3

@@ -1,4 +1,4 @@
-"""The embedded model with the real engine and the smallest real weights. Asserts on structure: what it says is its own affair."""
+"""The embedded model with the real engine and the smallest real weights. Tests check the structure, not the text."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ SMALLEST = "smollm2-135m"
 TOOLS = tuple(tool.spec for tool in builtin_tools())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def model() -> AsyncGenerator[EmbeddedModel]:
-    """The model, its weights fetched if no test before did."""
+    """Yield the model, loaded once; download its weights if needed."""
     require_module("xllamacpp", "the extra `local`")
     embedded = create_embedded_model({"model": SMALLEST, "maxOutputTokens": 48})
     await embedded.download()
@@ -38,12 +38,12 @@ async def model() -> AsyncGenerator[EmbeddedModel]:
     await embedded.aclose()
 
 
-def asked(text: str, **fields: object) -> ModelRequest:
+def make_request(text: str, **fields: object) -> ModelRequest:
     return ModelRequest([Message.user(text)], **fields)  # pyright: ignore[reportArgumentType]
 
 
-async def test_it_streams_with_real_usage_and_finds_its_prompt_in_the_cache(model: EmbeddedModel) -> None:
-    events = [event async for event in model.stream(asked("Write a sentence about the sea."))]
+async def test_model_streams_with_usage_and_caches_the_prompt(model: EmbeddedModel) -> None:
+    events = [event async for event in model.stream(make_request("Write a sentence about the sea."))]
     done = events[-1]
     assert isinstance(done, Done)
     assert sum(isinstance(event, TextDelta) for event in events) > 3
@@ -52,26 +52,26 @@ async def test_it_streams_with_real_usage_and_finds_its_prompt_in_the_cache(mode
     assert usage.input_tokens > 10
     assert 3 < usage.output_tokens <= 48
     assert usage.cost == Cost()
-    again = await model.complete(asked("Write a sentence about the sea."))
+    again = await model.complete(make_request("Write a sentence about the sea."))
     assert again.usage.cache_read > 10
     assert again.usage.prompt_tokens == usage.prompt_tokens
 
 
-async def test_with_tools_every_turn_is_a_call_or_an_answer(model: EmbeddedModel) -> None:
-    call = await model.complete(asked("What is in the file config.ini?", tools=TOOLS))
+async def test_model_returns_a_tool_call_or_text(model: EmbeddedModel) -> None:
+    call = await model.complete(make_request("What is in the file config.ini?", tools=TOOLS))
     (use,) = call.message.tool_uses
     assert (use.name, use.input) == ("read_file", {"path": "config.ini"})
-    answer = await model.complete(asked("Say hello.", tools=TOOLS, tool_choice="none"))
+    answer = await model.complete(make_request("Say hello.", tools=TOOLS, tool_choice="none"))
     assert answer.text
     assert not answer.message.tool_uses
-    assert answer.usage.cache_read > 300  # the same prompt stands before both
-    required = [event async for event in model.stream(asked("Find tulips", tools=TOOLS, tool_choice="grep"))]
+    assert answer.usage.cache_read > 300  # both have the same prompt prefix
+    required = [event async for event in model.stream(make_request("Find tulips", tools=TOOLS, tool_choice="grep"))]
     assert any(isinstance(event, ToolCallDelta) for event in required)
     assert isinstance(required[-1], Done)
     assert required[-1].reason in {"tool_use", "max_tokens"}
 
 
-async def test_an_agent_reads_a_real_file_with_it(model: EmbeddedModel, tmp_path: Path) -> None:
+async def test_agent_reads_a_file_with_the_embedded_model(model: EmbeddedModel, tmp_path: Path) -> None:
     await asyncio.to_thread((tmp_path / "notes.txt").write_text, "The meeting is on Tuesday.\n")
     agent = Agent(model, tools=[read_file, list_files, grep], execution=str(tmp_path))
     result = await agent.run("When is the meeting in notes.txt?")
@@ -83,18 +83,18 @@ async def test_an_agent_reads_a_real_file_with_it(model: EmbeddedModel, tmp_path
     assert result.usage.cost == Cost()
 
 
-async def test_a_conversation_that_is_too_long_is_told_as_such() -> None:
+async def test_too_long_conversation_raises_context_exceeded() -> None:
     require_module("xllamacpp", "the extra `local`")
     small = create_embedded_model({"model": SMALLEST, "contextWindow": 512})
     await small.download()
     try:
         with pytest.raises(ContextExceededError):
-            await small.complete(asked("word " * 2000))
+            await small.complete(make_request("word " * 2000))
     finally:
         await small.aclose()
 
 
-def status_of(url: str, key: str | None) -> int:
+def get_status(url: str, key: str | None) -> int:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
     try:
         with urllib.request.urlopen(request) as answer:
@@ -104,23 +104,23 @@ def status_of(url: str, key: str | None) -> int:
             return error.code
 
 
-async def test_without_the_key_nobody_is_let_in(model: EmbeddedModel) -> None:
+async def test_server_rejects_requests_without_the_key(model: EmbeddedModel) -> None:
     server = LlamaServer(model.file, context=512)
     endpoint = await server.endpoint()
     url = f"{endpoint.base_url}/v1/models"
     try:
-        assert await asyncio.to_thread(status_of, url, None) == 401
-        assert await asyncio.to_thread(status_of, url, "guessed") == 401
-        assert await asyncio.to_thread(status_of, url, endpoint.key) == 200
+        assert await asyncio.to_thread(get_status, url, None) == 401
+        assert await asyncio.to_thread(get_status, url, "guessed") == 401
+        assert await asyncio.to_thread(get_status, url, endpoint.key) == 200
     finally:
         await asyncio.to_thread(server.stop)
 
 
-async def test_a_file_that_is_no_model_is_told(model: EmbeddedModel, tmp_path: Path) -> None:
+async def test_invalid_model_file_is_reported(model: EmbeddedModel, tmp_path: Path) -> None:
     await asyncio.to_thread((tmp_path / "fake.gguf").write_bytes, b"GGUF nothing")
     broken = create_embedded_model({"model": str(tmp_path / "fake.gguf")})
     with pytest.raises(Exception, match=r"Cannot load the embedded model fake\.gguf: \S"):
-        await broken.complete(asked("Hi"))
+        await broken.complete(make_request("Hi"))
     await broken.aclose()
 
 
@@ -139,7 +139,7 @@ asyncio.run(main())
 """
 
 
-async def test_it_ends_with_us_even_after_kill_9_in_mid_answer(model: EmbeddedModel) -> None:
+async def test_engine_exits_when_the_parent_process_is_killed(model: EmbeddedModel) -> None:
     parent = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PARENT, SMALLEST, stdout=subprocess.PIPE, start_new_session=True
     )

@@ -1,4 +1,4 @@
-"""`mainspring serve --http` as a program: tokens, agents of one's own, a database, and the end."""
+"""`mainspring serve --http` as a program: tokens, custom agents, a database, and shutdown."""
 
 import json
 import signal
@@ -23,8 +23,8 @@ TOKEN = "a-token-of-the-test-0123456789"
 
 
 @dataclass
-class Up:
-    """A service that runs."""
+class RunningService:
+    """A running service."""
 
     process: "subprocess.Popen[str]"
     url: str
@@ -42,7 +42,7 @@ class Up:
                 return error.code, json.load(error)
 
     def ag_ui(self, run: str, messages: list[Any], **more: Any) -> list[Any]:
-        """The events of one run of a client of AG-UI."""
+        """Return the events of one run of an AG-UI client."""
         data = json.dumps({"threadId": "t", "runId": run, "messages": messages, **more}).encode()
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         request = urllib.request.Request(f"{self.url}v1/ag-ui", data, headers)
@@ -51,14 +51,14 @@ class Up:
         return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """Send a signal; exit code and what was said."""
+        """Send a signal; return the exit code, stdout, and stderr."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=18)
         return self.process.returncode, out, err
 
 
 @contextmanager
-def up(command: Command, *arguments: str) -> Iterator[Up]:
+def start_service(command: Command, *arguments: str) -> Iterator[RunningService]:
     given = ("serve", "--http", "--port", "0", "--model", "openai:gpt-5-mini", *arguments)
     with command.start(*given) as process:
         assert process.stdout
@@ -67,14 +67,14 @@ def up(command: Command, *arguments: str) -> Iterator[Up]:
             raise AssertionError(process.communicate(timeout=15)[1])
         url, _, token = line.partition("#token=")
         try:
-            yield Up(process, url, token)
+            yield RunningService(process, url, token)
         finally:
             process.kill()
 
 
-def test_a_random_token_is_printed_once_and_a_wrong_one_is_refused(command: Command):
+def test_service_prints_a_random_token_and_rejects_others(command: Command):
     command.server.script += ["Hello yourself."]
-    with up(command) as service:
+    with start_service(command) as service:
         assert service.url.startswith("http://127.0.0.1:")
         assert len(service.token) > 40
         status, run = service.ask("POST", "v1/runs", {"prompt": "Hello"})
@@ -86,38 +86,38 @@ def test_a_random_token_is_printed_once_and_a_wrong_one_is_refused(command: Comm
         assert service.token not in err
 
 
-def test_the_commands_own_permissions_hold_and_a_question_waits_for_the_api(command: Command):
+def test_service_applies_permission_flags_and_waits_for_approvals(command: Command):
     command.server.script += [
         Reply(calls=[("shell", {"command": "touch made"}), ("write_file", {"path": "never", "content": "x"})]),
         "It is made.",
     ]
-    with up(command, "--deny", "write_file") as service:
+    with start_service(command, "--deny", "write_file") as service:
         run = service.ask("POST", "v1/runs", {"prompt": "Make it"})[1]["id"]
-        while not (known := service.ask("GET", f"v1/runs/{run}")[1])["waiting"]:
-            assert known["state"] in ("waiting", "running"), known
-        assert [(w["tool"], w["input"]) for w in known["waiting"]] == [("shell", {"command": "touch made"})]
+        while not (info := service.ask("GET", f"v1/runs/{run}")[1])["waiting"]:
+            assert info["state"] in ("waiting", "running"), info
+        assert [(w["tool"], w["input"]) for w in info["waiting"]] == [("shell", {"command": "touch made"})]
         assert not (command.folder / "made").exists()
-        service.ask("POST", f"v1/runs/{run}/approve", {"call_id": known["waiting"][0]["call_id"]})
+        service.ask("POST", f"v1/runs/{run}/approve", {"call_id": info["waiting"][0]["call_id"]})
         assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "It is made."
         assert (command.folder / "made").exists()
         assert not (command.folder / "never").exists()
 
 
-def test_tenants_come_from_a_file(command: Command, tmp_path: Path):
+def test_token_file_separates_tenants(command: Command, tmp_path: Path):
     tokens = tmp_path / "tokens"
     tokens.write_text(f"ann {TOKEN}1\nben {TOKEN}2\n")
     command.server.script += ["For Ann."]
-    with up(command, "--token-file", str(tokens)) as service:
+    with start_service(command, "--token-file", str(tokens)) as service:
         assert service.token == ""
         run = service.ask("POST", "v1/runs", {"prompt": "Hello"}, f"{TOKEN}1")[1]["id"]
         assert service.ask("GET", f"v1/runs/{run}", token=f"{TOKEN}2")[0] == 404
         assert service.ask("GET", f"v1/runs/{run}/result?wait=15", token=f"{TOKEN}1")[1]["text"] == "For Ann."
 
 
-def test_the_token_of_the_environment_is_not_handed_to_programs(command: Command):
+def test_token_from_environment_is_hidden_from_shell_commands(command: Command):
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     command.server.script += [call("shell", command="env"), "Seen."]
-    with up(command, "--allow", "shell") as service:
+    with start_service(command, "--allow", "shell") as service:
         service.token = TOKEN
         run = service.ask("POST", "v1/runs", {"prompt": "env"})[1]["id"]
         assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["status"] == "completed"
@@ -126,28 +126,28 @@ def test_the_token_of_the_environment_is_not_handed_to_programs(command: Command
     assert TOKEN not in result
 
 
-def test_a_run_comes_to_its_end_before_the_service_does(command: Command):
+def test_service_finishes_the_run_before_it_stops(command: Command):
     command.server.script += [Reply("It took its time.", delay=0.5)]
-    with up(command) as service:
+    with start_service(command) as service:
         run = service.ask("POST", "v1/runs", {"prompt": "Take your time"})[1]["id"]
-        assert command.server.asked.wait(15)
+        assert command.server.request_received.wait(15)
         headers = {"authorization": f"Bearer {service.token}"}
         request = urllib.request.Request(f"{service.url}v1/runs/{run}/events", headers=headers)
         with urllib.request.urlopen(request, timeout=15) as events:
             events.readline()
             service.process.send_signal(signal.SIGTERM)
-            told = events.read().decode()
-        assert '"status":"completed","text":"It took its time."' in told
+            received = events.read().decode()
+        assert '"status":"completed","text":"It took its time."' in received
         _, err = service.process.communicate(timeout=15)
         assert service.process.returncode == 0
         assert "no new runs" in err
 
 
-def test_a_second_signal_ends_it_at_once(command: Command):
+def test_second_signal_stops_the_service_immediately(command: Command):
     command.server.script += [Reply("never", stall=True)]
-    with up(command) as service:
+    with start_service(command) as service:
         service.ask("POST", "v1/runs", {"prompt": "x"})
-        assert command.server.asked.wait(15)
+        assert command.server.request_received.wait(15)
         service.process.send_signal(signal.SIGINT)
         assert service.process.stderr
         while "Shutting down" not in service.process.stderr.readline():
@@ -166,9 +166,9 @@ agents = {
 """
 
 
-def test_agents_of_ones_own(command: Command):
+def test_service_runs_custom_agents(command: Command):
     (command.folder / "my_agents.py").write_text(AGENTS)
-    with up(command, "--agents", "my_agents:agents", "--only-agents") as service:
+    with start_service(command, "--agents", "my_agents:agents", "--only-agents") as service:
         assert service.ask("GET", "v1/agents")[1] == {"agents": [{"name": "parrot"}, {"name": "owl"}]}
         run = service.ask("POST", "v1/runs", {"prompt": "Who are you?", "agent": "owl"})[1]["id"]
         assert service.ask("GET", f"v1/runs/{run}/result?wait=15")[1]["text"] == "I am an owl."
@@ -177,18 +177,18 @@ def test_agents_of_ones_own(command: Command):
 
 @pytest.mark.soak
 @pytest.mark.timeout(60)
-def test_runs_in_a_database_are_there_after_a_restart(command: Command):
+def test_runs_in_a_database_survive_a_restart(command: Command):
     require_module("dbos", "DBOS")
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     url = f"sqlite:///{command.folder}/runs.db"
     command.server.script += [call("shell", command="touch made"), "It is made."]
-    with up(command, "--url", url, "--work") as service:
+    with start_service(command, "--url", url, "--work") as service:
         service.token = TOKEN
         run = service.ask("POST", "v1/runs", {"prompt": "Make it"})[1]["id"]
         while not service.ask("GET", f"v1/runs/{run}")[1]["waiting"]:
             pass
         assert service.end()[0] == 0
-    with up(command, "--url", url, "--work") as service:
+    with start_service(command, "--url", url, "--work") as service:
         service.token = TOKEN
         while not (waiting := service.ask("GET", f"v1/runs/{run}")[1]["waiting"]):
             pass
@@ -199,38 +199,38 @@ def test_runs_in_a_database_are_there_after_a_restart(command: Command):
 
 @pytest.mark.soak
 @pytest.mark.timeout(120)
-def test_a_client_of_ag_ui_answers_after_the_service_was_killed(command: Command):
-    """A sub-agent asks, the service is killed, another one is answered and goes on where that was."""
+def test_ag_ui_client_answers_after_the_service_is_killed(command: Command):
+    """A subagent asks, the service is killed, and another service gets the answer and resumes the run."""
     require_module("dbos", "DBOS")
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     url = f"sqlite:///{command.folder}/runs.db"
     command.server.script += [call("spawn", task="touch made"), call("shell", command="touch made"), "Below.", "Above."]
     user = [{"id": "1", "role": "user", "content": "Make it"}]
-    with up(command, "--url", url, "--work") as service:
+    with start_service(command, "--url", url, "--work") as service:
         service.token = TOKEN
         [request] = service.ag_ui("r1", user)[-1]["outcome"]["interrupts"]
         service.process.kill()
     assert not (command.folder / "made").exists()
-    with up(command, "--url", url, "--work") as service:
+    with start_service(command, "--url", url, "--work") as service:
         service.token = TOKEN
         run = request["id"].partition("/")[0]
         while not service.ask("GET", f"v1/runs/{run}")[1]["waiting"]:
             pass
         answer = {"interruptId": request["id"], "status": "resolved", "payload": {"approved": True}}
-        told = service.ag_ui("r2", user, resume=[answer])
-        assert (told[0]["runId"], told[-1]["result"]["text"]) == ("r2", "Above.")
+        received = service.ag_ui("r2", user, resume=[answer])
+        assert (received[0]["runId"], received[-1]["result"]["text"]) == ("r2", "Above.")
     assert (command.folder / "made").exists()
     assert len(command.server.requests) == 4
 
 
-def test_a_second_service_on_the_same_place_says_so(command: Command):
-    with up(command) as service:
+def test_service_reports_a_port_in_use(command: Command):
+    with start_service(command) as service:
         port = service.url.rstrip("/").rpartition(":")[2]
         with command.start("serve", "--http", "--port", port, "--model", "openai:gpt-5-mini") as second:
             out, err = second.communicate(timeout=15)
         assert (second.returncode, out) == (2, "")
         assert f"port {port}: Address already in use. Choose another port with --port" in err
         assert service.ask("GET", "v1/runs")[0] == 200
-        with up(command) as other:  # on the same home, at another place
+        with start_service(command) as other:  # the same home, another port
             assert other.ask("GET", "v1/runs")[0] == 200
             assert other.ask("GET", "v1/runs", token=service.token)[0] == 401

@@ -1,4 +1,4 @@
-"""Several agents inside somebody's own web application: one process, nothing shared, nothing written to stdout."""
+"""Several agents within a web application: one process, no shared state, and nothing on stdout."""
 
 import asyncio
 import logging
@@ -22,16 +22,16 @@ from mainspring.app.servers.http.server import ServerOptions, local_url, open_so
 from mainspring.events import TextDelta
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
-BOTH = 2  # meet before either goes on: they run side by side, not one after the other
+BOTH = 2  # both meet before either continues, so they run in parallel
 
 
-def application(folder: Path) -> Starlette:
-    """An application with an agent for each request, and one for all."""
+def create_application(folder: Path) -> Starlette:
+    """Create an application with an agent for each request and one shared agent."""
     meeting: dict[str, asyncio.Barrier] = {}
     shared = Agent(ScriptedModel("one", "two"), name="shared")
     queue = asyncio.Lock()
 
-    def agent(name: str) -> Agent:
+    def create_agent(name: str) -> Agent:
         place = folder / name
         place.mkdir(exist_ok=True)
 
@@ -48,12 +48,12 @@ def application(folder: Path) -> Starlette:
         return Agent(ScriptedModel(*script), name=name, system=f"I am {name}", tools=[meet], execution=str(place))
 
     async def ask(request: Request) -> JSONResponse:
-        result = await agent(request.path_params["name"]).run(request.query_params["q"])
+        result = await create_agent(request.path_params["name"]).run(request.query_params["q"])
         return JSONResponse({"text": result.text, "turns": result.turns})
 
     async def stream(request: Request) -> StreamingResponse:
         async def pieces() -> AsyncGenerator[str]:
-            run = agent(request.path_params["name"]).stream(request.query_params["q"])
+            run = create_agent(request.path_params["name"]).stream(request.query_params["q"])
             async with run:
                 async for event in run:
                     if isinstance(event, TextDelta):
@@ -61,14 +61,14 @@ def application(folder: Path) -> Starlette:
 
         return StreamingResponse(pieces(), media_type="text/plain")
 
-    async def one(_: Request) -> JSONResponse:
-        async with queue:  # an agent is one conversation
+    async def run_shared(_: Request) -> JSONResponse:
+        async with queue:  # an agent has one conversation
             return JSONResponse({"text": (await shared.run("next")).text})
 
-    return Starlette(routes=[Route("/ask/{name}", ask), Route("/stream/{name}", stream), Route("/shared", one)])
+    return Starlette(routes=[Route("/ask/{name}", ask), Route("/stream/{name}", stream), Route("/shared", run_shared)])
 
 
-def state_of_the_process() -> Any:
+def process_state() -> Any:
     root = logging.getLogger()
     handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     return (
@@ -84,10 +84,10 @@ def state_of_the_process() -> Any:
 
 
 @pytest.mark.covers("BYD-16")
-async def test_several_agents_in_one_web_application(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    config = uvicorn.Config(application(tmp_path), log_config=None, access_log=False, lifespan="off")
+async def test_several_agents_run_in_one_web_application(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    config = uvicorn.Config(create_application(tmp_path), log_config=None, access_log=False, lifespan="off")
     server, listening = uvicorn.Server(config), open_socket(ServerOptions(port=0))
-    before = state_of_the_process()
+    before = process_state()
     serving = asyncio.ensure_future(server.serve(sockets=[listening]))
     url = local_url(listening)
     names = [f"{message}{number}" for message in "abcdefgh" for number in range(BOTH)]
@@ -98,15 +98,15 @@ async def test_several_agents_in_one_web_application(tmp_path: Path, capfd: pyte
                 assert answer.status == 200
                 return await answer.text()
 
-        request = await asyncio.gather(*[get(f"ask/{name}?q=Q{name}") for name in names])
+        answers = await asyncio.gather(*[get(f"ask/{name}?q=Q{name}") for name in names])
         streamed = await asyncio.gather(*[get(f"stream/{name}?q=S{name}") for name in names])
         both = await asyncio.gather(get("shared"), get("shared"))
-    for name, answer, text in zip(names, request, streamed, strict=True):
+    for name, answer, text in zip(names, answers, streamed, strict=True):
         assert f"I am {name} Q{name}: {name} met" in answer
         assert '"turns":2' in answer
         assert text.endswith(f"I am {name} S{name}: {name} met")
     assert sorted(both) == ['{"text":"one"}', '{"text":"two"}']
     server.should_exit = True
     await serving
-    assert state_of_the_process() == before
+    assert process_state() == before
     assert capfd.readouterr() == ("", "")

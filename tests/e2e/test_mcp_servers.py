@@ -1,4 +1,4 @@
-"""Servers of the registries through our client, and the official conformance suite against it. Heavy: they are installed first."""
+"""Published MCP servers with our client, and the official conformance suite. Slow, because they are installed first."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ pytestmark = [
 logger = logging.getLogger(__name__)  # the figures: pytest -m soak -o log_cli=true --log-cli-level=INFO
 
 SUITES = ("0.1.16", "0.2.0-alpha.12")
-"""Versions of the suite: the one that is current, and the one for the newer protocol."""
+"""Versions of the suite: the current one, and the one for the newer protocol."""
 
 EXPLAINED = {
     "auth/basic-cimd": "a warning: it wants a client id that is a public page about the client, which a program on a desktop has not",
@@ -37,8 +37,8 @@ EXPLAINED = {
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the servers of npm and of PyPI."""
+def installed_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the servers from npm and PyPI into a folder."""
     folder = tmp_path_factory.mktemp("servers")
     names = ["everything", "filesystem", "memory"]
     packages = [f"@modelcontextprotocol/server-{n}" for n in names]
@@ -52,15 +52,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def config(installed: Path, name: str) -> McpServerConfig:
-    """How a server is started."""
+def server_config(installed_servers: Path, name: str) -> McpServerConfig:
+    """Return the configuration of a server."""
     if name in ("git", "time", "fetch"):
-        more = ("--repository", str(installed / "repository")) if name == "git" else ()
-        python = str(installed / "venv" / "bin" / "python")
+        more = ("--repository", str(installed_servers / "repository")) if name == "git" else ()
+        python = str(installed_servers / "venv" / "bin" / "python")
         return McpServerConfig(name=name, command=python, args=("-m", f"mcp_server_{name}", *more), connect_timeout=60)
-    script = installed / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
-    more = (str(installed),) if name == "filesystem" else ()
-    env = {"MEMORY_FILE_PATH": str(installed / "memory.json")} if name == "memory" else {}
+    script = installed_servers / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
+    more = (str(installed_servers),) if name == "filesystem" else ()
+    env = {"MEMORY_FILE_PATH": str(installed_servers / "memory.json")} if name == "memory" else {}
     return McpServerConfig(name=name, command="node", args=(str(script), *more), env=env, connect_timeout=60)
 
 
@@ -74,17 +74,17 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def arguments(installed: Path, name: str) -> dict[str, Any]:
+def call_arguments(installed_servers: Path, name: str) -> dict[str, Any]:
     given = CALLS[name][1]
-    return {"repo_path": str(installed / "repository")} if name == "git" else given
+    return {"repo_path": str(installed_servers / "repository")} if name == "git" else given
 
 
-def text(answer: Any) -> str:
+def result_text(answer: Any) -> str:
     return json.dumps(answer.content)
 
 
-def programs(marker: Path) -> list[int]:
-    """Processes whose command line names this folder."""
+def find_processes(marker: Path) -> list[int]:
+    """Return the processes whose command line contains this folder."""
     found: list[int] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -97,32 +97,32 @@ def programs(marker: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_real_server_is_connected_listed_called_killed_and_restarted(installed: Path, name: str) -> None:
+async def test_real_mcp_server_restarts_after_a_kill(installed_servers: Path, name: str) -> None:
     tool, _, expected = CALLS[name]
     figures: dict[str, Any] = {}
     began = time.perf_counter()
-    async with connect_mcp(config(installed, name)) as server:
+    async with connect_mcp(server_config(installed_servers, name)) as server:
         figures["connect"] = round(time.perf_counter() - began, 2)
         figures["tools"] = len(server.tools)
         assert tool in {i.name for i in server.tool_infos}
         began = time.perf_counter()
-        answer = await server.call(tool, arguments(installed, name))
+        answer = await server.call(tool, call_arguments(installed_servers, name))
         figures["call"] = round(time.perf_counter() - began, 3)
-        assert expected in text(answer)
+        assert expected in result_text(answer)
         for listing in (server.list_resources, server.list_prompts):
             await listing()
 
-        for pid in programs(installed):
+        for pid in find_processes(installed_servers):
             os.kill(pid, signal.SIGKILL)
         began = time.perf_counter()
-        again = await called_until_it_works(server, tool, arguments(installed, name))
+        again = await call_with_retries(server, tool, call_arguments(installed_servers, name))
         figures["restart"] = round(time.perf_counter() - began, 2)
-        assert expected in text(again)
-    assert not programs(installed), "a program outlived its connection"
+        assert expected in result_text(again)
+    assert not find_processes(installed_servers), "a process survived its connection"
     logger.info("%s: %s", name, json.dumps(figures))
 
 
-async def called_until_it_works(server: McpServer, tool: str, given: Mapping[str, Any]) -> Any:
+async def call_with_retries(server: McpServer, tool: str, given: Mapping[str, Any]) -> Any:
     async with asyncio.timeout(60):
         while True:
             try:
@@ -132,42 +132,42 @@ async def called_until_it_works(server: McpServer, tool: str, given: Mapping[str
                     raise
 
 
-async def test_a_long_call_is_told_of_cancelled_and_survives_a_kill(installed: Path) -> None:
-    async with connect_mcp(config(installed, "everything")) as server:
+async def test_long_call_reports_progress_and_handles_cancel_and_kill(installed_servers: Path) -> None:
+    async with connect_mcp(server_config(installed_servers, "everything")) as server:
         long = next(i.name for i in server.tool_infos if "long" in i.name.lower())
         steps: list[float] = []
 
-        def told(progress: float, total: float | None, message: str | None) -> None:
+        def on_progress(progress: float, total: float | None, message: str | None) -> None:
             steps.append(progress)
 
-        await server.call(long, {"duration": 1, "steps": 3}, told)
+        await server.call(long, {"duration": 1, "steps": 3}, on_progress)
         assert steps
 
-        task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, told))
+        task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, on_progress))
         before = len(steps)
         await wait_until(lambda: len(steps) > before, 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert "hello" in text(await server.call("echo", {"message": "hello"}))  # the connection is as it was
+        assert "hello" in result_text(await server.call("echo", {"message": "hello"}))  # the connection still works
 
         before = len(steps)
-        task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, told))
+        task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, on_progress))
         await wait_until(lambda: len(steps) > before, 30)
         began = time.perf_counter()
-        for pid in programs(installed):
+        for pid in find_processes(installed_servers):
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(McpError) as failed:
             await task
         assert failed.value.reason == "lost"
         assert time.perf_counter() - began < 5
-        assert "again" in text(await called_until_it_works(server, "echo", {"message": "again"}))
-    assert not programs(installed)
+        assert "again" in result_text(await call_with_retries(server, "echo", {"message": "again"}))
+    assert not find_processes(installed_servers)
 
 
 @pytest.fixture(scope="module", params=SUITES)
 def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command of a version of the suite, with a Node.js that is new enough."""
+    """Return the command of a version of the suite, with a Node.js that is new enough."""
     folder = tmp_path_factory.mktemp("conformance")
     packages = [f"@modelcontextprotocol/conformance@{request.param}", "node@22"]
     subprocess.run(
@@ -180,7 +180,7 @@ def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     ]
 
 
-def test_the_official_suite_is_content_with_our_client(suite: list[str], tmp_path: Path) -> None:
+def test_client_passes_the_official_conformance_suite(suite: list[str], tmp_path: Path) -> None:
     listed = subprocess.run([*suite, "list", "--client"], capture_output=True, text=True, check=True, timeout=60).stdout
     scenarios = [
         line.split()[1] for line in listed.splitlines() if line.strip().startswith("- ") and "extension" not in line

@@ -1,7 +1,7 @@
-"""An approval that is stored: one process pauses and ends, others look, answer and go on. Nothing runs twice.
+"""A stored approval: one process pauses and ends; others read it, answer it, and resume the run. Nothing runs twice.
 
-Each step is a process of its own over the same session file. What ran is counted on disk by the tool itself; every process
-counts the requests that its model got.
+Each step is a separate process on the same session file. The tool counts its calls on disk, and every process counts the requests
+to its model.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ CALLS = [ScriptedCall("act", {"key": key}, id=f"call-{key}") for key in ("free",
 ANSWERS = {"call-ask": Approve(), "call-other": Deny("not that one"), "call-edit": Approve({"key": "edited"})}
 
 
-def counting(folder: Path) -> Tool:
-    """A tool that notes on disk, beyond any kill, that it ran."""
+def counting_tool(folder: Path) -> Tool:
+    """Create a tool that logs its calls on disk, where a kill cannot remove them."""
 
     @tool
     async def act(key: str) -> str:
@@ -40,18 +40,18 @@ def counting(folder: Path) -> Tool:
     return act
 
 
-def judge(ctx: PermissionCheck) -> None:
+def check_permission(ctx: PermissionCheck) -> None:
     if ctx.input["key"] != "free":
         ctx.pause(f"may it act on {ctx.input['key']}?")
 
 
-def die(ctx: Any) -> None:
+def kill_self(ctx: Any) -> None:
     if ctx.input["key"] == "ask":
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def step(folder: Path, what: str, mode: Any) -> None:
-    """What one process does; its last line says what it saw."""
+async def run_step(folder: Path, what: str, mode: Any) -> None:
+    """Run the step of one process; its last output line is the state."""
     if what == "begin":
         session = Session.create(folder, home=folder / "home", id="paused")
         model = ScriptedModel(Reply("I act", calls=CALLS))
@@ -61,37 +61,38 @@ async def step(folder: Path, what: str, mode: Any) -> None:
     with session:
         agent = Agent(
             model,
-            tools=[counting(folder)],
+            tools=[counting_tool(folder)],
             session=session,
             execution=str(folder),
             behavior=RunOptions(tool_execution=mode),
-            hooks={PermissionCheck: judge},
+            hooks={PermissionCheck: check_permission},
         )
         status = ""
         if what == "begin":
             status = (await agent.run("act")).status
         elif what != "look":
             if what.startswith("die"):
-                agent.on(BeforeToolRun if what == "die before" else ToolFinished, die, order=200)
+                agent.on(BeforeToolRun if what == "die before" else ToolFinished, kill_self, order=200)
             while agent.pending is not None:
                 agent.answer({c.id: ANSWERS[c.id] for c in agent.pending.calls})
                 status = (await agent.run()).status
         pending = agent.pending
         waiting = {c.id: pending.reasons[c.id] for c in pending.calls} if pending else {}
-        told = [r.text for m in agent.messages for r in getattr(m, "tool_results", ())]
+        results = [r.text for m in agent.messages for r in getattr(m, "tool_results", ())]
         sys.stdout.write(
-            json.dumps({"status": status, "waiting": waiting, "results": told, "requests": len(model.requests)}) + "\n"
+            json.dumps({"status": status, "waiting": waiting, "results": results, "requests": len(model.requests)})
+            + "\n"
         )
 
 
-def process(folder: Path, what: str, mode: str, *, killed: bool = False) -> dict[str, Any]:
+def run_process(folder: Path, what: str, mode: str, *, killed: bool = False) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.e2e.test_saved_approval", str(folder), what, mode]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == (-signal.SIGKILL if killed else 0), done.stdout + done.stderr
     return {} if killed else json.loads(done.stdout.splitlines()[-1])
 
 
-def ran(folder: Path) -> list[str]:
+def read_calls(folder: Path) -> list[str]:
     file = folder / "ran"
     return file.read_text().split() if file.exists() else []
 
@@ -101,35 +102,33 @@ QUESTIONS = {f"call-{key}": f"may it act on {key}?" for key in ("ask", "other", 
 
 @pytest.mark.covers("BYD-29")
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
-def test_a_run_that_paused_is_answered_by_another_process(tmp_path: Path, mode: str) -> None:
-    begun = process(tmp_path, "begin", mode)
+def test_paused_run_is_answered_by_another_process(tmp_path: Path, mode: str) -> None:
+    begun = run_process(tmp_path, "begin", mode)
     first = {"call-ask": QUESTIONS["call-ask"]}
     assert (begun["status"], begun["waiting"]) == ("paused", first if mode == "sequential" else QUESTIONS)
     assert (begun["requests"], begun["results"]) == (1, [])
-    assert ran(tmp_path) == (["free"] if mode == "sequential" else []), "calls that run together wait together"
+    assert read_calls(tmp_path) == (["free"] if mode == "sequential" else []), "parallel calls wait for each other"
 
-    looked = process(tmp_path, "look", mode)
-    assert looked["waiting"] == begun["waiting"], "looking changes nothing"
+    looked = run_process(tmp_path, "look", mode)
+    assert looked["waiting"] == begun["waiting"], "reading changes nothing"
 
-    ended = process(tmp_path, "answer", mode)
+    ended = run_process(tmp_path, "answer", mode)
     assert (ended["status"], ended["waiting"]) == ("completed", {})
-    assert ended["requests"] == 1, "the model is asked once more, with the results, and never again for the calls"
+    assert ended["requests"] == 1, "one more request with the results; the calls are not requested again"
     assert ended["results"] == ["did free", "did ask", "Permission denied: not that one", "did edited"]
-    assert sorted(ran(tmp_path)) == ["ask", "edited", "free"]
+    assert sorted(read_calls(tmp_path)) == ["ask", "edited", "free"]
 
 
 @pytest.mark.covers("BYD-29")
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
 @pytest.mark.parametrize("moment", ["die before", "die after"])
-def test_a_process_that_is_killed_while_it_goes_on_leaves_nothing_to_run_twice(
-    tmp_path: Path, moment: str, mode: str
-) -> None:
-    process(tmp_path, "begin", mode)
-    process(tmp_path, moment, mode, killed=True)
-    before = sorted(ran(tmp_path))
-    after = process(tmp_path, "answer", mode)
+def test_kill_after_an_approval_repeats_no_tool_call(tmp_path: Path, moment: str, mode: str) -> None:
+    run_process(tmp_path, "begin", mode)
+    run_process(tmp_path, moment, mode, killed=True)
+    before = sorted(read_calls(tmp_path))
+    after = run_process(tmp_path, "answer", mode)
     assert after["waiting"] == {}
-    assert sorted(ran(tmp_path)) == before, "what may have run is not run again"
+    assert sorted(read_calls(tmp_path)) == before, "calls that may have run do not run again"
     texts = dict(zip([c.id for c in CALLS], after["results"], strict=True))
     if moment == "die before":
         assert "Interrupted, outcome unknown" in texts["call-ask"]
@@ -138,4 +137,4 @@ def test_a_process_that_is_killed_while_it_goes_on_leaves_nothing_to_run_twice(
 
 
 if __name__ == "__main__":
-    asyncio.run(step(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    asyncio.run(run_step(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))

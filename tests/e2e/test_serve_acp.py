@@ -1,4 +1,4 @@
-"""The official client of the Agent Client Protocol drives the real command: prompt, permission, diff, cancel, load."""
+"""The official Agent Client Protocol client drives the real command: prompt, permission, diff, cancel, and load."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.covers("BYD-23")
 
 
 @asynccontextmanager
-async def driving(
+async def start_agent(
     command: Command, editor: Editor, *options: str, files: bool = False, terminal: bool = False
 ) -> AsyncGenerator[tuple[ClientSideConnection, asyncio.subprocess.Process]]:
     arguments = ("-m", "mainspring", "serve", "--acp", "--model", "openai:test-model", *options)
     async with spawn_agent_process(
-        cast("Client", editor),  # it has what the tests need of one
+        cast("Client", editor),  # it has all that the tests need
         sys.executable,
         *arguments,
         env=command.environment,
@@ -41,7 +41,7 @@ async def driving(
     editor.watch.check()
 
 
-async def test_prompt_permission_and_diff(command: Command) -> None:
+async def test_prompt_sends_an_approval_request_with_a_diff(command: Command) -> None:
     (command.folder / "a.py").write_text("one\ntwo\nthree\n")
     command.server.script = [
         call("read_file", path="a.py"),
@@ -50,7 +50,7 @@ async def test_prompt_permission_and_diff(command: Command) -> None:
         "All *done*.",
     ]
     editor = Editor("once")
-    async with driving(command, editor) as (connection, _):
+    async with start_agent(command, editor) as (connection, _):
         session = await connection.new_session(cwd=str(command.folder), mcp_servers=[])
         assert session.modes is not None
         assert session.modes.current_mode_id == "build"
@@ -79,10 +79,10 @@ async def test_prompt_permission_and_diff(command: Command) -> None:
     assert {"cost", "compact", "model"} <= {c.name for c in commands}
 
 
-async def test_cancel_while_the_model_speaks(command: Command) -> None:
+async def test_cancel_stops_a_streaming_response(command: Command) -> None:
     command.server.script = [Reply("It begins", stall=True), "Again."]
     editor = Editor()
-    async with driving(command, editor) as (connection, _):
+    async with start_agent(command, editor) as (connection, _):
         session = await connection.new_session(cwd=str(command.folder))
         prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
         await editor.until("agent_message_chunk")
@@ -90,17 +90,17 @@ async def test_cancel_while_the_model_speaks(command: Command) -> None:
         assert (await prompting).stop_reason == "cancelled"
         again = await connection.prompt(session_id=session.session_id, prompt=[text_block("once more")])
     assert again.stop_reason == "end_turn"
-    assert len(command.server.requests) == 2, "what was cancelled is not said again by itself"
+    assert len(command.server.requests) == 2, "a cancelled prompt is not sent again"
 
 
-async def test_load_list_resume_and_fork_in_another_process(command: Command) -> None:
+async def test_another_process_lists_loads_resumes_and_forks_sessions(command: Command) -> None:
     command.server.script += ["The first answer.", "The second.", "In the copy."]
     folder = str(command.folder)
-    async with driving(command, Editor()) as (connection, _):
+    async with start_agent(command, Editor()) as (connection, _):
         first = await connection.new_session(cwd=folder)
         await connection.prompt(session_id=first.session_id, prompt=[text_block("first prompt")])
     editor = Editor()
-    async with driving(command, editor) as (connection, _):
+    async with start_agent(command, editor) as (connection, _):
         listed = (await connection.list_sessions(cwd=folder)).sessions
         assert [(s.session_id, s.cwd, s.title) for s in listed] == [(first.session_id, folder, "first prompt")]
         await connection.load_session(cwd=folder, session_id=first.session_id)
@@ -110,20 +110,20 @@ async def test_load_list_resume_and_fork_in_another_process(command: Command) ->
         assert forked.session_id != first.session_id
         await connection.prompt(session_id=forked.session_id, prompt=[text_block("third prompt")])
         await connection.resume_session(cwd=folder, session_id=first.session_id)
-        assert len(editor.of("user_message_chunk")) == 1, "resuming tells nothing again"
+        assert len(editor.of("user_message_chunk")) == 1, "resuming repeats no updates"
         with pytest.raises(RequestError, match="Session .* not found"):
             await connection.load_session(cwd=folder, session_id="../../etc/passwd")
-    said = [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]
-    assert [s for s in said if "prompt" in json.dumps(s)] == said[-3:]
+    user_messages = [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]
+    assert [s for s in user_messages if "prompt" in json.dumps(s)] == user_messages[-3:]
     assert command.server.requests[-1]["messages"][-2]["content"] == "The second."
 
 
-async def test_two_sessions_and_whatever_else_comes_on_the_line(command: Command) -> None:
-    """A command of each session runs in the editor at the same time; nonsense between the messages harms neither."""
+async def test_invalid_messages_do_not_affect_two_running_sessions(command: Command) -> None:
+    """A command of each session runs in the editor at the same time; invalid messages affect neither."""
     wait = f"echo begun; exec {sys.executable} -c 'import time; time.sleep(300)'"
     command.server.script = [call("shell", command=wait), call("shell", command=wait), "Again.", "And again."]
     editor = Editor("session", "session")
-    async with driving(command, editor, terminal=True) as (connection, process):
+    async with start_agent(command, editor, terminal=True) as (connection, process):
         assert process.stdin is not None
         folder = str(command.folder)
         sessions = [(await connection.new_session(cwd=folder)).session_id for _ in range(2)]
@@ -141,7 +141,7 @@ async def test_two_sessions_and_whatever_else_comes_on_the_line(command: Command
         await connection.cancel(session_id=sessions[0])
         assert (await prompts[0]).stop_reason == "cancelled"
         assert not prompts[1].done()
-        await notify(connection, "$/cancel_request", requestId=request_of(editor, sessions[1]))
+        await notify(connection, "$/cancel_request", requestId=prompt_request_id(editor, sessions[1]))
         assert (await prompts[1]).stop_reason == "cancelled"
         for terminal in editor.terminals.values():
             assert await asyncio.to_thread(ended, terminal.process.pid)
@@ -155,8 +155,8 @@ async def test_two_sessions_and_whatever_else_comes_on_the_line(command: Command
     assert {session for session, _ in editor.updates} == set(sessions)
 
 
-def request_of(editor: Editor, session: str) -> int:
-    """The id of the prompt that went to a session."""
+def prompt_request_id(editor: Editor, session: str) -> int:
+    """Return the ID of the prompt request of a session."""
     return next(
         m["id"]
         for _, m in editor.watch.messages

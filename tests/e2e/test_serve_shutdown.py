@@ -1,4 +1,4 @@
-"""However a server on standard input and output ends in the middle of a call, its programs end with it, and what was said is kept."""
+"""Any shutdown of a stdio server during a tool call stops its programs and keeps the stored conversation."""
 
 import json
 import os
@@ -21,26 +21,26 @@ __all__ = ["command"]
 pytestmark = pytest.mark.covers("BYD-23", "BYD-16")
 
 STUBBORN = "trap '' TERM INT HUP; echo $$ > begun; while :; do sleep 97; done"
-"""A script that says when it runs, and ends only where it is forced to."""
+"""A script that reports when it runs and ends only on SIGKILL."""
 
 
 class Server:
-    """A server and its lines."""
+    """A server and its message lines."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
 
-    def say(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(message) + "\n")
         self.process.stdin.flush()
 
-    def until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def until(self, matches: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         assert self.process.stdout is not None
-        return next(message for message in map(json.loads, self.process.stdout) if is_it(message))
+        return next(message for message in map(json.loads, self.process.stdout) if matches(message))
 
     def ask(self, id: int, method: str, **params: Any) -> Any:
-        self.say(jsonrpc="2.0", id=id, method=method, params=params)
+        self.send(jsonrpc="2.0", id=id, method=method, params=params)
         return self.until(lambda message: message.get("id") == id)["result"]
 
 
@@ -48,30 +48,30 @@ def acp(server: Server, folder: Path) -> None:
     server.ask(1, "initialize", protocolVersion=1)
     session = server.ask(2, "session/new", cwd=str(folder), mcpServers=[])["sessionId"]
     prompt = [{"type": "text", "text": "go"}]
-    server.say(jsonrpc="2.0", id=3, method="session/prompt", params={"sessionId": session, "prompt": prompt})
+    server.send(jsonrpc="2.0", id=3, method="session/prompt", params={"sessionId": session, "prompt": prompt})
 
 
 def rpc(server: Server, folder: Path) -> None:
-    server.say(id=1, command={"type": "prompt", "text": "go"})
+    server.send(id=1, command={"type": "prompt", "text": "go"})
 
 
 def mcp(server: Server, folder: Path) -> None:
     client = {"name": "test", "version": "1"}
     server.ask(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
-    server.say(jsonrpc="2.0", method="notifications/initialized")
-    server.say(jsonrpc="2.0", id=2, method="tools/call", params={"name": "run", "arguments": {"prompt": "go"}})
+    server.send(jsonrpc="2.0", method="notifications/initialized")
+    server.send(jsonrpc="2.0", id=2, method="tools/call", params={"name": "run", "arguments": {"prompt": "go"}})
 
 
 @contextmanager
-def in_a_call(command: Command, begin: Callable[[Server, Path], None]) -> Iterator[tuple[Server, int]]:
-    """A server in whose call a script runs, and the process id of the script."""
+def start_call(command: Command, begin: Callable[[Server, Path], None]) -> Iterator[tuple[Server, int]]:
+    """Start a server with a running script in a tool call; yield it and the process ID of the script."""
     command.server.script = [call("shell", command=STUBBORN), "never said"]
     os.mkfifo(command.folder / "begun")
     arguments = ("serve", f"--{begin.__name__}", "--model", "openai:test-model", "--allow", f"shell({STUBBORN})")
     with command.start(*arguments, "--allow", "scope:fs-write", stdin=subprocess.PIPE) as process:
         server = Server(process)
         begin(server, command.folder)
-        script = int((command.folder / "begun").read_text())  # waits for it
+        script = int((command.folder / "begun").read_text())  # blocks until the script has started
         try:
             yield server, script
         finally:
@@ -79,38 +79,40 @@ def in_a_call(command: Command, begin: Callable[[Server, Path], None]) -> Iterat
 
 
 @pytest.mark.parametrize(
-    ("begin", "how"),
+    ("begin", "ending"),
     [
         *product((acp, rpc, mcp), ("the input ends", "SIGTERM", "two signals", "nobody reads")),
         (rpc, "SIGINT"),
         (rpc, "SIGHUP"),
     ],
 )
-def test_no_program_stays(command: Command, begin: Callable[[Server, Path], None], how: str) -> None:
-    with in_a_call(command, begin) as (server, script):
+def test_server_shutdown_kills_running_scripts(
+    command: Command, begin: Callable[[Server, Path], None], ending: str
+) -> None:
+    with start_call(command, begin) as (server, script):
         process = server.process
         assert process.stdin is not None
         assert process.stdout is not None
-        if how == "the input ends":
+        if ending == "the input ends":
             process.stdin.close()
-        elif how == "nobody reads":
+        elif ending == "nobody reads":
             process.stdout.close()
             process.stdin.close()
         else:
-            process.send_signal(signal.SIGTERM if how == "two signals" else signal.Signals[how])
-            if how == "two signals":
+            process.send_signal(signal.SIGTERM if ending == "two signals" else signal.Signals[ending])
+            if ending == "two signals":
                 process.send_signal(signal.SIGINT)
         code = process.wait(30)
         assert ended(script)
         assert process.stderr is not None
         assert process.stderr.read() == ""
     requested = {"SIGTERM": (143,), "SIGINT": (130,), "SIGHUP": (129,), "two signals": (143, 130)}
-    assert code in requested.get(how, (0,))
+    assert code in requested.get(ending, (0,))
     assert "go" in command.run("sessions", "list").out
 
 
 @pytest.mark.parametrize("mode", ["acp", "rpc", "mcp"])
-def test_without_any_input_it_ends_at_once(command: Command, mode: str) -> None:
+def test_server_exits_immediately_without_input(command: Command, mode: str) -> None:
     with command.start("serve", f"--{mode}", "--model", "openai:test-model", stdin=subprocess.DEVNULL) as process:
         assert process.wait(30) == 0
         assert process.stderr is not None

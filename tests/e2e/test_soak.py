@@ -14,7 +14,7 @@ MANY = 500
 @pytest.mark.covers("SES-14", "SES-15", "SES-16", "SES-08")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", FEW)
-def test_a_killed_process_loses_nothing_that_was_acknowledged(kind: str, tmp_path: Path) -> None:
+def test_killed_process_loses_no_acknowledged_data(kind: str, tmp_path: Path) -> None:
     total = soak(kind, tmp_path, FEW[kind])
     assert total["kills"] == FEW[kind]
     assert total["answers"] > 0
@@ -23,7 +23,7 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(kind: str, tmp_pat
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", FEW)
-def test_five_hundred_kills(kind: str, tmp_path: Path) -> None:
+def test_sessions_survive_500_kills(kind: str, tmp_path: Path) -> None:
     total = soak(kind, tmp_path, MANY)
     sys.stdout.write(f"{kind}: {dict(total)}\n")
     assert total["kills"] == MANY

@@ -1,4 +1,4 @@
-"""However it ends, the terminal is as it was."""
+"""The terminal is restored after any exit."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.servers.chat import Reply, call
-from tests.e2e.terminal import Chatting, Terminal, chat, chatting
+from tests.e2e.terminal import Terminal, TerminalChat, chat, open_chat
 from tests.requires import on_linux, on_posix, on_tmux
 
 pytestmark = [on_posix, on_tmux, on_linux]
@@ -17,7 +17,7 @@ pytestmark = [on_posix, on_tmux, on_linux]
 __all__ = ["chat"]
 
 
-def as_before(terminal: Terminal, stty: str, modes: str) -> None:
+def check_restored(terminal: Terminal, stty: str, modes: str) -> None:
     """Check that the shell has its terminal back."""
     terminal.wait(lambda screen: screen.split("\n")[-1].startswith("ready$"))
     assert terminal.stty() == stty
@@ -30,18 +30,18 @@ def as_before(terminal: Terminal, stty: str, modes: str) -> None:
 
 @pytest.mark.covers("CLI-19")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
-def test_killed_in_the_middle_of_an_answer(chat: Chatting, number: signal.Signals) -> None:
+def test_terminal_is_restored_after_a_kill(chat: TerminalChat, number: signal.Signals) -> None:
     terminal = chat.terminal
     stty, modes = terminal.stty(), terminal.modes
     chat.begin(script=[Reply(text="It goes on\n\nand on", stall=True)])
     terminal.send("Go")
     terminal.wait("and on")
     os.kill(terminal.pid_of("-m mainspring"), number)
-    as_before(terminal, stty, modes)
+    check_restored(terminal, stty, modes)
 
 
 @pytest.mark.covers("CLI-19")
-def test_left_suspended_edited_and_failed(chat: Chatting) -> None:
+def test_terminal_is_restored_after_suspend_editor_and_failure(chat: TerminalChat) -> None:
     terminal = chat.terminal
     stty, modes = terminal.stty(), terminal.modes
     editor = terminal.folder / "editor"
@@ -62,24 +62,24 @@ def test_left_suspended_edited_and_failed(chat: Chatting) -> None:
     terminal.keys("Enter")
     terminal.wait("Thanks.")
     terminal.keys("C-d")
-    as_before(terminal, stty, modes)
+    check_restored(terminal, stty, modes)
 
     settings = Path(terminal.folder.parent) / "broken"
     settings.mkdir()
     (settings / "settings.json").write_text("{ broken")
     terminal.keys(f"MAINSPRING_HOME={settings} {chat.command}; echo code $?", "Enter")
     terminal.wait("code 2")
-    assert "settings.json" in terminal.everything()
-    as_before(terminal, stty, modes)
+    assert "settings.json" in terminal.full_output()
+    check_restored(terminal, stty, modes)
 
 
 @pytest.fixture
-def narrow(tmp_path: Path, home: Path) -> Iterator[Chatting]:
-    yield from chatting(tmp_path, home, 24, 12, NO_COLOR="1", LC_ALL="C")
+def narrow(tmp_path: Path, home: Path) -> Iterator[TerminalChat]:
+    yield from open_chat(tmp_path, home, 24, 12, NO_COLOR="1", LC_ALL="C")
 
 
 @pytest.mark.covers("CLI-01")
-def test_narrow_without_colours_and_without_utf8(narrow: Chatting) -> None:
+def test_narrow_terminal_without_color_and_utf8(narrow: TerminalChat) -> None:
     terminal = narrow.begin(
         script=[Reply(text="Caf\u00e9 \u2014 \u201cquoted\u201d \u65e5\n\n- \x1b]0;evil\x07item\x1b[31m red", pieces=9)]
     )
@@ -93,12 +93,12 @@ def test_narrow_without_colours_and_without_utf8(narrow: Chatting) -> None:
 
 
 @pytest.fixture
-def dumb(tmp_path: Path, home: Path) -> Iterator[Chatting]:
-    yield from chatting(tmp_path, home, TERM="dumb")
+def dumb(tmp_path: Path, home: Path) -> Iterator[TerminalChat]:
+    yield from open_chat(tmp_path, home, TERM="dumb")
 
 
 @pytest.mark.covers("CLI-01")
-def test_a_terminal_that_only_writes_lines(dumb: Chatting) -> None:
+def test_dumb_terminal_uses_line_mode(dumb: TerminalChat) -> None:
     terminal = dumb.terminal
     dumb.server.script = [call("shell", command="echo done-$((1+1))"), "It is done."]
     terminal.keys("C-u", f"clear; {dumb.command}", "Enter")
@@ -112,7 +112,7 @@ def test_a_terminal_that_only_writes_lines(dumb: Chatting) -> None:
     terminal.wait("ready$")
 
 
-def test_without_a_terminal_at_both_ends_it_says_how_to_use_it(chat: Chatting) -> None:
+def test_command_without_a_terminal_prints_usage(chat: TerminalChat) -> None:
     terminal = chat.terminal
     terminal.keys(f"{chat.command} 2>&1 | cat", "Enter")
     terminal.wait("No prompt. Use -p PROMPT")

@@ -1,4 +1,4 @@
-"""A whole piece of work in a real terminal."""
+"""A complete task in a real terminal."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.servers.chat import Reply, Step, call
-from tests.e2e.terminal import Chatting, Terminal, chat
+from tests.e2e.terminal import Terminal, TerminalChat, chat
 from tests.requires import on_posix, on_tmux
 
 pytestmark = [on_posix, on_tmux]
@@ -54,7 +54,7 @@ LINES = "".join(f"{'twice' if i in {1, 39} else 'line'} {i}\n" for i in range(40
 
 
 @pytest.mark.covers("CLI-01", "CLI-06", "CLI-07", "CLI-11", "CLI-16")
-def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
+def test_task_with_streaming_approval_and_edit(chat: TerminalChat) -> None:
     file = chat.terminal.folder / "code.txt"
     file.write_text(LINES)
     edits = [{"old_string": f"twice {i}\n", "new_string": f"once {i}\n"} for i in (1, 39)]
@@ -71,16 +71,16 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     screen = terminal.wait("That is all.")
     assert f"> What is to be done?\n\n{SHOWN}" in screen
     terminal.wait_gone("Esc to stop")
-    assert terminal.everything().count("def main():") == 1
+    assert terminal.full_output().count("def main():") == 1
 
     terminal.send("Do it")
     screen = terminal.wait("Run this command?")
     assert "> y  Yes\n  s  Yes, and don't ask again this session\n" in screen
     terminal.answer("y")
     screen = terminal.wait("Edit code.txt?")
-    assert "... 4 more lines (Ctrl-O to show)" in terminal.everything()
+    assert "... 4 more lines (Ctrl-O to show)" in terminal.full_output()
     for row in ("  1   line 0", "  2 - twice 1", "  2 + once 1", "  40 - twice 39", "  40 + once 39"):
-        assert row in terminal.everything(), terminal.everything()
+        assert row in terminal.full_output(), terminal.full_output()
     terminal.answer("h")
     terminal.wait("Change 1 of 2: >[x] [x]")
     terminal.keys("n")
@@ -89,7 +89,7 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     terminal.wait("Both are made.")
     terminal.wait_gone("Esc to stop")
     assert file.read_text() == LINES.replace("twice 39", "once 39")
-    assert "1 of 2 changes applied" in terminal.everything()
+    assert "1 of 2 changes applied" in terminal.full_output()
 
     terminal.keys("C-o")
     terminal.wait("(end of file")
@@ -99,8 +99,8 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
 
 
 @pytest.mark.covers("BYD-04")
-def test_a_letter_that_meets_a_question_is_typed_and_approves_nothing(chat: Chatting) -> None:
-    questions = 6  # a machine that stands still for half a second needs another
+def test_key_typed_as_an_approval_appears_goes_to_the_input(chat: TerminalChat) -> None:
+    questions = 6  # a machine that stalls for half a second needs another try
     terminal = chat.begin(script=[*[call("shell", command=f"touch ran-{i}") for i in range(questions)], "Done."])
     terminal.send("Do it")
     for _ in range(questions):
@@ -115,7 +115,7 @@ def test_a_letter_that_meets_a_question_is_typed_and_approves_nothing(chat: Chat
 
 
 @pytest.mark.covers("BYD-04", "CLI-02", "OPT-03")
-def test_steering_and_queueing(chat: Chatting) -> None:
+def test_steering_and_queued_messages_are_sent(chat: TerminalChat) -> None:
     script = [
         call("shell", command="sleep 30 & wait"),
         "I went to the left.",
@@ -145,7 +145,7 @@ def test_steering_and_queueing(chat: Chatting) -> None:
 
 
 @pytest.mark.covers("BYD-04", "CLI-02")
-def test_stopping_and_going_on_with_the_session(chat: Chatting) -> None:
+def test_stopped_session_can_be_resumed(chat: TerminalChat) -> None:
     script = ["I go.", Reply(text="This never ends ...", stall=True)]
     terminal = chat.begin(script=script)
     terminal.send("Go")
@@ -161,12 +161,12 @@ def test_stopping_and_going_on_with_the_session(chat: Chatting) -> None:
 
     terminal = chat.begin("--continue", script=["Here we are again."])
     screen = terminal.screen()
-    assert "> Go" in terminal.everything()
+    assert "> Go" in terminal.full_output()
     assert "This never ends ..." in screen
     terminal.send("go on")
     terminal.wait("Here we are again.")
-    said = [m["content"] for m in chat.server.requests[-1]["messages"] if m["role"] == "user"]
-    assert "never mind" in str(said)
+    messages = [m["content"] for m in chat.server.requests[-1]["messages"] if m["role"] == "user"]
+    assert "never mind" in str(messages)
     terminal.wait_gone("Esc to stop")
     terminal.keys("C-c")
     terminal.wait("Press Ctrl-C again to exit")
@@ -175,7 +175,7 @@ def test_stopping_and_going_on_with_the_session(chat: Chatting) -> None:
 
 
 @pytest.mark.covers("CLI-02", "CLI-11")
-def test_a_large_paste_history_and_other_sizes(chat: Chatting) -> None:
+def test_large_paste_prompt_history_and_resizing(chat: TerminalChat) -> None:
     terminal = chat.begin(script=["Read it all.", Reply(text=ANSWER, pieces=80, delay=0.02), "narrow"])
     text = "\n".join(f"row {i}" for i in range(5000))
     terminal.type("look at ")
@@ -183,8 +183,8 @@ def test_a_large_paste_history_and_other_sizes(chat: Chatting) -> None:
     terminal.wait("> look at [pasted 5000 lines]")
     terminal.keys("Enter")
     terminal.wait("Read it all.")
-    said = chat.server.requests[-1]["messages"][-1]["content"]
-    assert (said if isinstance(said, str) else said[0]["text"]) == f"look at {text}"
+    messages = chat.server.requests[-1]["messages"][-1]["content"]
+    assert (messages if isinstance(messages, str) else messages[0]["text"]) == f"look at {text}"
     assert "row 4999" not in terminal.screen()
 
     terminal.paste("one\ntwo\nthree", bracketed=False)
@@ -199,9 +199,9 @@ def test_a_large_paste_history_and_other_sizes(chat: Chatting) -> None:
     terminal.wait(lambda screen: "openai:test-model" in screen)
     terminal.resize(100, 30)
     terminal.wait_gone("Esc to stop")
-    everything = terminal.everything()
-    assert everything.count("That is all.") == 1, everything
-    assert everything.count("openai:test-model") == 1, everything
+    output = terminal.full_output()
+    assert output.count("That is all.") == 1, output
+    assert output.count("openai:test-model") == 1, output
     terminal.keys("Up")
     terminal.wait("> again")
     terminal.keys("C-c")
@@ -210,7 +210,7 @@ def test_a_large_paste_history_and_other_sizes(chat: Chatting) -> None:
 
 
 @pytest.mark.covers("CLI-02")
-def test_completion_of_commands_and_files(chat: Chatting) -> None:
+def test_completion_of_commands_and_files(chat: TerminalChat) -> None:
     folder = chat.terminal.folder
     (folder / ".git").mkdir()
     (folder / "src").mkdir()
@@ -224,8 +224,8 @@ def test_completion_of_commands_and_files(chat: Chatting) -> None:
     terminal.wait("> /help")
     terminal.keys("Enter")
     terminal.wait("Attach a file")
-    assert "Ctrl-O                 Show the last collapsed output" in terminal.everything()
-    assert "/model" in terminal.everything()
+    assert "Ctrl-O                 Show the last collapsed output" in terminal.full_output()
+    assert "/model" in terminal.full_output()
     terminal.type("what is in @need")
     screen = terminal.wait("needle.py")
     assert "secret" not in screen.split("what is in")[-1]
@@ -245,7 +245,7 @@ def extension(api):
 
 
 @pytest.mark.covers("CLI-09")
-def test_commands_and_shortcuts_of_extensions_and_custom_commands(chat: Chatting, home: Path) -> None:
+def test_extension_commands_shortcuts_and_custom_commands_work(chat: TerminalChat, home: Path) -> None:
     (home / ".agent" / "extensions").mkdir(parents=True)
     (home / ".agent" / "extensions" / "mine.py").write_text(EXTENSION)
     (home / ".agent" / "commands").mkdir()
@@ -266,12 +266,12 @@ def test_commands_and_shortcuts_of_extensions_and_custom_commands(chat: Chatting
 
 
 @pytest.mark.covers("CLI-15", "CLI-16")
-def test_sub_agents_work_nested_under_their_names(chat: Chatting) -> None:
+def test_subagents_are_shown_nested_under_their_names(chat: TerminalChat) -> None:
     def step(request: dict[str, Any]) -> Reply:
-        """The main agent starts two, each of which runs a command."""
-        said = str(request["messages"])
+        """The main agent starts two subagents, each of which runs a command."""
+        messages = str(request["messages"])
         child = next(
-            (name for name in ("left", "right") if f"look to the {name}" in said and "Split it" not in said), ""
+            (name for name in ("left", "right") if f"look to the {name}" in messages and "Split it" not in messages), ""
         )
         if request["messages"][-1]["role"] == "tool":
             return Reply(f"It is {child}." if child else "Both have looked.")
@@ -295,7 +295,7 @@ def test_sub_agents_work_nested_under_their_names(chat: Chatting) -> None:
 
 
 @pytest.mark.covers("BYD-18", "CLI-02", "OPT-03")
-def test_shift_tab_changes_the_mode_and_the_status_line_shows_it(chat: Chatting) -> None:
+def test_shift_tab_switches_the_mode_in_the_status_line(chat: TerminalChat) -> None:
     folder = chat.terminal.folder
     script = [call("write_file", path="a.txt", content="a"), call("shell", command="touch ran"), "Done."]
     terminal = chat.begin(script=script)
@@ -327,7 +327,7 @@ def test_shift_tab_changes_the_mode_and_the_status_line_shows_it(chat: Chatting)
 
 
 def _status(terminal: Terminal) -> str:
-    """The last row that is not empty."""
+    """Return the last row that is not empty."""
     return terminal.screen().splitlines()[-1]
 
 
@@ -335,7 +335,7 @@ SCRIPT = "#!/bin/sh\necho $0 >> {canary}\n"
 
 
 @pytest.mark.covers("BYD-18", "SEC-01")
-def test_always_is_for_this_project_only(chat: Chatting, tmp_path: Path) -> None:
+def test_always_allow_applies_to_this_project_only(chat: TerminalChat, tmp_path: Path) -> None:
     project, other, canary = chat.terminal.folder, tmp_path / "other", tmp_path / "canary"
     other.mkdir()
     for folder in (project, other):

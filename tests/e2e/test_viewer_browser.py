@@ -1,4 +1,4 @@
-"""The viewer in a real browser: runs appear while they go on, and can be looked into."""
+"""The viewer in a real browser: runs appear while they are running and show their details."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.app.servers.viewer import Viewer
 from mainspring.app.servers.viewer.otlp import decode_spans
-from tests.e2e.devtools import opened
+from tests.e2e.devtools import open_browser
 from tests.unit.app.servers.viewer.test_otlp import request
 
 pytestmark = pytest.mark.timeout(120)
@@ -17,7 +17,9 @@ TRACE = "a" * 32
 BEGAN = 1_795_852_000_000
 
 
-def span(number: int, name: str, operation: str, parent: int, start: int, end: int, **facts: Any) -> dict[str, Any]:
+def make_span(
+    number: int, name: str, operation: str, parent: int, start: int, end: int, **facts: Any
+) -> dict[str, Any]:
     kinds = {str: "stringValue", int: "intValue", float: "doubleValue"}
     given = {"gen_ai.operation.name": operation, **{k.replace("__", "."): v for k, v in facts.items() if k != "status"}}
     return {
@@ -34,8 +36,8 @@ def span(number: int, name: str, operation: str, parent: int, start: int, end: i
 
 USED = {"gen_ai__usage__input_tokens": 1200, "gen_ai__usage__output_tokens": 80, "mainspring__usage__cost": 0.0049}
 FIRST = [
-    span(2, "chat gpt-5-mini", "chat", 1, 0, 900, gen_ai__request__model="gpt-5-mini", **USED),
-    span(
+    make_span(2, "chat gpt-5-mini", "chat", 1, 0, 900, gen_ai__request__model="gpt-5-mini", **USED),
+    make_span(
         3,
         "execute_tool look",
         "execute_tool",
@@ -48,8 +50,8 @@ FIRST = [
     ),
 ]
 REST = [
-    span(4, "chat gpt-5-mini", "chat", 1, 1400, 2000, gen_ai__request__model="gpt-5-mini", **USED),
-    span(
+    make_span(4, "chat gpt-5-mini", "chat", 1, 1400, 2000, gen_ai__request__model="gpt-5-mini", **USED),
+    make_span(
         1,
         "invoke_agent main",
         "invoke_agent",
@@ -63,11 +65,11 @@ REST = [
 
 
 @pytest.mark.covers("CLI-17")
-async def test_a_run_appears_grows_and_can_be_looked_into(tmp_path: Path) -> None:
+async def test_viewer_shows_a_growing_run_and_its_details(tmp_path: Path) -> None:
     viewer = Viewer()
     await viewer.start()
     try:
-        async with opened(viewer.url, tmp_path / "profile") as page:
+        async with open_browser(viewer.url, tmp_path / "profile") as page:
             await page.until("document.querySelector('#empty') && !document.querySelector('#empty').hidden")
             viewer.store.add(decode_spans(request(*FIRST), "application/json"))
 
@@ -113,20 +115,20 @@ async def test_a_run_appears_grows_and_can_be_looked_into(tmp_path: Path) -> Non
 
             await viewer.aclose()
             await page.until("document.querySelector('#state').textContent === 'Disconnected'")
-            assert all("ERR_CONNECTION_REFUSED" in said for said in page.said), page.said
+            assert all("ERR_CONNECTION_REFUSED" in message for message in page.console), page.console
     finally:
         await viewer.aclose()
 
 
 @pytest.mark.soak
-async def test_three_thousand_spans_are_shown(tmp_path: Path) -> None:
+async def test_viewer_shows_three_thousand_spans(tmp_path: Path) -> None:
     viewer = Viewer()
     await viewer.start()
-    spans = [span(n, f"execute_tool t{n}", "execute_tool", 1, n, n + 1) for n in range(2, 3000)]
+    spans = [make_span(n, f"execute_tool t{n}", "execute_tool", 1, n, n + 1) for n in range(2, 3000)]
     viewer.store.add(await asyncio.to_thread(decode_spans, request(*spans, REST[1]), "application/json"))
     try:
-        async with opened(viewer.url, tmp_path / "profile") as page:
+        async with open_browser(viewer.url, tmp_path / "profile") as page:
             assert await page.until("document.querySelectorAll('.row').length") == 2999
-            assert page.said == []
+            assert page.console == []
     finally:
         await viewer.aclose()

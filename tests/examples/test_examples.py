@@ -1,4 +1,4 @@
-"""Each example runs, on a model that follows a script."""
+"""Each example runs with a scripted model."""
 
 import importlib.util
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 
 
-def load(repository: Path, name: str) -> ModuleType:
+def load_example(repository: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"example_{name}", repository / "examples" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -21,14 +21,14 @@ def load(repository: Path, name: str) -> ModuleType:
 @pytest.mark.covers("PKG-15")
 async def test_weather(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedModel(ScriptedCall("forecast", {"city": "Oslo", "days": 2}), "An umbrella.")
-    assert await load(repository, "weather").main(model) == "An umbrella."
+    assert await load_example(repository, "weather").main(model) == "An umbrella."
     assert "2 model calls" in capsys.readouterr().out
 
 
 @pytest.mark.covers("PKG-15")
 async def test_watch(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedModel(ScriptedCall("word_count", {"text": "the quick brown fox"}), "Four.")
-    seen = await load(repository, "watch").main(model)
+    seen = await load_example(repository, "watch").main(model)
     assert (seen[0], seen[-1]) == ("agent_start", "agent_end")
     out = capsys.readouterr().out
     assert "[-> 4 in" in out
@@ -43,7 +43,7 @@ async def test_notes(repository: Path, tmp_path: Path) -> None:
         ScriptedCall("read_file", {"path": "notes.md"}),
         "Buy milk.",
     )
-    assert await load(repository, "notes").main(model, str(tmp_path)) == "Buy milk."
+    assert await load_example(repository, "notes").main(model, str(tmp_path)) == "Buy milk."
     assert (tmp_path / "notes.md").read_text() == "buy milk\n"
     assert len(model.requests[2].messages) == 5, "the second agent goes on with what the first one stored"
 
@@ -53,7 +53,7 @@ async def test_audit(repository: Path) -> None:
     model = ScriptedModel(
         ScriptedCall("status", {"site": "example.org"}), ScriptedCall("launch", {"site": "example.org"}), "It may not."
     )
-    log = await load(repository, "audit").main(model)
+    log = await load_example(repository, "audit").main(model)
     assert [line.split(" after")[0] for line in log] == ["status ok", "refused launch"]
 
 

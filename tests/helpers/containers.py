@@ -1,4 +1,4 @@
-"""Engines for containers in tests: podman where it is installed, and a docker that contains nothing."""
+"""Container engines for tests: podman if it is installed, and a fake docker without containers."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ import pytest
 from tests.requires import skip_missing
 
 ENGINES = ("fake_docker", "busybox_docker", *(("podman",) if os.environ.get("TEST_PODMAN") else ()))
-"""The fixtures of engines. A real one is asked for by name: whether it works in a virtual machine is not the suite's to find out."""
+"""The engine fixtures. A real engine runs only on request, because it may not work in a virtual machine."""
 
 IMAGE = "localhost/mainspring-test:1"
-"""An image with nothing but busybox."""
+"""An image with only busybox."""
 
 FAKE = r"""#!/bin/sh
 # Takes the arguments of docker and runs everything here.
@@ -45,7 +45,7 @@ esac
 
 @pytest.fixture
 def fake_docker(tmp_path: Path) -> str:
-    """A program that takes docker's arguments and has no engine."""
+    """Return a program that accepts the arguments of docker but has no engine."""
     folder = tmp_path.parent / f"{tmp_path.name}-engine"
     folder.mkdir(exist_ok=True)
     program = folder / "docker"
@@ -56,7 +56,7 @@ def fake_docker(tmp_path: Path) -> str:
 
 @pytest.fixture
 def busybox_docker(fake_docker: str) -> str:
-    """The same, where every program is busybox, as in small images."""
+    """Return the fake docker with only busybox programs, as in small images."""
     busybox = shutil.which("busybox")
     if busybox is None:
         skip_missing("busybox-static")
@@ -65,18 +65,18 @@ def busybox_docker(fake_docker: str) -> str:
     return fake_docker
 
 
-_PATIENCE = 6.0  # seconds for each call of an engine while it is looked at; twice that is less than a test has
+_PATIENCE = 6.0  # seconds for each engine call during setup; twice that is less than the timeout of a test
 
 
 @pytest.fixture(scope="session")
 def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Podman with a storage of its own that holds `IMAGE`; skips where it cannot run a container."""
-    # Whether an engine works inside a virtual machine depends on more than its being installed: it is asked for by name.
+    """Yield podman with its own storage that contains `IMAGE`; skip the test if it cannot run a container."""
+    # An installed engine may not work in a virtual machine, so it is used only on request.
     program, busybox = shutil.which("podman"), shutil.which("busybox")
     if not os.environ.get("TEST_PODMAN") or program is None or busybox is None:
         skip_missing("TEST_PODMAN=1, podman and busybox-static")
     folder = tmp_path_factory.mktemp("podman")
-    # What a small virtual machine may refuse: high limits, and a runtime that cannot do with its control groups.
+    # A small virtual machine may reject high limits, and a runtime may not support its control groups.
     runtime = "runc" if shutil.which("runc") else "crun"
     (folder / "containers.conf").write_text(
         f'[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]\n[engine]\nruntime = "{runtime}"\n'

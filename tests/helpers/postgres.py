@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own: started when the first test asks for it, in a temporary folder, on a socket."""
+"""A PostgreSQL server for tests: started by the first test that needs it, in a temporary folder, on a socket."""
 
 import os
 import pwd
@@ -18,13 +18,13 @@ class Postgres:
     """A running server.
 
     Attributes:
-        folder: Where its data and its socket are.
+        folder: The folder of its data and its socket.
     """
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
         self._programs = programs
-        self._made = 0
+        self._count = 0
         # PostgreSQL refuses to run as root.
         user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         self._as: dict[str, Any] = {}
@@ -49,33 +49,33 @@ class Postgres:
 
     @property
     def pid(self) -> int:
-        """The server's process."""
+        """The process ID of the server."""
         return self._server.pid
 
     def _run(self, program: str, *words: str | Path, tries: int = 1) -> None:
-        for left in reversed(range(tries)):
+        for remaining in reversed(range(tries)):
             done = subprocess.run(
                 [self._programs / program, *words], capture_output=True, text=True, cwd=self.folder, **self._as
             )
             if not done.returncode:
                 return
-            if not left:
+            if not remaining:
                 raise AssertionError(f"{program}: {done.stdout}{done.stderr}")
             subprocess.run(["sleep", "0.05"], check=True)
 
     def url(self, database: str) -> str:
-        """The address of a database."""
+        """Return the URL of a database."""
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
     def database(self, template: str = "template0") -> str:
-        """Make a database and give its address."""
-        self._made += 1
-        name = f"test{self._made}"
+        """Create a database and return its URL."""
+        self._count += 1
+        name = f"test{self._count}"
         self._run("createdb", "-h", self.folder, "-U", "postgres", "-T", template, name)
         return self.url(name)
 
     def close(self) -> None:
-        """Stop it, and wait."""
+        """Stop the server and wait for its end."""
         self._server.terminate()
         try:
             self._server.wait(10)
@@ -86,11 +86,11 @@ class Postgres:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A PostgreSQL server; the test is skipped where there is none."""
+    """Yield a PostgreSQL server; skip the test if none is installed."""
     programs = postgres_programs()
     if programs is None:
         skip_missing("PostgreSQL")
-    # Short, since the path of a socket has 107 characters at most.
+    # Short, because the path of a socket has at most 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     server = Postgres(folder, programs)
     try:

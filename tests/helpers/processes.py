@@ -1,4 +1,4 @@
-"""Waiting for processes that are not our children."""
+"""Wait for processes that are not our children."""
 
 import os
 import select
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def ended(pid: int, seconds: float = 15.0) -> bool:
-    """Whether a process ends within so many seconds; a zombie has ended."""
+    """Return True if a process ends within a time; a zombie has ended."""
     if hasattr(os, "pidfd_open"):
         try:
             handle = os.pidfd_open(pid)
@@ -30,14 +30,14 @@ def ended(pid: int, seconds: float = 15.0) -> bool:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Return True if a process is running; a zombie is not."""
     return not ended(pid, 0)
 
 
 def stopped(pid: int) -> bool:
-    """Whether a process was stopped, and has."""
-    known = Path(f"/proc/{pid}/stat")
-    if known.exists():
-        return known.read_text().rpartition(")")[2].split()[0] == "T"
-    told = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return told.stdout.strip().startswith("T")
+    """Return True if a process is suspended."""
+    stat = Path(f"/proc/{pid}/stat")
+    if stat.exists():
+        return stat.read_text().rpartition(")")[2].split()[0] == "T"
+    ps = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return ps.stdout.strip().startswith("T")

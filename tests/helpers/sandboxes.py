@@ -1,4 +1,4 @@
-"""The layers of the sandbox that can be tried on this machine."""
+"""The sandbox backends that tests can use on this machine."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ LAYERS: dict[str, Callable[[], SandboxBackend]] = {"bubblewrap": Bubblewrap, "la
 
 
 def layer(name: str) -> SandboxBackend:
-    """The layer; the test is skipped where it does not work, with the reason."""
+    """Return a sandbox backend; skip the test with the reason if it does not work."""
     found = LAYERS[name]()
     if problem := found.unavailable_reason():
         skip_missing(problem)

@@ -1,4 +1,4 @@
-"""Comparing published JSON Schemas with the types that they are made from."""
+"""Compare published JSON Schemas with the types that they are generated from."""
 
 import inspect
 import json
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def tidy(schema: str) -> Any:
-    """A schema with its descriptions unindented: Python 3.13 keeps docstrings that way, earlier versions do not."""
+    """Return a schema with unindented descriptions, because only Python 3.13 removes the indentation of docstrings."""
     return json.loads(schema, object_hook=_unindented)
 
 

@@ -1,4 +1,4 @@
-"""The distribution: its dependencies are those of the source, its wheel has what the program reads at run time."""
+"""The distribution: it declares the dependencies of the source, and its wheel contains all files that mainspring reads."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-# Distributions whose import has another name; None: a program, not a module.
+# Distributions with another import name; None: a program, not a module.
 MODULES: dict[str, str | None] = {
     "charset-normalizer": "charset_normalizer",
     "docstring-parser": "docstring_parser",
@@ -28,6 +28,7 @@ MODULES: dict[str, str | None] = {
     "langchain-core": "langchain_core",
     "pillow": "PIL",
     "pyyaml": "yaml",
+    "jsonschema-rs": "jsonschema_rs",
 }
 
 
@@ -36,13 +37,13 @@ def project(repository: Path) -> dict[str, Any]:
     return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def module_of(requirement: str) -> str | None:
+def module_name(requirement: str) -> str | None:
     name = re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0]
     return MODULES.get(name, name)
 
 
-def imports_of_source(repository: Path) -> Iterator[str]:
-    """Top-level names of everything that the source imports, anywhere in a file."""
+def find_imports(repository: Path) -> Iterator[str]:
+    """Yield the top-level names of all imports of the source, anywhere in a file."""
     for path in (repository / "src" / "mainspring").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
@@ -58,32 +59,32 @@ def imports_of_source(repository: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def third_party(repository: Path) -> set[str]:
-    return set(imports_of_source(repository)) - sys.stdlib_module_names - {"mainspring"}
+    return set(find_imports(repository)) - sys.stdlib_module_names - {"mainspring"}
 
 
 def test_every_core_dependency_is_imported(project: dict[str, Any], third_party: set[str]) -> None:
-    declared = {module_of(line) for line in project["dependencies"]} - {None}
+    declared = {module_name(line) for line in project["dependencies"]} - {None}
 
     assert declared - third_party == set()
 
 
-def test_everything_imported_is_declared(project: dict[str, Any], third_party: set[str]) -> None:
+def test_every_imported_package_is_declared(project: dict[str, Any], third_party: set[str]) -> None:
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
-    declared = {module_of(line) for line in (*project["dependencies"], *extras)}
+    declared = {module_name(line) for line in (*project["dependencies"], *extras)}
 
     # pytest: the plugin of mainspring.testing, imported by pytest itself; annotationlib: of the standard library since 3.14;
-    # pydantic: for the type checker, where the SDK of MCP has models of it
+    # pydantic: for the type checker, because the MCP SDK has pydantic models
     assert third_party - declared - {"pytest", "annotationlib", "pydantic"} == set()
 
 
-def test_the_extra_all_is_every_extra(project: dict[str, Any]) -> None:
+def test_extra_all_contains_every_extra(project: dict[str, Any]) -> None:
     extras = project["optional-dependencies"]
 
     assert extras["all"] == [f"mainspring[{','.join(name for name in extras if name != 'all')}]"]
 
 
 @pytest.mark.timeout(60)
-def test_the_wheel_has_the_data_and_nothing_else(repository: Path, tmp_path: Path) -> None:
+def test_wheel_contains_the_source_and_data_files_only(repository: Path, tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=repository, check=True, capture_output=True,

@@ -1,4 +1,4 @@
-"""The lowest versions of other packages that are allowed (known problem B-03)."""
+"""The lowest allowed versions of dependencies (known problem B-03)."""
 
 import importlib.metadata
 import shutil
@@ -18,7 +18,7 @@ def requirements(repository: Path) -> list[Requirement]:
     return [Requirement(line) for line in lines if not line.startswith("mainspring[")]
 
 
-def test_every_dependency_has_a_floor_below_what_is_installed(repository: Path) -> None:
+def test_every_dependency_has_a_lowest_version(repository: Path) -> None:
     for requirement in requirements(repository):
         assert {s.operator for s in requirement.specifier} & {">=", "=="}, f"{requirement} has no lowest version"
         try:
@@ -30,9 +30,9 @@ def test_every_dependency_has_a_floor_below_what_is_installed(repository: Path) 
 
 @pytest.mark.soak
 @requires(shutil.which("uv") is not None, "uv, and a package index")
-def test_the_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
-    """Where they did not: exceptions of msgspec, marks of charset-normalizer, partial values of jiter, exporters of OpenTelemetry."""
-    tried = [
+def test_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
+    """Older versions failed: exceptions of msgspec, marks of charset-normalizer, partial values of jiter, exporters of OpenTelemetry."""
+    paths = [
         "tools/arguments/test_parse.py",
         "tools/support/test_text_files.py",
         "models/test_langchain.py",
@@ -41,7 +41,7 @@ def test_the_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
     ]
 
     done = subprocess.run(
-        ["scripts/test_lowest_versions", str(tmp_path / "venv"), *(f"tests/unit/{name}" for name in tried)],
+        ["scripts/test_lowest_versions", str(tmp_path / "venv"), *(f"tests/unit/{name}" for name in paths)],
         cwd=repository,
         capture_output=True,
         encoding="utf-8",

@@ -1,4 +1,4 @@
-"""Programs that freeze the command into one file find what it loads by name (known problem B-03)."""
+"""Tools that freeze the command into one file find the modules that it loads by name (known problem B-03)."""
 
 import importlib.metadata
 import importlib.util
@@ -16,20 +16,20 @@ from tests.e2e.servers.chat import ChatServer, call
 from tests.requires import requires
 
 
-def test_every_module_and_every_file_is_taken_along(repository: Path) -> None:
+def test_every_module_and_file_is_bundled(repository: Path) -> None:
     source = repository / "src"
     files = {p for p in (source / "mainspring").rglob("*") if p.is_file() and p.suffix != ".pyc"}
     code = {source.joinpath(*name.split(".")) for name in list_modules()}
-    taken = {p / "__init__.py" if p.is_dir() else p.with_suffix(".py") for p in code}
+    bundled = {p / "__init__.py" if p.is_dir() else p.with_suffix(".py") for p in code}
     data = {Path(path): Path(folder) for path, folder in data_files()}
 
-    assert taken | data.keys() == files
-    assert taken & data.keys() == set()
+    assert bundled | data.keys() == files
+    assert bundled & data.keys() == set()
     assert all(source / folder == path.parent for path, folder in data.items())
     assert {"mainspring.app.cli.default", "mainspring.models.providers.ollama"} <= set(list_modules())
 
 
-def test_the_hook_is_found_by_its_entry_point(repository: Path) -> None:
+def test_pyinstaller_hook_is_found_by_its_entry_point(repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     [(name, value)] = project["entry-points"]["pyinstaller40"].items()
     [folder] = importlib.metadata.EntryPoint(name, value, "pyinstaller40").load()()
@@ -42,7 +42,7 @@ def test_the_hook_is_found_by_its_entry_point(repository: Path) -> None:
 
 @pytest.mark.soak
 @requires(importlib.util.find_spec("PyInstaller") is not None, "PyInstaller")
-def test_a_frozen_command_works(tmp_path: Path, home: Path) -> None:
+def test_frozen_command_works(tmp_path: Path, home: Path) -> None:
     start = tmp_path / "start.py"
     start.write_text("import sys\nfrom mainspring.app.cli.main import main\nsys.exit(main())\n", encoding="utf-8")
     build = [sys.executable, "-m", "PyInstaller", "--log-level", "ERROR", "--onedir", "--name", "ms", "start.py"]

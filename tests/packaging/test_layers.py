@@ -1,4 +1,4 @@
-"""The import contracts of pyproject.toml hold, and each catches what it is for."""
+"""The import contracts of pyproject.toml are kept, and each catches a violation."""
 
 import re
 import shutil
@@ -12,23 +12,25 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def lint_imports(root: Path) -> tuple[int, dict[str, bool], str]:
-    """Exit code, contract to kept, and the output of import-linter in a checkout."""
+    """Run import-linter; return the exit code, whether each contract is kept, and the output."""
     code = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command; lint_imports_command()"
     done = subprocess.run(
         [sys.executable, "-c", code, "--no-cache"], cwd=root, capture_output=True, text=True, check=False
     )
     output = done.stdout + done.stderr
-    kept = {name.strip(): state == "KEPT" for name, state in re.findall(r"^(.+?) (KEPT|BROKEN)", output, re.MULTILINE)}
-    return done.returncode, kept, output
+    contracts = {
+        name.strip(): state == "KEPT" for name, state in re.findall(r"^(.+?) (KEPT|BROKEN)", output, re.MULTILINE)
+    }
+    return done.returncode, contracts, output
 
 
 @pytest.mark.covers("PKG-01", "PKG-02", "PKG-03", "PKG-04", "PKG-05")
-def test_the_contracts_hold(repository: Path) -> None:
-    code, kept, output = lint_imports(repository)
+def test_import_contracts_are_kept(repository: Path) -> None:
+    code, contracts, output = lint_imports(repository)
 
     assert code == 0, output
-    assert len(kept) == 12
-    assert all(kept.values())
+    assert len(contracts) == 12
+    assert all(contracts.values())
 
 
 FAULTS = {
@@ -57,7 +59,7 @@ FAULTS = {
 
 
 @pytest.mark.covers("PKG-03", "PKG-04", "PKG-05")
-def test_each_contract_catches_a_planted_fault(repository: Path, tmp_path: Path) -> None:
+def test_each_contract_catches_a_planted_violation(repository: Path, tmp_path: Path) -> None:
     shutil.copy(repository / "pyproject.toml", tmp_path)
     source = tmp_path / "src" / "mainspring"
     shutil.copytree(repository / "src" / "mainspring", source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -68,15 +70,15 @@ def test_each_contract_catches_a_planted_fault(repository: Path, tmp_path: Path)
         with path.open("a", encoding="utf-8") as file:
             file.write(f"\n{text}\n")
 
-    code, kept, output = lint_imports(tmp_path)
+    code, contracts, output = lint_imports(tmp_path)
 
     assert code == 1, output
-    assert [name for name, state in kept.items() if state] == []
+    assert [name for name, state in contracts.items() if state] == []
     assert "mainspring.utils" in output  # a folder that no layer lists
 
 
 def test_every_folder_is_a_package(repository: Path) -> None:
-    """A folder without __init__.py is invisible to the contracts. The bundled skills are data, with files of Python among them."""
+    """A folder without __init__.py is invisible to the contracts. The bundled skills are data that includes Python files."""
     source = repository / "src" / "mainspring"
     folders = {p.parent for p in source.rglob("*.py") if not p.is_relative_to(source / "skills" / "bundled")}
 

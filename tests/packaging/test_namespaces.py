@@ -1,4 +1,4 @@
-"""Each part can be used by itself: imported alone in a fresh interpreter, and without what it does not need."""
+"""Each namespace works alone: imported in a fresh interpreter, without packages that it does not need."""
 
 import subprocess
 import sys
@@ -45,10 +45,10 @@ USES = {
         "assert 'hi' in str(Transcript(Look(), 40, 9).add_event(AnswerEnd('hi'), 0.0))"
     ),
 }
-"""By namespace (providers is `models`, contexts is `env`, session is `sessions`), what uses a little of it."""
+"""A small use of each namespace (providers is `models`, contexts is `env`, session is `sessions`)."""
 
-OWN = {"app.tui": {"rich", "prompt_toolkit"}}
-"""What draws is what the screen is made with."""
+ALLOWED = {"app.tui": {"rich", "prompt_toolkit"}}
+"""Heavy packages that a namespace may load: the TUI draws with these."""
 
 LOADED = "import sys; print(*sorted(m for m in sys.modules if m.split('.')[0] in {heavy!r}))"
 
@@ -56,7 +56,7 @@ LOADED = "import sys; print(*sorted(m for m in sys.modules if m.split('.')[0] in
 @pytest.mark.covers("PKG-18")
 @pytest.mark.parametrize("name", USES)
 def test_each_namespace_is_usable_alone(name: str) -> None:
-    code = f"import mainspring.{name}\n{USES[name]}\n{LOADED.format(heavy=set(HEAVY) - OWN.get(name, set()))}"
+    code = f"import mainspring.{name}\n{USES[name]}\n{LOADED.format(heavy=set(HEAVY) - ALLOWED.get(name, set()))}"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
 
@@ -65,7 +65,7 @@ def test_each_namespace_is_usable_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "others"),
+    ("namespace", "others"),
     [
         ("models", ("tools.builtin", "sessions", "loop", "policies", "runtime")),
         ("tools", ("models", "sessions", "loop", "policies", "runtime", "mcp", "skills")),
@@ -73,8 +73,8 @@ def test_each_namespace_is_usable_alone(name: str) -> None:
         ("sessions", ("runtime", "skills", "mcp", "extensions", "app")),
     ],
 )
-def test_it_does_not_bring_the_others(one: str, others: tuple[str, ...]) -> None:
-    code = f"{USES[one]}\nimport sys; print(*sorted(sys.modules))"
+def test_namespace_does_not_import_the_others(namespace: str, others: tuple[str, ...]) -> None:
+    code = f"{USES[namespace]}\nimport sys; print(*sorted(sys.modules))"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
 

@@ -1,4 +1,4 @@
-"""Every package above the loop can be deleted, and the loop's tests stay green."""
+"""The tests of the loop pass without the packages above it."""
 
 import shutil
 import subprocess
@@ -37,11 +37,11 @@ KEPT = {
 
 @pytest.mark.covers("PKG-12")
 @pytest.mark.timeout(300)
-def test_the_loop_needs_nothing_above_it(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_works_without_higher_packages(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(repository / "pyproject.toml", tmp_path)
     (tmp_path / "tests").mkdir()
     for path in [*(repository / "tests").glob("*.py"), repository / "tests" / "requirements.toml"]:
-        shutil.copy(path, tmp_path / "tests")  # what all tests share
+        shutil.copy(path, tmp_path / "tests")  # shared by all tests
     shutil.copytree(repository / "tests" / "helpers", tmp_path / "tests" / "helpers")
     shutil.copytree(repository / "tests" / "unit" / "loop", tmp_path / "tests" / "unit" / "loop")
     for path in sorted((repository / "src" / "mainspring").iterdir()):

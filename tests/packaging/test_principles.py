@@ -1,4 +1,4 @@
-"""Principles that the source can be asked about: no mutable global state, a core that knows no provider."""
+"""Principles that can be checked in the source: no mutable global state, and a core that names no provider."""
 
 import ast
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ VENDORS = (
 )  # fmt: skip
 
 
-def parsed(*places: Path) -> Iterator[tuple[Path, ast.Module]]:
+def parse_files(*places: Path) -> Iterator[tuple[Path, ast.Module]]:
     for place in places:
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
 def module_names(tree: ast.Module) -> set[str]:
-    """Names that are bound to values at the top level of a module."""
+    """Return the names that are assigned at the top level of a module."""
     targets: list[ast.expr] = []
     for node in tree.body:
         if isinstance(node, ast.Assign):
@@ -32,8 +32,8 @@ def module_names(tree: ast.Module) -> set[str]:
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-def changed_name(node: ast.AST) -> str | None:
-    """The name whose value a node changes in place."""
+def find_changed_name(node: ast.AST) -> str | None:
+    """Return the name whose value a node changes in place."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in MUTATORS:
             return name
@@ -51,8 +51,8 @@ def local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return arguments | stored
 
 
-def state_changes(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Lines where a function writes to what the module holds."""
+def find_state_changes(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the lines where a function changes the state of the module."""
     names = module_names(tree)
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -61,7 +61,7 @@ def state_changes(tree: ast.Module) -> Iterator[tuple[int, str]]:
         for node in ast.walk(function):
             if isinstance(node, ast.Global):
                 yield node.lineno, ", ".join(node.names)
-            name = changed_name(node)
+            name = find_changed_name(node)
             if name is not None and name in names - local:
                 yield getattr(node, "lineno", 0), name
 
@@ -72,14 +72,14 @@ def test_no_function_writes_to_module_state(repository: Path) -> None:
 
     found = [
         f"{path.relative_to(source)}:{line}: {name}"
-        for path, tree in parsed(source)
-        for line, name in state_changes(tree)
+        for path, tree in parse_files(source)
+        for line, name in find_state_changes(tree)
     ]
 
     assert found == []
 
 
-def test_module_state_is_recognised() -> None:
+def test_module_state_changes_are_found() -> None:
     source = """
 CACHE = {}
 SEEN: list[str] = []
@@ -92,11 +92,11 @@ def four():
     CACHE["a"] = 1
 def five(SEEN): SEEN.append("c")
 """
-    assert list(state_changes(ast.parse(source))) == [(4, "CACHE"), (5, "SEEN"), (7, "SEEN")]
+    assert list(find_state_changes(ast.parse(source))) == [(4, "CACHE"), (5, "SEEN"), (7, "SEEN")]
 
 
-def words_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Identifiers and strings of a module, docstrings left out."""
+def find_words(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the identifiers and strings of a module, without docstrings."""
     prose = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
@@ -121,8 +121,8 @@ def test_core_types_name_no_provider(repository: Path) -> None:
 
     found = [
         f"{path.relative_to(source)}:{line}: {word!r}"
-        for path, tree in parsed(*core)
-        for line, word in words_of(tree)
+        for path, tree in parse_files(*core)
+        for line, word in find_words(tree)
         if any(vendor in word.lower() for vendor in VENDORS)
     ]
 

@@ -1,4 +1,4 @@
-"""What `import mainspring` offers, and what it costs."""
+"""The public names of `import mainspring`, and the packages that it imports."""
 
 import importlib
 import json
@@ -20,7 +20,7 @@ def test_exports_are_listed_once_and_shown_by_dir() -> None:
     assert set(mainspring.__all__) <= set(dir(mainspring))
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = mainspring.no_such_name
 
@@ -35,8 +35,8 @@ print(json.dumps(sorted(tops - sys.stdlib_module_names - {{"mainspring"}})))
 """
 
 
-def third_party_after(statement: str) -> list[str]:
-    """Third-party packages that a fresh interpreter has imported after a statement."""
+def third_party_imports(statement: str) -> list[str]:
+    """Return the third-party packages that a fresh interpreter imports for a statement."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(statement=statement)], capture_output=True, text=True, check=True
     )
@@ -45,7 +45,7 @@ def third_party_after(statement: str) -> list[str]:
 
 @pytest.mark.covers("PKG-08")
 def test_import_mainspring_imports_no_third_party_package() -> None:
-    assert third_party_after("import mainspring") == []
+    assert third_party_imports("import mainspring") == []
 
 
 VERSION = """
@@ -60,10 +60,10 @@ except SystemExit as stop:
 
 @pytest.mark.covers("PKG-08")
 def test_version_imports_no_third_party_package() -> None:
-    assert third_party_after(VERSION) == []
+    assert third_party_imports(VERSION) == []
 
 
-def test_the_command_tells_its_version() -> None:
+def test_command_prints_its_version() -> None:
     done = subprocess.run([sys.executable, "-c", f"import sys\n{VERSION}"], capture_output=True, text=True, check=True)
 
     assert "0.1.0" in done.stdout

@@ -1,4 +1,4 @@
-"""The size ratchet holds, and it complains when it should."""
+"""The size limits are checked and may only decrease."""
 
 import ast
 
@@ -15,7 +15,7 @@ from scripts.check_sizes import (
 )
 
 
-def test_entries_may_only_fall() -> None:
+def test_size_limits_may_only_decrease() -> None:
     measured, allowed = (
         {"grew": 700, "fell": 610, "same": 650, "new": 601},
         {"grew": 650, "fell": 620, "same": 650, "gone": 630},
@@ -29,14 +29,14 @@ def test_entries_may_only_fall() -> None:
     ]
 
 
-def test_a_survey_reports_only_what_is_over_its_limit() -> None:
+def test_report_lists_only_files_over_the_limit() -> None:
     survey = SizeReport([Finding("file", "a.py", 600, 600), Finding("file", "b.py", 601, 600)], {"noqa in src": 2}, [])
 
     assert survey.exceptions == {"file": {"b.py": 601}}
     assert survey.complaints({"file": {"b.py": 601}, "counts": {"noqa in src": 2}}) == []
 
 
-def test_habits_are_counted() -> None:
+def test_mocks_sleeps_and_skips_are_counted() -> None:
     source = """
 import time, pytest
 from unittest import mock
@@ -71,11 +71,11 @@ def test_suppressions_are_counted_in_comments_only() -> None:
         ("def helper(): ...\n", False),
     ],
 )
-def test_an_init_only_reexports(source: str, fine: bool) -> None:
+def test_init_modules_may_only_reexport(source: str, fine: bool) -> None:
     assert only_reexports(ast.parse(source)) is fine
 
 
-def test_late_imports_are_seen() -> None:
+def test_late_imports_are_found() -> None:
     source = """
 import json
 def one():

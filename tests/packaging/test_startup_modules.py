@@ -1,4 +1,4 @@
-"""What is loaded when: a heavy package that creeps into the start of something fails here, by name."""
+"""Modules loaded at startup: a heavy package that slows the start fails here, by name."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.servers.chat import ChatServer
 
-_TELL = """
+_PROBE = """
 import sys
 before = set(sys.modules)
 {work}
@@ -20,10 +20,10 @@ for name in sorted(set(sys.modules) - before):
 """
 
 
-def loaded(work: str, cwd: Path | None = None, **variables: str) -> set[str]:
-    """The modules of ours, and the packages of others, that some work loads."""
+def loaded_modules(work: str, cwd: Path | None = None, **variables: str) -> set[str]:
+    """Return the mainspring modules and third-party packages that a piece of code loads."""
     done = subprocess.run(
-        [sys.executable, "-c", _TELL.format(work=work)],
+        [sys.executable, "-c", _PROBE.format(work=work)],
         env={**os.environ, **variables},
         cwd=cwd,
         capture_output=True,
@@ -35,17 +35,17 @@ def loaded(work: str, cwd: Path | None = None, **variables: str) -> set[str]:
     return {line.split()[1] for line in done.stdout.splitlines() if line.startswith("loaded ")}
 
 
-def foreign(names: set[str]) -> set[str]:
-    """The packages of others."""
+def third_party(names: set[str]) -> set[str]:
+    """Return the third-party packages."""
     return {name for name in names if not name.startswith("mainspring")}
 
 
 @pytest.mark.parametrize("flag", ["--version", "--help"])
-def test_what_only_tells_loads_nothing_of_others(flag: str) -> None:
-    names = loaded(
+def test_version_and_help_load_no_third_party_package(flag: str) -> None:
+    names = loaded_modules(
         f"from mainspring.app.cli.main import main\ntry:\n    main([{flag!r}])\nexcept SystemExit:\n    pass"
     )
-    assert foreign(names) == set()
+    assert third_party(names) == set()
     allowed = ("mainspring.app.cli.main",) if flag == "--version" else ("mainspring.app.cli", "mainspring.text")
     assert not [
         name
@@ -55,12 +55,12 @@ def test_what_only_tells_loads_nothing_of_others(flag: str) -> None:
     ]
 
 
-def test_a_run_in_print_mode_loads_no_screen_and_nothing_that_it_does_not_use(tmp_path: Path) -> None:
+def test_print_mode_loads_no_tui_and_no_unused_package(tmp_path: Path) -> None:
     with ChatServer("hello") as server:
         work = (
             "from mainspring.app.cli.main import main\nassert main(['-p', 'hi', '--model', 'openai:test-model']) == 0"
         )
-        names = loaded(
+        names = loaded_modules(
             work,
             tmp_path,
             OPENAI_BASE_URL=server.base_url,
@@ -69,18 +69,18 @@ def test_a_run_in_print_mode_loads_no_screen_and_nothing_that_it_does_not_use(tm
         )
     assert "mainspring.loop" in names
     assert not [name for name in names if name.startswith("mainspring.app.tui")]
-    # pathspec is loaded at the start; it belongs here as well.
+    # pathspec is loaded at startup and should be listed here as well
     heavy = {
         "rich", "pygments", "markdown_it", "prompt_toolkit", "wcwidth", "jsonschema",
-        "referencing", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
+        "jsonschema_rs", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
         "xllamacpp", "pydantic", "langchain_core", "keyring", "yaml", "numpy", "requests", "openai", "anthropic",
     }  # fmt: skip
-    assert foreign(names) & heavy == set()
+    assert third_party(names) & heavy == set()
 
 
-def test_a_run_of_the_library_loads_no_built_in_tools_and_no_patterns_of_secrets() -> None:
+def test_library_run_loads_no_built_in_tools_and_no_secret_patterns() -> None:
     with ChatServer("hello") as server:
-        names = loaded(
+        names = loaded_modules(
             "import asyncio\nfrom mainspring import Agent\nfrom mainspring.models import create_model\n"
             f"model = create_model('openai:test-model', base_url={server.base_url!r}, api_key='sk-test-0123456789abcdefghij')\n"
             "assert asyncio.run(Agent(model).run('hi')).text == 'hello'"
@@ -91,9 +91,9 @@ def test_a_run_of_the_library_loads_no_built_in_tools_and_no_patterns_of_secrets
     assert not [name for name in names for part in unused if name.startswith(f"mainspring.{part}")]
 
 
-def test_the_first_prompt_is_drawn_with_next_to_nothing() -> None:
-    names = loaded("import mainspring.app.tui.start")
-    assert foreign(names) <= {"msgspec", "typing_extensions"}
+def test_first_prompt_needs_few_modules() -> None:
+    names = loaded_modules("import mainspring.app.tui.start")
+    assert third_party(names) <= {"msgspec", "typing_extensions"}
     assert names <= {
         "msgspec", "typing_extensions", "mainspring.lazy", "mainspring.app", "mainspring.app.cli", "mainspring.app.cli.startup_interrupt", "mainspring.app.tui", "mainspring.app.tui.start", "mainspring.app.tui.terminal_guard",
         "mainspring.app.tui.theme",
@@ -101,9 +101,9 @@ def test_the_first_prompt_is_drawn_with_next_to_nothing() -> None:
 
 
 @pytest.mark.covers("CLI-07")
-def test_typing_is_possible_before_the_agent_and_the_painter_are_loaded() -> None:
-    names = loaded("import mainspring.app.tui.launch")
-    assert foreign(names) <= {"msgspec", "prompt_toolkit", "wcwidth", "typing_extensions"}
+def test_input_works_before_agent_and_renderer_are_loaded() -> None:
+    names = loaded_modules("import mainspring.app.tui.launch")
+    assert third_party(names) <= {"msgspec", "prompt_toolkit", "wcwidth", "typing_extensions"}
     assert "prompt_toolkit" in names
     late = (
         "mainspring.loop",

@@ -1,4 +1,4 @@
-"""What a user's type checker says: nothing about a good program (`typed_user.py`), and what is wrong with a bad one."""
+"""A user's type checker reports nothing about a good program (`typed_user.py`) and every mistake of a bad one."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ agent.run_sync("go").output_as(int).upper()
 
 
 @pytest.mark.soak
-def test_a_users_type_checker_finds_what_is_misspelt(repository: Path, tmp_path: Path) -> None:
+def test_type_checker_finds_misspelled_arguments(repository: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text(BAD)
     good = repository / "tests" / "packaging" / "typed_user.py"

@@ -1,5 +1,5 @@
 # pyright: strict, reportUnnecessaryTypeIgnoreComment=true
-"""A program of a user, as pyright sees it in strict mode: nothing in it is of an unknown type. Checked, never run."""
+"""A user's program in pyright's strict mode: no type in it is unknown. It is checked, never run."""
 
 from dataclasses import dataclass
 from typing import assert_type
@@ -28,7 +28,7 @@ from mainspring.events.types import SubagentStats
 
 @dataclass
 class Trip:
-    """What is asked for."""
+    """The requested output."""
 
     city: str
     days: int
@@ -46,13 +46,13 @@ def add(a: int, b: int) -> int:
 
 
 async def gate(ctx: ToolGate) -> None:
-    """Refuse."""
+    """Block the shell."""
     if ctx.name == "shell":
         ctx.block = "not today"
 
 
 async def main() -> None:
-    """Everything that a program does."""
+    """Use the public API."""
     assert_type(await forecast(ToolContext(env=MemoryEnv()), "Oslo"), ToolResult)
     with Session.create() as session:
         agent = Agent(

@@ -101,6 +101,9 @@ def find_functions_with_options() -> Iterator[str]:
         package = importlib.import_module(module.name)
         for name in getattr(package, "__all__", ()):
             value = getattr(package, name)
+            if inspect.isfunction(value) and value.__module__ == "mainspring.lazy":
+                lazy = inspect.getclosurevars(value).nonlocals
+                value = getattr(importlib.import_module(lazy["module"]), lazy["name"])
             if not (inspect.isclass(value) or inspect.isfunction(value)) or getattr(value, "_is_protocol", False):
                 continue
             parts = [(name, value)]

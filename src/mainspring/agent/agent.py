@@ -250,9 +250,9 @@ class Agent(CoreAgent):
     def cancel_steering(self, id: str = "") -> tuple[AgentMessage, ...]:
         """Remove and return queued messages of `steer` that no run has processed yet; with ``id`` only the message of that ID."""
         waiting = self._steering.clear()
-        taken = tuple([message for message in waiting if id in ("", message.id)])
+        cancelled = tuple([message for message in waiting if id in ("", message.id)])
         self._steering.put(*[message for message in waiting if id not in ("", message.id)])
-        return taken
+        return cancelled
 
     async def compact(self, instructions: str = "", options: Compaction | None = None) -> CompactionResult | None:
         """Compact the older part of the conversation now, between runs. A session keeps all of it.
@@ -262,7 +262,7 @@ class Agent(CoreAgent):
             options: Options of the compaction; the agent's own by default.
 
         Returns:
-            The result; ``None`` if there was nothing to summarize, or no good summary could be created (the history stays then).
+            The result; ``None`` if the history needs no summary, or if the summary failed (the history is then unchanged).
 
         Raises:
             AgentBusyError: While a run is in progress.
@@ -271,12 +271,12 @@ class Agent(CoreAgent):
             raise AgentBusyError("This agent is running. Compact its conversation when the run has ended.")
         before = self.messages
         options = options or self.behavior.resolve().compaction
-        made = await compact_history(before, self.model, options, instructions=instructions)
-        if made is None:
+        compacted = await compact_history(before, self.model, options, instructions=instructions)
+        if compacted is None:
             return None
-        self.context.messages[:] = made[0]
+        self.context.messages[:] = compacted[0]
         await self.bus.emit(ContextCompacted(before, self.messages, "asked"))
-        return made[1]
+        return compacted[1]
 
     async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end; see `CoreAgent.run`. Options, each for this run only, are those of `RunOptions`."""
@@ -288,7 +288,7 @@ class Agent(CoreAgent):
         return super().stream(prompt, **options)
 
     def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
-        """Run to the end and block until then; options as in `run`.
+        """Run to the end and block until then; see `run` for the options.
 
         Raises:
             RuntimeError: Inside a running event loop (a notebook, a web server): await `run` there.
@@ -394,9 +394,9 @@ create_agent = Agent
 _NAMED_OPTIONS = ("model", *(Agent.__init__.__kwdefaults__ or ()))
 
 
-def _check_plug(value: Any, wanted: str) -> Plugin:
+def _check_plug(value: Any, expected: str) -> Plugin:
     if isinstance(value, type) or not isinstance(value, Plugin):
-        raise ConfigError(f"{value!r:.80} is not a plugin. An agent takes {wanted}.")
+        raise ConfigError(f"{value!r:.80} is not a plugin. An agent takes {expected}.")
     return value
 
 
@@ -424,7 +424,7 @@ class SubagentFactory:
 
     Args:
         parent: The agent.
-        make: The class of subagents: the public Agent, even if the parent has a class of its own.
+        make: The class of subagents: the public Agent, even if the parent has a custom class.
         child_defaults: Returns the values of its run.
         reached_limit: Returns the limit that its run has reached, if any.
     """

@@ -171,10 +171,10 @@ class SessionLifecycle:
 
 def _shutdown_at_exit(entrance: weakref.ref[SessionLifecycle]) -> None:
     """Notify handlers at process exit of a session that was not closed."""
-    left = entrance()
-    if left is not None:
+    lifecycle = entrance()
+    if lifecycle is not None:
         with suppress(TimeoutError):
-            asyncio.run(asyncio.wait_for(left.shutdown("exit"), _EXIT_TIMEOUT_SECONDS))
+            asyncio.run(asyncio.wait_for(lifecycle.shutdown("exit"), _EXIT_TIMEOUT_SECONDS))
 
 
 def _last_user_message_index(messages: list[AgentMessage]) -> int | None:
@@ -199,8 +199,8 @@ def _replace_user_text(messages: list[AgentMessage], text: str) -> list[AgentMes
     message = messages[at] if at is not None else None
     assert isinstance(message, Message)
     others = [b for b in message.content if not isinstance(b, TextBlock)]
-    said = replace(message, content=(TextBlock(text), *others))
-    return [said if i == at else m for i, m in enumerate(messages)]
+    replaced = replace(message, content=(TextBlock(text), *others))
+    return [replaced if i == at else m for i, m in enumerate(messages)]
 
 
 Verdict = bool | str | AssistRequest

@@ -81,7 +81,7 @@ def validate_agent_options(names: Iterable[str], options: AgentOptions, **given:
     """Validate the options of an agent.
 
     Args:
-        names: The options with a parameter of their own.
+        names: The options with a separate parameter.
         options: The other options.
         **given: Values of the options in ``names``.
 

@@ -175,14 +175,17 @@ def find_mcp_plugs(plugs: Iterable[Plugin]) -> list[McpPlug]:
     return [p for p in plugs if type(p).__module__ == "mainspring.mcp.plug" and isinstance(p, mcp.McpPlug)]
 
 
-async def _answer_sampling_request(agent: CoreAgent, asked: SamplingRequest) -> SamplingResult:
+async def _answer_sampling_request(agent: CoreAgent, sampling_request: SamplingRequest) -> SamplingResult:
     request = ModelRequest(
         messages=tuple(
-            [Message(m.role, tuple([TextBlock(_block_text(block)) for block in m.content])) for m in asked.messages]
+            [
+                Message(m.role, tuple([TextBlock(_block_text(block)) for block in m.content]))
+                for m in sampling_request.messages
+            ]
         ),
-        system=asked.system,
-        max_output_tokens=asked.max_tokens or None,
-        temperature=asked.temperature,
+        system=sampling_request.system,
+        max_output_tokens=sampling_request.max_tokens or None,
+        temperature=sampling_request.temperature,
     )
     answer = await agent.side_call(SAMPLING_PURPOSE, request)
     stopped = "maxTokens" if answer.stop_reason == "max_tokens" else "endTurn"
@@ -194,7 +197,7 @@ def _block_text(block: dict[str, Any]) -> str:
 
 
 DisclosureOption = Disclosure | LoadMode
-"""The plugin itself, or the mode of servers without a setting of their own."""
+"""The plugin itself, or the default mode of servers."""
 
 
 def disclosure_plugs(option: DisclosureOption | None, plugs: Sequence[Plugin]) -> list[Plugin]:
@@ -209,10 +212,10 @@ def disclosure_plugs(option: DisclosureOption | None, plugs: Sequence[Plugin]) -
     if option is not None and not isinstance(option, Disclosure):
         option = Disclosure(option)
     chosen = given or option or Disclosure()
-    said: dict[str, LoadMode] = {
+    modes: dict[str, LoadMode] = {
         s.name: s.config.disclosure for p in find_mcp_plugs(plugs) for s in p.servers if s.config.disclosure
     }
-    chosen.servers = {**said, **chosen.servers}
+    chosen.servers = {**modes, **chosen.servers}
     added: list[Plugin] = [] if given is not None else [chosen]
     return added if any(isinstance(p, ToolSearchPlug) for p in plugs) else [*added, ToolSearchPlug()]
 
@@ -245,13 +248,13 @@ class TokenRefreshPlug:
         def start(hook: SessionStart) -> None:
             side_call = hook.side_call
 
-            async def told(refreshed: TokenRefreshed) -> None:
+            async def forward(refreshed: TokenRefreshed) -> None:
                 if bus.has(OAuthRefresh):
                     news = OAuthRefresh(refreshed.provider, refreshed.account, refreshed.expires, refreshed.reason)
                     news.side_call = side_call
                     await bus.emit(news)
 
-            self._stop = on_token_refresh(told)
+            self._stop = on_token_refresh(forward)
 
         def end(hook: SessionEnd) -> None:
             if self._stop is not None:

@@ -96,7 +96,7 @@ class RunPolicies:
         self._session = Ledger(parent)
         self._session.add_past_usage(agent.messages)
         self._run: Ledger | None = None
-        self._request_timeouts: SpendingLimits | None = None
+        self._limits: SpendingLimits | None = None
         self._conversation = _ConversationPolicies(agent)
 
     @property
@@ -106,7 +106,7 @@ class RunPolicies:
 
     def over_limit(self) -> RunStatus | None:
         """The limit that the current run, subagents included, has reached."""
-        return self._request_timeouts.reached_limit() if self._request_timeouts is not None else None
+        return self._limits.reached_limit() if self._limits is not None else None
 
     @contextmanager
     def attached(
@@ -135,7 +135,7 @@ class RunPolicies:
         finally:
             for remove in removers:
                 remove()
-            self._run = self._request_timeouts = None
+            self._run = self._limits = None
 
     def _tool_name_check_handlers(self, options: ResolvedRunOptions) -> Iterator[tuple[int, Hooks]]:
         """Return handlers that warn if limits name unknown tools: a misspelled name would silently have no limit."""
@@ -158,7 +158,7 @@ class RunPolicies:
             max_seconds=options.max_seconds,
         )
         session = options.session_budget or Budget()
-        self._request_timeouts = limits = SpendingLimits(
+        self._limits = limits = SpendingLimits(
             run, session, ledger, self._agent.bus, self._agent.steps.elapsed, warn_at=options.warn_at
         )
         yield ORDER_SPENDING, {UsageUpdate: limits.usage, RunDone: limits.done}
@@ -175,7 +175,7 @@ class _ConversationPolicies:
         self.reads = FileReadState(agent.env.cwd)
         self._agent = agent
         self._auto: AutoCompact | None = None
-        self._kept: tuple[Compaction, Compaction] | None = None
+        self._cached_compaction: tuple[Compaction, Compaction] | None = None
         self._stale: ClearStaleReads | None = None
         self._tail: tuple[tuple[int, int], ToolResultClearing] | None = None
 
@@ -190,9 +190,12 @@ class _ConversationPolicies:
 
     def auto_compaction(self, options: Compaction) -> AutoCompact:
         """Return the policy for these options; its measurements stay. Messages that plugins preserve stay unchanged."""
-        if self._kept is None or self._kept[0] != options:
-            self._kept = (options, replace(options, keep=combine_preserve_checks(self._agent.plugs, options.keep)))
-        options = self._kept[1]
+        if self._cached_compaction is None or self._cached_compaction[0] != options:
+            self._cached_compaction = (
+                options,
+                replace(options, keep=combine_preserve_checks(self._agent.plugs, options.keep)),
+            )
+        options = self._cached_compaction[1]
         if self._auto is None or self._auto.compactor.options != options:
             agent = self._agent
             self._auto = AutoCompact(

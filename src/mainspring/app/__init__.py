@@ -1,1 +1,1 @@
-"""Front ends: each turns what a person or program says into commands of the runtime, and events into what they see."""
+"""Front ends: each converts input of users or programs into commands, and events into output."""

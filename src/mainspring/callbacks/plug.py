@@ -59,22 +59,22 @@ class CallbacksPlug(Plugin):
         self._run: _CallbackRun | None = None
 
     def install(self, agent: CoreAgent) -> None:
-        """Listen to the events that the callbacks need. Without callbacks, nothing is registered."""
-        told = self.callbacks
-        if told.on_permission_request is not None:
+        """Listen to the events that the callbacks need; without callbacks nothing is registered."""
+        callbacks = self.callbacks
+        if callbacks.on_permission_request is not None:
             for plug in agent.plugs:
                 if isinstance(plug, Permissions) and plug.on_permission_request is None:
-                    plug.on_permission_request = told.on_permission_request
-        others = (n for n in told.__struct_fields__ if n != "on_permission_request")
-        if not any(getattr(told, n) is not None for n in others):
+                    plug.on_permission_request = callbacks.on_permission_request
+        others = (n for n in callbacks.__struct_fields__ if n != "on_permission_request")
+        if not any(getattr(callbacks, n) is not None for n in others):
             return
         self._agent = agent
         agent.bus.subscribe(self._on_event)
-        if told.on_llm_start is not None:
+        if callbacks.on_llm_start is not None:
             agent.on(TurnBefore, self._on_request, order=_ORDER_LAST)
-        if told.on_tool_end is not None:
+        if callbacks.on_tool_end is not None:
             agent.on(ToolTransform, self._on_tool_result, order=_ORDER_LAST)
-        if told.on_error is not None:
+        if callbacks.on_error is not None:
             agent.on(ModelErrorHook, self._on_model_error, order=_ORDER_LAST)
 
     def for_child(self) -> Plugin | None:
@@ -120,7 +120,7 @@ class _CallbackRun:
         self._llm: SpanContext | None = None
         self._tools: dict[str, SpanContext] = {}
         self._answer: EventStream[str, None] | None = None
-        self._query: list[str] = []
+        self._prompts: list[str] = []
         self._started = False
         self._reported: BaseException | None = None
 
@@ -160,7 +160,7 @@ class _CallbackRun:
     def _begin(self) -> None:
         if not self._started:
             self._started = True
-            _call_safely(self.callbacks.on_agent_start, self.span, "\n".join(self._query))
+            _call_safely(self.callbacks.on_agent_start, self.span, "\n".join(self._prompts))
             _call_safely(self.callbacks.on_spinner_start, SPINNER_TEXT)
 
     def _span(self, event: Event) -> SpanContext:
@@ -174,7 +174,7 @@ class _CallbackRun:
             model = f"{message.provider}:{message.model}"
             _call_safely(self.callbacks.on_llm_start, self._llm, model, self.request)
         elif not self._started and message.text:
-            self._query.append(message.text)
+            self._prompts.append(message.text)
 
     def _message_end(self, message: Message) -> None:
         if message.role == "assistant":

@@ -33,16 +33,16 @@ def callbacks_to_events(observer: Callable[[Event], object]) -> AgentCallbacks:
     The ID of a run is the ID of the trace, and the ID of a call is that of its span. A request for the user's permission
     (``on_permission_request``) has no event and is omitted.
     """
-    made = _EventBuilder(observer)
+    builder = _EventBuilder(observer)
     return AgentCallbacks(
-        on_agent_start=made.agent_start,
-        on_agent_end=made.agent_end,
-        on_llm_start=made.llm_start,
-        on_llm_stream=made.llm_stream,
-        on_llm_end=made.llm_end,
-        on_tool_start=made.tool_start,
-        on_tool_end=made.tool_end,
-        on_error=made.error,
+        on_agent_start=builder.agent_start,
+        on_agent_end=builder.agent_end,
+        on_llm_start=builder.llm_start,
+        on_llm_stream=builder.llm_stream,
+        on_llm_end=builder.llm_end,
+        on_tool_start=builder.tool_start,
+        on_tool_end=builder.tool_end,
+        on_error=builder.error,
     )
 
 
@@ -60,7 +60,7 @@ class _EventBuilder:
         self._turn = 0
         self._answer: Message | None = None
         self._calls: dict[str, ToolUseBlock] = {}
-        self._on_tool_results: list[ToolResultBlock] = []
+        self._results: list[ToolResultBlock] = []
         self._error: BaseException | None = None
 
     def agent_start(self, span: SpanContext, query: str) -> None:
@@ -111,7 +111,7 @@ class _EventBuilder:
     def tool_end(self, span: SpanContext, name: str, response: ToolResponse, result: ToolResult) -> None:
         call = self._calls.pop(span.span_id, None) or ToolUseBlock(span.span_id, name)
         block = ToolResultBlock(call.id, name, result.output, not response.success, result.metadata or None)
-        self._on_tool_results.append(block)
+        self._results.append(block)
         self.tell(ToolExecutionEnd(call, block, result.title))
 
     def error(self, span: SpanContext, report: ErrorReport) -> None:
@@ -131,7 +131,7 @@ class _EventBuilder:
         answer, self._answer = self._answer, None
         if answer is None:
             return
-        results, self._on_tool_results = tuple(self._on_tool_results), []
+        results, self._results = tuple(self._results), []
         if results:
             self._add(Message("user", results))
         self.tell(TurnEnd(self._turn, answer, results))

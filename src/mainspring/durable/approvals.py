@@ -139,7 +139,7 @@ class ApprovalLoop:
             await asyncio.wait((waiting, stopped))
 
     async def _stopped(self, result: RunResult, reason: str) -> RunResult:
-        """End a run that waits for answers. Its calls get results that say so."""
+        """End a run that waits for answers. Its calls get results with the reason."""
         agent = self._agent
         agent.answer({call.id: Deny(reason, stop=True) for call in self._calls()})
         await self._ask()

@@ -61,9 +61,9 @@ def answer_topic(call_id: str) -> str:
 def install_client_tools(agent: CoreAgent, client_context: ClientContext, log: RunLog) -> None:
     """Add the client's tools and context to an agent."""
     agent.extra = {**agent.extra, "client": client_context.extra}
-    taken = {tool.name for tool in agent.tools} | set(agent.tool_aliases.values())
+    used_names = {tool.name for tool in agent.tools} | set(agent.tool_aliases.values())
     for tool in client_context.tools:
-        if tool.name not in taken:
+        if tool.name not in used_names:
             agent.tools.add(_tool(tool, log))
     agent.on(TurnBefore, lambda hook: _stop_where_handed_over(agent, hook))
 

@@ -136,7 +136,7 @@ class StepSlot(Protocol):
         ...
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
-        """Run work with a log of its own, that of the run ``run_id``. The result is stored here too."""
+        """Run work with a separate log, that of the run ``run_id``. The result is stored here too."""
         ...
 
 

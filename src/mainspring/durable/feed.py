@@ -1,6 +1,6 @@
 """The events of a run for followers in any process: numbered, resumable, and separate from the log that replays the run.
 
-Text comes in chunks that are collected for a moment. A crashed worker may leave a text unfinished: `Attempt` says that the run
+Text comes in chunks that are collected for a moment. A crashed worker may leave a text unfinished: `Attempt` reports that the run
 was resumed, and the text since the last `MessageDone` is void. All other events come exactly once.
 """
 
@@ -177,17 +177,17 @@ class MemoryFeed:
 
     async def append(self, run_id: str, events: Sequence[FeedEvent]) -> int:
         """See `Feed.append`."""
-        kept = self._events.setdefault(run_id, [])
-        kept.extend(events)
+        stored = self._events.setdefault(run_id, [])
+        stored.extend(events)
         changed = self._changed.pop(run_id, None)
         if changed is not None:
             changed.set()
-        return len(kept)
+        return len(stored)
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> Sequence[FeedItem]:
         """See `Feed.read`."""
-        kept = self._events.get(run_id, [])
-        return [FeedItem(n, event) for n, event in enumerate(kept[after : after + limit], after + 1)]
+        events = self._events.get(run_id, [])
+        return [FeedItem(n, event) for n, event in enumerate(events[after : after + limit], after + 1)]
 
     async def wait(self, run_id: str, after: int = 0) -> None:
         """See `Feed.wait`."""

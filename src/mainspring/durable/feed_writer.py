@@ -73,7 +73,7 @@ class FeedWriter:
         self._interval_seconds = interval_seconds
         self._replaying = replaying
         # Counted, since some models reuse call IDs.
-        self._told: Counter[str] = Counter()
+        self._recorded: Counter[str] = Counter()
         self._seen: Counter[str] = Counter()
         self._events: list[FeedEvent] = []
         self._messages = 0
@@ -87,16 +87,16 @@ class FeedWriter:
         after = 0
         while self._log.attempt > 1 and (items := await self._log.read_feed(after)):
             after = items[-1].number
-            self._told.update(_dedup_key(item.event) for item in items)
+            self._recorded.update(_dedup_key(item.event) for item in items)
         self.publish(Attempt(self._log.attempt, agent))
 
     def __call__(self, event: Event) -> None:
         """Handle an event of the agent."""
-        told = self._durable_event(event)
-        if told is None and not self._replaying():
-            told = _transient_event(event.event if isinstance(event, MessageUpdate) else event)
-        if told is not None:
-            self.publish(told)
+        feed_event = self._durable_event(event)
+        if feed_event is None and not self._replaying():
+            feed_event = _transient_event(event.event if isinstance(event, MessageUpdate) else event)
+        if feed_event is not None:
+            self.publish(feed_event)
 
     def _durable_event(self, event: Event) -> FeedEvent | None:
         match event:
@@ -117,7 +117,7 @@ class FeedWriter:
         """Queue an event, unless it was reported before."""
         key = _dedup_key(event)
         self._seen[key] += 1
-        if key and self._seen[key] <= self._told[key]:
+        if key and self._seen[key] <= self._recorded[key]:
             return
         last = self._events[-1] if self._events else None
         match last, event:

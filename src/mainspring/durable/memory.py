@@ -41,7 +41,7 @@ class _RunRecord:
         self.ended = 0.0
         self.state: RunState = "waiting"
         self.steps: dict[int, tuple[str, bytes]] = {}
-        self.letters: list[RunMessage] = []
+        self.messages: list[RunMessage] = []
         self.keys: set[str] = set()
         self.published: dict[str, bytes] = {}
         self.result = b""
@@ -59,7 +59,7 @@ class _Log:
     """One attempt at a run."""
 
     def __init__(self, record: _RunRecord, engine: MemoryEngine, of: RunAttempt) -> None:
-        self.kept = record
+        self.record = record
         self.engine = engine
         self.of = of
         self.last = max(record.steps, default=0)
@@ -67,7 +67,7 @@ class _Log:
 
     @property
     def run_id(self) -> str:
-        return self.kept.id
+        return self.record.id
 
     @property
     def attempt(self) -> int:
@@ -78,56 +78,56 @@ class _Log:
         return _Place(self, self.drawn)
 
     async def messages(self, after: int) -> Sequence[RunMessage]:
-        return [message for message in self.kept.letters if message.number > after]
+        return [message for message in self.record.messages if message.number > after]
 
     async def wait_for_message(self, after: int) -> None:
         while not await self.messages(after):
-            await self.kept.changed.wait()
+            await self.record.changed.wait()
 
     async def publish(self, name: str, value: bytes) -> None:
-        self.kept.published[name] = value
+        self.record.published[name] = value
 
     async def read_feed(self, after: int) -> Sequence[FeedItem]:
-        return await self.engine.feed.read(self.kept.id, after)
+        return await self.engine.feed.read(self.record.id, after)
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
-        if not self.kept.parent:
-            await self.engine.feed.append(self.kept.id, events)
+        if not self.record.parent:
+            await self.engine.feed.append(self.record.id, events)
 
 
 class _Place:
     def __init__(self, log: _Log, number: int) -> None:
         self._log = log
         self._number = number
-        self.is_recorded = number in log.kept.steps
+        self.is_recorded = number in log.record.steps
         self.is_before_recorded = number < log.last
 
     async def run(self, name: str, work: StepFunction) -> bytes:
         async def write() -> bytes:
             if self.is_recorded:
-                then, value = self._log.kept.steps[self._number]
+                then, value = self._log.record.steps[self._number]
                 if then != name:
                     raise NonDeterminismError(then, name)
                 return value
             value = await work()
-            self._log.kept.steps[self._number] = name, value
+            self._log.record.steps[self._number] = name, value
             return value
 
         return await self._log.of.keep(write)
 
     async def wait(self, name: str, work: StepFunction) -> bytes:
         value = b"" if self.is_recorded else await work()
-        return await self.run(name, lambda: _give(value))
+        return await self.run(name, lambda: _return_value(value))
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
         value = b""
         if not self.is_recorded:
-            kept = self._log.engine.child(run_id, agent, self._log.kept)
-            value = await work(_Log(kept, self._log.engine, self._log.of))
-        return await self.run(f"agent {agent}", lambda: _give(value))
+            record = self._log.engine.child(run_id, agent, self._log.record)
+            value = await work(_Log(record, self._log.engine, self._log.of))
+        return await self.run(f"agent {agent}", lambda: _return_value(value))
 
 
-async def _give(value: bytes) -> bytes:
+async def _return_value(value: bytes) -> bytes:
     return value
 
 
@@ -157,8 +157,8 @@ class MemoryEngine:
     async def start_worker(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
         self._main, self._agents = main, frozenset(agents)
         self._slots = asyncio.Semaphore(concurrency)
-        for kept in list(self._runs.values()):
-            self._begin(kept)
+        for record in list(self._runs.values()):
+            self._begin(record)
 
     def _begin(self, record: _RunRecord) -> None:
         mine = record.agent in self._agents and record.version == self.version and not record.parent
@@ -223,22 +223,22 @@ class MemoryEngine:
     async def start(self, run_id: str, agent: str, input: bytes) -> bool:
         if run_id in self._runs:
             return False
-        kept = self._runs[run_id] = _RunRecord(run_id, agent, input, self.version)
-        self._begin(kept)
+        record = self._runs[run_id] = _RunRecord(run_id, agent, input, self.version)
+        self._begin(record)
         return True
 
     async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> bool:
-        kept = self._known(run_id)
-        if key and key in kept.keys:
+        record = self._known(run_id)
+        if key and key in record.keys:
             return False
-        kept.keys.add(key)
-        kept.letters.append(RunMessage(len(kept.letters) + 1, topic, body))
-        kept.notify_waiters()
+        record.keys.add(key)
+        record.messages.append(RunMessage(len(record.messages) + 1, topic, body))
+        record.notify_waiters()
         return True
 
     async def info(self, run_id: str) -> RunInfo | None:
-        kept = self._runs.get(run_id)
-        return self._info(kept) if kept else None
+        record = self._runs.get(run_id)
+        return self._info(record) if record else None
 
     def _info(self, record: _RunRecord) -> RunInfo:
         return RunInfo(
@@ -262,45 +262,45 @@ class MemoryEngine:
         return [self._info(k) for k in islice((k for k in found if k.id.startswith(prefix)), limit)]
 
     async def read(self, run_id: str, name: str) -> bytes | None:
-        kept = self._runs.get(run_id)
-        return kept.published.get(name) if kept else None
+        record = self._runs.get(run_id)
+        return record.published.get(name) if record else None
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> bytes:
-        kept = self._known(run_id)
+        record = self._known(run_id)
         async with asyncio.timeout(timeout):
             await self.wait_until_ended(run_id)
-        if kept.state != "done":
-            raise DurableError(f"Run {run_id} {kept.state}{': ' + kept.error if kept.error else ''}")
-        return kept.result
+        if record.state != "done":
+            raise DurableError(f"Run {run_id} {record.state}{': ' + record.error if record.error else ''}")
+        return record.result
 
     async def wait_until_ended(self, run_id: str) -> None:
-        kept = self._runs.get(run_id)
-        while kept is not None and kept.state in ("waiting", "running"):
-            await kept.changed.wait()
+        record = self._runs.get(run_id)
+        while record is not None and record.state in ("waiting", "running"):
+            await record.changed.wait()
 
     async def cancel(self, run_id: str) -> None:
-        kept = self._known(run_id)
-        if kept.state in ("waiting", "running"):
-            kept.state = "cancelled"
-            task = self._tasks.get(kept)
+        record = self._known(run_id)
+        if record.state in ("waiting", "running"):
+            record.state = "cancelled"
+            task = self._tasks.get(record)
             if task is not None:
                 task.cancel()
-            self._end(kept)
+            self._end(record)
 
     async def retry(self, run_id: str) -> None:
-        kept = self._known(run_id)
-        require_retryable(self._info(kept))
-        kept.state, kept.error, kept.ended = "waiting", "", 0.0
+        record = self._known(run_id)
+        require_retryable(self._info(record))
+        record.state, record.error, record.ended = "waiting", "", 0.0
         del self._over[run_id]
-        task = self._tasks.get(kept)
+        task = self._tasks.get(record)
         if task is not None:
             await asyncio.wait([task])
-        self._begin(kept)
+        self._begin(record)
 
     async def delete(self, run_id: str) -> None:
-        kept = self._known(run_id)
-        if kept.state not in FINAL_STATES:
-            raise run_not_finished_error(self._info(kept))
+        record = self._known(run_id)
+        if record.state not in FINAL_STATES:
+            raise run_not_finished_error(self._info(record))
         self._delete_run(run_id)
 
     async def prune(
@@ -325,7 +325,7 @@ class MemoryEngine:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _known(self, run_id: str) -> _RunRecord:
-        kept = self._runs.get(run_id)
-        if kept is None:
+        record = self._runs.get(run_id)
+        if record is None:
             raise DurableError(f"Unknown run: {run_id}.")
-        return kept
+        return record

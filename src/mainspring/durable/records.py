@@ -45,7 +45,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
         elapsed: Seconds that the run had been active by then.
         message: A model's response, or the part that was received.
         result: A tool's result.
-        failure: Why there is no result.
+        failure: The reason for a missing result.
         messages: Queued messages that joined.
         taken: The number of the last message among them.
     """
@@ -119,7 +119,7 @@ def to_stored_error(error: BaseException) -> Failure:
 
 
 def from_stored_error(failure: Failure, partial: AgentMessage | None = None) -> Exception:
-    """Create an exception with the same message and class name: the known class, or one that looks like it."""
+    """Create an exception with the same message and class name: the known class, or a class of the same form."""
     if failure.fields is not None:
         fields = dict(failure.fields)
         code = ErrorCode(fields.pop("code"))

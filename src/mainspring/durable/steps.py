@@ -79,7 +79,7 @@ class DurableSteps(LiveSteps):
         """The pending approvals of the run and its subagents."""
 
     def bind(self, agent: CoreAgent) -> None:
-        """Set the agent, whose tools say which calls may be repeated."""
+        """Set the agent, whose tools determine which calls may be repeated."""
         self._agent = agent
 
     def attach(self, log: RunLog) -> None:
@@ -117,12 +117,12 @@ class DurableSteps(LiveSteps):
         async def do() -> bytes:
             return encode(replace(await work(), at=utc_now(), elapsed=self.elapsed()))
 
-        kept = decode(await place.run(name, do), StepRecord)
+        record = decode(await place.run(name, do), StepRecord)
         if recorded:
-            self._at, self._base, self._since = kept.at, kept.elapsed, time.monotonic()
+            self._at, self._base, self._since = record.at, record.elapsed, time.monotonic()
         else:
             self._at = None
-        return kept
+        return record
 
     def _outcome(self, **fields: Any) -> StepRecord:
         return StepRecord(at=utc_now(), elapsed=0.0, **fields)
@@ -143,7 +143,7 @@ class DurableSteps(LiveSteps):
                 async for event in events:
                     yield event
             return
-        told: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
+        queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
         raised: Exception | None = None
 
         async def ask() -> StepRecord:
@@ -153,7 +153,7 @@ class DurableSteps(LiveSteps):
                     async for event in events:
                         if type(event) is Done:
                             return self._outcome(message=ensure_unique_call_ids(event.message, self.new_id))
-                        told.put_nowait(event)
+                        queue.put_nowait(event)
             except Exception as error:
                 raised = error
                 partial = error.partial if isinstance(error, ModelError) else None
@@ -163,21 +163,21 @@ class DurableSteps(LiveSteps):
         place = self._log.next_step()
         recorded = place.is_recorded
         asking = asyncio.ensure_future(self._record(place, f"model {provider.provider}:{provider.model}", ask))
-        asking.add_done_callback(lambda _: told.put_nowait(None))
+        asking.add_done_callback(lambda _: queue.put_nowait(None))
         try:
-            while (event := await told.get()) is not None:
+            while (event := await queue.get()) is not None:
                 yield event
-            kept = await asking
+            record = await asking
         finally:
             await _finish_task(asking)
-        if kept.failure is not None:
-            raise raised or from_stored_error(kept.failure, kept.message)
-        if isinstance(kept.message, Message):
-            for call in kept.message.tool_uses:
+        if record.failure is not None:
+            raise raised or from_stored_error(record.failure, record.message)
+        if isinstance(record.message, Message):
+            for call in record.message.tool_uses:
                 self._places[call.id] = (self._log.next_step(), self._log.next_step())
             if recorded:
                 yield StreamStart()
-            yield Done(kept.message.stop_reason or "end_turn", kept.message)
+            yield Done(record.message.stop_reason or "end_turn", record.message)
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         if self._log is None or _in_tool.get():
@@ -208,10 +208,10 @@ class DurableSteps(LiveSteps):
             finally:
                 _in_tool.reset(token)
 
-        kept = await self._record(done, f"tool {call.name}", do)
-        if kept.failure is not None:
-            raise raised or from_stored_error(kept.failure)
-        return cast("ToolResult", kept.result)
+        record = await self._record(done, f"tool {call.name}", do)
+        if record.failure is not None:
+            raise raised or from_stored_error(record.failure)
+        return cast("ToolResult", record.result)
 
     async def _was_started(self, place: StepSlot, name: str) -> bool:
         """Return True if an earlier attempt started this call. If not, record that it starts now."""
@@ -238,19 +238,19 @@ class DurableSteps(LiveSteps):
             return await super().receive(topic, getter)
         place = self._log.next_step()
         if place.is_recorded:
-            kept = await self._record(place, topic, _const(self._outcome()))
+            record = await self._record(place, topic, _const(self._outcome()))
         elif place.is_before_recorded:
             return ()
         else:
             here = tuple(await super().receive(topic, getter))
-            letters = await _letters(self._log, topic, self._read.get(topic, 0))
+            letters = await _read_messages(self._log, topic, self._read.get(topic, 0))
             if not here and not letters:
                 return here
             sent = tuple([decode(message.body, _MESSAGE) for message in letters])
-            taken = letters[-1].number if letters else 0
-            kept = await self._record(place, topic, _const(self._outcome(messages=here + sent, taken=taken)))
-        self._read[topic] = max(self._read.get(topic, 0), kept.taken)
-        return kept.messages
+            last_number = letters[-1].number if letters else 0
+            record = await self._record(place, topic, _const(self._outcome(messages=here + sent, taken=last_number)))
+        self._read[topic] = max(self._read.get(topic, 0), record.taken)
+        return record.messages
 
     async def wait(self, topic: str) -> bytes:
         """Return the next message to the root run under a topic. Waits until there is one."""
@@ -262,7 +262,7 @@ class DurableSteps(LiveSteps):
 
         async def poll() -> bytes:
             after = self._read.get(topic, 0)
-            while not (letters := await _letters(log, topic, self._read.get(topic, 0))):
+            while not (letters := await _read_messages(log, topic, self._read.get(topic, 0))):
                 await log.wait_for_message(after)
                 found = await log.messages(after)
                 after = found[-1].number if found else after
@@ -283,7 +283,7 @@ class DurableSteps(LiveSteps):
     async def run_subagent(
         self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]], signal: CancelToken
     ) -> RunResult:
-        """Run a subagent with a stored log of its own. Its approvals are requested like those of the run.
+        """Run a subagent with a separate stored log. Its approvals are requested like those of the run.
 
         Args:
             agent: The subagent, created with the steps of `for_child`.
@@ -312,14 +312,14 @@ class DurableSteps(LiveSteps):
             finally:
                 _spawning.reset(token)
 
-        kept = await place.child(f"{self._log.run_id}.{name}", name, work)
-        return decode(kept, StoredResult).result()
+        result = await place.child(f"{self._log.run_id}.{name}", name, work)
+        return decode(result, StoredResult).result()
 
 
 _MESSAGE: Any = AgentMessage
 
 
-async def _letters(log: RunLog, topic: str, after: int) -> list[RunMessage]:
+async def _read_messages(log: RunLog, topic: str, after: int) -> list[RunMessage]:
     return [message for message in await log.messages(after) if message.topic == topic]
 
 

@@ -59,7 +59,7 @@ class DurableRun:
         self._engine = engine
 
     async def info(self) -> RunInfo:
-        """Return the state of the run. ``error`` also says why the live workers cannot execute a waiting run, and why a ``done`` run
+        """Return the state of the run. ``error`` also contains the reason why the live workers cannot execute a waiting run, and why a ``done`` run
         was not successful (`result` has the details).
 
         Raises:
@@ -94,7 +94,7 @@ class DurableRun:
         """Allow a call, with other arguments if ``input`` is given. Returns False if the call was already answered."""
         return await self._answer(call_id, allow=True, input=input)
 
-    async def deny(self, call_id: str, reason: str = "the user said no", *, stop: bool = False) -> bool:
+    async def deny(self, call_id: str, reason: str = "the user denied it", *, stop: bool = False) -> bool:
         """Deny a call; with ``stop``, also end the run. Returns False if the call was already answered."""
         return await self._answer(call_id, allow=False, reason=reason, stop=stop)
 
@@ -139,7 +139,7 @@ class DurableRun:
             await asyncio.wait([waiting, ending])
 
     async def abort(self, reason: str = "aborted") -> None:
-        """Abort the run, even in the middle of a step. Its calls get results that say so."""
+        """Abort the run, even in the middle of a step. Its calls get results with the reason."""
         await self._engine.send(self.id, "abort", reason.encode(), key="abort")
         # A run that waits for an answer has no step to cancel: this message is the answer then.
         none = Answer(number=0, call_id="", allow=False, reason=reason, abort=True)
@@ -168,12 +168,12 @@ class DurableRun:
             TimeoutError: If the run is not finished in time. The message has its state.
         """
         try:
-            kept = await self._engine.result(self.id, timeout=timeout)
+            encoded = await self._engine.result(self.id, timeout=timeout)
         except TimeoutError:
             info = await self.info()
             reason = f": {info.error}. DurableAgents executes runs only inside `async with`" if info.error else ""
             raise TimeoutError(f"Run {self.id} is not finished after {timeout}s. It is {info.state}{reason}") from None
-        return decode(kept, StoredResult).result()
+        return decode(encoded, StoredResult).result()
 
 
 class DurableClient:
@@ -352,8 +352,8 @@ class DurableWorker(DurableClient):
     @asynccontextmanager
     async def _made(self, name: str, steps: DurableSteps) -> AsyncGenerator[CoreAgent]:
         """Create the agent for one attempt."""
-        made = self._factory(name)(steps)
-        async with made if isinstance(made, AbstractAsyncContextManager) else nullcontext(made) as agent:
+        created = self._factory(name)(steps)
+        async with created if isinstance(created, AbstractAsyncContextManager) else nullcontext(created) as agent:
             if agent.steps is not steps:
                 raise DurableError(
                     f"The agent {name!r} does not use the given steps. Create it with Agent(..., steps=steps)."

@@ -26,7 +26,7 @@ _DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 _PASS: int = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY)) | _DIRECTORY | _CLOEXEC
 """Flag to open a folder only to reach its content, which needs no permission to list it."""
 
-_OpenBlock = Callable[[str, int, int], int]
+_OpenFunction = Callable[[str, int, int], int]
 
 
 class RealPath(str):
@@ -194,7 +194,7 @@ def _open_or_make(path: str) -> int:
 
 
 @cache
-def _opener() -> _OpenBlock:
+def _opener() -> _OpenFunction:
     """Return the function that opens files on this system."""
     if _ON_WINDOWS:
         return os.open
@@ -224,7 +224,7 @@ class _Opened(Folder):
         self.descriptor = descriptor
 
 
-def _openat2() -> _OpenBlock | None:
+def _openat2() -> _OpenFunction | None:
     """Return the function for ``openat2``, or None if the kernel or its system call filter lacks it."""
     import ctypes  # takes 10 ms to import: only if a file is opened
 

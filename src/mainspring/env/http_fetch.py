@@ -205,7 +205,7 @@ class _HttpRequest:
         self._accept = accept
         self._socket: socket.socket | None = None
         self._aborted = False
-        self._check_host = (url.hostname or "").rstrip(".")
+        self._host = (url.hostname or "").rstrip(".")
         self._port = url.port or _PORTS[url.scheme.lower()]
         self._secure = url.scheme.lower() == "https"
 
@@ -228,14 +228,14 @@ class _HttpRequest:
         except UnicodeError as e:
             raise FetchError(f"the host is not a valid name: {e}") from None
         except ssl.SSLCertVerificationError as e:
-            raise FetchError(f"the certificate of {self._check_host} cannot be trusted: {e.verify_message}") from None
+            raise FetchError(f"the certificate of {self._host} cannot be trusted: {e.verify_message}") from None
         except (OSError, http.client.HTTPException) as e:
-            raise FetchError(f"{self._check_host} sent an invalid response: {str(e) or type(e).__name__}") from None
+            raise FetchError(f"{self._host} sent an invalid response: {str(e) or type(e).__name__}") from None
 
     def _run(self) -> HttpResponse:
         from urllib.request import getproxies, proxy_bypass
 
-        host = self._check_host if self._check_host.isascii() else self._check_host.encode("idna").decode("ascii")
+        host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
         proxy = None if proxy_bypass(f"{host}:{self._port}") else getproxies().get(self._url.scheme.lower())
         target = urlunsplit(("", "", self._url.path or "/", self._url.query, ""))
         target = _quoted(target)
@@ -320,19 +320,19 @@ class _HttpRequest:
             piece = response.read1(_PIECE)
             if not piece:
                 break
-            room = self._max + 1 - len(body)
+            remaining = self._max + 1 - len(body)
             try:
-                body += unzip.decompress(piece, room) if unzip else piece[:room]
+                body += unzip.decompress(piece, remaining) if unzip else piece[:remaining]
             except zlib.error as e:
                 raise FetchError(f"the response is damaged: {e}") from None
         cut = len(body) > self._max
         return HttpResponse(urlunsplit(self._url), response.status, headers, bytes(body[: self._max]), cut)
 
     def _remaining_time(self) -> float:
-        left = self._end - time.monotonic()
-        if left <= 0 or self._aborted:
+        remaining = self._end - time.monotonic()
+        if remaining <= 0 or self._aborted:
             raise TimeoutError
-        return left
+        return remaining
 
 
 def _quoted(target: str) -> str:

@@ -97,7 +97,7 @@ class JobManager:
     """
 
     def __init__(self, before_start: Callable[[], Awaitable[object]] | None = None) -> None:
-        self._run_warmup = before_start
+        self._before_start = before_start
         self._jobs: dict[str, Job] = {}
         self._count = 0
 
@@ -136,8 +136,8 @@ class JobManager:
         result: ProcessResult | None = None
         error: OSError | None = None
         try:
-            if self._run_warmup is not None:
-                await self._run_warmup()
+            if self._before_start is not None:
+                await self._before_start()
             result = await run(job.signal, job.feed)
         except OSError as e:
             error = e

@@ -118,9 +118,9 @@ class LocalEnv:
         self.scratch: dict[str, Any] = {}
         self._max_processes = max_processes
         self._reachable = tuple(reachable)
-        self._run_agent: set[RunningProcess | StdioConnection] = set()
+        self._running: set[RunningProcess | StdioConnection] = set()
         self._spools = _SpoolDirectory()
-        weakref.finalize(self, _finalize, self._run_agent, self._spools, self._watcher)
+        weakref.finalize(self, _finalize, self._running, self._spools, self._watcher)
 
     async def realpath(self, path: str) -> str:
         """Return the absolute path with every link resolved. See `ExecutionEnv.realpath`."""
@@ -214,16 +214,16 @@ class LocalEnv:
             new_spool=self._spools.new_path,
             mark=self._mark,
         )
-        self._run_agent.add(running)
+        self._running.add(running)
         long = asyncio.get_running_loop().call_later(_REAPER_DELAY, self._start_reaper)
         try:
             result = await wait_for_result(
-                running, timeout=timeout, signal=signal, on_output=on_output, most=self._max_processes
+                running, timeout=timeout, signal=signal, on_output=on_output, max_processes=self._max_processes
             )
         finally:
             long.cancel()
             if not running.survivors:
-                self._run_agent.discard(running)
+                self._running.discard(running)
         if result.survivors:
             await asyncio.to_thread(self._watcher.start)
         return result
@@ -261,7 +261,7 @@ class LocalEnv:
         _check_arguments(command)
         launch = await self._launch(command, await self.realpath(cwd or "."), env or {})
         connection = await open_connection(launch.arguments, launch.cwd, launch.variables)
-        self._run_agent.add(connection)
+        self._running.add(connection)
         return connection
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
@@ -274,7 +274,7 @@ class LocalEnv:
 
     def kill_all(self) -> None:
         """Kill every program that was started here, without waiting: for a signal handler, which cannot await."""
-        for running in list(self._run_agent):
+        for running in list(self._running):
             running.kill()
 
     def variable_overrides(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -304,9 +304,9 @@ class LocalEnv:
 
     async def _end_programs(self) -> None:
         await self.jobs.aclose()
-        left = list(self._run_agent)
-        self._run_agent.clear()  # the set itself remains, since the finalizer references it
-        await asyncio.gather(*[_terminate(running) for running in left])
+        remaining = list(self._running)
+        self._running.clear()  # the set itself remains, since the finalizer references it
+        await asyncio.gather(*[_terminate(running) for running in remaining])
 
     async def _with_realpath(self, work: Callable[..., _T], path: str, *args: object) -> _T:
         """Do blocking work on the resolved path, in a thread."""
@@ -376,8 +376,8 @@ def _check_arguments(command: Sequence[str]) -> None:
 
 def _finalize(running: set[RunningProcess | StdioConnection], spools: _SpoolDirectory, watcher: OrphanReaper) -> None:
     """Clean up an environment that was not closed: end everything that it started."""
-    for left in running:
-        left.kill()
+    for process in running:
+        process.kill()
     watcher.close()
     spools.remove()
 

@@ -287,15 +287,15 @@ def _copy(source: Folder, old: str, target: Folder, new: str) -> None:
 def _copy_content(descriptor: int, folder: Folder, name: str) -> None:
     with FileIO(descriptor, "r") as source:
         facts = os.fstat(descriptor)
-        made = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
-        with FileIO(made, "w") as target:
+        file = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
+        with FileIO(file, "w") as target:
             shutil.copyfileobj(source, target, 1 << 20)
             with contextlib.suppress(PermissionError):  # not every user may set the owner
-                _copy_owner_and_mode(descriptor, made)
+                _copy_owner_and_mode(descriptor, file)
             if sys.platform != "win32":
-                os.fchmod(made, stat_module.S_IMODE(facts.st_mode))
-                os.utime(made, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-            os.fsync(made)
+                os.fchmod(file, stat_module.S_IMODE(facts.st_mode))
+                os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+            os.fsync(file)
 
 
 def remove_file(path: str) -> None:

@@ -75,11 +75,11 @@ class MemoryTree:
 
     def resolve(self, path: str) -> str:
         """Return the resolved path."""
-        left = self.absolute(path).split("/")[::-1]
+        remaining = self.absolute(path).split("/")[::-1]
         real = "/"
         links = 0
-        while left:
-            part = left.pop()
+        while remaining:
+            part = remaining.pop()
             if part in ("", "."):
                 continue
             if part == "..":
@@ -91,7 +91,7 @@ class MemoryTree:
                 links += 1
                 if links > _MAX_SYMLINKS:
                     raise make_os_error(errno.ELOOP, path)
-                left += node.target.split("/")[::-1]
+                remaining += node.target.split("/")[::-1]
                 real = "/" if node.target.startswith("/") else real
             else:
                 real = step
@@ -259,7 +259,7 @@ class MemoryEnv:
         self._locks = PathLocks()
         self.jobs = JobManager()
         self.scratch: dict[str, Any] = {}
-        self._list_all_pages = pages or {}
+        self._pages = pages or {}
         for path, target in (links or {}).items():
             self._tree.link(path, target)
         for path, content in (files or {}).items():
@@ -370,7 +370,7 @@ class MemoryEnv:
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Return the response from the given pages. See `ExecutionEnv.fetch`."""
-        page = self._list_all_pages.get(url)
+        page = self._pages.get(url)
         if page is None:
             raise OSError(errno.EHOSTUNREACH, "the network is not available", url)
         if isinstance(page, HttpResponse):

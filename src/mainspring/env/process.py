@@ -73,7 +73,7 @@ class OutputCapture:
             "stderr": OutputHeadAndTail(limits),
         }
         self.spool: str | None = None
-        self._request_timeouts = limits
+        self._limits = limits
         self._new_spool = new_spool
         self._pending: list[bytes] | None = [] if limits.spool else None
         self._file: BinaryIO | None = None
@@ -82,7 +82,7 @@ class OutputCapture:
     @property
     def exceeds_limit(self) -> bool:
         """Return True if the output exceeds the limit."""
-        return self.buffers["stdout"].total + self.buffers["stderr"].total > self._request_timeouts.cap
+        return self.buffers["stdout"].total + self.buffers["stderr"].total > self._limits.cap
 
     async def feed(self, stream: StreamName, data: bytes) -> None:
         """Add a piece of output. Output after an overflow is counted but not stored."""
@@ -90,7 +90,7 @@ class OutputCapture:
             self.buffers[stream].total += len(data)
             return
         fits = self.buffers[stream].feed(data)
-        if not self._request_timeouts.spool:
+        if not self._limits.spool:
             return
         async with self._lock:
             if self._pending is None:
@@ -227,22 +227,24 @@ class RunningProcess:
         if all(p.done() for p in self._pumps):
             self._capture.close()
 
-    async def wait(self, timeout: float | None, signal: CancelToken | None, most: int | None = None) -> EndReason:
-        """Wait until the program exits or must be ended; ``most`` is the maximum number of its processes."""
+    async def wait(
+        self, timeout: float | None, signal: CancelToken | None, max_processes: int | None = None
+    ) -> EndReason:
+        """Wait until the program exits or must be ended; ``max_processes`` is the maximum number of its processes."""
         loop = asyncio.get_running_loop()
         hit: asyncio.Future[None] = loop.create_future()
         flooded = asyncio.ensure_future(self._output_exceeded.wait())
-        swarmed = asyncio.ensure_future(self._wait_for_process_limit(most))
+        swarmed = asyncio.ensure_future(self._wait_for_process_limit(max_processes))
         remove = signal.on_cancel(lambda: loop.call_soon_threadsafe(_set_done, hit)) if signal else None
         try:
             requested = (self._pipes.ended, hit, flooded, swarmed, *self._pumps)
             end = None if timeout is None else time.monotonic() + timeout
             while not any(f.done() for f in (self._pipes.ended, hit, flooded, swarmed)):
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
+                remaining = None if end is None else end - time.monotonic()
+                if remaining is not None and remaining <= 0:
                     return "timed_out"
                 pending = [f for f in requested if not f.done()]
-                await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(pending, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
                 self._raise_pump_error()
             if flooded.done():
                 return "overflowed"
@@ -286,11 +288,11 @@ class RunningProcess:
         else:
             self.survivors = await asyncio.to_thread(find_by_run_id, self._mark, self.pid)
 
-    async def detach(self, most: int | None) -> None:
+    async def detach(self, max_processes: int | None) -> None:
         """Detach from the surviving processes: their further output is written only to the spool."""
         self._on_output = None
-        if most is not None:
-            self._watch = asyncio.ensure_future(self._enforce_process_limit(most))
+        if max_processes is not None:
+            self._watch = asyncio.ensure_future(self._enforce_process_limit(max_processes))
         if not all(p.done() for p in self._pumps):
             await self._capture.start_spool()
 
@@ -377,17 +379,17 @@ async def wait_for_result(
     timeout: float | None,
     signal: CancelToken | None,
     on_output: Callable[[StreamName, bytes], object] | None,
-    most: int | None = None,
+    max_processes: int | None = None,
 ) -> ProcessResult:
     """Wait for a started program. It may leave survivors, whose further output is written to the spool."""
     began = time.monotonic()
     running.start_reading(on_output)
     try:
-        cause = await running.wait(timeout, signal, most)
+        cause = await running.wait(timeout, signal, max_processes)
         if cause == "ended":
             drained = await running.drain()
             await running.find_survivors(drained)
-            if most is not None and len(running.survivors) > most:
+            if max_processes is not None and len(running.survivors) > max_processes:
                 cause = "swarmed"
                 await running.end(CANCEL_GRACE)
         else:
@@ -398,7 +400,7 @@ async def wait_for_result(
         raise
     seconds = time.monotonic() - began
     if running.survivors:
-        await running.detach(most)
+        await running.detach(max_processes)
     else:
         running.close()
     return running.result(cause, seconds)

@@ -115,17 +115,17 @@ async def terminate_tree(leader: int, mark: str, grace: float, find: ProcessFind
     if sys.platform == "win32":
         await asyncio.to_thread(subprocess.run, ["taskkill", "/T", "/F", "/PID", str(leader)], capture_output=True)
         return set()
-    left = await asyncio.to_thread(find, leader, mark)
-    _signal(left, signal.SIGTERM, leader if find is find_processes else 0)
-    left = await _wait_for_end(leader, mark, left, grace, find)
+    survivors = await asyncio.to_thread(find, leader, mark)
+    _signal(survivors, signal.SIGTERM, leader if find is find_processes else 0)
+    survivors = await _wait_for_end(leader, mark, survivors, grace, find)
     for _ in range(3):  # A process may have started another one before it was killed.
-        if not left:
+        if not survivors:
             break
-        if len(left) > _STOP_FIRST_ABOVE:
-            left = await asyncio.to_thread(_stop_fork_bomb, leader, mark, find)
-        _signal(left, signal.SIGKILL, leader if find is find_processes else 0)
-        left = await _wait_for_end(leader, mark, left, 1.0, find)
-    return left
+        if len(survivors) > _STOP_FIRST_ABOVE:
+            survivors = await asyncio.to_thread(_stop_fork_bomb, leader, mark, find)
+        _signal(survivors, signal.SIGKILL, leader if find is find_processes else 0)
+        survivors = await _wait_for_end(leader, mark, survivors, 1.0, find)
+    return survivors
 
 
 def _stop_fork_bomb(leader: int, mark: str, find: ProcessFinder) -> set[int]:
@@ -149,14 +149,14 @@ def kill_tree(leader: int, mark: str, find: ProcessFinder = find_processes) -> N
         _signal(found, signal.SIGKILL, leader if find is find_processes else 0)
 
 
-async def _wait_for_end(leader: int, mark: str, left: set[int], seconds: float, find: ProcessFinder) -> set[int]:
+async def _wait_for_end(leader: int, mark: str, survivors: set[int], seconds: float, find: ProcessFinder) -> set[int]:
     end = time.monotonic() + seconds
     pause = _POLL
-    while left and time.monotonic() < end:
+    while survivors and time.monotonic() < end:
         await asyncio.sleep(pause)
-        left = await asyncio.to_thread(find, leader, mark)
+        survivors = await asyncio.to_thread(find, leader, mark)
         pause = min(pause * 2, 0.2)
-    return left
+    return survivors
 
 
 def _signal(pids: Iterable[int], number: signal.Signals, group: int) -> None:

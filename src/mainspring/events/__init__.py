@@ -1,4 +1,4 @@
-"""Events of models and runs, the contexts of all hooks, and the abort signal."""
+"""Events of models and runs, the contexts of all hooks, and the cancel token."""
 
 from mainspring.events.span import RandomSource, SpanContext, SpanSource
 from mainspring.events.stream import EventStream

@@ -1,4 +1,4 @@
-"""The trace and span IDs of an operation, for code that connects events to traces."""
+"""Trace and span IDs of events, for listeners that add to traces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from mainspring.events.types import Event
 
 RandomSource = Callable[[int], bytes]
-"""Returns the requested number of random bytes, for example `os.urandom`."""
+"""Returns a number of random bytes; for example, `os.urandom`."""
 
 
 class SpanContext(Struct, frozen=True):
-    """The IDs of one operation in a trace, in the form of W3C and OpenTelemetry.
+    """Identifies an operation within a trace, in the form of W3C and OpenTelemetry.
 
     Attributes:
         trace_id: 128 bits as 32 hexadecimal digits; the same for the whole run.
@@ -29,21 +29,18 @@ class SpanContext(Struct, frozen=True):
 
     @classmethod
     def root(cls, random: RandomSource) -> SpanContext:
-        """Create a trace with its outermost span."""
+        """Create a new trace with its outermost span."""
         return cls(random(16).hex(), random(8).hex())
 
     def child(self, random: RandomSource) -> SpanContext:
-        """Create a span within this one."""
+        """Create a new span within this one."""
         return SpanContext(self.trace_id, random(8).hex(), self.span_id)
 
 
 @runtime_checkable
 class SpanSource(Protocol):
-    """A plugin that creates the real spans, so that other plugins do not create their own IDs."""
+    """A plugin that creates real spans, so that other plugins can use their IDs."""
 
     def span_of(self, event: Event) -> SpanContext | None:
-        """Return the IDs of the span that begins with an event, or ``None``.
-
-        Valid only while the event is published.
-        """
+        """Return the IDs of the span that begins with an event while the event is published; ``None`` without a span."""
         ...

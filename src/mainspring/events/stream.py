@@ -12,14 +12,14 @@ _R = TypeVar("_R")
 
 
 class EventStream(Generic[_E, _R]):
-    """A queue of events with one or several readers, which iterate over it or await its result.
+    """A stream of events: producers push events, readers iterate over them or await the result.
 
     Events published before a reader attaches are stored. Each event goes to one reader (two readers share the stream), and the end
     releases every reader. The queue is unbounded: the producer never waits.
 
     Args:
         is_final: Returns True for the last event. Without it, `end` or `fail` ends the stream.
-        extract: Returns the result, given the last event. Used with ``is_final``.
+        extract: Returns the result from the last event. Needed with ``is_final``.
     """
 
     def __init__(self, is_final: Callable[[_E], bool] | None = None, extract: Callable[[_E], _R] | None = None) -> None:

@@ -1,12 +1,12 @@
-"""The events of a model's response, and the events of a run.
+"""The events of a model response while it is received, and the events of a run.
 
-Order in a response: ``StreamStart``; for each block its start, deltas, and end (blocks may interleave); then ``Done``. A provider
-that fails raises instead; the loop turns the exception into one ``StreamError``. ``partial`` of an event is the message at the
-time of that event, built on access.
+Order: ``StreamStart``; for each block its start, deltas and end (blocks may interleave); then ``Done``. A provider that
+fails raises instead; the loop converts the exception to a ``StreamError``. ``partial`` of an event is the message at that
+moment, built when read.
 
-Order in a run: ``AgentStart``; per turn ``TurnStart``, ``MessageStart``, the model's own events (`StreamEvent`), ``MessageEnd``,
-for each call ``ToolExecutionStart``, any ``ToolExecutionUpdate``, ``ToolExecutionEnd``, then ``TurnEnd``; finally ``AgentEnd``,
-the last event.
+Order of a run: ``AgentStart``; per turn ``TurnStart``, ``MessageStart``, the model's own events (`StreamEvent`),
+``MessageEnd``, for each call ``ToolExecutionStart``, any ``ToolExecutionUpdate``, ``ToolExecutionEnd``, then ``TurnEnd``;
+finally ``AgentEnd``, the last event.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class MessageDraft(Protocol):
 
 
 class _PartialMessageEvent(Struct, frozen=True, gc=False, eq=False):
-    """Base of the events that are published while the message grows."""
+    """Base of the events while a message is received."""
 
     @property
     def partial(self) -> Message:
-        """The assistant message at the time of this event."""
-        # Subclasses declare `draft` and `at` as their last fields, so this base has no fields.
+        """Return the assistant message at this event."""
+        # A struct without fields: each event defines `draft` and `at` as its last fields.
         draft: MessageDraft | None = self.draft  # type: ignore[attr-defined]
         return draft.snapshot(self.at) if draft else Message("assistant")  # type: ignore[attr-defined]
 
@@ -187,31 +187,28 @@ ContentEvent = (
 
 
 StreamEvent = StreamStart | ContentEvent | Done | StreamError
-"""Any event of a stream."""
+"""All events of a stream."""
 
 
 RunStatus = Literal[
     "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
 ]
-"""How a run ended.
-
-The ``max_*`` values are limits of the run; ``denied`` means that a denial ended it.
-"""
+"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a denied call ended it."""
 
 
 class SubagentStats(Struct, frozen=True, kw_only=True):
-    """Figures of a subagent.
+    """Statistics of a subagent.
 
     Attributes:
-        child_id: ID of the subagent.
-        child: Name of its definition; empty for a subagent without a definition.
-        depth: Its level; 1 for a subagent of the outermost agent.
+        child_id: The ID of the subagent.
+        child: The name of its definition; empty for a plain one.
+        depth: Its nesting depth; 1 for a subagent of the main agent.
         status: How its run ended.
-        turns: Number of completed model calls.
-        usage: Tokens, including those of its own subagents.
-        tool_counts: Number of calls of each tool.
+        turns: The number of its model calls with a response.
+        usage: Tokens, including those of its subagents.
+        tool_counts: Number of calls by tool.
         seconds: Duration of its run.
-        children: Figures of its own subagents.
+        children: Statistics of its subagents.
     """
 
     child_id: str
@@ -274,7 +271,7 @@ class MessageUpdate(Struct, frozen=True, eq=False):
 
     @property
     def message(self) -> Message:
-        """The message at the time of this event."""
+        """Return the message at this moment."""
         return self.event.partial
 
 

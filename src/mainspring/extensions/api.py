@@ -82,7 +82,7 @@ class FoundExtensions(Struct, frozen=True):
 
 
 def to_extension_error(name: str, error: BaseException, place: str = "") -> ExtensionError:
-    """Create the error of an extension, with the failing line of its own file.
+    """Create the error of an extension, with the failing line of its file.
 
     Args:
         name: The extension.
@@ -234,7 +234,7 @@ class ExtensionAPI:
     ) -> None:
         self.name = loaded.source.name
         self.ctx = ctx
-        self._load_outputs = loaded
+        self._loaded = loaded
         self._commands = commands
         self._shortcuts = shortcuts
 
@@ -276,7 +276,7 @@ class ExtensionAPI:
             requested = [HandlerRegistration(name, b.hook, b, handler, order) for b in bindings]
         else:
             requested = [HandlerRegistration(name, _hook(event), None, handler, order)]
-        removers = [self._load_outputs.add(self._registration(each)) for each in requested]
+        removers = [self._loaded.add(self._registration(each)) for each in requested]
 
         def remove() -> None:
             for take_away in removers:
@@ -289,7 +289,7 @@ class ExtensionAPI:
             listening.binding,
             listening.handler,
             self.ctx,
-            handler_label(self.name, self._load_outputs.source.place, listening),
+            handler_label(self.name, self._loaded.source.place, listening),
         )
         bus = self.ctx.agent.bus
         return Registration(lambda: bus.on(listening.hook, handler, order=listening.order), listening, handler)
@@ -302,14 +302,14 @@ class ExtensionAPI:
         Raises:
             ConfigError: If its name is taken; during loading, the extension is then not loaded.
         """
-        made = replace(given if isinstance(given, Tool) else tool(given), source="extension")
+        registered = replace(given if isinstance(given, Tool) else tool(given), source="extension")
         agent = self.ctx.agent
 
         def attach() -> Detach:
-            agent.tools.add(made)
-            return lambda: agent.tools.remove(made.name)
+            agent.tools.add(registered)
+            return lambda: agent.tools.remove(registered.name)
 
-        return self._load_outputs.add(Registration(attach))
+        return self._loaded.add(Registration(attach))
 
     def register_command(self, name: str, handler: CommandHandler, *, description: str = "") -> Detach:
         """Register the command ``/name``. The returned function removes it.
@@ -323,7 +323,7 @@ class ExtensionAPI:
             ConfigError: If the name is invalid or taken.
         """
         command = Command(normalize_command_name(name), handler, description, self.name)
-        return self._load_outputs.add(Registration(lambda: self._commands.add(command.name, command)))
+        return self._loaded.add(Registration(lambda: self._commands.add(command.name, command)))
 
     def register_shortcut(self, key: str, handler: ShortcutHandler, *, description: str = "") -> Detach:
         """Register a keyboard shortcut, for front ends with a keyboard.
@@ -339,7 +339,7 @@ class ExtensionAPI:
             ConfigError: If the key is invalid or taken.
         """
         shortcut = Shortcut(normalize_key(key), handler, description, self.name)
-        return self._load_outputs.add(Registration(lambda: self._shortcuts.add(shortcut.key, shortcut)))
+        return self._loaded.add(Registration(lambda: self._shortcuts.add(shortcut.key, shortcut)))
 
     @property
     def commands(self) -> tuple[Command, ...]:

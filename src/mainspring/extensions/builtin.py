@@ -78,5 +78,5 @@ def substitute_arguments(text: str, typed: str) -> str:
         number = int(match[1])
         return words[number - 1] if number <= len(words) else ""
 
-    made, count = _ARGUMENTS.subn(value, text)
-    return made if count or not typed else f"{made} {typed}"
+    expanded, count = _ARGUMENTS.subn(value, text)
+    return expanded if count or not typed else f"{expanded} {typed}"

@@ -195,22 +195,22 @@ class Binding(Struct, frozen=True):
     apply: Callable[[Any, Any], None]
 
 
-def _nothing(hook: Hook, event: Any) -> None:
+def _ignore_event(hook: Hook, event: Any) -> None:
     """Do nothing: the event has no fields to write back."""
 
 
-def _find_context(hook: ContextTransform, event: ContextEvent) -> None:
+def _apply_context(hook: ContextTransform, event: ContextEvent) -> None:
     hook.messages = list(event.messages)
 
 
-def _before(hook: BeforeRun, event: BeforeRunEvent) -> None:
+def _apply_before_run(hook: BeforeRun, event: BeforeRunEvent) -> None:
     hook.system = event.system
     hook.messages = list(event.messages)
     if event.message is not None:
         hook.messages += to_messages(event.message)
 
 
-def _input(hook: PromptSubmitted, event: InputEvent) -> None:
+def _apply_input(hook: PromptSubmitted, event: InputEvent) -> None:
     if event.action not in get_args(InputAction):
         raise ValueError(f"action must be {', '.join(get_args(InputAction))}, not {event.action!r}.")
     hook.text = event.text
@@ -219,57 +219,61 @@ def _input(hook: PromptSubmitted, event: InputEvent) -> None:
         hook.reply = event.reply
 
 
-def _call(hook: PermissionCheck, event: ToolCallEvent) -> None:
+def _apply_tool_call(hook: PermissionCheck, event: ToolCallEvent) -> None:
     if event.block:
         given = event.block if isinstance(event.block, str) else event.reason
         hook.deny(given or "denied by an extension")
 
 
-def _result(hook: ToolTransform, event: ToolResultEvent) -> None:
+def _apply_tool_result(hook: ToolTransform, event: ToolResultEvent) -> None:
     result = hook.result
     result.output, result.metadata, result.is_error = event.content, event.details, event.is_error
 
 
-def _answer_end(hook: TurnAfter, ctx: ExtensionContext) -> TurnEndEvent | None:
-    """End the turn for a response without calls.
-
-    With calls the turn ends when they have their results.
-    """
+def _turn_end_without_calls(hook: TurnAfter, ctx: ExtensionContext) -> TurnEndEvent | None:
+    """End the turn for a response without calls; with calls the turn ends when they have their results."""
     return None if hook.message.tool_uses or hook.error else TurnEndEvent(hook.turn, hook.message)
 
 
-def _calls_end(hook: ToolResultsAfter, ctx: ExtensionContext) -> TurnEndEvent:
+def _turn_end_with_calls(hook: ToolResultsAfter, ctx: ExtensionContext) -> TurnEndEvent:
     return TurnEndEvent(ctx.turn, hook.message, hook.results.tool_results)
 
 
 EVENTS: dict[str, tuple[Binding, ...]] = {
-    "session_start": (Binding(SessionOpen, lambda h, _: SessionOpenEvent(h.session_id, h.reason), _nothing),),
-    "input": (Binding(PromptSubmitted, lambda h, _: InputEvent(h.text), _input),),
+    "session_start": (Binding(SessionOpen, lambda h, _: SessionOpenEvent(h.session_id, h.reason), _ignore_event),),
+    "input": (Binding(PromptSubmitted, lambda h, _: InputEvent(h.text), _apply_input),),
     "before_agent_start": (
-        Binding(BeforeRun, lambda h, _: BeforeRunEvent(h.prompt, h.system, list(h.messages)), _before),
+        Binding(BeforeRun, lambda h, _: BeforeRunEvent(h.prompt, h.system, list(h.messages)), _apply_before_run),
     ),
-    "agent_start": (Binding(SessionStart, lambda h, _: AgentStartEvent(h.run_id, h.resumed), _nothing),),
-    "context": (Binding(ContextTransform, lambda h, _: ContextEvent(list(h.messages)), _find_context),),
-    "turn_start": (Binding(TurnBefore, lambda h, _: TurnStartEvent(h.turn, h.turn_id), _nothing),),
-    "turn_end": (Binding(TurnAfter, _answer_end, _nothing), Binding(ToolResultsAfter, _calls_end, _nothing)),
-    "tool_call": (Binding(PermissionCheck, lambda h, _: ToolCallEvent(h.name, h.call_id, h.input, h.approved), _call),),
+    "agent_start": (Binding(SessionStart, lambda h, _: AgentStartEvent(h.run_id, h.resumed), _ignore_event),),
+    "context": (Binding(ContextTransform, lambda h, _: ContextEvent(list(h.messages)), _apply_context),),
+    "turn_start": (Binding(TurnBefore, lambda h, _: TurnStartEvent(h.turn, h.turn_id), _ignore_event),),
+    "turn_end": (
+        Binding(TurnAfter, _turn_end_without_calls, _ignore_event),
+        Binding(ToolResultsAfter, _turn_end_with_calls, _ignore_event),
+    ),
+    "tool_call": (
+        Binding(PermissionCheck, lambda h, _: ToolCallEvent(h.name, h.call_id, h.input, h.approved), _apply_tool_call),
+    ),
     "tool_result": (
         Binding(
             ToolTransform,
             lambda h, _: ToolResultEvent(
                 h.name, h.call_id, h.input, h.result.output, dict(h.result.metadata), h.result.is_error
             ),
-            _result,
+            _apply_tool_result,
         ),
     ),
     "agent_end": (
         Binding(
             RunDone,
             lambda h, ctx: AgentEndEvent(h.run_id, h.status, h.turns, h.usage, ctx.agent.messages, h.error),
-            _nothing,
+            _ignore_event,
         ),
     ),
-    "session_shutdown": (Binding(SessionClosed, lambda h, _: SessionShutdownEvent(h.session_id, h.reason), _nothing),),
+    "session_shutdown": (
+        Binding(SessionClosed, lambda h, _: SessionShutdownEvent(h.session_id, h.reason), _ignore_event),
+    ),
 }
 """The events by name, in order of occurrence. Every hook of the bus can be used, too."""
 

@@ -84,34 +84,34 @@ class ExtensionRunner:
         self.commands: Registry[Command] = Registry("command", frozenset(reserved))
         self.shortcuts: Registry[Shortcut] = Registry("shortcut")
         self.problems: list[ExtensionError] = []
-        self._load_outputs: dict[str, LoadedExtension] = {}
-        self._open: str | None = None
+        self._loaded: dict[str, LoadedExtension] = {}
+        self._open_session: str | None = None
         bus = agent.bus
         bus.on(SystemTransform, self.ctx.record_request, order=_LAST)
         bus.on(PromptSubmitted, self._command, order=_COMMANDS)
-        bus.on(SessionOpen, self._opened, order=-_LAST)
-        bus.on(SessionClosed, self._shut, order=_LAST)
+        bus.on(SessionOpen, self._on_session_open, order=-_LAST)
+        bus.on(SessionClosed, self._on_session_closed, order=_LAST)
 
     # --- loading ----------------------------------------------------------------------------------------------------
 
     @property
     def loaded(self) -> tuple[ExtensionSource, ...]:
         """Return the loaded extensions in the order in which their handlers run."""
-        return tuple([one.source for one in self._load_outputs.values()])
+        return tuple([one.source for one in self._loaded.values()])
 
     @property
     def listening(self) -> Iterator[HandlerRegistration]:
         """Return all their handlers."""
-        return (each for one in self._load_outputs.values() for each in one.listening)
+        return (each for one in self._loaded.values() for each in one.listening)
 
     def load_now(self, source: ExtensionSource) -> None:
         """Load a sync extension; an error is added to `problems`."""
-        made = self._call(source)
-        if isinstance(made, LoadedExtension):
-            self._accept(made)
-        elif made is not None:
-            if inspect.iscoroutine(made[1]):
-                made[1].close()
+        result = self._call(source)
+        if isinstance(result, LoadedExtension):
+            self._accept(result)
+        elif result is not None:
+            if inspect.iscoroutine(result[1]):
+                result[1].close()
             self.report_error(
                 to_extension_error(
                     source.name, TypeError("it returns an awaitable. Define it with `async def`"), source.place
@@ -125,14 +125,14 @@ class ExtensionRunner:
             The error, which is also in `problems`; ``None`` if the extension was loaded.
         """
         before = len(self.problems)
-        made = await self._made(source)
-        if made is not None:
-            self._accept(made)
+        loaded = await self._load(source)
+        if loaded is not None:
+            self._accept(loaded)
         return self.problems[-1] if len(self.problems) > before else None
 
     def unload(self, name: str) -> bool:
         """Unload an extension. Return True if it was loaded."""
-        loaded = self._load_outputs.pop(name, None)
+        loaded = self._loaded.pop(name, None)
         if loaded is None:
             return False
         loaded.detach()
@@ -149,7 +149,7 @@ class ExtensionRunner:
             sources: The current extensions.
             problems: Extensions that could not be read.
         """
-        old, self.problems = dict(self._load_outputs), []
+        old, self.problems = dict(self._loaded), []
         for problem in problems:
             self.report_error(problem)
         fresh: dict[str, LoadedExtension] = {}
@@ -157,25 +157,25 @@ class ExtensionRunner:
             if source.name in fresh:
                 self.report_error(_duplicate_error(source, fresh[source.name].source))
                 continue
-            made = await self._made(source) or old.get(source.name)
-            if made is not None:
-                fresh[source.name] = made
+            loaded = await self._load(source) or old.get(source.name)
+            if loaded is not None:
+                fresh[source.name] = loaded
         for name in sorted({p.name for p in self.problems} & old.keys() - fresh.keys()):
             fresh[name] = old[name]
-        await self._report_error([o for n, o in old.items() if fresh.get(n) is not o], "shutdown")
+        await self._notify_lifecycle([o for n, o in old.items() if fresh.get(n) is not o], "shutdown")
         for one in old.values():
             one.detach()
-        self._load_outputs = {}
+        self._loaded = {}
         for name, one in fresh.items():  # no await between here and detaching, so that no event is missed
             if not self._accept(one) and name in old:
                 self._accept(old[name])
-        await self._report_error([o for n, o in self._load_outputs.items() if old.get(n) is not o], "start")
+        await self._notify_lifecycle([o for n, o in self._loaded.items() if old.get(n) is not o], "start")
 
-    async def _made(self, source: ExtensionSource) -> LoadedExtension | None:
-        made = self._call(source)
-        if made is None or isinstance(made, LoadedExtension):
-            return made
-        loaded, answer = made
+    async def _load(self, source: ExtensionSource) -> LoadedExtension | None:
+        result = self._call(source)
+        if result is None or isinstance(result, LoadedExtension):
+            return result
+        loaded, answer = result
         try:
             await asyncio.wait_for(answer, LOAD_SECONDS)
         except TimeoutError as error:
@@ -203,16 +203,16 @@ class ExtensionRunner:
 
     def _accept(self, loaded: LoadedExtension) -> bool:
         source = loaded.source
-        taken = self._load_outputs.get(source.name)
-        if taken is not None:
-            self.report_error(_duplicate_error(source, taken.source))
+        existing = self._loaded.get(source.name)
+        if existing is not None:
+            self.report_error(_duplicate_error(source, existing.source))
             return False
         try:
             loaded.attach()
         except ConfigError as error:
             self.report_error(to_extension_error(source.name, error, source.place))
             return False
-        self._load_outputs[source.name] = loaded
+        self._loaded[source.name] = loaded
         return True
 
     def report_error(self, problem: ExtensionError) -> None:
@@ -222,18 +222,22 @@ class ExtensionRunner:
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
-    def _opened(self, hook: SessionOpen) -> None:
-        self._open = hook.session_id
+    def _on_session_open(self, hook: SessionOpen) -> None:
+        self._open_session = hook.session_id
 
-    def _shut(self, hook: SessionClosed) -> None:
-        self._open = None
+    def _on_session_closed(self, hook: SessionClosed) -> None:
+        self._open_session = None
 
-    async def _report_error(self, some: list[LoadedExtension], subject: str) -> None:
+    async def _notify_lifecycle(self, some: list[LoadedExtension], subject: str) -> None:
         """Notify extensions that are loaded or unloaded while a session is open."""
-        if self._open is None or not some:
+        if self._open_session is None or not some:
             return
         handlers = {id(h) for one in some for h in one.handlers}
-        hook = SessionOpen(self._open, "reload") if subject == "start" else SessionClosed(self._open, "reload")
+        hook = (
+            SessionOpen(self._open_session, "reload")
+            if subject == "start"
+            else SessionClosed(self._open_session, "reload")
+        )
         await self.ctx.agent.bus.emit(hook, only=lambda _, handler: id(handler) in handlers)
 
     # --- events -----------------------------------------------------------------------------------------------------
@@ -304,13 +308,13 @@ class ExtensionRunner:
         if not hook.text.lstrip().startswith("/"):
             return
         try:
-            said = await self.run_command(hook.text)
+            reply = await self.run_command(hook.text)
         except Exception as error:
             logger.exception("The command %s failed", hook.text.split()[0])
             hook.block = f"{hook.text.split()[0]} failed: {type(error).__name__}: {error}"
             return
-        if said is not None:
-            hook.handled, hook.reply = True, said
+        if reply is not None:
+            hook.handled, hook.reply = True, reply
 
 
 def _duplicate_error(source: ExtensionSource, by: ExtensionSource) -> ExtensionError:

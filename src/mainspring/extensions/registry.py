@@ -74,9 +74,9 @@ class Registry(Generic[_T]):
         Raises:
             ConfigError: If the name is taken or reserved.
         """
-        taken = self._offers.get(name)
-        if taken is not None or name in self.reserved:
-            owner = f"the extension {taken.extension!r}" if taken else "the program itself"
+        existing = self._offers.get(name)
+        if existing is not None or name in self.reserved:
+            owner = f"the extension {existing.extension!r}" if existing else "the program itself"
             raise ConfigError(f"The {self._subject} {name!r} is already registered by {owner}. Choose another name.")
         self._offers[name] = offer
 

@@ -98,15 +98,15 @@ class MessageQueue:
             return ()
         if self.mode == "one":
             return (self._waiting.popleft(),)
-        taken = tuple(self._waiting)
+        messages = tuple(self._waiting)
         self._waiting.clear()
-        return taken
+        return messages
 
     def clear(self) -> tuple[AgentMessage, ...]:
         """Empty the queue and return its messages."""
-        left = tuple(self._waiting)
+        messages = tuple(self._waiting)
         self._waiting.clear()
-        return left
+        return messages
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -116,7 +116,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
 
 
-H = TypeVar("H", bound=Hook)
+HookT = TypeVar("HookT", bound=Hook)
 
 
 class CoreAgent:
@@ -389,15 +389,15 @@ class CoreAgent:
         pending = self.context.pending
         if pending is None or self.running:
             raise AgentError("No tool call is waiting for approval.")
-        asked = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
-        if any(type(a) not in (Approve, Deny) for a in asked.values()):
+        decisions = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
+        if any(type(a) not in (Approve, Deny) for a in decisions.values()):
             raise TypeError("An approval is Approve() or Deny(), for all waiting calls or by the ID of each.")
         open_calls = {c.id for c in pending.message.tool_uses} - pending.results.keys()
-        if unknown := asked.keys() - open_calls:
+        if unknown := decisions.keys() - open_calls:
             raise AgentError(
                 f"Unknown tool call: {', '.join(sorted(unknown))}. Waiting calls: {', '.join(sorted(open_calls))}."
             )
-        pending.answers.update(asked)
+        pending.answers.update(decisions)
 
     async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
         """Call a model outside the conversation, as part of the active run; see `SideModelCall`.
@@ -454,10 +454,10 @@ class CoreAgent:
     # --- handlers and listeners -------------------------------------------------------------------------------------
 
     @overload
-    def on(self, event: type[H] | str, handler: Handler[H], *, order: int = 0) -> Callable[[], None]: ...
+    def on(self, event: type[HookT] | str, handler: Handler[HookT], *, order: int = 0) -> Callable[[], None]: ...
     @overload
-    def on(self, event: type[H] | str, *, order: int = 0) -> Callable[[Handler[H]], Handler[H]]: ...
-    def on(self, event: type[H] | str, handler: Handler[H] | None = None, *, order: int = 0) -> Any:
+    def on(self, event: type[HookT] | str, *, order: int = 0) -> Callable[[Handler[HookT]], Handler[HookT]]: ...
+    def on(self, event: type[HookT] | str, handler: Handler[HookT] | None = None, *, order: int = 0) -> Any:
         """Register a handler of a hook: ``agent.on(ToolGate, check)``, or as a decorator ``@agent.on(ToolGate)``.
 
         Raises:
@@ -466,7 +466,7 @@ class CoreAgent:
         if handler is not None:
             return self.bus.on(event, handler, order=order)
 
-        def register(handler: Handler[H]) -> Handler[H]:
+        def register(handler: Handler[HookT]) -> Handler[HookT]:
             self.bus.on(event, handler, order=order)
             return handler
 

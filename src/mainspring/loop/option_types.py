@@ -46,7 +46,7 @@ class ToolBudget(Struct, frozen=True):
     Attributes:
         max: Maximum number of calls.
         on_exceed: ``block``: further calls are blocked. ``steer``: they run, and once in a run a user message after the
-            results tells the model to stop. A function of the tool's name, the number of this call, and ``max`` returns
+            results asks the model to stop. A function of the tool's name, the number of this call, and ``max`` returns
             ``mode`` and ``message``; sync or async. Default ``block``.
     """
 

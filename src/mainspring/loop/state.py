@@ -40,7 +40,7 @@ from mainspring.messages import (
 from mainspring.models import EncodingCache, ModelProvider
 from mainspring.tools import ToolRegistry
 
-H = TypeVar("H", bound=Hook)
+HookT = TypeVar("HookT", bound=Hook)
 
 MessageConverter = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
 """Converts the history to messages for the model; maps or drops application messages.
@@ -70,7 +70,7 @@ class Deny(Struct, frozen=True):
         stop: Whether the run ends as ``denied``.
     """
 
-    reason: str = "the user said no"
+    reason: str = "the user denied it"
     stop: bool = False
 
 
@@ -234,10 +234,8 @@ class RunState:
 
     # --- hooks and queues -------------------------------------------------------------------------------------------
 
-    async def emit(self, hook: H) -> H:
-        """Call the handlers of a hook.
-
-        An abort ends a gate immediately; other handlers get the grace period of tools.
+    async def emit(self, hook: HookT) -> HookT:
+        """Call the handlers of a hook. An abort ends a gate immediately; other handlers get the grace period of tools.
 
         Raises:
             AgentAbortedError: If an abort ended the handlers; asyncio.CancelledError for a cancellation. Not for a hook that is

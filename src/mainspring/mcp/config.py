@@ -160,14 +160,14 @@ def parse_mcp_config(data: Any, *, place: str = "") -> McpConfig:
         return McpConfig(problems=(f"{at}{error}",))
     for name, entry in entries:
         try:
-            made = entry if isinstance(entry, McpServerConfig) else _parse_entry(name, entry, place, warnings)
+            config = entry if isinstance(entry, McpServerConfig) else _parse_entry(name, entry, place, warnings)
         except ValueError as error:
             problems.append(f"{at}MCP server {name or '(no name)'!r}: {error}")
             continue
-        if made.name in found:
-            warnings.append(f"{at}Duplicate MCP server name: {made.name!r}. The last entry is used.")
-            del found[made.name]
-        found[made.name] = made
+        if config.name in found:
+            warnings.append(f"{at}Duplicate MCP server name: {config.name!r}. The last entry is used.")
+            del found[config.name]
+        found[config.name] = config
     return McpConfig(tuple(found.values()), tuple(problems), tuple(warnings))
 
 
@@ -256,20 +256,20 @@ def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpS
 def _convert_entry(name: str, mapping: dict[str, Any], place: str) -> McpServerConfig:
     _normalize_entry(mapping)
     try:
-        made = msgspec.convert({**mapping, "name": name, "place": place}, McpServerConfig, strict=False)
+        config = msgspec.convert({**mapping, "name": name, "place": place}, McpServerConfig, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(str(error).replace("`", "").replace("$.", "")) from None
-    if made.transport == "stdio":
-        if not made.command.strip():
+    if config.transport == "stdio":
+        if not config.command.strip():
             raise ValueError("needs a command (a program) or a url")
-    elif not made.url.startswith(("http://", "https://", "${")):
+    elif not config.url.startswith(("http://", "https://", "${")):
         raise ValueError(
-            f"transport {made.transport} requires a url that begins with http:// or https://, not {made.url!r:.200}"
+            f"transport {config.transport} requires a url that begins with http:// or https://, not {config.url!r:.200}"
         )
     for key in ("timeout", "connect_timeout"):
-        if not 0 < getattr(made, key) <= _MAX_TIMEOUT:
-            raise ValueError(f"{key} must be 0 to {_MAX_TIMEOUT:g} seconds, not {getattr(made, key):g}")
-    return made
+        if not 0 < getattr(config, key) <= _MAX_TIMEOUT:
+            raise ValueError(f"{key} must be 0 to {_MAX_TIMEOUT:g} seconds, not {getattr(config, key):g}")
+    return config
 
 
 def _normalize_entry(mapping: dict[str, Any]) -> None:
@@ -320,13 +320,13 @@ def expand_variables(text: str, environ: Mapping[str, str], missing: set[str]) -
 
     def value(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
-        held = environ.get(name)
+        current = environ.get(name)
         if default is not None:
-            return held or default
-        if held is None:
+            return current or default
+        if current is None:
             missing.add(name)
             return ""
-        return held
+        return current
 
     return _REFERENCE.sub(value, text)
 
@@ -342,7 +342,7 @@ def expand_config(config: McpServerConfig, environ: Mapping[str, str]) -> McpSer
     def put(text: str) -> str:
         return expand_variables(text, environ, missing)
 
-    made = replace(
+    expanded = replace(
         config,
         command=put(config.command),
         args=tuple([put(a) for a in config.args]),
@@ -359,4 +359,4 @@ def expand_config(config: McpServerConfig, environ: Mapping[str, str]) -> McpSer
             f"MCP server {config.name!r} requires the variable{'s' if len(missing) > 1 else ''} {names}, which "
             f"{'are' if len(missing) > 1 else 'is'} not set. Set it, or add a default: ${{{sorted(missing)[0]}:-value}}"
         )
-    return made
+    return expanded

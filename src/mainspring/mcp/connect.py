@@ -55,7 +55,7 @@ async def connect_mcp(
     config = _to_config(server)
     asking = ClientFeatures(elicit, allow_sampling)
     asking.sample_model = sampler
-    made = McpServer(
+    connected = McpServer(
         config,
         server_prefixes([config.name])[config.name],
         connector or SdkConnector(environ, tokens),
@@ -63,7 +63,7 @@ async def connect_mcp(
         roots=lambda: roots,
         environ=environ,
     )
-    async with connected_server(made) as opened:
+    async with connected_server(connected) as opened:
         yield opened
 
 

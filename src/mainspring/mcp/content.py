@@ -51,15 +51,15 @@ def _output(blocks: Sequence[TextBlock | ImageBlock]) -> ToolOutput:
 
 def _merge_text_blocks(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlock | ImageBlock]:
     """Join consecutive text blocks."""
-    made: list[TextBlock | ImageBlock] = []
+    merged: list[TextBlock | ImageBlock] = []
     lines: list[str] = []
     for block in blocks:
         if isinstance(block, TextBlock):
             lines.append(block.text)
             continue
-        made += [TextBlock("\n".join(lines)), block] if lines else [block]
+        merged += [TextBlock("\n".join(lines)), block] if lines else [block]
         lines = []
-    return [*made, TextBlock("\n".join(lines))] if lines else made
+    return [*merged, TextBlock("\n".join(lines))] if lines else merged
 
 
 def to_model_blocks(content: Iterable[McpContentBlock]) -> tuple[list[TextBlock | ImageBlock], list[Attachment]]:
@@ -93,7 +93,9 @@ def _convert_media(block: McpContentBlock, name: str, attachments: list[Attachme
         attachments.append(Attachment(name or kind.replace("/", "."), kind, data=data))
         return TextBlock(f"[{name + ': ' if name else ''}{kind}, {size}]")
     if data and not _is_base64(data):
-        return TextBlock(f"[{name + ': ' if name else ''}{kind[:100]}: its data cannot be read, as they are no base64]")
+        return TextBlock(
+            f"[{name + ': ' if name else ''}{kind[:100]}: its data cannot be read, since they are not base64]"
+        )
     attachments.append(Attachment(name or kind.replace("/", "."), kind, data=data))
     return TextBlock(f"[{name + ': ' if name else ''}{kind}, {len(data) * 3 // 4} bytes; it cannot be shown here]")
 
@@ -121,12 +123,12 @@ def _convert_embedded(resource: McpContentBlock, attachments: list[Attachment]) 
 
 def prompt_to_messages(messages: Iterable[PromptMessage]) -> list[Message]:
     """Convert a filled-in prompt to messages for a history."""
-    made: list[Message] = []
+    converted: list[Message] = []
     for message in messages:
         blocks = to_model_blocks(message.content)[0]
         if message.role == "assistant":
             text = "\n".join(b.text for b in blocks if isinstance(b, TextBlock))
-            made.append(Message(role="assistant", content=(TextBlock(text),)))
+            converted.append(Message(role="assistant", content=(TextBlock(text),)))
         else:
-            made.append(Message(role="user", content=tuple(blocks)))
-    return made
+            converted.append(Message(role="user", content=tuple(blocks)))
+    return converted

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LOGIN = frozenset({401, 403})
 _GONE = frozenset({404, 410})
-_LONGEST = 1_000
+_MAX_CHARS = 1_000
 
 
 class EndpointState:
@@ -64,8 +64,8 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
     if isinstance(found, McpError):
         return found
     name, kind = end.config.name, type(found).__name__
-    text = redact_environment(str(found)[: 8 * _LONGEST].strip() or kind)[
-        :_LONGEST
+    text = redact_environment(str(found)[: 8 * _MAX_CHARS].strip() or kind)[
+        :_MAX_CHARS
     ]  # cut first: the text may have megabytes
     if kind.startswith("OAuth") or (reason in ("connect", "refused") and end.status in _LOGIN):
         status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"

@@ -22,7 +22,7 @@ from mainspring.mcp.types import (
     ToolInfo,
 )
 
-Handler = Callable[..., "Answer | str | Awaitable[Answer | str]"]
+InMemoryHandler = Callable[..., "Answer | str | Awaitable[Answer | str]"]
 """Function that executes a tool: arguments by name, and ``side`` and ``on_progress`` if it has such parameters."""
 
 
@@ -45,7 +45,7 @@ class InMemoryServer:
 
     def __init__(
         self,
-        tools: Mapping[ToolInfo, Handler] | Sequence[tuple[ToolInfo, Handler]] = (),
+        tools: Mapping[ToolInfo, InMemoryHandler] | Sequence[tuple[ToolInfo, InMemoryHandler]] = (),
         *,
         resources: Mapping[str, str] | None = None,
         prompts: Mapping[str, str] | None = None,
@@ -54,7 +54,7 @@ class InMemoryServer:
         refuse: str = "",
     ) -> None:
         pairs = tools.items() if isinstance(tools, Mapping) else tools
-        self.tools: dict[str, tuple[ToolInfo, Handler]] = {info.name: (info, work) for info, work in pairs}
+        self.tools: dict[str, tuple[ToolInfo, InMemoryHandler]] = {info.name: (info, work) for info, work in pairs}
         self.resources = dict(resources or {})
         self.prompts = dict(prompts or {})
         self.instructions = instructions
@@ -70,7 +70,7 @@ class InMemoryServer:
         """Close the connection, as if the program crashed."""
         self.lost.set()
 
-    def set_tools(self, tools: Sequence[tuple[ToolInfo, Handler]]) -> None:
+    def set_tools(self, tools: Sequence[tuple[ToolInfo, InMemoryHandler]]) -> None:
         """Change the tools and notify the client."""
         self.tools = {info.name: (info, work) for info, work in tools}
         if self.side is not None:
@@ -109,7 +109,7 @@ class _InMemoryConnection:
     def __init__(self, name: str, server: InMemoryServer, side: ClientHandler) -> None:
         self._name = name
         self._server = server
-        self._on_usage = side
+        self._side = side
         self.closed = server.lost
         has = {"tools": True, "resources": bool(server.resources), "prompts": bool(server.prompts)}
         self.server_info = ServerInfo(
@@ -144,10 +144,10 @@ class _InMemoryConnection:
             lost.cancel()
 
     async def _call_handler(
-        self, work: Handler, arguments: Mapping[str, Any], on_progress: ProgressCallback
+        self, work: InMemoryHandler, arguments: Mapping[str, Any], on_progress: ProgressCallback
     ) -> Answer | str:
         requested = work.__code__.co_varnames[: work.__code__.co_argcount] if hasattr(work, "__code__") else ()
-        offered = {"side": self._on_usage, "on_progress": on_progress}
+        offered = {"side": self._side, "on_progress": on_progress}
         given = work(**arguments, **{name: value for name, value in offered.items() if name in requested})
         return given if isinstance(given, Answer | str) else await given
 

@@ -30,7 +30,7 @@ _LOGIN_TIMEOUT = 300.0
 ShowUrl = Callable[[str], Awaitable[None] | None]
 """Function that shows the URL of the login page."""
 
-_LONGEST_REQUEST = 16 << 10
+_MAX_REQUEST_BYTES = 16 << 10
 
 
 async def login_mcp(
@@ -162,9 +162,9 @@ class _CallbackServer:
         """Listen, on the registered port if it is free."""
         self = cls()
         try:
-            server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=_LONGEST_REQUEST)
+            server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=_MAX_REQUEST_BYTES)
         except OSError:
-            server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LONGEST_REQUEST)
+            server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MAX_REQUEST_BYTES)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self

@@ -47,14 +47,14 @@ def repair_message(text: bytes) -> dict[str, Any] | None:
     """
     try:
         read: Any = json.loads(text.decode("utf-8", "replace"), parse_constant=lambda name: None)
-        whole: Any = json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace"))
+        message: Any = json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace"))
     except RecursionError:
         return _error_from_prefix(text[:_START])
     except ValueError:
         return None
-    if not isinstance(whole, dict) or "jsonrpc" not in whole:
+    if not isinstance(message, dict) or "jsonrpc" not in message:
         return None
-    return cast("dict[str, Any]", whole)
+    return cast("dict[str, Any]", message)
 
 
 def error_response(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -141,7 +141,7 @@ def _repair_block(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"type": "text", "text": value}
     if not isinstance(value, dict):
-        return {"type": "text", "text": f"[content that is no block: {value!r:.200}]"}
+        return {"type": "text", "text": f"[invalid content block: {value!r:.200}]"}
     block = cast("dict[str, Any]", value)
     kind = block.get("type")
     if kind not in _KNOWN:
@@ -174,7 +174,7 @@ class RepairingStream:
     ) -> None:
         self._inner = inner
         self._connection_lost = connection_lost
-        self._on_new_input = on_message
+        self._on_message = on_message
 
     @property
     def last_context(self) -> Any:
@@ -223,7 +223,7 @@ class RepairingStream:
         method = getattr(message, "method", None)
         if method is None or getattr(message, "id", None) is not None:
             return False
-        return await self._on_new_input(method, message.params)
+        return await self._on_message(method, message.params)
 
     def _repair(self, item: Incoming) -> Incoming:
         result = getattr(getattr(item, "message", None), "result", None)

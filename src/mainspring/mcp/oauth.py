@@ -56,8 +56,8 @@ def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> 
     """Send a configured secret in the way that the server supports; in a header by default."""
     found, info = context.oauth_metadata, context.client_info
     if config.client_secret and info is not None:
-        taken = (found and found.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
-        way = "client_secret_basic" if "client_secret_basic" in taken else "client_secret_post"
+        methods = (found and found.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
+        way = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
         context.client_info = info.model_copy(update={"token_endpoint_auth_method": way})
 
 
@@ -206,9 +206,9 @@ def create_oauth_provider(config: McpServerConfig, file: LoginFile, port: int, *
         "token_endpoint_auth_method": "client_secret_post" if config.client_secret else "none",
         "scope": config.scope or None,
     }
-    made = _provider_class()(config.url, OAuthClientMetadata.model_validate(metadata), file, **handlers)
-    made.file, made.config, made.alone = file, config, not handlers
-    return made
+    provider = _provider_class()(config.url, OAuthClientMetadata.model_validate(metadata), file, **handlers)
+    provider.file, provider.config, provider.alone = file, config, not handlers
+    return provider
 
 
 def _provider_class() -> Any:
@@ -225,10 +225,10 @@ def _provider_class() -> Any:
 
         async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
             await self._reload()
-            due = not self.context.is_token_valid() and self.context.can_refresh_token()
+            is_refresh_due = not self.context.is_token_valid() and self.context.can_refresh_token()
             rejected = False
-            async with _refresh_lock(self.file, due):
-                if due:
+            async with _refresh_lock(self.file, is_refresh_due):
+                if is_refresh_due:
                     await self._reload()
                 async with _closing_flow(super().async_auth_flow(request)) as flow:
                     sent = first = await anext(flow, None)
@@ -236,7 +236,7 @@ def _provider_class() -> Any:
                         response = yield sent
                         if sent is first and self.alone and await needs_new_login(self.context, self.file, response):
                             return
-                        mine = sent is first and not due and self.context.can_refresh_token()
+                        mine = sent is first and not is_refresh_due and self.context.can_refresh_token()
                         rejected = mine and response.status_code == 401
                         sent = None if rejected else await _send(flow, response)
             if rejected:  # The token was revoked before its expiry: refresh it, and repeat the request.
@@ -288,9 +288,9 @@ async def _send(flow: AsyncGenerator[Any, Any], response: Any) -> Any:
 
 
 @asynccontextmanager
-async def _refresh_lock(file: LoginFile, due: bool) -> AsyncGenerator[None]:
+async def _refresh_lock(file: LoginFile, is_due: bool) -> AsyncGenerator[None]:
     """Block other processes while a token is refreshed: a refresh token can often be used only once."""
-    if not due:
+    if not is_due:
         yield
         return
     file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -66,7 +66,7 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
         found = await mcp.resources()
         if requested is not None and requested not in found:
             return _error_result(
-                f"there is no MCP server {requested!r} that is ready; there are {', '.join(found) or 'none'}"
+                f"the MCP server {requested!r} is not ready or unknown; ready servers: {', '.join(found) or 'none'}"
             )
         lines = [
             line
@@ -76,7 +76,7 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
             if resources
         ]
         more = [f"... {len(lines) - _MAX_LISTED} more; name a server"] if len(lines) > _MAX_LISTED else []
-        return ToolResult(output="\n".join([*lines[:_MAX_LISTED], *more]) or "There are no resources.")
+        return ToolResult(output="\n".join([*lines[:_MAX_LISTED], *more]) or "No resources.")
 
     async def read_resource(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         try:
@@ -248,7 +248,7 @@ class McpPlug(Plugin):
         self._agent: CoreAgent | None = None
         self._startup_task: asyncio.Task[None] | None = None
         self._tools_changed = False
-        self._has_tools: tuple[Tool, ...] = ()
+        self._added_tools: tuple[Tool, ...] = ()
         self.on_notice: Callable[[str], object] = _ignore
         self._announced_questions: set[str] = set()
         keys = server_prefixes([s.name for s in found.servers])
@@ -424,7 +424,7 @@ class McpPlug(Plugin):
         if agent is None:
             return
         self._tools_changed = False
-        known = {t.name for t in self._has_tools}
+        known = {t.name for t in self._added_tools}
         requested: list[Tool] = []
         for tool in (t for server in self.servers for t in server.tools):
             if (
@@ -439,11 +439,11 @@ class McpPlug(Plugin):
                 requested.append(tool)
         if any("resources" in s.info.capabilities for s in self.servers):
             requested += create_resource_tools(self)
-        if [_tool_signature(t) for t in requested] == [_tool_signature(t) for t in self._has_tools]:
+        if [_tool_signature(t) for t in requested] == [_tool_signature(t) for t in self._added_tools]:
             return
-        for tool in self._has_tools:
+        for tool in self._added_tools:
             agent.tools.remove(tool.name)
-        self._has_tools = tuple([t for t in requested if _try_add(agent, t)])
+        self._added_tools = tuple([t for t in requested if _try_add(agent, t)])
 
     def _has_run_started(self) -> bool:
         """Return True if the run's names are fixed, which happens before its first turn."""

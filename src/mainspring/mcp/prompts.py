@@ -57,13 +57,13 @@ class McpPrompt:
                 given[name] = value
             else:
                 loose.append(word)
-        left = [n for n in names if n not in given]
-        if loose and not left:
+        missing_names = [n for n in names if n not in given]
+        if loose and not missing_names:
             raise ConfigError(
                 f"/{self.command} takes {len(names)} argument{'s' * (len(names) != 1)}, so {loose[0]!r} is too much"
             )
-        for i, name in enumerate(left):
-            part = loose[i:] if i == len(left) - 1 else loose[i : i + 1]
+        for i, name in enumerate(missing_names):
+            part = loose[i:] if i == len(missing_names) - 1 else loose[i : i + 1]
             if part:
                 given[name] = " ".join(part)
         missing = [a.name for a in self.arguments if a.required and a.name not in given]

@@ -73,21 +73,21 @@ async def http_transport(
             headers={**(headers or {}), **config.headers},
             timeout=httpx2.Timeout(config.connect_timeout, read=max(_READ_SECONDS, config.timeout + 30)),
             auth=auth or login,
-            event_hooks={"response": [_seen(end)]},
+            event_hooks={"response": [_error_hook(end)]},
         )
 
     async with AsyncExitStack() as stack:
         if config.transport == "sse":
             streams = await stack.enter_async_context(sse_client(config.url, httpx_client_factory=client))
         else:
-            made = await stack.enter_async_context(client())
+            http_client = await stack.enter_async_context(client())
             streams = await stack.enter_async_context(
-                streamable_http_client(config.url, http_client=made, max_sse_event_size=_MAX_EVENT_BYTES)
+                streamable_http_client(config.url, http_client=http_client, max_sse_event_size=_MAX_EVENT_BYTES)
             )
         yield streams
 
 
-def _seen(end: EndpointState) -> Any:
+def _error_hook(end: EndpointState) -> Any:
     """Return a hook that records HTTP errors.
 
     The SDK drops the status, and does not report an expired session as such.
@@ -132,7 +132,7 @@ class SdkCallbacks:
 
     def __init__(self, server: str, side: ClientHandler) -> None:
         self._server = server
-        self._on_usage = side
+        self._side = side
 
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -143,7 +143,7 @@ class SdkCallbacks:
         schema: Any = getattr(params, "requested_schema", None) or {}
         url = getattr(params, "url", "")
         request = ElicitRequest(server=self._server, message=params.message, schema=schema, url=url)
-        answer = await self._on_usage.elicit(request)
+        answer = await self._side.elicit(request)
         content = dict(answer.content) if answer.action == "accept" and not url else None
         return types.ElicitResult(action=answer.action, content=content)
 
@@ -160,7 +160,7 @@ class SdkCallbacks:
             max_tokens=params.max_tokens,
             temperature=params.temperature,
         )
-        answer = await self._on_usage.sample(request)
+        answer = await self._side.sample(request)
         if isinstance(answer, str):
             return types.ErrorData(code=-1, message=answer)  # the protocol's code for a denial by the user
         return types.CreateMessageResult(
@@ -174,7 +174,7 @@ class SdkCallbacks:
         """Return the folders that the server may work in."""
         from mcp import types
 
-        folders = [Path(folder) for folder in self._on_usage.roots()]
+        folders = [Path(folder) for folder in self._side.roots()]
         return types.ListRootsResult.model_validate(
             {"roots": [{"uri": f.absolute().as_uri(), "name": f.name or str(f)} for f in folders]}
         )
@@ -183,7 +183,7 @@ class SdkCallbacks:
         """Handle a notification; return False if it is not handled here."""
         kind = _LIST_CHANGED.get(method)
         if kind is not None:
-            self._on_usage.on_list_changed(kind)
+            self._side.on_list_changed(kind)
         elif method == _LOG:
             await self._log(cast("dict[str, Any]", params) if isinstance(params, dict) else {})
         else:
@@ -194,7 +194,7 @@ class SdkCallbacks:
         """Handle a log message of the server."""
         data, logger = params.get("data"), params.get("logger")
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-        await self._on_usage.log_line(f"[{params.get('level', 'info')}] {f'{logger}: ' if logger else ''}{text}")
+        await self._side.log_line(f"[{params.get('level', 'info')}] {f'{logger}: ' if logger else ''}{text}")
 
     @asynccontextmanager
     async def subscribe(self, client: Client) -> AsyncGenerator[None]:
@@ -217,15 +217,15 @@ class SdkCallbacks:
             finally:
                 tasks.cancel_scope.cancel()
 
-    async def _listen(self, client: Client, wanted: dict[str, Any]) -> None:
+    async def _listen(self, client: Client, filters: dict[str, Any]) -> None:
         import anyio
         from mcp import MCPError
 
         for tried in range(_TRIES):
             try:
-                async with client.listen(**wanted) as events:
+                async with client.listen(**filters) as events:
                     if tried:  # a change may have been missed between subscriptions
-                        self._on_usage.on_list_changed("tools")
+                        self._side.on_list_changed("tools")
                     async for event in events:
                         self._notify_changed(type(event).__name__.removesuffix("ListChanged").lower())
             except (MCPError, RuntimeError, TimeoutError):
@@ -234,7 +234,7 @@ class SdkCallbacks:
 
     def _notify_changed(self, kind: str) -> None:
         if kind in ("tools", "resources", "prompts"):
-            self._on_usage.on_list_changed(kind)
+            self._side.on_list_changed(kind)
 
 
 def _blocks(content: Any) -> tuple[McpContentBlock, ...]:

@@ -182,8 +182,8 @@ class McpServer:
         self._connection: McpConnection | None = None
         self._connection_task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._close_dialog = asyncio.Event()
-        self._notify_waiter = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._stop = False
         self._reconnect_reason: McpError | None = None
         self._since: float | None = None
@@ -211,7 +211,7 @@ class McpServer:
             return
         self._loop = loop
         self._connection, self._stop, self._reconnect_reason = None, False, None
-        self._close_dialog, self._notify_waiter = asyncio.Event(), asyncio.Event()
+        self._settled, self._wakeup = asyncio.Event(), asyncio.Event()
         self._changed = set()
         self.status = "connecting"
         # An empty context, since the connection is not related to the run that happens to start it.
@@ -222,7 +222,7 @@ class McpServer:
     async def wait_ready(self) -> None:
         """Wait until the server is ready or has failed."""
         if self._connection_task is not None and self._loop is asyncio.get_running_loop():
-            await self._close_dialog.wait()
+            await self._settled.wait()
 
     async def restart(self) -> None:
         """Close the connection, if open, and connect again."""
@@ -239,7 +239,7 @@ class McpServer:
         if owner is None or self._loop is not asyncio.get_running_loop():
             return
         self._stop = True
-        self._notify_waiter.set()
+        self._wakeup.set()
         if self._connection is None and self.status in ("connecting", "lost"):
             owner.cancel()  # connecting to a server that may never respond
         try:
@@ -264,10 +264,10 @@ class McpServer:
         if self._connection is not None and self._connection.closed.is_set():
             self._mark_lost(self._connection, McpError(self.name, f"MCP server {self.name!r} ended", "lost"))
         if self.status == "lost":
-            self._notify_waiter.set()  # a caller waits: reconnect now
+            self._wakeup.set()  # a caller waits: reconnect now
         self._waiting += 1
         try:
-            await self._close_dialog.wait()
+            await self._settled.wait()
         finally:
             self._waiting -= 1
         if self._connection is None:
@@ -300,13 +300,13 @@ class McpServer:
             self._connection = None
             if self.status not in ("failed", "disabled"):
                 self.status = "closed"
-            self._close_dialog.set()
+            self._settled.set()
 
     async def _pause(self, seconds: float) -> None:
-        self._notify_waiter.clear()
+        self._wakeup.clear()
         if not self._stop:
             try:
-                await asyncio.wait_for(self._notify_waiter.wait(), seconds)
+                await asyncio.wait_for(self._wakeup.wait(), seconds)
             except TimeoutError:
                 pass
 
@@ -339,7 +339,7 @@ class McpServer:
                     )
                 self.seconds = time.monotonic() - began
                 self._connection, self.status, self.error, self._since = connection, "ready", None, time.monotonic()
-                self._close_dialog.set()
+                self._settled.set()
                 if self._watcher is not None:
                     await self._watcher.on_connected(self, self.seconds)
                 await self._wait_until_lost(connection)
@@ -359,24 +359,24 @@ class McpServer:
         listed = time.monotonic() - RELIST_SECONDS
         try:
             while not (self._stop or self._reconnect_reason is not None or lost.done()):
-                self._notify_waiter.clear()
-                due: float | None = None
+                self._wakeup.clear()
+                delay: float | None = None
                 if "tools" in self._changed:
-                    due = listed + RELIST_SECONDS - time.monotonic()
-                    if due <= 0:
+                    delay = listed + RELIST_SECONDS - time.monotonic()
+                    if delay <= 0:
                         await self._refresh_tools(connection)
                         listed = time.monotonic()
                         continue
-                woken = asyncio.ensure_future(self._notify_waiter.wait())
+                woken = asyncio.ensure_future(self._wakeup.wait())
                 try:
-                    await asyncio.wait({lost, woken}, timeout=due, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({lost, woken}, timeout=delay, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     woken.cancel()
         finally:
             lost.cancel()
             self._connection = None
             if not self._stop:
-                self._close_dialog.clear()
+                self._settled.clear()
 
     async def _refresh_tools(self, connection: McpConnection) -> None:
         self._changed.discard("tools")
@@ -398,7 +398,7 @@ class McpServer:
     async def _set_failed(self, failure: McpError, status: Status) -> None:
         self.error, self.status = failure, status
         if status == "failed":
-            self._close_dialog.set()
+            self._settled.set()
         self.log.note(str(failure))
         await self.log.flush()
         if self._watcher is not None:
@@ -506,8 +506,8 @@ class McpServer:
     def _mark_lost(self, connection: McpConnection, failure: McpError) -> None:
         if self._connection is connection:
             self._connection, self._reconnect_reason = None, failure
-            self._close_dialog.clear()
-            self._notify_waiter.set()
+            self._settled.clear()
+            self._wakeup.set()
 
     # --- requests and notifications of the server: see `ClientHandler` ------------------------------------------------
 
@@ -529,7 +529,7 @@ class McpServer:
         """Handle a changed list. A pending change covers all further changes of the same list."""
         if kind not in self._changed:
             self._changed.add(kind)
-            self._notify_waiter.set()
+            self._wakeup.set()
 
 
 @asynccontextmanager

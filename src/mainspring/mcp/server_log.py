@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mainspring.redaction import redact_environment
 
-MAX_LINES = 200
+MAX_LOG_LINES = 200
 """Maximum number of lines in memory."""
 _MAX_LINE_CHARS = 2_000
 """Maximum number of characters per line."""
@@ -50,7 +50,7 @@ class ServerLog:
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
         self.dropped_lines = 0
-        self._lines: deque[str] = deque(maxlen=MAX_LINES)  # unprocessed: most lines are never read
+        self._lines: deque[str] = deque(maxlen=MAX_LOG_LINES)  # unprocessed: most lines are never read
         self._waiting: list[str] = []
         self._writer: asyncio.Task[None] | None = None
         self._unreported = 0

@@ -179,12 +179,12 @@ class ServerProcess:
         self.stdin.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), EXIT_TIMEOUT)
-        gone = self._pipes.ended.done()
+        has_ended = self._pipes.ended.done()
         await terminate_tree(
             self.pid,
             self._mark,
             TERMINATE_TIMEOUT,
-            find_orphans if gone and sys.platform == "linux" else find_processes,
+            find_orphans if has_ended and sys.platform == "linux" else find_processes,
         )
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), TERMINATE_TIMEOUT)
@@ -252,12 +252,12 @@ def _resolve_program(config: McpServerConfig, env: Mapping[str, str]) -> tuple[s
 class _MessagePump:
     """Pump that moves messages between a program's pipes and the SDK's streams."""
 
-    def __init__(self, process: ServerProcess, say: LogFunction) -> None:
+    def __init__(self, process: ServerProcess, log: LogFunction) -> None:
         import anyio
         from mcp.shared.message import SessionMessage
 
         self._process = process
-        self._lines = _MessageDecoder(say)
+        self._lines = _MessageDecoder(log)
         self.into, self.reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.writing, self.out_of = anyio.create_memory_object_stream[SessionMessage](0)
         self._all_read = asyncio.Event()
@@ -307,21 +307,21 @@ class _MessagePump:
 
 
 @asynccontextmanager
-async def stdio_streams(process: ServerProcess, say: LogFunction) -> AsyncGenerator[TransportStreams]:
+async def stdio_streams(process: ServerProcess, log: LogFunction) -> AsyncGenerator[TransportStreams]:
     """Open the streams of a started program for the SDK; leaving the block stops the program.
 
     Args:
         process: The program.
-        say: Function that logs a line that is not a message.
+        log: Function that logs a line that is not a message.
     """
     import anyio
 
-    pump = _MessagePump(process, say)
+    pump = _MessagePump(process, log)
     try:
         async with anyio.create_task_group() as tasks:
             for work in (pump.read, pump.write, pump.wait_for_exit):
                 tasks.start_soon(work)
-            tasks.start_soon(_log_stderr, process.stderr, say)
+            tasks.start_soon(_log_stderr, process.stderr, log)
             try:
                 yield pump.reading, pump.writing
             finally:
@@ -340,14 +340,14 @@ async def stdio_streams(process: ServerProcess, say: LogFunction) -> AsyncGenera
 
 @asynccontextmanager
 async def stdio_transport(
-    config: McpServerConfig, environ: Mapping[str, str], say: LogFunction, orphans: ServerReaper
+    config: McpServerConfig, environ: Mapping[str, str], log: LogFunction, orphans: ServerReaper
 ) -> AsyncGenerator[tuple[ServerProcess, TransportStreams]]:
     """Start a server's program and open its streams for the duration of the block."""
     process = await start_server(config, environ)
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(orphans.watching(process.pid))
-            streams = await stack.enter_async_context(stdio_streams(process, say))
+            streams = await stack.enter_async_context(stdio_streams(process, log))
         except BaseException:
             process.kill()
             process.close()
@@ -375,8 +375,8 @@ async def _iter_lines(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
 class _MessageDecoder:
     """Decoder that separates messages from other output of a server."""
 
-    def __init__(self, say: LogFunction) -> None:
-        self._log = say
+    def __init__(self, log: LogFunction) -> None:
+        self._log = log
         self._strays = 0
 
     async def message(self, line: bytes) -> Any:
@@ -396,14 +396,14 @@ class _MessageDecoder:
             return read(_decoded(text))
         except (ValueError, RecursionError):  # not JSON, or not a message
             pass
-        meant = repair_message(text) if text.startswith(b"{") else None
+        repaired = repair_message(text) if text.startswith(b"{") else None
         try:
-            if meant is not None:
-                return read(meant)
+            if repaired is not None:
+                return read(repaired)
         except ValueError:
-            meant = error_response(meant) if meant is not None else None
+            repaired = error_response(repaired) if repaired is not None else None
         await self._log_stray(text)
-        return read(meant) if meant is not None else None
+        return read(repaired) if repaired is not None else None
 
     async def _log_stray(self, text: bytes) -> None:
         self._strays += 1
@@ -419,15 +419,15 @@ def _decoded(text: bytes) -> Any:
         return msgspec.json.decode(text.decode("utf-8", "replace"))
 
 
-async def _log_stderr(pipe: asyncio.StreamReader, say: LogFunction) -> None:
+async def _log_stderr(pipe: asyncio.StreamReader, log: LogFunction) -> None:
     """Log stderr line by line until it ends."""
     rest = b""
     while data := await pipe.read(_PIECE):
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            await say(line.decode("utf-8", "replace"))
+            await log(line.decode("utf-8", "replace"))
         if len(rest) > _PIECE:
-            await say(rest.decode("utf-8", "replace"))
+            await log(rest.decode("utf-8", "replace"))
             rest = b""
     if rest:
-        await say(rest.decode("utf-8", "replace"))
+        await log(rest.decode("utf-8", "replace"))

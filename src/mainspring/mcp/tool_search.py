@@ -284,10 +284,10 @@ class _SearchTool:
     def _render_tools(self, tools: Sequence[Tool]) -> list[str]:
         """Return the tools as JSON, one per line, limited to the size of a result."""
         lines: list[str] = []
-        left = _MAX_OUTPUT_BYTES
+        remaining = _MAX_OUTPUT_BYTES
         for tool in tools:
-            line = _render_tool(self._wire_name(tool.name), tool, left > 0)
-            left -= len(line)
+            line = _render_tool(self._wire_name(tool.name), tool, remaining > 0)
+            remaining -= len(line)
             lines.append(line)
         return lines
 
@@ -301,10 +301,10 @@ def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
     return ()
 
 
-def _render_tool(name: str, tool: Tool, room: bool) -> str:
+def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
     entry: dict[str, Any] = {"name": name, "description": _short(tool.description)}
     schema = ""
-    if room:
+    if has_room:
         try:
             schema = escape_json(tool.input_schema)
         except ValueError:

@@ -62,10 +62,10 @@ def server_prefixes(servers: Iterable[str]) -> dict[str, str]:
     """Return the part of names for each server: without ``__``, and unique."""
     names = list(dict.fromkeys(servers))
     plain = {name: _RUNS.sub("_", _UNFIT.sub("_", name)).strip("_") for name in names}
-    taken = Counter(plain.values())
+    counts = Counter(plain.values())
     keys: dict[str, str] = {}
     for name, key in plain.items():
-        if key != name and (not key or taken[key] > 1):
+        if key != name and (not key or counts[key] > 1):
             key = f"{key[: _SERVER - 7] or 'server'}_{_short_hash(name, 6)}"
         elif len(key) > _SERVER:
             key = f"{key[: _SERVER - 7].rstrip('_')}_{_short_hash(name, 6)}"
@@ -77,13 +77,13 @@ def tool_names(key: str, tools: Iterable[str]) -> dict[str, str]:
     """Return the name of each tool of the server with this key, by its name on the server."""
     names = list(dict.fromkeys(tools))
     plain = {name: _UNFIT.sub("_", name) or "tool" for name in names}
-    taken = Counter(plain.values())
+    counts = Counter(plain.values())
     found: dict[str, str] = {}
     for name, clean in plain.items():
-        whole = f"{PREFIX}{key}__{clean}"
-        if len(whole) > _MAX_NAME_CHARS or (clean != name and taken[clean] > 1):
-            whole = f"{whole[: _MAX_NAME_CHARS - 9]}_{_short_hash(name, 8)}"
-        found[name] = whole
+        full_name = f"{PREFIX}{key}__{clean}"
+        if len(full_name) > _MAX_NAME_CHARS or (clean != name and counts[clean] > 1):
+            full_name = f"{full_name[: _MAX_NAME_CHARS - 9]}_{_short_hash(name, 8)}"
+        found[name] = full_name
     return found
 
 

@@ -74,9 +74,7 @@ def validate_note(text: str) -> str:
     if odd is not None:
         raise ValueError(f"The note contains the invisible character {code_point(odd)}. Remove it.")
     if redact_environment(note) != note:
-        raise ValueError(
-            "The note looks like it contains a key or password. Memory is plain text, so store it elsewhere."
-        )
+        raise ValueError("The note seems to contain a key or password. Memory is plain text, so store it elsewhere.")
     return note
 
 
@@ -398,7 +396,7 @@ class Memory:
             del ctx
             section, where = arguments.get("section", "Context"), arguments.get("where", "project")
             try:
-                said = await self.remember(arguments["note"], section=section, where=where)
+                answer = await self.remember(arguments["note"], section=section, where=where)
             except ValueError as error:
                 return ToolResult(output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
             except PermissionError as error:
@@ -407,7 +405,7 @@ class Memory:
                 )
             except MainspringError as error:
                 return ToolResult(output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.IO_ERROR)
-            return ToolResult(output=said, title=arguments["note"][:80])
+            return ToolResult(output=answer, title=arguments["note"][:80])
 
         return define_tool(
             "remember",

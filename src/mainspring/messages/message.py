@@ -101,10 +101,10 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
         """Return the tool calls, in order."""
-        kept = vars(self)  # called several times per turn
-        if "tool_uses" not in kept:
-            kept["tool_uses"] = tuple([b for b in self.content if type(b) is ToolUseBlock])
-        return kept["tool_uses"]
+        cache = vars(self)  # called several times per turn
+        if "tool_uses" not in cache:
+            cache["tool_uses"] = tuple([b for b in self.content if type(b) is ToolUseBlock])
+        return cache["tool_uses"]
 
     @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:

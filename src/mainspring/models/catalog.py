@@ -154,7 +154,7 @@ def find_model_info(provider: str, model: str, *, base_url: str = "", known_as: 
     """Return the known facts about a model.
 
     A dated name (``gpt-5-mini-2025-08-07``) is the model without its date, unless it has its own entry. A model that is
-    found only under its vendor (``anthropic/claude-sonnet-4.5``, ``us.anthropic.claude-sonnet-4-5-20250929-v1:0`` behind a
+    found only under its vendor (``anthropic/claude-sonnet-4.5``, ``us.anthropic.claude-sonnet-4-5-20250929-v1:0`` of a
     gateway) has the vendor's window and capabilities, but no price because the price of the host is unknown. A local model is
     free. Of an unknown model nothing is known; it is assumed to support images until its host rejects them.
 

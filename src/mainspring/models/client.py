@@ -161,14 +161,17 @@ def _parser(schema: Schema) -> Callable[[str], Any]:
 
 
 def _validate(value: Any, schema: Mapping[str, Any]) -> Any:
-    from jsonschema.validators import validator_for  # takes 100ms to load
-    from referencing import Registry
+    from jsonschema_rs import validator_for  # A large library.
 
-    validator = validator_for(schema)(schema, registry=Registry())  # The empty registry fetches nothing.
-    problems = tuple([f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)])
+    errors = validator_for(dict(schema), offline=True).iter_errors(value)  # Nothing is fetched.
+    problems = tuple([f"{_json_path(error.instance_path)}: {error.message}" for error in errors])
     if problems:
         raise _SchemaMismatchError(problems)
     return value
+
+
+def _json_path(steps: Sequence[str | int]) -> str:
+    return "$" + "".join([f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps])
 
 
 ApiKeyProvider = Callable[[str], "str | Awaitable[str]"]
@@ -384,8 +387,8 @@ class LLMClient:
         source = self._current()
         if not isinstance(source, ProviderConfig):
             return source.model
-        made = self._models.cached(source)
-        return made.model if made is not None else source.model or ""
+        cached = self._models.cached(source)
+        return cached.model if cached is not None else source.model or ""
 
     async def invoke(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
@@ -455,9 +458,9 @@ class LLMClient:
         self, prompt: Prompt, signal: CancelToken | None, options: Mapping[str, Any]
     ) -> tuple[AsyncGenerator[StreamEvent, None], str, str]:
         """Return the stream of a call, the name of the provider, and the model ID."""
-        asked, settings = split_options(options)
+        request_fields, settings = split_options(options)
         model = await self._models.get(self._current(), settings)
-        request = ModelRequest(convert_to_llm(to_messages(adapt_prompt(prompt))), **asked)
+        request = ModelRequest(convert_to_llm(to_messages(adapt_prompt(prompt))), **request_fields)
         events = retry_stream(
             lambda: model.stream(request),
             self._retry,

@@ -95,7 +95,7 @@ def reject_misspelled_settings(settings: Iterable[str]) -> None:
     Other names pass: a provider may support them.
 
     Raises:
-        TypeError: A setting looks misspelled; the text contains the suggestion.
+        TypeError: A setting seems misspelled; the text contains the suggestion.
     """
     for name in settings:
         first, *rest = name.split("_")
@@ -114,7 +114,7 @@ def to_provider_config(config: ProviderConfig | Mapping[str, Any], provider: str
     """Return a `ProviderConfig` from a configuration or a dict in camelCase or snake_case; unknown names go to ``extra``.
 
     Raises:
-        ProviderConfigError: A value has the wrong type, or a name looks misspelled.
+        ProviderConfigError: A value has the wrong type, or a name seems misspelled.
     """
     if isinstance(config, ProviderConfig):
         return config if config.provider or not provider else msgspec.structs.replace(config, provider=provider)

@@ -142,9 +142,9 @@ def _from_reset(headers: Mapping[str, str], now: float) -> float | None:
         match = _RESET.match(name)
         if match is None:
             continue
-        left = headers.get(name.replace("reset", "remaining", 1), "0").strip()
+        remaining = headers.get(name.replace("reset", "remaining", 1), "0").strip()
         seconds = _parse_timestamp(value, now)
-        if seconds is not None and left in ("0", "0.0", ""):
+        if seconds is not None and remaining in ("0", "0.0", ""):
             waits.append(seconds)
     return max(waits, default=None)
 

@@ -97,13 +97,13 @@ def convert_loosely(value: object, kind: type[_S]) -> _S:
         kind: Struct type with defaults for all fields.
     """
     given = as_dict(value) or {}
-    kept: dict[str, Any] = {}
+    converted: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
         raw = given.get(field.encode_name)
         found = UNSET if raw is None else _convert_value(raw, field.type)
         if found is not UNSET:
-            kept[field.name] = found
-    return kind(**kept)
+            converted[field.name] = found
+    return kind(**converted)
 
 
 def _convert_value(raw: object, kind: Any) -> Any:

@@ -186,7 +186,7 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
             only this provider supports.
 
     Raises:
-        TypeError: A setting looks like a misspelled field. Pass such a setting of a custom provider in ``extra={...}``.
+        TypeError: A setting resembles a field. Pass such a setting of a custom provider in ``extra={...}``.
         ProviderConfigError: The provider is unknown or lacks a setting.
     """
     registry = registry or default_registry()

@@ -25,8 +25,8 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
     if info.max_output_tokens:
         limit = min(limit, info.max_output_tokens)
     if info.context_window:
-        left = info.context_window - estimate_prompt_tokens(request.messages, len(request.system)) - _WINDOW_MARGIN
-        limit = min(limit, max(_MIN_OUTPUT_TOKENS, left))
+        remaining = info.context_window - estimate_prompt_tokens(request.messages, len(request.system)) - _WINDOW_MARGIN
+        limit = min(limit, max(_MIN_OUTPUT_TOKENS, remaining))
     return limit
 
 

@@ -12,8 +12,8 @@ from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.permissions.decisions import PermissionDecision as PermissionDecision
+    from mainspring.permissions.decisions import PermissionOutcome as PermissionOutcome
     from mainspring.permissions.decisions import PermissionRequest as PermissionRequest
-    from mainspring.permissions.decisions import RecoveredObject as RecoveredObject
     from mainspring.permissions.decisions import Reply as Reply
     from mainspring.permissions.decisions import SessionGrant as SessionGrant
     from mainspring.permissions.decisions import Verdict as Verdict
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from mainspring.permissions.portable import is_portable as is_portable
     from mainspring.permissions.portable import relative_program as relative_program
     from mainspring.permissions.rules import Effect as Effect
+    from mainspring.permissions.rules import PermissionRule as PermissionRule
     from mainspring.permissions.rules import RuleSet as RuleSet
     from mainspring.permissions.rules import RuleSource as RuleSource
-    from mainspring.permissions.rules import SpecRule as SpecRule
     from mainspring.permissions.rules import find_unused_rules as find_unused_rules
     from mainspring.permissions.rules import parse_rule as parse_rule
 
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "decisions": "PermissionDecision RecoveredObject PermissionRequest Reply SessionGrant Verdict",
+        "decisions": "PermissionDecision PermissionOutcome PermissionRequest Reply SessionGrant Verdict",
         "engine": "ToolCall PermissionEngine",
         "path_checker": "PermissionMode",
         "portable": "is_portable relative_program",
         "plug": "Answer PermissionCallback OnDeny Permissions",
-        "rules": "Effect RuleSource SpecRule RuleSet parse_rule find_unused_rules",
+        "rules": "Effect RuleSource PermissionRule RuleSet parse_rule find_unused_rules",
     },
 )

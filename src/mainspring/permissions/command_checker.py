@@ -7,14 +7,14 @@ from collections.abc import Collection, Set
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions
 from mainspring.permissions.command_patterns import compile_command_pattern
-from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, RecoveredObject, Verdict
+from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, PermissionOutcome, Verdict
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, expand_wildcards, find_escapes, resolve_word
 from mainspring.permissions.programs import find_project_program, search_path_outside
 from mainspring.permissions.recursive_reads import RecursiveReadChecker, find_program_of_settings
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
-from mainspring.permissions.rules import SpecRule
+from mainspring.permissions.rules import PermissionRule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import AnalyzedLine
 from mainspring.shell_analysis.file_reads import FileReads, find_readonly_reads, find_recursive_read, find_xargs_reads
@@ -73,7 +73,7 @@ class CommandChecker:
         self._linked = False
         self._escapes: frozenset[tuple[str, str]] = frozenset()
         self._source = ""
-        self._whole: SpecRule | None = None  # the rule that names the whole line
+        self._line_rule: PermissionRule | None = None  # the rule that names the whole line
         self._reads_by_git = False
         self._search_path: dict[str, str] = {}
         self._only_reading = True
@@ -93,7 +93,7 @@ class CommandChecker:
         self._source = source
         if line.problem:
             return await self._not_understood(line.problem, source)
-        self._whole = self.rules.allows_line(source)
+        self._line_rule = self.rules.find_line_rule(source)
         for part in line.parts:
             if isinstance(part, Redirect):
                 await self._redirect(part)
@@ -124,7 +124,7 @@ class CommandChecker:
         """
         remember = ("shell-run", f"\0{source}\0{self.folders[0]}")
         shown = escape_invisible(source, limit=2000)
-        rule = self.rules.allows_line(source)
+        rule = self.rules.find_line_rule(source)
         if rule is not None:
             self._add(Verdict("shell-run", shown, "allow", f"the rule {rule.text!r} names the whole line", rule))
         elif remember in self.grants:
@@ -134,7 +134,7 @@ class CommandChecker:
             rules = suggestions.line_rules(self.rules.tool, source)
             self._add(Verdict("shell-run", shown, "ask", reason, None, rules, remember))
         for spelling in dict.fromkeys((source, _QUOTES.sub("", source))):
-            unit = self._parse_json_value(spelling)
+            unit = self._split_unparsed(spelling)
             for effect in ("deny", "ask"):
                 found = self.rules.restrict_scope(effect, "shell-run") or self.rules.restrict_command(effect, unit)
                 if found is not None and not (effect == "ask" and remember in self.grants):
@@ -142,17 +142,17 @@ class CommandChecker:
                     verb = {"deny": "denies", "ask": "asks about"}[effect] if found.certain else "may match"
                     reason = f"the rule {found.rule.text!r} {verb} it"
                     self._add(Verdict("shell-run", shown, outcome, reason, found.rule, remember=remember))
-            await self._named_in(unit)
+            await self._check_mentions(unit)
         if self._too_many and remember not in self.grants:
             self._add(Verdict("shell-run", shown, "ask", "it names too many paths", remember=remember))
         return self.verdicts
 
-    def _parse_json_value(self, source: str) -> AnalyzedCommand:
+    def _split_unparsed(self, source: str) -> AnalyzedCommand:
         """Return the words that an unparsed line seems to contain; each may be a command."""
         words = tuple([Word(piece, piece) for piece in _RAW_WORD.findall(source)[:MAX_RAW_WORDS]])
         return AnalyzedCommand(words=(Word(source, source), *words), text=source, scan=True)
 
-    async def _named_in(self, unit: AnalyzedCommand) -> None:
+    async def _check_mentions(self, unit: AnalyzedCommand) -> None:
         """Check everything that an unparsed line seems to name against rules, ignore files, and sensitive paths."""
         for text in dict.fromkeys(word.text for word in unit.words[1:]):
             marked = wildcards.encode_wildcards(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
@@ -197,8 +197,8 @@ class CommandChecker:
         """Record the links that a command creates: their targets cannot be resolved before they exist."""
         for inner in unit.walk():
             if inner.words and program_name(inner.words[0].text) in ("ln", "link"):
-                made = [touch.word for touch in inner.touches if touch.scope == "fs-write"]
-                for target in [target for word in made for target in await self._resolve(word.text)]:
+                written = [touch.word for touch in inner.touches if touch.scope == "fs-write"]
+                for target in [target for word in written for target in await self._resolve(word.text)]:
                     names = [t.word.text.rpartition("/")[2] for t in inner.touches if t.scope == "fs-read"]
                     self._links += [target.lexical, *((*target.lexical, name) for name in names)]
 
@@ -236,10 +236,10 @@ class CommandChecker:
             return self._decision(unit, "allow", "it is allowed for this session"), FileGrant(
                 None, "anywhere", "inside", "inside"
             )
-        if self._whole is not None:
-            reason = f"the rule {self._whole.text!r} names the whole line"
-            return self._decision(unit, "allow", reason, self._whole), FileGrant(
-                self._whole, "anywhere", "anywhere", "anywhere"
+        if self._line_rule is not None:
+            reason = f"the rule {self._line_rule.text!r} names the whole line"
+            return self._decision(unit, "allow", reason, self._line_rule), FileGrant(
+                self._line_rule, "anywhere", "anywhere", "anywhere"
             )
         at_root = self.folders == ["/" + "/".join(self.rules.place.root)]
         rule = self.rules.allow_command_rule(unit, self.unrestricted_ids, self._escapes, at_root=at_root)
@@ -367,9 +367,9 @@ class CommandChecker:
     def _decision(
         self,
         unit: AnalyzedCommand,
-        outcome: RecoveredObject,
+        outcome: PermissionOutcome,
         reason: str,
-        rule: SpecRule | None = None,
+        rule: PermissionRule | None = None,
         *,
         allow: tuple[str, ...] = (),
     ) -> Verdict:
@@ -386,8 +386,8 @@ class CommandChecker:
         elif not _HARMLESS_DEVICE.fullmatch(text):
             bare = self.rules.allow_any_command_rule()
             cover = FileGrant(bare, "anywhere", "inside") if bare else NO_GRANT
-            if self._whole is not None:
-                cover = FileGrant(self._whole, "anywhere", "anywhere", "anywhere")
+            if self._line_rule is not None:
+                cover = FileGrant(self._line_rule, "anywhere", "anywhere", "anywhere")
             scope = "fs-write" if redirect.writes else "fs-read"
             await self._check_path(scope, redirect.target, cover)
 
@@ -462,11 +462,8 @@ def _file_reads(unit: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[FileR
     return found
 
 
-def _file_grant(rule: SpecRule) -> FileGrant:
-    """Return the file access that a rule for a command implies.
-
-    It covers all files if the rule names every word, else those of the project.
-    """
+def _file_grant(rule: PermissionRule) -> FileGrant:
+    """Return the file access that a rule for a command implies: all files if it names every word, else those of the project."""
     exact = rule.pattern is not None and compile_command_pattern(rule.pattern).exact
     if exact:
         return FileGrant(rule, "anywhere", "anywhere", "anywhere")

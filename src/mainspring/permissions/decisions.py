@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from mainspring.permissions.rules import SpecRule
+from mainspring.permissions.rules import PermissionRule
 from mainspring.tools.support.editing.preview import Preview
 
-RecoveredObject = Literal["allow", "ask", "deny"]
-"""The outcome of a decision: ``ask`` means that the user decides."""
+PermissionOutcome = Literal["allow", "ask", "deny"]
+"""The outcome of a call: ``ask`` means that the user decides."""
 
 READONLY_REASON = "it only reads"
 """Reason for a command that no rule matches and that only reads in the project."""
@@ -21,7 +21,7 @@ FREE_REASON = "it does nothing that needs permission"
 UNTOUCHED_REASON = "it touches nothing"
 """Reason for a call of a tool that declares that it touches nothing."""
 
-_ORDER: dict[RecoveredObject, int] = {"allow": 0, "ask": 1, "deny": 2}
+_ORDER: dict[PermissionOutcome, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Verdict(Struct, frozen=True):
@@ -40,9 +40,9 @@ class Verdict(Struct, frozen=True):
 
     scope: str
     resource: str
-    outcome: RecoveredObject
+    outcome: PermissionOutcome
     reason: str = ""
-    rule: SpecRule | None = None
+    rule: PermissionRule | None = None
     allow: tuple[str, ...] = ()
     remember: tuple[str, str] | None = None
     lasting: bool = False
@@ -64,9 +64,9 @@ class PermissionDecision(Struct, frozen=True):
     """
 
     tool: str
-    outcome: RecoveredObject
+    outcome: PermissionOutcome
     reason: str
-    rule: SpecRule | None
+    rule: PermissionRule | None
     verdicts: tuple[Verdict, ...] = ()
     paths: dict[str, str] = field(default_factory=dict[str, str])
     advice: tuple[tuple[str, ...], ...] = ()

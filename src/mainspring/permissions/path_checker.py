@@ -8,10 +8,10 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.permissions import suggestions
-from mainspring.permissions.decisions import RecoveredObject, Verdict
+from mainspring.permissions.decisions import PermissionOutcome, Verdict
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.rule_matcher import RuleMatcher
-from mainspring.permissions.rules import SpecRule
+from mainspring.permissions.rules import PermissionRule
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.shell_analysis import wildcards
 from mainspring.text import escape_invisible, fold
@@ -37,7 +37,7 @@ class FileGrant(Struct, frozen=True):
         deletes: The same for deleting.
     """
 
-    rule: SpecRule | None = None
+    rule: PermissionRule | None = None
     reads: Literal["anywhere", "inside", "none"] = "none"
     changes: Literal["anywhere", "inside", "none"] = "none"
     deletes: Literal["anywhere", "inside", "none"] = "none"
@@ -179,7 +179,7 @@ class PathChecker(Struct, frozen=True):
         narrow = self.suggest_rules(scope, target)[:1]
         return self._decision(scope, target, "ask", f"{reason}, so it always asks", allow=narrow, lasting=True)
 
-    def _rule_without_pattern(self, scope: str, target: ResolvedPath) -> SpecRule | None:
+    def _rule_without_pattern(self, scope: str, target: ResolvedPath) -> PermissionRule | None:
         """Return the rule without a pattern: for files it covers the project."""
         if not target.is_inside(self.place):
             return None
@@ -208,9 +208,9 @@ class PathChecker(Struct, frozen=True):
         self,
         scope: str,
         target: ResolvedPath,
-        outcome: RecoveredObject,
+        outcome: PermissionOutcome,
         reason: str,
-        rule: SpecRule | None = None,
+        rule: PermissionRule | None = None,
         *,
         allow: tuple[str, ...] = (),
         lasting: bool = False,

@@ -63,7 +63,7 @@ class IgnoreFiles:
         self._env = env if isinstance(env, ReadsFiles) else None
         self._root = root
         self._clock = clock
-        self._kept: dict[PathParts, tuple[float, Any]] = {}
+        self._cached_rules: dict[PathParts, tuple[float, Any]] = {}
 
     async def ignored_by(self, *forms: PathParts) -> str:
         """Return the ignore file that hides a path; empty if none does.
@@ -94,14 +94,14 @@ class IgnoreFiles:
 
     async def _rules(self, folder: PathParts) -> Any:
         now = self._clock()
-        cached = self._kept.get(folder)
+        cached = self._cached_rules.get(folder)
         above = len(folder) < len(self._root) and self._root[: len(folder)] == folder
         if cached is not None and now - cached[0] < (PARENT_CACHE_SECONDS if above else _CACHE_SECONDS):
             return cached[1]
-        if len(self._kept) >= _MAX_CACHED:
-            self._kept.clear()
+        if len(self._cached_rules) >= _MAX_CACHED:
+            self._cached_rules.clear()
         rules = await self._read(folder)
-        self._kept[folder] = (now, rules)
+        self._cached_rules[folder] = (now, rules)
         return rules
 
     async def _read(self, folder: PathParts) -> Any:

@@ -20,7 +20,7 @@ from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, Pe
 from mainspring.permissions.engine import PermissionEngine, ToolCall
 from mainspring.permissions.path_checker import GrantKey, PermissionMode
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
-from mainspring.permissions.rules import RuleSet, SpecRule, find_unused_rules
+from mainspring.permissions.rules import PermissionRule, RuleSet, find_unused_rules
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.text import escape_invisible
 from mainspring.threads import run_in_thread
@@ -192,16 +192,16 @@ class Permissions:
     def engine(self, engine: PermissionEngine) -> None:
         self._session.engine = engine
 
-    def add(self, *rules: SpecRule) -> None:
+    def add(self, *rules: PermissionRule) -> None:
         """Add rules from the next decision on, for subagents too."""
         engine = self._session.engine
         self._session.engine = structs.replace(engine, rules=engine.rules + RuleSet(rules))
 
-    def remove(self, *rules: SpecRule) -> None:
+    def remove(self, *rules: PermissionRule) -> None:
         """Remove the given rules from the next decision on, for subagents too."""
         engine = self._session.engine
-        left = tuple([r for r in engine.rules if not any(r is each for each in rules)])
-        self._session.engine = structs.replace(engine, rules=RuleSet(left))
+        others = tuple([r for r in engine.rules if not any(r is each for each in rules)])
+        self._session.engine = structs.replace(engine, rules=RuleSet(others))
 
     @property
     def accept_edits(self) -> bool:
@@ -226,7 +226,7 @@ class Permissions:
         return copy.copy(self)
 
     @contextmanager
-    def temporary_rules(self, *rules: SpecRule) -> Generator[None]:
+    def temporary_rules(self, *rules: PermissionRule) -> Generator[None]:
         """Add rules while the context is open, for subagents too."""
         self.add(*rules)
         try:
@@ -352,7 +352,7 @@ class Permissions:
         except TimeoutError:
             context.deny(f"{permission_question(decision)}, but the approval timed out.", stop=stop)
             return False
-        except Exception as error:  # noqa: BLE001 - any exception of the callback denies the call
+        except Exception as error:  # noqa: BLE001 - any exception of the application's callback denies the call
             context.deny(
                 f"{permission_question(decision)}, but the approval request failed ({type(error).__name__}: {error}).",
                 stop=stop,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from mainspring.permissions.command_patterns import compile_command_pattern
-from mainspring.permissions.rules import COMMAND_TOOLS, FILE_TOOLS, SpecRule
+from mainspring.permissions.rules import COMMAND_TOOLS, FILE_TOOLS, PermissionRule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.programs import INTERPRETERS, SHELLS
 
@@ -17,7 +17,7 @@ _SCRIPTS = tuple(
 _MAX_DEPTH = 3
 
 
-def is_portable(rule: SpecRule) -> bool:
+def is_portable(rule: PermissionRule) -> bool:
     """Return True if a rule is about the same thing in every project: it names no path that starts at the project's folder."""
     if relative_program(rule):
         return False
@@ -25,7 +25,7 @@ def is_portable(rule: SpecRule) -> bool:
     return not (about_files and rule.pattern is not None and not rule.pattern.startswith(_ROOTED))
 
 
-def relative_program(rule: SpecRule) -> str:
+def relative_program(rule: PermissionRule) -> str:
     """Return the program or script that a rule about commands names by a relative path, or an empty string.
 
     Such a path is another file in each project.

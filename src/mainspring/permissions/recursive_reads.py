@@ -141,8 +141,8 @@ class GitHistory:
             if any(option == "--follow" or option.startswith("-L") for option, _ in command.options):
                 command = replace(command, paths=())
                 operands = operands if command.is_ended else _revisions(operands, types)
-            left = [o for o in operands if o not in blobs and types[o][0] != "tree"]
-            return found if operands and not left else found + await self._walked(command, left)
+            remaining = [o for o in operands if o not in blobs and types[o][0] != "tree"]
+            return found if operands and not remaining else found + await self._walked(command, remaining)
         if any("tree" in types[o] for o in operands) or any(":" in o and ".." in o for o in operands):
             raise UnknownFilesError("it compares folders directly")
         return found if blobs else await self._compared(command, operands)

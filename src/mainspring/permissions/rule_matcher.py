@@ -18,7 +18,7 @@ from mainspring.permissions.command_patterns import (
 )
 from mainspring.permissions.path_patterns import PathPattern, compile_path_pattern
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
-from mainspring.permissions.rules import FILE_TOOLS, Effect, RuleSet, SpecRule, names_line
+from mainspring.permissions.rules import FILE_TOOLS, Effect, PermissionRule, RuleSet, names_line
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.references import normalize_host
 from mainspring.shell_analysis.syntax import Word, program_name
@@ -43,7 +43,7 @@ _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", 
 class RuleMatch(Struct, frozen=True):
     """A matching rule; ``certain`` is false if only an unknown piece may make it match."""
 
-    rule: SpecRule
+    rule: PermissionRule
     certain: bool = True
 
 
@@ -97,7 +97,7 @@ class RuleMatcher(Struct, frozen=True):
         rules = (*self.rules.with_effect("deny"), *self.rules.with_effect("ask"))
         return any(rule.pattern is not None and self._applies_to_path_scope(rule, "fs-read") for rule in rules)
 
-    def find_rule_naming(self, target: ResolvedPath) -> SpecRule | None:
+    def find_rule_naming(self, target: ResolvedPath) -> PermissionRule | None:
         """Return a rule against reading a path that names more of it than wildcards."""
         for rule in (*self.rules.with_effect("deny"), *self.rules.with_effect("ask")):
             if rule.pattern is None or not self._applies_to_path_scope(rule, "fs-read"):
@@ -144,20 +144,20 @@ class RuleMatcher(Struct, frozen=True):
 
     # --- allow rules ------------------------------------------------------------------------------------------------
 
-    def allow_call_rule(self) -> SpecRule | None:
+    def allow_call_rule(self) -> PermissionRule | None:
         """Return the rule that allows every call of the tool."""
         return next(
             (r for r in self.rules.with_effect("allow") if r.tool and r.pattern is None and self._applies_to_tool(r)),
             None,
         )
 
-    def allow_scope_rule(self, scope: str) -> SpecRule | None:
+    def allow_scope_rule(self, scope: str) -> PermissionRule | None:
         """Return the rule that allows everything of a scope."""
         return next((r for r in self.rules.with_effect("allow") if r.scope == scope and r.pattern is None), None)
 
     def allow_path_rule(
         self, scope: str, target: ResolvedPath, *, literal_only: bool = False, include_tool_rules: bool = True
-    ) -> SpecRule | None:
+    ) -> PermissionRule | None:
         """Return the rule that allows a path.
 
         Args:
@@ -184,7 +184,7 @@ class RuleMatcher(Struct, frozen=True):
         escapes: Container[tuple[str, str]] = (),
         *,
         at_root: bool = True,
-    ) -> SpecRule | None:
+    ) -> PermissionRule | None:
         """Return the rule that allows a command, or the first of those that allow its subcommands.
 
         Args:
@@ -210,7 +210,7 @@ class RuleMatcher(Struct, frozen=True):
             return None
         return found[0] if found else (own[0] if own else None)
 
-    def allows_line(self, source: str) -> SpecRule | None:
+    def find_line_rule(self, source: str) -> PermissionRule | None:
         """Return the rule that names a whole line literally."""
         line = source.strip()
         for rule in self.rules.with_effect("allow"):
@@ -220,7 +220,7 @@ class RuleMatcher(Struct, frozen=True):
 
     def _pattern_for(
         self, unit: AnalyzedCommand, escapes: Container[tuple[str, str]], *, at_root: bool
-    ) -> tuple[SpecRule, CommandPattern] | None:
+    ) -> tuple[PermissionRule, CommandPattern] | None:
         found = [
             (rule, pattern)
             for rule, pattern in self._patterns(unit)
@@ -231,7 +231,7 @@ class RuleMatcher(Struct, frozen=True):
         exempt = uncovered(unit)
         return next((each for each in found if matches_exactly(each[1], unit.words, exempt, escapes)), None)
 
-    def _patterns(self, unit: AnalyzedCommand) -> Iterator[tuple[SpecRule, CommandPattern]]:
+    def _patterns(self, unit: AnalyzedCommand) -> Iterator[tuple[PermissionRule, CommandPattern]]:
         """Return the patterns that may allow a command, if they match it."""
         if unit.unknown or unit.fed:  # the command's words do not determine the program that runs
             return
@@ -258,7 +258,7 @@ class RuleMatcher(Struct, frozen=True):
                     return f"the rule {rule.text!r} does not cover {missing}"
         return ""
 
-    def allow_any_command_rule(self) -> SpecRule | None:
+    def allow_any_command_rule(self) -> PermissionRule | None:
         """Return the rule that allows every command."""
         for rule in self.rules.with_effect("allow"):
             if rule.scope == "shell-run" or self._applies_to_tool(rule):
@@ -266,7 +266,7 @@ class RuleMatcher(Struct, frozen=True):
                     return rule
         return None
 
-    def allow_host_rule(self, host: str) -> SpecRule | None:
+    def allow_host_rule(self, host: str) -> PermissionRule | None:
         """Return the rule that allows a host."""
         for rule in self.rules.with_effect("allow"):
             about = rule.scope == "network" or self._applies_to_tool(rule)
@@ -274,7 +274,7 @@ class RuleMatcher(Struct, frozen=True):
                 return rule
         return None
 
-    def allow_argument_rule(self, argument: str) -> SpecRule | None:
+    def allow_argument_rule(self, argument: str) -> PermissionRule | None:
         """Return the rule that allows a call that does not declare what it touches."""
         for rule in self.rules.with_effect("allow"):
             if rule.tool and rule.pattern is not None and self._applies_to_tool(rule):
@@ -284,10 +284,10 @@ class RuleMatcher(Struct, frozen=True):
 
     # --- matching ---------------------------------------------------------------------------------------------------
 
-    def _applies_to_tool(self, rule: SpecRule) -> bool:
+    def _applies_to_tool(self, rule: PermissionRule) -> bool:
         return bool(rule.tool) and wildcards.fullmatch(wildcards.encode_wildcards(rule.tool), self.tool)
 
-    def _applies_to_path_scope(self, rule: SpecRule, scope: str) -> bool:
+    def _applies_to_path_scope(self, rule: PermissionRule, scope: str) -> bool:
         """Return True if a deny or ask rule applies to paths used in this way, whatever the tool."""
         means = rule.scope or FILE_TOOLS.get(rule.tool)
         if means == "fs-read" and scope == "fs-write" and self.tool in EDIT_TOOLS:
@@ -305,13 +305,15 @@ def matches_host(pattern: str, host: str) -> bool:
     ``example.com`` is that host alone, ``*.example.com`` its subdomains, and ``domain:example.com`` both.
     """
     start, colon, domain = pattern.partition(":")
-    whole = bool(colon) and start.casefold() == "domain"
-    pattern, host = normalize_host(domain.strip() if whole else pattern).rstrip("."), host.casefold().rstrip(".")
+    is_domain = bool(colon) and start.casefold() == "domain"
+    pattern, host = normalize_host(domain.strip() if is_domain else pattern).rstrip("."), host.casefold().rstrip(".")
     if ":" not in pattern.rpartition("]")[2]:
         name, colon, port = host.rpartition(":")
         host = name.rstrip(".") if colon and port.isdigit() else host
     marked = wildcards.encode_wildcards(pattern)
-    return wildcards.fullmatch(marked, host) or (whole and wildcards.fullmatch(f"{wildcards.ANY_TEXT}.{marked}", host))
+    return wildcards.fullmatch(marked, host) or (
+        is_domain and wildcards.fullmatch(f"{wildcards.ANY_TEXT}.{marked}", host)
+    )
 
 
 def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:

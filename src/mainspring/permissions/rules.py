@@ -78,7 +78,7 @@ class RuleSource(Struct, frozen=True):
         return self.place or self.kind
 
 
-class SpecRule(Struct, frozen=True):
+class PermissionRule(Struct, frozen=True):
     """One rule.
 
     Attributes:
@@ -104,7 +104,7 @@ class SpecRule(Struct, frozen=True):
 class RuleSet(Struct, frozen=True):
     """Rules of all sources, in the order in which they are searched for the deciding one."""
 
-    rules: tuple[SpecRule, ...] = ()
+    rules: tuple[PermissionRule, ...] = ()
 
     @classmethod
     def build(
@@ -141,7 +141,7 @@ class RuleSet(Struct, frozen=True):
         Raises:
             ConfigError: If a key is not a list of strings, or a rule is invalid; the message names file and key.
         """
-        rules: list[SpecRule] = []
+        rules: list[PermissionRule] = []
         for effect in EFFECTS:
             texts: object = section.get(effect, ())
             if not isinstance(texts, list | tuple):
@@ -160,22 +160,19 @@ class RuleSet(Struct, frozen=True):
     def __add__(self, other: RuleSet) -> RuleSet:
         return RuleSet(self.rules + other.rules)
 
-    def __iter__(self) -> Iterator[SpecRule]:
+    def __iter__(self) -> Iterator[PermissionRule]:
         return iter(self.rules)
 
     def __len__(self) -> int:
         return len(self.rules)
 
-    def with_effect(self, effect: Effect) -> tuple[SpecRule, ...]:
+    def with_effect(self, effect: Effect) -> tuple[PermissionRule, ...]:
         """Return the rules of one effect that apply; allow rules from untrusted places do not."""
         return tuple(r for r in self.rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
 
 
-def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[SpecRule, ...]:
-    """Return the rules that name none of these tools.
-
-    Such a rule may be misspelled, so that a deny rule denies nothing.
-    """
+def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[PermissionRule, ...]:
+    """Return the rules that name none of these tools: they may be misspelled, so that a denial denies nothing."""
     known = tuple(tools)
     return tuple(
         rule
@@ -184,7 +181,7 @@ def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[SpecRule, .
     )
 
 
-def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> SpecRule:
+def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> PermissionRule:
     """Parse one rule.
 
     Raises:
@@ -218,7 +215,7 @@ class _RuleSyntaxError(Exception):
     """A syntax error in a rule, with a correction."""
 
 
-def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
+def _parse(rule: str, effect: Effect, origin: RuleSource) -> PermissionRule:
     if not rule:
         raise _RuleSyntaxError("is empty; write a tool's name, for example, 'read_file', or 'tool(pattern)'")
     odd = find_invisible(rule)
@@ -242,8 +239,8 @@ def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
         raise _RuleSyntaxError(_suggest_fix(rule, head))
     _check_pattern(head, scope, pattern, effect)
     if scope is None and head.startswith("mcp__") and "__" not in head[5:] and "*" not in head:
-        head += "__*"  # a server name alone means all of its tools, as in other programs
-    return SpecRule(effect, rule, origin, "" if scope else head, scope, pattern)
+        head += "__*"  # a server name alone means all of its tools, like in other programs
+    return PermissionRule(effect, rule, origin, "" if scope else head, scope, pattern)
 
 
 def _scope(head: str, pattern: str | None) -> Scope | None:

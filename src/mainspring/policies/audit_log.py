@@ -135,7 +135,7 @@ class AuditLog:
         try:
             clean = _shortened(self._redactor.value(msgspec.to_builtins(record, enc_hook=str, str_keys=True)))
             self._append(msgspec.json.encode({"time": self._now().isoformat(), **clean}) + b"\n")
-        except Exception as error:  # noqa: BLE001 - a disk error must not end the run
+        except Exception as error:  # noqa: BLE001 - the run continues after any error of the disk
             if not self._failed:
                 logger.warning("Cannot write the audit log %s: %s", self.path, error)
             self._failed = True

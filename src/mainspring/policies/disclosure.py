@@ -193,12 +193,12 @@ class Disclosure:
             return
         sent = self._sent
         if sent is None or sent[0] is not specs or sent[1] != len(self._unlocked):
-            offered = self._has_tools(specs)
+            offered = self._visible_specs(specs)
             same = sent is not None and _same_specs(sent[2], offered)
             self._sent = sent = (specs, len(self._unlocked), sent[2] if sent is not None and same else offered)
         hook.request = replace(hook.request, tools=sent[2])
 
-    def _has_tools(self, specs: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+    def _visible_specs(self, specs: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
         """Return the tools to offer now, in the order in which they were first offered, so that the list only grows at its end."""
         lazy = {t.name for t in self.lazy_tools}
         self._searchable = (
@@ -232,10 +232,7 @@ class Disclosure:
             hook.messages += self._new_tools_message()
 
     def _new_tools_message(self) -> list[Message]:
-        """Return a message with the names added since the catalog was created.
-
-        Return ``None`` if no names were added.
-        """
+        """Return a message with the names added since the catalog was created; ``None`` without new names."""
         new = [t.name for t in self.lazy_tools if t.name not in self._announced]
         if self._catalog is None or not new or not self._hides_any(self._active()):
             return []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HOOK_ORDER = -50
 """Before permissions, so that no approval is requested for a call that is denied here."""
 
-_LONGEST = 100_000
+_MAX_CHARS = 100_000
 _SEPARATOR = r"(?:^|[\s;&|(`])"
 _ROOT_PATHS = r"(?:/|~|/\*|~/\*?|\*|\.|\./?\*?|\.\.|\$HOME/?\*?|\$\{HOME\}/?\*?|/(?:bin|boot|dev|etc|home|lib|opt|root|sbin|srv|sys|usr|var)/?\*?)"
 
@@ -149,13 +149,13 @@ class Guardrails:
 
 def _pattern(rail: Guardrail) -> re.Pattern[str]:
     """Return the compiled pattern; built-in patterns are compiled at the first check."""
-    made = lazy_re if rail in DEFAULT_GUARDRAILS else re.compile
-    return made(rail.pattern, re.IGNORECASE | re.MULTILINE)
+    compile_regex = lazy_re if rail in DEFAULT_GUARDRAILS else re.compile
+    return compile_regex(rail.pattern, re.IGNORECASE | re.MULTILINE)
 
 
 def _iter_strings(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
-        yield value[:_LONGEST]
+        yield value[:_MAX_CHARS]
     elif depth < 5 and isinstance(value, dict | list | tuple):
         inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
         for part in inner:

@@ -33,7 +33,7 @@ class CachedToolCalls:
     def __init__(self, hashers: Mapping[str, CallKeyFunction]) -> None:
         self._hashers = hashers
         self._latest: dict[str, tuple[Hashable, ToolResult]] = {}
-        self._run_agent: dict[str, Hashable] = {}
+        self._pending_keys: dict[str, Hashable] = {}
         self._readable: set[str] = set()
 
     def on_tool_intent(self, hook: ToolCallsReceived) -> None:
@@ -54,13 +54,13 @@ class CachedToolCalls:
         if latest is not None and latest[0] == key:
             hook.result = _copy(latest[1])
         else:
-            self._run_agent[hook.call_id] = key
+            self._pending_keys[hook.call_id] = key
 
     def on_tool_transform(self, hook: ToolTransform) -> None:
         """Handle `tool:transform`; runs before all handlers that change the result."""
-        if hook.call_id not in self._run_agent:
+        if hook.call_id not in self._pending_keys:
             return
-        key = self._run_agent.pop(hook.call_id)
+        key = self._pending_keys.pop(hook.call_id)
         if hook.result.is_error:
             self._latest.pop(hook.name, None)
         else:

@@ -44,8 +44,8 @@ class ThinkingDecayPolicy:
         if request.thinking_budget is not None:
             request.thinking_budget = self._remaining_budget(hook.turn, request.thinking_budget)
         elif request.thinking is not None:
-            left = self._remaining_budget(hook.turn, LEVEL_TOKENS[request.thinking])
-            fitting: list[ThinkingLevel] = [level for level, tokens in LEVEL_TOKENS.items() if tokens <= left]
+            remaining = self._remaining_budget(hook.turn, LEVEL_TOKENS[request.thinking])
+            fitting: list[ThinkingLevel] = [level for level, tokens in LEVEL_TOKENS.items() if tokens <= remaining]
             request.thinking = fitting[-1]
 
     def _remaining_budget(self, turn: int, base: int) -> int:

@@ -27,13 +27,13 @@ class Preset(Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         name: Name of the agent.
         system: System prompt.
-        tools: Tools or plain functions; a mapping gives each its name.
+        tools: Tools or plain functions; a mapping sets their names.
         tool_aliases: Aliases of tools for the model, by canonical name.
         behavior: Limits and options for all runs.
         mcp_servers: Servers whose tools it gets: a list of configurations with a ``name``, or a mapping by name.
-        skills: Skills, as in the agent's option of that name.
+        skills: See the agent's option of that name.
         hooks: Handlers by hook; each entry one or several.
-        subagents: Subagents, as in the agent's option of that name.
+        subagents: See the agent's option of that name.
         eager: Whether the agent warms up before its first run.
     """
 
@@ -79,14 +79,14 @@ def merge_presets(*presets: Preset) -> Preset:
     Raises:
         ConfigError: If a hook is unknown.
     """
-    made: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for preset in presets:
         for name in preset.keys():
             value = preset[name]
-            made[name] = (
-                _MERGE_FUNCTIONS[name](made[name], value) if name in made and name in _MERGE_FUNCTIONS else value
+            merged[name] = (
+                _MERGE_FUNCTIONS[name](merged[name], value) if name in merged and name in _MERGE_FUNCTIONS else value
             )
-    return Preset(**made)
+    return Preset(**merged)
 
 
 def _merge_by_name(first: Iterable[Any], second: Iterable[Any], name_of: Callable[[Any], str]) -> tuple[Any, ...]:
@@ -122,10 +122,10 @@ _MERGE_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 def _iter_tools(tools: Iterable[ToolLike] | Mapping[str, ToolLike]) -> Iterator[Tool | LazyTool]:
     if isinstance(tools, Mapping):
         for name, each in cast("Mapping[str, ToolLike]", tools).items():
-            made = each if isinstance(each, Tool | LazyTool) else tool(name=name)(each)
-            if made.name != name:
-                raise ConfigError(f"The tool at {name!r} is named {made.name!r}. Use its own name as the key.")
-            yield made
+            created = each if isinstance(each, Tool | LazyTool) else tool(name=name)(each)
+            if created.name != name:
+                raise ConfigError(f"The tool at {name!r} is named {created.name!r}. Use its own name as the key.")
+            yield created
         return
     for each in tools:
         yield each if isinstance(each, Tool | LazyTool) else tool(each)
@@ -184,4 +184,4 @@ PLAN_AGENT = Preset(
     behavior=RunOptions(max_turns=50, thinking="medium", compact_strategy="tail"),
 )
 """The chat profile that plans: tools that read, and a system prompt that asks for a plan. Differences from the defaults of
-`Behavior`: at most 50 turns, reasoning effort ``medium``, and old tool results removed as in `BUILD_AGENT`."""
+`Behavior`: at most 50 turns, reasoning effort ``medium``, and old tool results removed like in `BUILD_AGENT`."""

@@ -44,7 +44,7 @@ _HARMLESS_TOKENS = frozenset(
 )
 _HOSTS_OF_CODE = frozenset("github gh gitlab azure ado devops ext bitbucket access personal".split())
 _RANDOM_LENGTH = 16
-_SHORTEST = 6
+_MIN_CHARS = 6
 
 _STAND_INS = frozenset(
     "your my our the a an some any this that here there is of for in to from with and or not no api app access auth key keys token tokens secret secrets "
@@ -104,7 +104,7 @@ def _strength_of_key(kind: str, *, named: bool) -> Strength:
 
 def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
     """Return True if a value with such a name is a secret: not a placeholder, a reference, a path, a type, or another expression."""
-    shortest = _SHORTEST if strength != "weak" else _RANDOM_LENGTH if place in {"bare", "quoted"} else 10
+    shortest = _MIN_CHARS if strength != "weak" else _RANDOM_LENGTH if place in {"bare", "quoted"} else 10
     if not strength or len(value) < shortest or is_reference(value):
         return False
     digits = len(compile_regex("[^0-9]+").sub("", value))
@@ -190,7 +190,7 @@ _PROSE = rf"(?: (?:for|of|to)(?: the)? [\w-]{{1,30}})? (?:(?:is|was)(?: now)?(?:
 _USED = r"(?: [0-7])? (?P<v5>(?=[^\s0-9]{0,60}[0-9]+[^\s0-9]{1,60}[0-9])[^\s\"'\\]{6,256})"
 _CALLED = rf"\(\s{{0,4}}(?={_QUOTE}|N'){_VALUE}"
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-_LONGEST_NAME = 60
+_MAX_NAME_CHARS = 60
 _CUT = r"[,;|&<>)}\]]"
 _AUTHORIZATION = (
     rf"{_AFTER_NAME}[:=]\s{{0,8}}(?:{_QUOTE})?"
@@ -253,7 +253,7 @@ def _is_kind_of_key(low: str, at: int) -> bool:
 
 
 def _name_before(text: str, end: int) -> str:
-    before = text[max(0, end - _LONGEST_NAME) : end]
+    before = text[max(0, end - _MAX_NAME_CHARS) : end]
     name = before[len(before.rstrip(_NAME)) :]
     escaped = name[:1] in {"n", "r", "t"} and before[: -len(name)].endswith("\\")  # the end of a line in JSON
     return name[1:] if escaped else name
@@ -383,7 +383,7 @@ def _cookies(text: str, match: re.Match[str]) -> tuple[Span | None, int]:
     for pair in cookies.split(";"):
         name, _, value = pair.partition("=")
         random = (
-            len(value) >= _SHORTEST and any(c.isdigit() for c in value) and not compile_regex(REFERENCE).match(value)
+            len(value) >= _MIN_CHARS and any(c.isdigit() for c in value) and not compile_regex(REFERENCE).match(value)
         )
         if random and name.strip().lower() not in _ATTRIBUTES:
             return (begin, begin + len(cookies)), begin + len(cookies)

@@ -31,7 +31,7 @@ from mainspring.redaction.shapes import (
 REDACTED = "[redacted]"
 
 
-_SHORTEST = 4
+_MIN_CHARS = 4
 _SHORT = 12  # a shorter known value is not searched within words: it may be part of a hash
 _BLOCKS = frozenset(
     {"image", "redacted_thinking", "base64", "document", "input_audio", "input_file", "image_url", "media"}
@@ -96,7 +96,7 @@ class Redactor:
 
     def add(self, values: Iterable[str]) -> None:
         """Add secret values."""
-        forms = {form for value in values if len(value) >= _SHORTEST for form in encoded_forms(value)}
+        forms = {form for value in values if len(value) >= _MIN_CHARS for form in encoded_forms(value)}
         self._values = tuple(sorted({*self._values, *forms}, key=lambda form: (-len(form), form)))
 
     def text(self, text: str) -> str:
@@ -181,15 +181,15 @@ class Redactor:
         return self.text(key) if isinstance(key, str) and len(key) >= 16 else key
 
     def _items(self, items: Iterable[Any], hide: frozenset[str]) -> list[Any]:
-        made: list[Any] = []
+        redacted: list[Any] = []
         option = ""
         for item in items:
             if isinstance(item, str) and option and not item.startswith("-") and _is_argument(option, item):
-                made.append(_hide_password(item) if option in _LOGINS else REDACTED)
+                redacted.append(_hide_password(item) if option in _LOGINS else REDACTED)
             else:
-                made.append(self.value(item, hide=hide))
+                redacted.append(self.value(item, hide=hide))
             option = item if isinstance(item, str) and item.startswith("-") and "=" not in item else ""
-        return made
+        return redacted
 
     def _field(self, name: str, value: Any, fields: Mapping[Any, Any], hide: frozenset[str]) -> Any:
         if name in hide:
@@ -219,7 +219,7 @@ def _is_argument(option: str, value: str) -> bool:
         return any(c.isdigit() for c in value) and is_secret_value(value, "weak", "data")
     if not strength_of(option.lstrip("-")) or value.startswith("id="):
         return False
-    return is_secret_value(value, "password", "data") or (len(value) >= _SHORTEST and not value.isalpha())
+    return is_secret_value(value, "password", "data") or (len(value) >= _MIN_CHARS and not value.isalpha())
 
 
 def _hide_password(login: str) -> str:
@@ -332,20 +332,20 @@ def _redact_joined(redactor: Redactor, events: dict[int, Any]) -> set[int]:
     changed: set[int] = set()
     for found in texts.values():
         pieces = [text for _, _, text in found]
-        whole = "".join(pieces)
-        spans = redactor.spans(whole)
+        joined = "".join(pieces)
+        spans = redactor.spans(joined)
         if not spans or len(set(pieces)) == 1:  # fields that each event repeats are not pieces of one text
             continue
-        for (at, path, text), made in zip(found, _split_like(spans, whole, pieces), strict=True):
-            if made != text:
-                _set_at_path(events[at], path, made)
+        for (at, path, text), redacted in zip(found, _split_like(spans, joined, pieces), strict=True):
+            if redacted != text:
+                _set_at_path(events[at], path, redacted)
                 changed.add(at)
     return changed
 
 
-def _split_like(spans: Sequence[Span], whole: str, pieces: Sequence[str]) -> list[str]:
+def _split_like(spans: Sequence[Span], joined: str, pieces: Sequence[str]) -> list[str]:
     """Return the redacted text in as many pieces as before: the mask is in the piece in which the secret begins."""
-    made: list[str] = []
+    parts: list[str] = []
     begin = 0
     for piece in pieces:
         end, piece_text = begin + len(piece), ""
@@ -353,11 +353,11 @@ def _split_like(spans: Sequence[Span], whole: str, pieces: Sequence[str]) -> lis
         for first, last in spans:
             if last <= begin or first >= end:
                 continue
-            piece_text += whole[at : max(at, first)] + (REDACTED if first >= begin else "")
+            piece_text += joined[at : max(at, first)] + (REDACTED if first >= begin else "")
             at = min(end, last)
-        made.append(piece_text + whole[at:end])
+        parts.append(piece_text + joined[at:end])
         begin = end
-    return made
+    return parts
 
 
 def _stream_key(event: Any) -> _Path:

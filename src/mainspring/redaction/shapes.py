@@ -177,7 +177,7 @@ _BODY_MARKS = ("IBAAK", "hkiG9w0BAQEF", "ByqGSM49", "CAQAwBQYDK2Vw", "AgEBB", "H
 
 _LINE_BEGIN = r"(?:[ \t>+|:*#-]|\\+t|[0-9]{1,6}[ \t]*(?:[\t:|→-]|\\+t))*"
 _KEY_LINE = 16
-_LARGEST_KEY = 16_384
+_MAX_KEY_BYTES = 16_384
 _LINES = r"((?:\\+[nrt]|[\r\n])+)"
 
 
@@ -288,13 +288,13 @@ def _key_end(text: str, begin: int, limit: int) -> int:
 
 def _key_begin(text: str, limit: int, end: int) -> int:
     """Return the beginning of the lines of a key without a first line."""
-    pieces = compile_regex(_LINES).split(text[max(limit, end - _LARGEST_KEY) : end])
+    pieces = compile_regex(_LINES).split(text[max(limit, end - _MAX_KEY_BYTES) : end])
     line = compile_regex(rf"{_LINE_BEGIN}([A-Za-z0-9+/=]*)")
     at = begin = end
     for number in range(len(pieces) - 1, -1, -2):
         match = line.fullmatch(pieces[number])
-        whole = match is not None and (len(match[1]) >= _KEY_LINE or number >= len(pieces) - 3)
-        if not whole:
+        is_whole_line = match is not None and (len(match[1]) >= _KEY_LINE or number >= len(pieces) - 3)
+        if not is_whole_line:
             tail = compile_regex(r"[A-Za-z0-9+/=]{16,}\Z").search(pieces[number][-80:])
             return at - len(tail[0]) if tail else begin
         begin = at - len(pieces[number])

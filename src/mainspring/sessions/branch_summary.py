@@ -45,16 +45,16 @@ async def branch_and_summarize(
         AgentBusyError: If an agent is using the session.
     """
     session.journal.check_idle()
-    left = messages_left(session, entry)
+    messages = messages_left(session, entry)
     summary = ""
-    if left:
-        made = await compact_history(
-            [*left, Message.user("(left here)")],
+    if messages:
+        compacted = await compact_history(
+            [*messages, Message.user("(left here)")],
             model,
             replace(options or Compaction(), keep_recent=1, keep=None, keep_important=0),
             instructions=_SUMMARY_INSTRUCTIONS,
         )
-        summary = made[1].summary if made else ""
+        summary = compacted[1].summary if compacted else ""
     return session.branch(entry, label, summary=summary)
 
 

@@ -308,7 +308,7 @@ class EntryHeader(Struct, frozen=True):
 ENTRY_TYPES = frozenset({str(kind.__struct_config__.tag) for kind in Entry.__args__})
 """The entry types of this version."""
 
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+ENTRY_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions that decoding a line may raise."""
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
@@ -353,7 +353,7 @@ def decode_entry(line: bytes) -> Entry:
     """Decode a line.
 
     Raises:
-        DECODE_ERRORS: If it is not an entry of this version.
+        ENTRY_ERRORS: If it is not an entry of this version.
     """
     return _entries.decode(line)
 
@@ -362,7 +362,7 @@ def decode_header(line: bytes) -> EntryHeader:
     """Decode type, ID, and parent of a line, ignoring the rest.
 
     Raises:
-        DECODE_ERRORS: If it is not an entry.
+        ENTRY_ERRORS: If it is not an entry.
     """
     return _links.decode(line)
 

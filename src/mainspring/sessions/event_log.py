@@ -54,10 +54,7 @@ logger.addHandler(logging.NullHandler())
 
 
 _MAX_BYTES = 4 * 1024 * 1024
-"""Maximum bytes of a log, which is enough for about 15,000 calls.
-
-A full log replaces the older log.
-"""
+"""Maximum bytes of a log. Then it replaces the older log. Each can contain about 15,000 calls."""
 
 
 _MAX_QUEUED = 2000  # maximum number of lines that wait for a slow disk; more are only counted
@@ -103,12 +100,12 @@ class EventLogFile:
         Args:
             make: Whether to create a missing file.
         """
-        due = make if self._fd is None else self._size >= self._limit
-        if self._busy or not due:
+        is_due = make if self._fd is None else self._size >= self._limit
+        if self._busy or not is_due:
             return
         self._busy = True
         try:
-            await asyncio.to_thread(self._run_warmup)
+            await asyncio.to_thread(self._reopen)
         finally:
             self._busy = False
         self._write()
@@ -119,7 +116,7 @@ class EventLogFile:
             self._write()
         self._close()
 
-    def _run_warmup(self) -> None:
+    def _reopen(self) -> None:
         try:
             if self._fd is not None:
                 self._close()
@@ -134,7 +131,7 @@ class EventLogFile:
             self._warn(error)
 
     def _write(self) -> None:
-        """Write all waiting lines in one write. Lines that do not fit on a full disk count as lost."""
+        """Write all waiting lines in one call. Lines that do not fit on a full disk count as lost."""
         if self._fd is None or not self._waiting:
             return
         lines, self._waiting = self._waiting, []
@@ -429,8 +426,8 @@ class SessionEventLog(Plugin):
         if lost > self._told_lost and event != "lost":
             self._told_lost = lost
             self._log("lost", count=lost)
-        made = LogEvent(event=event, time=self._clock(), **self._whose, **self._run, **fields)
-        self._file.append(msgspec.json.encode(made, enc_hook=str))
+        log_event = LogEvent(event=event, time=self._clock(), **self._whose, **self._run, **fields)
+        self._file.append(msgspec.json.encode(log_event, enc_hook=str))
 
     def _seconds_since(self, start: float) -> float:
         return round(time.monotonic() - start, 6)

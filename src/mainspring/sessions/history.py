@@ -42,7 +42,7 @@ from mainspring.sessions.entries import (
 )
 
 
-class PendingCalls(Struct, eq=False):
+class UnfinishedCalls(Struct, eq=False):
     """A message with calls that has not joined the history yet, and the state of the calls.
 
     Attributes:
@@ -90,7 +90,7 @@ class History:
     def __init__(self) -> None:
         self.messages: list[AgentMessage] = []
         self.entry_ids: list[str] = []
-        self.open: dict[str, PendingCalls] = {}
+        self.open: dict[str, UnfinishedCalls] = {}
         self.run: RunStartEntry | None = None
         self.ended: RunEndEntry | None = None
         self.model = ""
@@ -107,7 +107,7 @@ class History:
             case MessageEntry():
                 self._add(entry.message, entry.id)
             case IntentEntry():
-                self.open[entry.id] = PendingCalls(entry, len(self.messages))
+                self.open[entry.id] = UnfinishedCalls(entry, len(self.messages))
             case CallStartedEntry() | ResultEntry() | PauseEntry():
                 self._apply_progress(entry)
             case PairEntry():
@@ -131,7 +131,7 @@ class History:
         """Map the identity of each message of the history to its entry."""
         return {id(m): ref for m, ref in zip(self.messages, self.entry_ids, strict=True) if ref}
 
-    def find(self, message: Message) -> PendingCalls | None:
+    def find(self, message: Message) -> UnfinishedCalls | None:
         """Return the open calls of a message."""
         for calls in reversed(self.open.values()):
             if calls.message is message or (message.id and calls.message.id == message.id):
@@ -189,7 +189,7 @@ class History:
                 self.skipped.append(f"{entry.id}: a message that it keeps ({item.entry}) is missing")
 
 
-INTERRUPTED = (
+INTERRUPTED_TEXT = (
     "Interrupted, outcome unknown: the program was stopped while this call was running. It may have taken effect in full, in "
     "part or not at all; look before you make it again."
 )
@@ -197,16 +197,16 @@ NOT_STARTED = "Not started: the program was stopped before this call ran."
 RECORD_LOST = "Outcome unknown: the record of this call is damaged. Look before you make it again."
 
 
-def build_missing_results(calls: PendingCalls) -> list[ToolResultBlock]:
+def build_missing_results(calls: UnfinishedCalls) -> list[ToolResultBlock]:
     """Create a result with the reason for each call without one, in the order of the calls."""
     return [_missing(calls, call) for call in calls.message.tool_uses if call.id not in calls.results]
 
 
-def _missing(calls: PendingCalls, call: ToolUseBlock) -> ToolResultBlock:
+def _missing(calls: UnfinishedCalls, call: ToolUseBlock) -> ToolResultBlock:
     if calls.doubtful:
         text = RECORD_LOST
     else:
-        text = INTERRUPTED if call.id in calls.started else NOT_STARTED
+        text = INTERRUPTED_TEXT if call.id in calls.started else NOT_STARTED
     return ToolResultBlock(call.id, call.name, text, True)
 
 
@@ -219,31 +219,31 @@ def repair_pairs(
         The messages, their entries, and the number of repaired places. ``None`` if nothing was to repair.
     """
     out: list[AgentMessage] = []
-    held: list[str] = []
+    postponed: list[str] = []
     repaired = 0
     waiting: Sequence[ToolUseBlock] = ()
     for message, ref in zip(messages, entry_ids, strict=True):
         if not isinstance(message, Message):  # The model does not see it, so its position does not matter.
             out.append(message)
-            held.append(ref)
+            postponed.append(ref)
             continue
         results = message.tool_results
         answering = bool(results) and message.role == "user"
         if waiting and not answering:
             out.append(_lost_results(waiting, message))
-            held.append("")
+            postponed.append("")
             repaired += 1
         fixed = _with_results(message, waiting if answering else []) if results else message
         repaired += fixed is not message
         waiting = fixed.tool_uses if fixed.role == "assistant" else ()
         if fixed.content or not results:
             out.append(fixed)
-            held.append(ref if fixed is message else "")
+            postponed.append(ref if fixed is message else "")
     if waiting:
         out.append(_lost_results(waiting, out[-1]))
-        held.append("")
+        postponed.append("")
         repaired += 1
-    return (out, held, repaired) if repaired else None
+    return (out, postponed, repaired) if repaired else None
 
 
 def _lost_results(calls: Sequence[ToolUseBlock], near: AgentMessage) -> Message:

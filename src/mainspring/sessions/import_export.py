@@ -12,7 +12,7 @@ from mainspring.errors import SessionError
 from mainspring.messages import utc_now
 from mainspring.redaction import Redactor
 from mainspring.sessions.entries import (
-    DECODE_ERRORS,
+    ENTRY_ERRORS,
     VERSION,
     CustomEntry,
     SessionEntry,
@@ -114,19 +114,19 @@ def import_session(
     except OSError as error:
         raise SessionError(f"Cannot read {path}: {error.strerror or error}") from error
     store = resolve_store(home)
-    taken = store.exists(header.id)
+    exists = store.exists(header.id)
     header = replace(
         header,
-        id=new_session_id(utc_now()) if taken else header.id,
-        forked_from=header.id if taken else header.forked_from,
+        id=new_session_id(utc_now()) if exists else header.id,
+        forked_from=header.id if exists else header.forked_from,
         cwd=resolve_session_folder(cwd),
     )
     log = store.create(header)
     clean = Redactor.of().line
     try:
-        whole = [encode_entry(header), *map(clean, lines)]
-        for start in range(0, len(whole), _BATCH):
-            log.append(whole[start : start + _BATCH], sync=start + _BATCH >= len(whole))
+        all_lines = [encode_entry(header), *map(clean, lines)]
+        for start in range(0, len(all_lines), _BATCH):
+            log.append(all_lines[start : start + _BATCH], sync=start + _BATCH >= len(all_lines))
     except OSError as error:
         raise SessionError(f"Cannot write {log.place}: {error.strerror or error}") from error
     finally:
@@ -137,7 +137,7 @@ def import_session(
 def _header(path: Path, line: bytes) -> SessionEntry:
     try:
         entry = decode_entry(line)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
         raise SessionError(f"Not a session: the first line of {path} is not a session header.")
@@ -149,7 +149,7 @@ def _header(path: Path, line: bytes) -> SessionEntry:
 
 
 def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, ...]]:
-    kept: list[bytes] = []
+    valid: list[bytes] = []
     problems: list[str] = []
     for number, line in enumerate(lines, 2):
         data = line.strip()
@@ -157,18 +157,18 @@ def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, .
             continue
         try:
             link = decode_header(data)
-        except DECODE_ERRORS:
+        except ENTRY_ERRORS:
             problems.append(f"Line {number} cannot be read and was skipped.")
             continue
-        kept.append(_disable_file_notes(data) if link.type == "custom" else data)
-    return kept, tuple(problems)
+        valid.append(_disable_file_notes(data) if link.type == "custom" else data)
+    return valid, tuple(problems)
 
 
 def _disable_file_notes(line: bytes) -> bytes:
     """Return the line in a form that rewind ignores."""
     try:
         entry = decode_entry(line)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return line
     if not isinstance(entry, CustomEntry) or decode_record(entry.custom_type, entry.data) is None:
         return line

@@ -30,7 +30,7 @@ from mainspring.sessions.entries import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.history import History, PendingCalls, build_missing_results
+from mainspring.sessions.history import History, UnfinishedCalls, build_missing_results
 from mainspring.sessions.loader import (
     Line,
     SessionTree,
@@ -456,7 +456,7 @@ class SessionWriter:
         for problem in [*tree.problems, *repair_history(self.history)]:
             self.add_warning(problem)
 
-    def _close_calls(self, calls: PendingCalls) -> None:
+    def _close_calls(self, calls: UnfinishedCalls) -> None:
         """Give each open call of a killed run its result, and add the pair."""
         intent = calls.entry.id
         for block in build_missing_results(calls):

@@ -1,7 +1,9 @@
 """Sessions as files: one JSON object per line, append-only.
 
-``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. Each append writes full lines in one write. An
-unrecognized file is never written to. The lines of a file can be read backward, without reading the rest.
+``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. Each append writes full lines. An
+unrecognized file is never written to.
+
+Also reads the lines of a file backward, without reading the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from mainspring.errors import SessionError
 from mainspring.locks import LockResult, describe_lock_owner, try_lock
 from mainspring.messages import Message
 from mainspring.sessions.entries import (
-    DECODE_ERRORS,
+    ENTRY_ERRORS,
     VERSION,
     LabelEntry,
     MessageEntry,
@@ -64,7 +66,7 @@ def _header(path: Path, line: bytes) -> SessionEntry:
         raise SessionError(f"Not a session: {path} is empty." if not line else f"Not a session: {path} has no header.")
     try:
         entry = decode_entry(line)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
         raise SessionError(f"Not a session: the first line of {path} is not a session header.")
@@ -120,7 +122,7 @@ def _read_range(path: Path, start: int, size: int) -> bytes:
 def _entry(line: bytes) -> object:
     try:
         return decode_entry(line)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return None
 
 
@@ -182,7 +184,7 @@ _SUFFIX = ".jsonl"
 
 
 class JsonlSessionLog:
-    """One session file. Not safe for use from two threads at the same time."""
+    """One session file. Not safe for simultaneous use from two threads."""
 
     has_fast_append = True
 

@@ -6,7 +6,7 @@ skipped and reported with its number; its children are attached to the entry bef
 A session can also be read from its end back to the last compaction, without the entries before it. A compaction contains what a
 reader needs of them (`Before`), and most messages that it keeps are directly before it. So the time and memory of a resume depend
 on the messages since the compaction, not on the size of the session. If anything is out of order (an unreadable line, an entry of
-a newer version, a kept message far back), the result is `None`, and the whole session is read.
+a newer version, an old message that a compaction preserved), the result is `None`, and the whole session is read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import (
-    DECODE_ERRORS,
+    ENTRY_ERRORS,
     ENTRY_TYPES,
     Before,
     CompactionEntry,
@@ -31,7 +31,7 @@ from mainspring.sessions.entries import (
     decode_entry,
     decode_header,
 )
-from mainspring.sessions.history import History, PendingCalls, repair_pairs
+from mainspring.sessions.history import History, UnfinishedCalls, repair_pairs
 from mainspring.sessions.store import Problem, SessionLog, StoredLine
 from mainspring.text import pluralize
 
@@ -106,7 +106,7 @@ def decode_header_row(log: SessionLog, row: StoredLine | None) -> SessionEntry:
     """
     try:
         entry = decode_entry(row.data) if row else None
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
         raise SessionError(f"Not a session: the first line of {log.place} is not a session header.")
@@ -116,7 +116,7 @@ def decode_header_row(log: SessionLog, row: StoredLine | None) -> SessionEntry:
 def _handle_event(tree: SessionTree, row: StoredLine) -> None:
     try:
         link = decode_header(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         _damaged(tree, row)
         return
     if link.id in tree.nodes or link.type == "session":
@@ -149,7 +149,7 @@ def _damaged(tree: SessionTree, row: StoredLine) -> None:
 def _label(tree: SessionTree, row: StoredLine) -> None:
     try:
         entry = decode_entry(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return
     if isinstance(entry, LabelEntry):
         tree.labels[entry.target] = entry.label
@@ -161,7 +161,7 @@ def read_path(log: SessionLog, nodes: Iterable[EntryNode]) -> Iterator[Line]:
         data = log.read(node.position)
         try:
             yield Line(node.number, data, decode_entry(data))
-        except DECODE_ERRORS:
+        except ENTRY_ERRORS:
             yield Line(node.number, data, None)
 
 
@@ -179,12 +179,12 @@ def select_history_nodes(tree: SessionTree, log: SessionLog, nodes: list[EntryNo
     compaction = next(read_path(log, nodes[last : last + 1])).entry if last else None
     if not isinstance(compaction, CompactionEntry):
         return nodes
-    kept = {item.entry for item in compaction.history if isinstance(item, Kept)}
-    pairs = [node for i in kept if (node := tree.nodes.get(i)) is not None and node.kind == "pair"]
+    kept_ids = {item.entry for item in compaction.history if isinstance(item, Kept)}
+    pairs = [node for i in kept_ids if (node := tree.nodes.get(i)) is not None and node.kind == "pair"]
     for line in read_path(log, pairs):
         if isinstance(line.entry, PairEntry):
-            kept.update((line.entry.intent, *line.entry.results))
-    return [n for n in nodes[:last] if n.id in kept or n.kind in _STATE] + nodes[last:]
+            kept_ids.update((line.entry.intent, *line.entry.results))
+    return [n for n in nodes[:last] if n.id in kept_ids or n.kind in _STATE] + nodes[last:]
 
 
 def apply_entries(tree: SessionTree, lines: Iterable[Line], history: History | None = None) -> History:
@@ -203,7 +203,7 @@ def apply_entries(tree: SessionTree, lines: Iterable[Line], history: History | N
     return history
 
 
-def _is_incomplete(tree: SessionTree, history: History, calls: PendingCalls) -> bool:
+def _is_incomplete(tree: SessionTree, history: History, calls: UnfinishedCalls) -> bool:
     """Return True if a missing line proves nothing: lines after a call were lost, or the conversation continued after it."""
     number = tree.nodes[calls.entry.id].number
     return any(n > number for n in tree.damaged) or (calls.reasons is None and calls.at < len(history.messages))
@@ -267,10 +267,10 @@ def read_from_end(log: SessionLog) -> RecentHistory | None:
     found = _scan_back(back)
     if found is None or found.before is None:
         return None
-    kept = _find_kept_entries(log, back, found.compaction) if found.compaction else []
-    if kept is None:
+    kept_entries = _find_kept_entries(log, back, found.compaction) if found.compaction else []
+    if kept_entries is None:
         return None
-    nodes = [*kept, *reversed(found.path)]
+    nodes = [*kept_entries, *reversed(found.path)]
     labels = {**found.before.labels, **found.labels}
     tree = SessionTree(header, {n.id: n for n in nodes}, found.path[0].id, labels, [], found.problems)
     before = found.compaction.before if found.compaction else None
@@ -297,7 +297,7 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
     requested: str | None = None
     settled = False
     for row in back:
-        link = _link_text(row)
+        link = _decode_link(row)
         if link is None:
             if row.complete:
                 return None
@@ -330,24 +330,24 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
 def _name(scan: _BackwardScan, row: StoredLine) -> bool:
     try:
         entry = decode_entry(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return False
     if isinstance(entry, LabelEntry) and scan.before is None:
         scan.labels.setdefault(entry.target, entry.label)
     return True
 
 
-def _link_text(row: StoredLine) -> EntryHeader | None:
+def _decode_link(row: StoredLine) -> EntryHeader | None:
     try:
         return decode_header(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return None
 
 
 def _compaction(row: StoredLine) -> CompactionEntry | None:
     try:
         entry = decode_entry(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return None
     return entry if isinstance(entry, CompactionEntry) else None
 
@@ -374,7 +374,7 @@ class _EntryFinder:
         self.missing = requested
         self._log = log
         self._seen: dict[str, EntryNode] = {}
-        self._register_incoming: dict[str, EntryNode] = {}
+        self._found: dict[str, EntryNode] = {}
 
     def search_back(self, rows: Iterator[StoredLine], count: int) -> None:
         """Search the next rows, a few at a time."""
@@ -386,15 +386,15 @@ class _EntryFinder:
         if not self.missing:
             return
         for row in rows:
-            link = _link_text(row)
+            link = _decode_link(row)
             if link is not None:
                 self._seen[link.id] = EntryNode(link.id, link.type, link.parent, row.position, row.number)
         while found := [self._seen[id] for id in self.missing if id in self._seen]:
-            self._register_incoming.update({n.id: n for n in found})
-            self.missing.difference_update(self._register_incoming)
+            self._found.update({n.id: n for n in found})
+            self.missing.difference_update(self._found)
             for line in read_path(self._log, [n for n in found if n.kind == "pair"]):
                 if isinstance(line.entry, PairEntry):
-                    self.missing.update({line.entry.intent, *line.entry.results} - self._register_incoming.keys())
+                    self.missing.update({line.entry.intent, *line.entry.results} - self._found.keys())
 
     def nodes(self) -> list[EntryNode]:
-        return sorted(self._register_incoming.values(), key=lambda n: n.position)
+        return sorted(self._found.values(), key=lambda n: n.position)

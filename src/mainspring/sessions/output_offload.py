@@ -51,9 +51,9 @@ EXCLUDED_TOOLS = ("read_file", "context_read", "skills_use", "skills_read", "spa
 READ_TOOL = "context_read"
 """The tool that reads a moved output."""
 
-_MOST_LINES = 2000
-_LONGEST = 2000  # characters of a line; a longer one is shown as several
-_MOST_POINTERS = 60
+_MAX_LINES = 2000
+_MAX_LINE_CHARS = 2000  # characters of a line; a longer one is shown as several
+_MAX_POINTERS = 60
 _STUB = lazy_re(r'<context-output name="([^"]+)"')
 _SYSTEM = "You choose which outputs of earlier tool calls matter for a question. Answer with their numbers, separated by commas, or with: none."
 
@@ -83,10 +83,10 @@ class OffloadOutputsPlug(Plugin):
         self.selection: Selection = select
         self.max_restored_chars = budget
         self.exclude = exclude
-        self._query = ""
+        self._run_id = ""
         self._prompt: Message | None = None
-        self._brought: Message | None = None
-        self._on_choice = False
+        self._restored: Message | None = None
+        self._has_selected = False
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`."""
@@ -113,7 +113,7 @@ class OffloadOutputsPlug(Plugin):
             del ctx
             record = await asyncio.to_thread(self.store.load, arguments["name"])
             lines = _lines(record.result)
-            first, count = arguments.get("offset", 1), min(arguments.get("limit", _MOST_LINES), _MOST_LINES)
+            first, count = arguments.get("offset", 1), min(arguments.get("limit", _MAX_LINES), _MAX_LINES)
             sizes = accumulate(len(line) for line in lines[first - 1 : first - 1 + count])
             count = max(1, sum(size <= DEFAULT_THRESHOLD_BYTES for size in sizes))
             shown = lines[first - 1 : first - 1 + count]
@@ -126,13 +126,13 @@ class OffloadOutputsPlug(Plugin):
         return define_tool(
             READ_TOOL,
             description="Read an output of an earlier call that was put aside because it was long, by lines "
-            f"(one of more than {_LONGEST} characters counts as several).",
+            f"(one of more than {_MAX_LINE_CHARS} characters counts as several).",
             parameters={
                 "type": "object",
                 "properties": {
                     "name": {"type": "string", "description": "The name in its <context-output> mark."},
                     "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
-                    "limit": {"type": "integer", "minimum": 1, "description": f"Most lines (default {_MOST_LINES})."},
+                    "limit": {"type": "integer", "minimum": 1, "description": f"Most lines (default {_MAX_LINES})."},
                 },
                 "required": ["name"],
                 "additionalProperties": False,
@@ -143,9 +143,9 @@ class OffloadOutputsPlug(Plugin):
         )
 
     def _begin(self, hook: SessionStart) -> None:
-        self._query = hook.run_id
-        self._prompt = self._brought = None
-        self._on_choice = False
+        self._run_id = hook.run_id
+        self._prompt = self._restored = None
+        self._has_selected = False
 
     def _on_prompt(self, hook: MessagesAdded) -> None:
         prompts = [m for m in hook.messages if isinstance(m, Message) and m.role == "user"]
@@ -159,7 +159,7 @@ class OffloadOutputsPlug(Plugin):
         if hook.name in self.exclude or hook.result.is_error or len(text.encode()) <= self.threshold:
             return
         record = LargeOutput(
-            tool=hook.name, args=dict(hook.input), result=text, timestamp=utc_now(), query_id=self._query
+            tool=hook.name, args=dict(hook.input), result=text, timestamp=utc_now(), query_id=self._run_id
         )
         try:
             pointer = await asyncio.to_thread(self.store.save, record)
@@ -182,15 +182,15 @@ class OffloadOutputsPlug(Plugin):
         prompt = self._prompt
         if prompt is None:
             return
-        if not self._on_choice:
-            self._on_choice = True
-            earlier = [p for p in self.store.list() if p.query_id != self._query][-_MOST_POINTERS:]
-            self._brought = (
+        if not self._has_selected:
+            self._has_selected = True
+            earlier = [p for p in self.store.list() if p.query_id != self._run_id][-_MAX_POINTERS:]
+            self._restored = (
                 await self._load_outputs(await self._select_relevant(hook, prompt.text, earlier)) if earlier else None
             )
-        if self._brought is not None and prompt in hook.messages:
+        if self._restored is not None and prompt in hook.messages:
             at = next(i for i, m in enumerate(hook.messages) if m is prompt)
-            hook.messages.insert(at + 1, self._brought)
+            hook.messages.insert(at + 1, self._restored)
 
     async def _select_relevant(
         self, hook: ContextTransform, question: str, pointers: list[OutputReference]
@@ -216,20 +216,20 @@ class OffloadOutputsPlug(Plugin):
         except MainspringError as error:  # The response matters more than its context.
             logger.warning("could not select earlier outputs: %s", error)
             return []
-        numbers = dict.fromkeys(int(n) for n in re.findall(r"(?<!\d)\d{1,4}(?!\d)", answer.text)[:_MOST_POINTERS])
+        numbers = dict.fromkeys(int(n) for n in re.findall(r"(?<!\d)\d{1,4}(?!\d)", answer.text)[:_MAX_POINTERS])
         return [pointers[n - 1] for n in numbers if 1 <= n <= len(pointers)]
 
     async def _load_outputs(self, pointers: list[OutputReference]) -> Message | None:
         parts: list[str] = []
-        room = self.max_restored_chars
+        remaining = self.max_restored_chars
         for pointer in pointers:
             try:
                 record = await asyncio.to_thread(self.store.load, pointer.name)
             except SessionError:
                 continue
-            if len(record.result) > room:
+            if len(record.result) > remaining:
                 continue
-            room -= len(record.result)
+            remaining -= len(record.result)
             body = record.result.replace("</context-output", "&lt;/context-output")
             parts.append(f"<context-output {_attributes(pointer)}>\n{body}\n</context-output>")
         if not parts:
@@ -258,7 +258,9 @@ def _exists(store: LargeOutputStore, name: str) -> bool:
 
 
 def _lines(text: str) -> list[str]:
-    return [line[i : i + _LONGEST] for line in text.splitlines() for i in range(0, len(line) or 1, _LONGEST)]
+    return [
+        line[i : i + _MAX_LINE_CHARS] for line in text.splitlines() for i in range(0, len(line) or 1, _MAX_LINE_CHARS)
+    ]
 
 
 def _placeholder_text(pointer: OutputReference) -> str:

@@ -18,15 +18,15 @@ from msgspec import Struct
 from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolUseBlock
-from mainspring.sessions.entries import DECODE_ERRORS, IntentEntry, MessageEntry, ResultEntry, decode_entry
+from mainspring.sessions.entries import ENTRY_ERRORS, IntentEntry, MessageEntry, ResultEntry, decode_entry
 from mainspring.sessions.paths import resolve_session_folder, search_index_path
 from mainspring.sessions.session import HomeOrStore, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
 from mainspring.state_files import make_private_folder
 
 _VERSION = 1
-_SHORTEST = 3  # minimum characters of a word that the index can find; shorter words are searched in the results
-_LONGEST = 64  # maximum characters of a word in an index query, whose time is quadratic in it
+_MIN_WORD_CHARS = 3  # minimum characters of a word that the index can find; shorter words are searched in the results
+_MAX_WORD_CHARS = 64  # maximum characters of a word in an index query, whose time is quadratic in it
 _INVALID_CHARS = lazy_re("[\0\ud800-\udfff]")  # characters that an index query cannot contain
 _MAX_WORDS = 16  # maximum words of an index query, the longest ones; all words are searched in the results
 _SNIPPET_CHARS = 60
@@ -117,11 +117,11 @@ class _SearchIndex:
             self._connection = None
             rows = list(_iter_texts(self._store, info))
         found = 0
-        for entry, role, said, text in reversed(rows):
+        for entry, role, line, text in reversed(rows):
             where = _snippet(text, words)
             if where is None:
                 continue
-            yield SearchHit(session=info, entry=entry, role=role, when=datetime.fromisoformat(said), text=where)
+            yield SearchHit(session=info, entry=entry, role=role, when=datetime.fromisoformat(line), text=where)
             found += 1
             if found >= limit:
                 return
@@ -141,7 +141,9 @@ class _SearchIndex:
                     ((info.id, *row) for row in _iter_texts(self._store, info)),
                 )
                 connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (info.id, stamp))
-        fit = [word[:_LONGEST] for word in words if len(word) >= _SHORTEST and not _INVALID_CHARS.search(word)]
+        fit = [
+            word[:_MAX_WORD_CHARS] for word in words if len(word) >= _MIN_WORD_CHARS and not _INVALID_CHARS.search(word)
+        ]
         long = [word.replace('"', '""') for word in sorted(fit, key=len, reverse=True)[:_MAX_WORDS]]
         match, values = "", []
         if long:
@@ -186,7 +188,7 @@ def _iter_texts(store: SessionStore, info: SessionInfo) -> Iterator[tuple[str, s
         for row in log.rows():
             try:
                 entry = decode_entry(row.data)
-            except DECODE_ERRORS:
+            except ENTRY_ERRORS:
                 continue
             role, text = _entry_text(entry)
             if text:

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mainspring.errors import ConfigError, SessionError
-from mainspring.loop import PendingCalls as LoopPendingCalls
-from mainspring.loop import Plugin
+from mainspring.loop import PendingCalls, Plugin
 from mainspring.loop.hooks import (
     BeforeToolRun,
     ContextCompacted,
@@ -45,7 +44,7 @@ from mainspring.sessions.entries import (
     RunStartEntry,
     SessionEntry,
 )
-from mainspring.sessions.history import PendingCalls, SessionTurn, to_stored_messages
+from mainspring.sessions.history import SessionTurn, UnfinishedCalls, to_stored_messages
 from mainspring.sessions.journal import SessionOptions, SessionWriter
 from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.loader import decode_header_row
@@ -210,7 +209,7 @@ class SessionPlug(Plugin):
         self._journal.record(PauseEntry, intent=calls.entry.id, reasons=dict(hook.reasons))
         await self._journal.flush(durable=True)
 
-    def _record_result(self, calls: PendingCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
+    def _record_result(self, calls: UnfinishedCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
         """Return the entry of a result, which is created if missing."""
         known = calls.results.get(block.tool_use_id)
         if known is not None and known[1] is block:
@@ -220,7 +219,7 @@ class SessionPlug(Plugin):
         )
         return entry.id
 
-    def _find_pending(self, call_id: str) -> PendingCalls | None:
+    def _find_pending(self, call_id: str) -> UnfinishedCalls | None:
         for calls in reversed(self._journal.history.open.values()):
             if any(c.id == call_id for c in calls.message.tool_uses):
                 return calls
@@ -304,7 +303,7 @@ class Session(AbstractContextManager["Session"]):
         Args:
             cwd: Its folder (default: the current one).
             home: The user's folder or a store (default: ``$MAINSPRING_HOME``, else ``~/.agent``). Without a home directory, the
-                session is in memory, and `problems` says so.
+                session is in memory, and `problems` contains the reason.
             id: Its ID (default: generated).
             title: A title for users.
             options: Options for writing.
@@ -351,7 +350,7 @@ class Session(AbstractContextManager["Session"]):
             home: See `create`.
             write: Whether to continue it. If False, nothing is written or locked.
             if_locked: What to do if it is already open, in this or another process: ``read`` continues in memory only, ``fork``
-                continues in a copy. `problems` says so.
+                continues in a copy, which `problems` reports.
             options: Options for writing.
 
         Raises:
@@ -414,12 +413,12 @@ class Session(AbstractContextManager["Session"]):
         return tuple(self.journal.history.messages)
 
     @property
-    def pending(self) -> LoopPendingCalls | None:
+    def pending(self) -> PendingCalls | None:
         """The calls of a paused run that wait for an answer."""
         for calls in reversed(self.journal.history.open.values()):
             if calls.reasons is not None:
                 results = {call: block for call, (_, block) in calls.results.items()}
-                return LoopPendingCalls(calls.message, results, dict(calls.reasons))
+                return PendingCalls(calls.message, results, dict(calls.reasons))
         return None
 
     @property
@@ -482,12 +481,12 @@ class Session(AbstractContextManager["Session"]):
         """
         self.journal.check_open()
         self.journal.check_idle()
-        made = self.journal.branch(entry, label, summary)
+        summary_entry = self.journal.branch(entry, label, summary)
         self.journal.save_without_message = True
         for agent in self.journal.agents:
             agent.context.messages[:] = self.messages
             agent.context.pending = self.pending
-        return made
+        return summary_entry
 
     def fork(self, *, title: str = "", whole: bool = False) -> Self:
         """Create a session that starts with the path to the current leaf. It is stored immediately.

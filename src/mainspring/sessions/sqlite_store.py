@@ -1,7 +1,7 @@
 """Sessions in one SQLite file: for many sessions on one machine, or to avoid a folder full of files.
 
 The lines are those of session files. The metadata for lists is stored in addition, so that listing reads no session. As with files,
-a session has one writer, which holds a lock that the system releases when the process ends.
+a session has one writer, which has a lock that the system releases when the process ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from mainspring.errors import SessionError
 from mainspring.locks import describe_lock_owner, lock_directory, try_lock
 from mainspring.messages import Message
-from mainspring.sessions.entries import DECODE_ERRORS, VERSION, LabelEntry, MessageEntry, SessionEntry, decode_entry
+from mainspring.sessions.entries import ENTRY_ERRORS, VERSION, LabelEntry, MessageEntry, SessionEntry, decode_entry
 from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.paths import event_log_path, remove_event_logs, remove_index, validate_session_id
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine
@@ -106,9 +106,9 @@ class SqliteSessionLog:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
             if not self._exists:
-                made = (header.id, header.cwd, header.title, header.timestamp.isoformat(), now)
+                row = (header.id, header.cwd, header.title, header.timestamp.isoformat(), now)
                 connection.execute(
-                    "INSERT INTO sessions (id, cwd, title, created, updated) VALUES (?, ?, ?, ?, ?)", made
+                    "INSERT INTO sessions (id, cwd, title, created, updated) VALUES (?, ?, ?, ?, ?)", row
                 )
             size = sum(map(len, lines)) + len(lines)
             connection.execute("UPDATE sessions SET updated = ?, size = size + ? WHERE id = ?", (now, size, header.id))
@@ -154,9 +154,9 @@ class SqliteSessionLog:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        held, self._lock = self._lock, None
-        if held is not None:
-            os.close(held)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def _query(self, query: str, values: tuple[Any, ...]) -> list[Any]:
         with self._guard:
@@ -290,15 +290,15 @@ class SqliteSessionStore:
             make_private_folder(self.path.parent)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
-            return self._connected("mode=rw")
+            return self._connect("mode=rw")
         except sqlite3.OperationalError:
             if os.access(self.path.parent, os.W_OK):
                 raise
         # The folder is read-only: read the write-ahead log if it exists; otherwise, it is not needed.
         log = self.path.with_name(f"{self.path.name}-wal")
-        return self._connected("mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1")
+        return self._connect("mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1")
 
-    def _connected(self, mode: str) -> sqlite3.Connection:
+    def _connect(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?{mode}",
             timeout=_BUSY_SECONDS,
@@ -307,13 +307,13 @@ class SqliteSessionStore:
             uri=True,
         )
         try:
-            self._run_warmup(connection)
+            self._prepare(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _run_warmup(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         if _is_empty(connection):
             with lock_directory(
                 self.path.parent
@@ -342,7 +342,7 @@ class SqliteSessionStore:
         [(data,)] = self._rows("SELECT data FROM lines WHERE session = ? ORDER BY position LIMIT 1", (id,))
         try:
             header = decode_entry(data)
-        except DECODE_ERRORS:
+        except ENTRY_ERRORS:
             header = None
         if not isinstance(header, SessionEntry):
             raise SessionError(f"Not a session: the first line of {self.path}#{id} is not a session header.")
@@ -380,7 +380,7 @@ def _list_fields(session: str, lines: Sequence[bytes]) -> Iterator[tuple[str, st
             continue
         try:
             entry = decode_entry(line)
-        except DECODE_ERRORS:
+        except ENTRY_ERRORS:
             continue
         if isinstance(entry, LabelEntry) and entry.target == session:
             yield "title", entry.label

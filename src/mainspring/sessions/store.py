@@ -181,7 +181,7 @@ class _StoredSession(Struct, eq=False):
 
     header: SessionEntry
     lines: list[bytes] = field(default_factory=list[bytes])
-    taken: bool = False
+    has_writer: bool = False
     updated: datetime | None = None
 
 
@@ -192,19 +192,19 @@ class MemorySessionLog:
 
     def __init__(self, store: MemorySessionStore, stored: _StoredSession, *, write: bool = True) -> None:
         self.place = f"memory:{stored.header.id}"
-        self.writable = write and not stored.taken
+        self.writable = write and not stored.has_writer
         self.problems: list[Problem] = []
-        if write and stored.taken:
+        if write and stored.has_writer:
             text = f"session {stored.header.id} is open elsewhere: new messages are not saved; fork it to continue in a copy"
             self.problems.append(Problem("locked", text))
-        stored.taken = stored.taken or self.writable
+        stored.has_writer = stored.has_writer or self.writable
         self._store = store
-        self._kept = stored
+        self._stored = stored
 
     @property
     def exists(self) -> bool:
-        """True if it is stored."""
-        return bool(self._kept.lines)
+        """Whether it is stored."""
+        return bool(self._stored.lines)
 
     @property
     def context_folder(self) -> str | None:
@@ -215,29 +215,29 @@ class MemorySessionLog:
         """Append lines in one write; see `SessionLog.append`."""
         if not self.writable:
             raise OSError(errno.EROFS, "the session is open for reading only", self.place)
-        if not self._kept.lines:
-            self._store.sessions[self._kept.header.id] = self._kept
-        self._kept.lines.extend(lines)
-        self._kept.updated = datetime.now(UTC)
+        if not self._stored.lines:
+            self._store.sessions[self._stored.header.id] = self._stored
+        self._stored.lines.extend(lines)
+        self._stored.updated = datetime.now(UTC)
 
     def rows(self) -> Iterator[StoredLine]:
         """Iterate over all lines, oldest first."""
-        for i, line in enumerate(self._kept.lines):
+        for i, line in enumerate(self._stored.lines):
             yield StoredLine(i + 1, i, line)
 
     def iter_lines_backward(self) -> Iterator[StoredLine]:
         """Iterate over all lines, newest first."""
-        for i in range(len(self._kept.lines) - 1, -1, -1):
-            yield StoredLine(i + 1, i, self._kept.lines[i])
+        for i in range(len(self._stored.lines) - 1, -1, -1):
+            yield StoredLine(i + 1, i, self._stored.lines[i])
 
     def read(self, position: int) -> bytes:
         """Return the line at a position."""
-        return self._kept.lines[position]
+        return self._stored.lines[position]
 
     def close(self) -> None:
         """Release the session for other writers."""
         if self.writable:
-            self.writable = self._kept.taken = False
+            self.writable = self._stored.has_writer = False
 
 
 class MemorySessionStore:
@@ -271,27 +271,27 @@ class MemorySessionStore:
 
     def delete(self, name: str) -> None:
         """Delete a session permanently."""
-        kept = self._find(name)
-        if kept.taken:
+        stored = self._find(name)
+        if stored.has_writer:
             raise SessionError(f"Cannot delete session {name}: it is open for writing")
-        del self.sessions[kept.header.id]
+        del self.sessions[stored.header.id]
 
     def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
         """List the sessions of a folder, or all, most recent first."""
-        found = [_info(kept) for kept in self.sessions.values() if cwd in {None, kept.header.cwd}]
+        found = [_info(stored) for stored in self.sessions.values() if cwd in {None, stored.header.cwd}]
         return sorted(found, key=lambda s: (s.updated is not None, s.updated, s.id), reverse=True)
 
     def _find(self, name: str) -> _StoredSession:
         name = name.removeprefix("memory:")
-        found = [kept for key, kept in self.sessions.items() if key.startswith(name)]
-        exact = [kept for kept in found if kept.header.id == name]
+        found = [stored for key, stored in self.sessions.items() if key.startswith(name)]
+        exact = [stored for stored in found if stored.header.id == name]
         match exact or found:
             case []:
                 raise SessionError(f"Unknown session: {name}")
-            case [kept]:
-                return kept
+            case [stored]:
+                return stored
             case several:
-                names = ", ".join(kept.header.id for kept in several[:5])
+                names = ", ".join(stored.header.id for stored in several[:5])
                 raise SessionError(f"{name} matches {len(several)} sessions: {names}")
 
 

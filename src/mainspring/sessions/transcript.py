@@ -159,7 +159,7 @@ class _TranscriptBuilder:
         self._last: dict[str, str | None] = {}  # for each entry, its item or the last item before it
         self._items: dict[str, TranscriptItem] = {}
         self._intents: dict[str, IntentEntry] = {}
-        self._on_tool_results: dict[str, ResultEntry] = {}
+        self._results: dict[str, ResultEntry] = {}
         self._of_intent: dict[str, list[str]] = {}
 
     def items(self) -> list[TranscriptItem]:
@@ -186,13 +186,13 @@ class _TranscriptBuilder:
                 self._intents[entry.id] = entry
                 return self._calls_item(entry, before, ())
             case ResultEntry():
-                self._on_tool_results[entry.id] = entry
+                self._results[entry.id] = entry
                 self._of_intent.setdefault(entry.intent, []).append(entry.id)
                 self._update(entry.intent)
                 return None
             case _:
-                told = _describe_entry(entry)
-                return None if told is None else self._plain(entry, before, *told)
+                description = _describe_entry(entry)
+                return None if description is None else self._plain(entry, before, *description)
 
     def _plain(self, entry: Entry, before: str | None, kind: TranscriptItemKind, text: str) -> TranscriptItem:
         return TranscriptItem(
@@ -236,7 +236,7 @@ class _TranscriptBuilder:
     def _update(self, intent: str) -> None:
         entry, item = self._intents.get(intent), self._items.get(intent)
         if entry is not None and item is not None:
-            results = tuple([self._on_tool_results[id] for id in self._of_intent.get(intent, ())])
+            results = tuple([self._results[id] for id in self._of_intent.get(intent, ())])
             self._items[intent] = self._calls_item(entry, item.parent, results)
 
 
@@ -263,8 +263,8 @@ def _describe_entry(entry: Entry) -> tuple[TranscriptItemKind, str] | None:
 def _error_text(error: str, *, stopped: bool) -> str:
     """Return the error for users. The name of a Mainspring class adds nothing to its message."""
     name, colon, text = error.partition(": ")
-    said = text if colon and (hasattr(errors, name) or stopped) else error
-    return f"stopped: {said}".rstrip(": ") if stopped else said
+    message = text if colon and (hasattr(errors, name) or stopped) else error
+    return f"stopped: {message}".rstrip(": ") if stopped else message
 
 
 def _call(call: ToolUseBlock, result: ResultEntry | None) -> TranscriptCall:
@@ -286,4 +286,4 @@ def _compaction_text(entry: CompactionEntry) -> str:
     """Return the messages that the compaction added to the history."""
     texts = [m.text for m in entry.history if isinstance(m, Message)]
     count = sum(isinstance(m, Kept) for m in entry.history)
-    return "\n\n".join([f"({entry.reason or 'compacted'}; {pluralize(count, 'message')} kept)", *texts])
+    return "\n\n".join([f"({entry.reason or 'compacted'}; {pluralize(count, 'message')} preserved)", *texts])

@@ -133,7 +133,7 @@ def _git(words: Sequence[Word]) -> tuple[FileEffect, ...]:
         return _mv_effects(words[1:], operands)
     if subcommand == "clean" and not any(re.match(r"-[a-z]*n|--dry-run", w.text) for w in words[2:]):
         return tuple(FileEffect("fs-delete", w) for w in operands or [Word(".", ".")])
-    made = {
+    created = {
         "init": operands,
         "clone": operands[1:] or [_cloned_folder(word) for word in operands],
         "bundle": operands[1:2] if operands[:1] and operands[0].text == "create" else [],
@@ -142,7 +142,7 @@ def _git(words: Sequence[Word]) -> tuple[FileEffect, ...]:
         "restore": operands,
     }.get(subcommand, [])
     outputs = programs.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
-    return tuple(FileEffect("fs-write", w) for w in [*made, *outputs])
+    return tuple(FileEffect("fs-write", w) for w in [*created, *outputs])
 
 
 def _cloned_folder(address: Word) -> Word:

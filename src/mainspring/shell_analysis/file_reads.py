@@ -444,13 +444,13 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
         return FileReads(tuple(touch.word for touch in unit.touches), deep=True)
     if name == "xargs" and unit.inner and not _ignores_operands(unit.inner[0]):
         return FileReads((_HERE,), deep=True)
-    whole, rest = _RECURSIVE_OPTIONS.get(name), unit.words[1:]
-    if whole is None:
+    recursive_options, rest = _RECURSIVE_OPTIONS.get(name), unit.words[1:]
+    if recursive_options is None:
         return None
     dashed = {number for number, word in enumerate(rest) if word.text.startswith("-")}
     options = dashed | {0} if name == "tar" else dashed  # tar accepts its options without a dash, too
     texts = [word.text.partition("=")[0] for number, word in enumerate(rest) if number in options]
-    if not any(whole.fullmatch(text) or _shortened(whole, text) for text in texts):
+    if not any(recursive_options.fullmatch(text) or _shortened(recursive_options, text) for text in texts):
         return None
     paths = tuple(word for number, word in enumerate(rest) if number not in options)
     return FileReads(paths[:-1] if name in _LAST_IS_DESTINATION else paths, deep=True)
@@ -466,9 +466,9 @@ def _ignores_operands(unit: AnalyzedCommand) -> bool:
     return reader is not None and reader.operands in ("text", "none", "program")
 
 
-def _shortened(whole: re.Pattern[str], text: str) -> bool:
+def _shortened(pattern: re.Pattern[str], text: str) -> bool:
     """Return True if a long option is an abbreviation of a recursive one."""
-    long = [name for name in whole.pattern.split("|") if name.startswith("--")]
+    long = [name for name in pattern.pattern.split("|") if name.startswith("--")]
     return len(text) > 3 and any(name.startswith(text) for name in long)
 
 

@@ -210,21 +210,19 @@ class _Parser(Lexer):
         while True:
             self._blanks()
             if self._redirection(redirects):
-                if assignments and not words or len(words) == 1 and words[0].source == "time":
+                if not words or len(words) == 1 and words[0].source == "time":  # zsh reads a reserved word there
                     raise uses("a redirection before the name of a command")
             elif self._char() in ("", *ENDS):
                 break
             elif not words and (found := _ASSIGNMENT.match(self.text, self.at)) is not None:
-                if redirects:
-                    raise uses("a redirection before an assignment")
                 assignments.append(self._assignment(found[1], found[2]))
             else:
                 words.append(self._word(tested=bool(words) and words[0].source in ("[", "test")))
             end = self.at
         if self._char() == "(":
             raise uses("a function definition, or parentheses right after a word")
-        if not words and (redirects or not assignments):
-            raise uses("a redirection without a command") if redirects else self._unexpected()
+        if not words and not assignments:
+            raise self._unexpected()
         return Simple(self.text[start:end], tuple(assignments), tuple(words), tuple(redirects))
 
     def _assignment(self, name: str, operator: str) -> tuple[str, Spelling]:

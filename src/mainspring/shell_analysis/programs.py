@@ -418,9 +418,9 @@ class _Cover:
         both = text if following is None else f"{text} {following.text}"
         runs = self.name == "git" and RUNS_GPG.search(both) is not None
         for table in () if runs else (self.table, self.everywhere):
-            taken = self._takes(table, text, following)
-            if taken:
-                return taken
+            count = self._takes(table, text, following)
+            if count:
+                return count
         name = text.partition("=")[0].split(wildcards.ANY_TEXT)[0]
         self.found[number] = f"the option {name!r}"
         if not self.name or "=" in text or following is None or following.text.startswith("-"):
@@ -442,9 +442,9 @@ class _Cover:
                 return int(self._is_harmless(value, table.valued[name]))
             return self._next(following, table.valued[name])
         if not text.startswith("--"):
-            taken = self._short(table, text, following)
-            if taken:
-                return taken
+            count = self._short(table, text, following)
+            if count:
+                return count
         if table.reader is not None:
             if text in table.reader.valued:
                 return self._next(following, "")
@@ -492,9 +492,9 @@ class _Cover:
         valued = [f"-{c}" for c in letters if f"-{c}" in self.table.valued]
         if len(valued) < 2 and all(f"-{c}" in self.table.flags or f"-{c}" in valued for c in letters):
             following = self.words[number + 1] if number + 1 < len(self.words) else None
-            taken = self._next(following, self.table.valued[valued[0]]) if valued else 1
-            if taken:
-                return taken
+            count = self._next(following, self.table.valued[valued[0]]) if valued else 1
+            if count:
+                return count
         self.found[number] = f"the options {letters!r}"
         self.found[number + 1] = self.found[number]
         return 2

@@ -67,7 +67,7 @@ def find_hosts(text: str) -> Iterator[str]:
 
 
 MAX_PATH = 1000
-_MOST_JSON = 100_000
+_MAX_JSON_CHARS = 100_000
 _PIECES = lazy_re(r"[=:@,;]")
 _COMMANDS = frozenset("command cmd commands script line args argv arguments code shell".split())
 """Names of arguments that contain commands or code."""
@@ -150,7 +150,7 @@ def _texts(value: Any) -> Iterator[tuple[str, str]]:
         name, one = todo.pop()
         if isinstance(one, str):
             yield name, one
-            if one[:1] in ("{", "[") and len(one) <= _MOST_JSON:
+            if one[:1] in ("{", "[") and len(one) <= _MAX_JSON_CHARS:
                 with suppress(ValueError, RecursionError):
                     todo.append((name, json.loads(one)))
         elif isinstance(one, dict):

@@ -67,8 +67,8 @@ def may_match(pattern: str, text: str) -> bool:
     return False
 
 
-def _next_states(wanted: str, text: str, i: int, j: int) -> list[tuple[int, int]]:
-    many, unknown = wanted == ANY_TEXT, text in _STAND_INS if text else False
+def _next_states(pattern: str, text: str, i: int, j: int) -> list[tuple[int, int]]:
+    many, unknown = pattern == ANY_TEXT, text in _STAND_INS if text else False
     following: list[tuple[int, int]] = []
     if many:
         following.append((i + 1, j))
@@ -76,8 +76,8 @@ def _next_states(wanted: str, text: str, i: int, j: int) -> list[tuple[int, int]
             following.append((i, j + 1))
     if unknown:
         following.append((i, j + 1))
-        if wanted:
+        if pattern:
             following.append((i + 1, j))
-    if wanted and text and not many and not unknown and wanted in (ANY_CHAR, text):
+    if pattern and text and not many and not unknown and pattern in (ANY_CHAR, text):
         following.append((i + 1, j + 1))
     return following

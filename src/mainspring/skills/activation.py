@@ -92,16 +92,16 @@ def load_toolset(skill: Skill, spec: str) -> ToolsetFactory:
     if not place or not name.isidentifier():
         raise ToolsetError(f"{skill.name}: invalid toolset {spec!r}; use tools.py:Class")
     try:
-        made = getattr(_import_file(skill, place), name) if place.endswith(".py") else pkgutil.resolve_name(spec)
+        factory = getattr(_import_file(skill, place), name) if place.endswith(".py") else pkgutil.resolve_name(spec)
     except ToolsetError:
         raise
     except (Exception, SystemExit) as error:  # The code may raise anything.
         raise ToolsetError(
             f"{skill.name}: the toolset {spec} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
-    if not callable(made):
+    if not callable(factory):
         raise ToolsetError(f"{skill.name}: {spec} is not a class")
-    return made
+    return factory
 
 
 def _import_file(skill: Skill, place: str) -> Any:
@@ -219,7 +219,7 @@ class SkillActivator:
         self._usage = usage
         self._toolsets = toolsets
         self._pending_deactivations: list[tuple[SkillsDeactivate, list[Any]]] = []
-        self._check_host: LocalEnv | None = None
+        self._local_env: LocalEnv | None = None
         self._lock = LoopLock()
 
     @property
@@ -341,9 +341,9 @@ class SkillActivator:
             if given is None:
                 given = [await asyncio.to_thread(load_toolset, skill, spec) for spec in skill.toolsets]
             for maker in given:
-                toolset, made = create_tools(maker, dependencies)
+                toolset, created = create_tools(maker, dependencies)
                 activation.toolsets.append(toolset)
-                tools += made
+                tools += created
         except ToolsetError as error:
             await _close(activation.toolsets)
             activation.toolsets.clear()
@@ -353,14 +353,14 @@ class SkillActivator:
 
     def _add_tools(self, activation: ActiveSkill, tools: Sequence[Tool]) -> None:
         """Register the tools of a skill's toolsets. A name that is in use keeps its tool."""
-        taken = {*self.agent.tool_aliases.values(), LOAD_SKILL_ALIAS}
+        used_names = {*self.agent.tool_aliases.values(), LOAD_SKILL_ALIAS}
         for added in tools:
-            if self.add_tool(added, taken, f"the skill {activation.skill.name}"):
+            if self.add_tool(added, used_names, f"the skill {activation.skill.name}"):
                 activation.tools.append(added.name)
 
-    def add_tool(self, tool: Tool, taken: set[str], owner: str) -> bool:
+    def add_tool(self, tool: Tool, used_names: set[str], owner: str) -> bool:
         """Register a tool, unless its name is in use. Returns True if it was registered."""
-        if tool.name in self.agent.tools or tool.name in taken:
+        if tool.name in self.agent.tools or tool.name in used_names:
             self.note(f"{owner} has a tool {tool.name}, and a tool with this name exists; it was skipped")
             return False
         try:
@@ -389,8 +389,8 @@ class SkillActivator:
         env = self.agent.env
         if type(env) is LocalEnv or (skill.directory and is_within(skill.directory, env.cwd)):
             return env
-        self._check_host = self._check_host or await asyncio.to_thread(LocalEnv, skill.directory or ".")
-        return self._check_host
+        self._local_env = self._local_env or await asyncio.to_thread(LocalEnv, skill.directory or ".")
+        return self._local_env
 
 
 async def _close(toolsets: Sequence[Any]) -> None:

@@ -16,7 +16,7 @@ from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import PermissionCheck, ToolGate
 from mainspring.loop.hooks.features import SkillActivationSource
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock
-from mainspring.permissions import PermissionEngine, RuleSet, SpecRule, ToolCall, parse_rule
+from mainspring.permissions import PermissionEngine, PermissionRule, RuleSet, ToolCall, parse_rule
 from mainspring.permissions.paths import ProjectPaths
 from mainspring.permissions.sensitive_paths import PathGroup, SensitivePaths
 from mainspring.policies.structured import OUTPUT_TOOL
@@ -135,10 +135,10 @@ def contains_text(message: AgentMessage, text: str) -> bool:
 
 def restore_text(message: Message, carrier: Message, text: str) -> Message:
     """Return a message with the original block that contains the text, in place of a shortened one."""
-    whole = {b.tool_use_id: b for b in carrier.tool_results if text in b.text}
-    if not whole:
+    restored = {b.tool_use_id: b for b in carrier.tool_results if text in b.text}
+    if not restored:
         return carrier
-    content = [whole.get(b.tool_use_id, b) if isinstance(b, ToolResultBlock) else b for b in message.content]
+    content = [restored.get(b.tool_use_id, b) if isinstance(b, ToolResultBlock) else b for b in message.content]
     return replace(message, content=tuple(content))
 
 
@@ -195,7 +195,7 @@ class AllowedTools(Struct, frozen=True):
     """
 
     tools: tuple[str, ...] = ()
-    rules: tuple[SpecRule, ...] = ()
+    rules: tuple[PermissionRule, ...] = ()
     odd: tuple[str, ...] = ()
 
     def names(self, tool: str) -> bool:
@@ -207,7 +207,7 @@ class AllowedTools(Struct, frozen=True):
 def parse_allowed_tools(entries: tuple[str, ...]) -> AllowedTools:
     """Parse ``allowed-tools``: tool names, ours or those of other programs, and rules such as ``Bash(git:*)``."""
     tools: list[str] = []
-    rules: list[SpecRule] = []
+    rules: list[PermissionRule] = []
     odd: list[str] = []
     for entry in entries:
         found = _ENTRY.fullmatch(entry)
@@ -292,7 +292,7 @@ def _allowances(active: Iterable[ActiveSkill], tool: str) -> Iterator[AllowedToo
         yield AllowedTools((*found.tools, tool), found.rules) if tool in each.tools else found
 
 
-def _applies_to(rules: Iterable[SpecRule], tool: str) -> bool:
+def _applies_to(rules: Iterable[PermissionRule], tool: str) -> bool:
     return any(fnmatchcase(tool, rule.tool) for rule in rules)
 
 
@@ -311,4 +311,4 @@ def _reason(active: Iterable[ActiveSkill], tool: str) -> str:
     names = ", ".join(a.skill.name for a in listed)
     allowed = ", ".join(dict.fromkeys(t for a in listed for t in a.skill.allowed_tools or ())) or "no tools"
     verb = "skill allows" if len(listed) == 1 else "skills allow"
-    return f"this call of {tool} is not among what the active {verb} ({names}: {allowed[:500]}). Go on without it"
+    return f"this call of {tool} is not among what the active {verb} ({names}: {allowed[:500]}). Continue without it"

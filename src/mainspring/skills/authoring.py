@@ -47,23 +47,25 @@ def render_skill(name: str, description: str, instructions: str) -> str:
     """Return the file of a skill.
 
     Raises:
-        ValueError: If it would be invalid. The message says what to change.
+        ValueError: If it would be invalid. The message contains the required change.
     """
     if not _NAME.fullmatch(name) or len(name) > 64:
-        raise ValueError(f"{name!r} is no name for a skill; use 1 to 64 lower-case letters, digits and single hyphens")
+        raise ValueError(
+            f"{name!r} is not a valid name for a skill; use 1 to 64 lower-case letters, digits and single hyphens"
+        )
     description = " ".join(description.split())
     if not description or len(description) > 1024:
         raise ValueError(
-            f"the description has {len(description)} characters; it needs 1 to 1024, and says when the skill is to be used"
+            f"the description has {len(description)} characters; it needs 1 to 1024, including when to use the skill"
         )
     body = instructions.strip()
     if not body or len(body) > MAX_INSTRUCTIONS_CHARS:
         raise ValueError(f"the instructions have {len(body)} characters; they need 1 to {MAX_INSTRUCTIONS_CHARS}")
-    for told in (description, body):
-        if strip_invisible(told) != told.replace("\r\n", "\n"):
-            raise ValueError("the text holds characters that people cannot see; leave them out")
-        if redact_environment(told) != told:
-            raise ValueError("the text looks like it holds a key or password; say where it is kept in place of it")
+    for text in (description, body):
+        if strip_invisible(text) != text.replace("\r\n", "\n"):
+            raise ValueError("the text contains invisible characters; leave them out")
+        if redact_environment(text) != text:
+            raise ValueError("the text seems to contain a key or password; write where it is stored instead")
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{body}\n"
 
 
@@ -108,7 +110,7 @@ class CreateSkillToolset:
         ]
 
     def folder_for(self, where: str) -> Path | None:
-        """Return the folder for skills. ``None`` if there is none."""
+        """Return the folder for skills; ``None`` without a folder."""
         config = self._skills.config
         project = None if config.project is None else Path(config.project) / ".agent" / "skills"
         user = Path(config.user[0]) if config.user else None
@@ -123,9 +125,7 @@ class CreateSkillToolset:
             return _refusal(ToolErrorCode.VALIDATION_ERROR, str(error))
         folder = self.folder_for(arguments.get("where", "project"))
         if folder is None:
-            return _refusal(
-                ToolErrorCode.CONFIG_ERROR, "there is no folder for skills: neither a project nor a home folder"
-            )
+            return _refusal(ToolErrorCode.CONFIG_ERROR, "no folder for skills: neither a project nor a home folder")
         path = folder / name / "SKILL.md"
         there = await asyncio.to_thread(os.path.lexists, path.parent)
         if there and not arguments.get("replace"):
@@ -135,7 +135,7 @@ class CreateSkillToolset:
         if not await self._confirm(SkillDraft(name, arguments["description"], text, str(path), there)):
             return _refusal(
                 ToolErrorCode.PERMISSION_DENIED,
-                "the user did not confirm it, or nobody could be asked. Do not try again unasked",
+                "the user did not confirm it, or is not available. Do not try again unless asked",
             )
         try:
             await asyncio.to_thread(_write, folder, path, text, self._skills.config.project)
@@ -210,12 +210,12 @@ def create_skill_folder(folder: Path, name: str, *, description: str = "", scrip
     Raises:
         SkillError: If the name or description is invalid, the skill exists, or it cannot be written.
     """
-    told = " ".join(description.split()) or _PLACEHOLDER_DESCRIPTION
-    if len(told) > MAX_DESCRIPTION_CHARS:
-        raise SkillError(f"The description has {len(told)} characters. Use at most {MAX_DESCRIPTION_CHARS}.")
-    quoted = '"' + told.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    summary = " ".join(description.split()) or _PLACEHOLDER_DESCRIPTION
+    if len(summary) > MAX_DESCRIPTION_CHARS:
+        raise SkillError(f"The description has {len(summary)} characters. Use at most {MAX_DESCRIPTION_CHARS}.")
+    quoted = '"' + summary.replace("\\", "\\\\").replace('"', '\\"') + '"'
     text = _TEXT.format(
-        name=name, description=quoted if description else told, title=name.replace("-", " ").capitalize()
+        name=name, description=quoted if description else summary, title=name.replace("-", " ").capitalize()
     )
     faults = check_spec(text, name)
     if faults or not name.strip() or "/" in name:
@@ -228,13 +228,13 @@ def create_skill_folder(folder: Path, name: str, *, description: str = "", scrip
         folder.mkdir(parents=True, exist_ok=True)
         outer = Path(tempfile.mkdtemp(prefix=".staging-", dir=folder))
         try:
-            made = outer / name
-            made.mkdir(mode=0o755)
-            (made / "SKILL.md").write_text(text, encoding="utf-8")
+            skill_folder = outer / name
+            skill_folder.mkdir(mode=0o755)
+            (skill_folder / "SKILL.md").write_text(text, encoding="utf-8")
             if scripts:
-                (made / "scripts").mkdir()
-                (made / "scripts" / "example.py").write_text(_SCRIPT, encoding="utf-8")
-            made.rename(target)
+                (skill_folder / "scripts").mkdir()
+                (skill_folder / "scripts" / "example.py").write_text(_SCRIPT, encoding="utf-8")
+            skill_folder.rename(target)
         finally:
             shutil.rmtree(outer, ignore_errors=True)
     except OSError as error:

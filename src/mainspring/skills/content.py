@@ -65,7 +65,7 @@ def escape_attribute(text: str) -> str:
     return to_single_line(text).replace('"', "&quot;")
 
 
-MAX_FILE_BYTES = 1 << 20
+MAX_SKILL_FILE_BYTES = 1 << 20
 """Maximum bytes of a skill file."""
 
 
@@ -82,7 +82,7 @@ def read_text(path: Path) -> str:
         OSError: If it cannot be read.
     """
     with path.open("rb") as file:
-        return decode_skill_file(file.read(MAX_FILE_BYTES + 1))
+        return decode_skill_file(file.read(MAX_SKILL_FILE_BYTES + 1))
 
 
 def decode_skill_file(data: bytes) -> str:
@@ -91,8 +91,10 @@ def decode_skill_file(data: bytes) -> str:
     Raises:
         SkillError: If it is too large or not text.
     """
-    if len(data) > MAX_FILE_BYTES:
-        raise SkillError(f"it is larger than {MAX_FILE_BYTES >> 10} KiB; move rarely used parts into separate files")
+    if len(data) > MAX_SKILL_FILE_BYTES:
+        raise SkillError(
+            f"it is larger than {MAX_SKILL_FILE_BYTES >> 10} KiB; move rarely used parts into separate files"
+        )
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         text = data.decode("utf-16" if utf16 else "utf-8-sig")
@@ -121,7 +123,7 @@ def read_body(skill: Skill) -> str:
 
 
 def extract_examples(body: str) -> str:
-    """Return the section under the first heading about examples. Empty if there is none."""
+    """Return the section under the first heading about examples. Empty if the body has no such section."""
     plain = _FENCED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), body)  # A line in a fenced block is not a heading.
     found = _EXAMPLES.search(plain)
     if found is None:
@@ -140,12 +142,12 @@ MAX_LISTED = 60
 
 
 _DEPTH = 4
-_MOST_WALKED = 2_000
+_MAX_WALKED = 2_000
 _standard = lru_cache(1)(SensitivePaths.default)
 
 
 class OutsideFolderError(ValueError):
-    """A path outside the skill's folder. The message says what to do."""
+    """A path outside the skill's folder. The message contains the required change."""
 
 
 def is_within(folder: str, root: str) -> bool:
@@ -167,14 +169,14 @@ async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealP
     """
     parts = path.replace("\\", "/").split("/")
     if not path.strip() or "\0" in path or path.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0]:
-        raise OutsideFolderError(f"{path!r} is no path in the skill's folder; give one like references/guide.md")
+        raise OutsideFolderError(f"{path!r} is not a path in the skill's folder; use a path like references/guide.md")
     root = await env.realpath(folder)
     real = await env.realpath(posixpath.join(root, *[p for p in parts if p not in ("", ".")]))
     if not is_within(real, root):
         raise OutsideFolderError(f"{path!r} is a link that leads out of the skill's folder; it is not followed")
     inner = tuple(part.casefold() for part in real[len(root) :].split("/") if part)
     if _is_secret(inner):
-        raise OutsideFolderError(f"{path!r} may hold keys or passwords, so it is not read as part of a skill")
+        raise OutsideFolderError(f"{path!r} may contain keys or passwords, so it is not read as part of a skill")
     return RealPath(real)
 
 
@@ -184,7 +186,7 @@ async def list_skill_files(env: ExecutionEnv, folder: str) -> tuple[Sequence[str
     Hidden files, links, and files that may contain secrets are omitted.
     """
     try:
-        walk = await env.walk(folder, depth=_DEPTH, limit=_MOST_WALKED)
+        walk = await env.walk(folder, depth=_DEPTH, limit=_MAX_WALKED)
     except OSError:
         return (), 0
     found: list[str] = []
@@ -207,7 +209,7 @@ def _is_secret(parts: tuple[str, ...]) -> bool:
 
 
 MAX_BODY = 64 * 1024
-"""Characters of a body that are delivered at once; the rest is read with ``skills_read``."""
+"""Characters of a body in the first delivery; the rest is read with ``skills_read``."""
 
 
 SKILL_FILE = "SKILL.md"
@@ -241,7 +243,7 @@ def render_content(skill: Skill, body: str, files: Sequence[str] = (), count: in
         )
         head.append(f"Scripts, for skills_run_script: {named}")
     if not skill.trusted:
-        head.append("Nobody has said that this skill is to be trusted: its scripts and commands do not run.")
+        head.append("This skill is not trusted: its scripts and commands do not run.")
     text = escape_for_tag(body).strip("\n")
     if len(text) > MAX_BODY:
         shown = text[:MAX_BODY]

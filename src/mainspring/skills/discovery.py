@@ -36,7 +36,7 @@ MAX_SKILLS = 5_000
 _MAX_DEPTH = 6
 
 
-_LARGEST_IGNORE_FILE = 1 << 20
+_MAX_IGNORE_FILE_BYTES = 1 << 20
 _LINK_OUTSIDE = "the link leads out of the project, so it is not followed"
 
 
@@ -66,7 +66,7 @@ class ScanResult(Struct, frozen=True):
 
 
 def scan_folder(
-    root: Path, *, allowed_roots: tuple[str, ...] = (), most: int = MAX_SKILLS, ignore_files: bool = True
+    root: Path, *, allowed_roots: tuple[str, ...] = (), max_skills: int = MAX_SKILLS, ignore_files: bool = True
 ) -> ScanResult:
     """Scan a folder. Blocks.
 
@@ -76,10 +76,10 @@ def scan_folder(
     Args:
         root: The folder. If it does not exist, nothing is found.
         allowed_roots: Real paths of folders that links may not leave. Empty for no restriction.
-        most: Maximum number of skills.
+        max_skills: Maximum number of skills.
         ignore_files: Whether ignore files apply. Those above an installed program are about its folder, not its content.
     """
-    return _Scan(root, allowed_roots, most, ignore_files).run()
+    return _Scan(root, allowed_roots, max_skills, ignore_files).run()
 
 
 class _Scan:
@@ -204,12 +204,12 @@ class _Scan:
             self._add_problem(path, f"its name is not that of a skill; rename it to {name}{SUFFIX}, or {name}/SKILL.md")
 
     def _report_empty_folders(self) -> None:
-        taken = {p.file.relative_to(self._root).parts[0] for p in self._found if p.file != self._root}
-        told = {Path(p.path).relative_to(self._root).parts[0] for p in self._problems if Path(p.path) != self._root}
+        with_skills = {p.file.relative_to(self._root).parts[0] for p in self._found if p.file != self._root}
+        reported = {Path(p.path).relative_to(self._root).parts[0] for p in self._problems if Path(p.path) != self._root}
         for child in self._children:
             if (
-                child.name not in taken
-                and child.name not in told
+                child.name not in with_skills
+                and child.name not in reported
                 and os.path.realpath(child) != os.path.realpath(self._root)
             ):
                 self._add_problem(child, "the folder has no SKILL.md", level="warning")
@@ -223,7 +223,7 @@ def _read(path: str) -> bytes | None:
     """Read a small file, for ignore rules."""
     try:
         with open(path, "rb") as file:
-            return file.read(_LARGEST_IGNORE_FILE)
+            return file.read(_MAX_IGNORE_FILE_BYTES)
     except OSError:
         return None
 
@@ -252,12 +252,12 @@ class SkillCatalog:
         found: dict[str, Skill] = {}
         off: dict[str, Skill] = {}
         shadowed: list[Skill] = []
-        told = list(problems)
+        diagnostics = list(problems)
         for skill in sorted(skills, key=lambda s: SOURCE_PRIORITY.index(s.source)):
             first = found.get(skill.name) or off.get(skill.name)
             if first is not None:
                 shadowed.append(skill)
-                told.append(_conflict(skill, first))
+                diagnostics.append(_conflict(skill, first))
                 continue
             on = skill.name not in unwanted and (skill.default_enabled or skill.name in requested)
             (found if on else off)[skill.name] = skill
@@ -267,7 +267,7 @@ class SkillCatalog:
         """The disabled skills by name."""
         self.shadowed: tuple[Skill, ...] = tuple(shadowed)
         """Skills with the name of another one. `get` finds them with their source, as ``user:NAME``."""
-        self.problems: tuple[SkillDiagnostic, ...] = tuple(told)
+        self.problems: tuple[SkillDiagnostic, ...] = tuple(diagnostics)
         """Files that are not valid skills, and warnings about others."""
 
     def __len__(self) -> int:
@@ -304,7 +304,7 @@ BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 
 
 _UNTRUSTED_NOTICE = "The project is not trusted, so it was not read. Run `mainspring trust` to trust it."
-_MOST_SCRIPTS = 100
+_MAX_SCRIPTS = 100
 
 
 class _SearchRoot(Struct, frozen=True):
@@ -316,7 +316,7 @@ class _SearchRoot(Struct, frozen=True):
 
 
 def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
-    """Find skills. Blocks. Only the front matter of files is kept.
+    """Find skills. Blocks. Only the front matter of files is stored.
 
     Args:
         config: Where to search, and what is trusted (default: bundled skills only).
@@ -378,7 +378,7 @@ def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool) -> Skill
 
 def _script_exists(directory: str | None, script: Script, odd: list[str]) -> bool:
     if directory is None:
-        odd.append(f"the script {script.name!r} was skipped: a single file has no folder of its own")
+        odd.append(f"the script {script.name!r} was skipped: a single file has no folder")
         return False
     real = os.path.realpath(os.path.join(directory, script.path))
     if not real.startswith(directory.rstrip(os.sep) + os.sep):
@@ -399,7 +399,7 @@ def _find_scripts(directory: Path) -> Iterator[Script]:
             )
     except OSError:
         return
-    for name in names[:_MOST_SCRIPTS]:
+    for name in names[:_MAX_SCRIPTS]:
         yield Script(name=name, path=f"scripts/{name}")
 
 

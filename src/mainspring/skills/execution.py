@@ -151,7 +151,7 @@ async def run_script(
 def to_result(result: ProcessResult, timeout: float) -> dict[str, Any]:
     """Convert the result of a run: ``ok``, ``exit_code``, and ``result`` if the output is JSON, else ``stdout``.
 
-    Longer output is cut in the middle, and ``cut`` says which. ``problem`` says why the script was stopped, if it was.
+    Longer output is cut in the middle, and ``cut`` names the streams. ``problem`` is the reason if the script was stopped.
     """
     problem = ""
     if result.timed_out:
@@ -164,16 +164,16 @@ def to_result(result: ProcessResult, timeout: float) -> dict[str, Any]:
         problem = "it was stopped, since it had more processes than are allowed here"
     elif result.signal:
         problem = f"it was ended by {result.signal}"
-    made: dict[str, Any] = {"ok": not problem and result.exit_code == 0, "exit_code": result.exit_code}
+    fields: dict[str, Any] = {"ok": not problem and result.exit_code == 0, "exit_code": result.exit_code}
     if problem:
-        made["problem"] = problem
+        fields["problem"] = problem
     found, value = _as_json(result.stdout.text) if not problem else (False, None)
     if found and len(result.stdout.data) <= MAX_SHOWN_BYTES:
-        made["result"] = value
+        fields["result"] = value
     else:
-        _add_output(made, "stdout", result.stdout.text)
-    _add_output(made, "stderr", result.stderr.text)
-    return made
+        _add_output(fields, "stdout", result.stdout.text)
+    _add_output(fields, "stderr", result.stderr.text)
+    return fields
 
 
 def _as_json(text: str) -> tuple[bool, Any]:
@@ -185,14 +185,14 @@ def _as_json(text: str) -> tuple[bool, Any]:
         return False, None
 
 
-def _add_output(made: dict[str, Any], name: str, text: str) -> None:
+def _add_output(fields: dict[str, Any], name: str, text: str) -> None:
     if not text.strip():
         return
     if len(text) > MAX_SHOWN_BYTES:
         head, tail = text[: MAX_SHOWN_BYTES * 3 // 4], text[-MAX_SHOWN_BYTES // 4 :]
-        made["cut"] = [*made.get("cut", []), name]
+        fields["cut"] = [*fields.get("cut", []), name]
         text = f"{head}\n[… {len(text) - len(head) - len(tail)} characters …]\n{tail}"
-    made[name] = text
+    fields[name] = text
 
 
 _TIMEOUT_SECONDS = 10.0
@@ -226,18 +226,18 @@ async def run_inline_commands(body: str, run: CommandRunner) -> str:
     Fenced code blocks are examples and stay unchanged, like everything else, including ``$1``. Output is not scanned again: a command
     in it is text.
     """
-    made: list[str] = []
-    left = MAX_COMMANDS
+    parts: list[str] = []
+    remaining = MAX_COMMANDS
     for piece, code in _split_code_fences(body):
         at = 0
         for found in () if code else _COMMAND.finditer(piece):
-            made.append(piece[at : found.start()])
-            made.append(
-                await run(found[1].strip()) if left > 0 else f"[not run: a skill may run {MAX_COMMANDS} commands]"
+            parts.append(piece[at : found.start()])
+            parts.append(
+                await run(found[1].strip()) if remaining > 0 else f"[not run: a skill may run {MAX_COMMANDS} commands]"
             )
-            left, at = left - 1, found.end()
-        made.append(piece[at:])
-    return "".join(made)
+            remaining, at = remaining - 1, found.end()
+        parts.append(piece[at:])
+    return "".join(parts)
 
 
 def _split_code_fences(body: str) -> list[tuple[str, bool]]:
@@ -260,7 +260,7 @@ def _split_code_fences(body: str) -> list[tuple[str, bool]]:
 
 
 _NUMBERS = itertools.count(1)
-"""Numbers of commands, so that a yes to one is not taken for a later one."""
+"""Numbers of commands, so that an approval never applies to a later command."""
 
 
 class InlineCommandRunner:
@@ -299,8 +299,8 @@ class InlineCommandRunner:
         if result.cancelled:
             return f"[failed: `{command}`: it was stopped]"
         if result.exit_code:
-            said = result.stderr.text.strip() or out
-            return f"[failed: `{command}`: exit {result.exit_code}{': ' + said[:500] if said else ''}]"
+            error_text = result.stderr.text.strip() or out
+            return f"[failed: `{command}`: exit {result.exit_code}{': ' + error_text[:500] if error_text else ''}]"
         return f"{out}\n[{more} more bytes]" if more or result.overflowed else out
 
     async def _denial_reason(self, command: str) -> str:

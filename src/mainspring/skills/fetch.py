@@ -140,7 +140,7 @@ def _validate_subfolder(path: str) -> str:
 _SECONDS = 180.0
 _STALL_SECONDS = 60
 """Maximum seconds for which a host may send no data."""
-_MOST_OUTPUT = 256 << 20
+_MAX_OUTPUT_BYTES = 256 << 20
 _PROTOCOLS = ("https", "ssh", "file")
 _SAFE = (
     *("-c", "protocol.allow=never"),
@@ -246,13 +246,13 @@ class BareRepository:
                 _kill_process_group(process.pid)
                 await process.wait()
         if process.returncode != 0:
-            said = " ".join(redact_environment(err.decode("utf-8", "replace")).split())[-500:]
+            error_text = " ".join(redact_environment(err.decode("utf-8", "replace")).split())[-500:]
             for pattern, meaning in _ERROR_HINTS:
-                if pattern.search(said):
-                    raise _HostRefusedError(f"{meaning} (git: {said})")
-            raise SkillError(f"git {arguments[0]} failed: {said or f'exit code {process.returncode}'}")
-        if len(out) > _MOST_OUTPUT:
-            raise SkillError(f"git {arguments[0]} returned more than {_MOST_OUTPUT >> 20} MiB")
+                if pattern.search(error_text):
+                    raise _HostRefusedError(f"{meaning} (git: {error_text})")
+            raise SkillError(f"git {arguments[0]} failed: {error_text or f'exit code {process.returncode}'}")
+        if len(out) > _MAX_OUTPUT_BYTES:
+            raise SkillError(f"git {arguments[0]} returned more than {_MAX_OUTPUT_BYTES >> 20} MiB")
         return out
 
 
@@ -292,15 +292,15 @@ async def fetch_commit(spec: InstallSpec, folder: Path) -> tuple[BareRepository,
     return git, commit
 
 
-async def _fetch_ref(git: BareRepository, spec: InstallSpec, wanted: str) -> None:
+async def _fetch_ref(git: BareRepository, spec: InstallSpec, ref: str) -> None:
     """Fetch one branch or tag, with only its last commit if the server supports that: a static file server does not."""
     options = ("--quiet", "--no-tags", "--no-write-fetch-head")
     try:
-        await git.run("fetch", "--depth=1", *options, spec.url, f"+{wanted}:refs/taken")
+        await git.run("fetch", "--depth=1", *options, spec.url, f"+{ref}:refs/taken")
     except SkillError as error:
         if "does not support shallow" not in str(error):
             raise
-        await git.run("fetch", *options, spec.url, f"+{wanted}:refs/taken")
+        await git.run("fetch", *options, spec.url, f"+{ref}:refs/taken")
 
 
 def _may_be_commit(ref: str) -> bool:
@@ -326,9 +326,9 @@ async def _fetch_all_refs(git: BareRepository, spec: InstallSpec) -> None:
 
 def _git_environment() -> dict[str, str]:
     """Return the user's environment without variables that redirect git. git must not prompt."""
-    kept = {k: v for k, v in child_environment(os.environ).items() if not k.startswith("GIT_") or k in _KEPT}
+    variables = {k: v for k, v in child_environment(os.environ).items() if not k.startswith("GIT_") or k in _KEPT}
     return {
-        **kept,
+        **variables,
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
         "SSH_ASKPASS_REQUIRE": "never",
@@ -346,7 +346,7 @@ _KEPT = frozenset(
 
 
 MAX_FILES = 2_000
-MAX_BYTES = 50 << 20
+MAX_FETCHED_BYTES = 50 << 20
 """Maximum bytes of all files of one skill."""
 
 

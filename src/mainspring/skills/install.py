@@ -17,10 +17,16 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.skills.content import MAX_FILE_BYTES, decode_skill_file, find_shell_commands, read_body, strip_invisible
+from mainspring.skills.content import (
+    MAX_SKILL_FILE_BYTES,
+    decode_skill_file,
+    find_shell_commands,
+    read_body,
+    strip_invisible,
+)
 from mainspring.skills.discovery import SUFFIX, SkillFile, load_skill
 from mainspring.skills.fetch import (
-    MAX_BYTES,
+    MAX_FETCHED_BYTES,
     MAX_FILES,
     FileTree,
     FolderTree,
@@ -207,7 +213,7 @@ class InstallSource:
         """
         items = await self._list()
         files = _skill_files(items)
-        texts = await self._tree.read([i for i in files.values() if not i.link and i.size <= MAX_FILE_BYTES])
+        texts = await self._tree.read([i for i in files.values() if not i.link and i.size <= MAX_SKILL_FILE_BYTES])
         names: dict[str, str] = {}
         problems: dict[str, str] = {}
         for folder, item in files.items():
@@ -345,18 +351,18 @@ def discard_staged(candidates: Iterable[Candidate]) -> None:
 def recover_interrupted(home: Path) -> None:
     """Restore what an interrupted installation had moved, and delete its leftovers. Blocks."""
     with suppress(OSError):
-        for left in sorted(home.iterdir()):
-            if left.name.startswith(_ASIDE) and left.is_dir():
-                _restore_in_place(left, home)
-            elif left.name.startswith(_STAGING) and time.time() - left.stat().st_mtime > _STALE:
-                shutil.rmtree(left, ignore_errors=True)
+        for path in sorted(home.iterdir()):
+            if path.name.startswith(_ASIDE) and path.is_dir():
+                _restore_in_place(path, home)
+            elif path.name.startswith(_STAGING) and time.time() - path.stat().st_mtime > _STALE:
+                shutil.rmtree(path, ignore_errors=True)
 
 
-def _restore_in_place(left: Path, home: Path) -> None:
-    for skill in left.iterdir():
+def _restore_in_place(backup: Path, home: Path) -> None:
+    for skill in backup.iterdir():
         if not os.path.lexists(home / skill.name):
             skill.rename(home / skill.name)
-    shutil.rmtree(left, ignore_errors=True)
+    shutil.rmtree(backup, ignore_errors=True)
 
 
 def _skill_files(items: Sequence[SourceFile]) -> dict[str, SourceFile]:
@@ -368,7 +374,7 @@ def _skill_files(items: Sequence[SourceFile]) -> dict[str, SourceFile]:
         single = path.name.lower().endswith(SUFFIX)
         if path.name not in ("SKILL.md", "skill.md") and not single:
             continue
-        if _DEPENDENCY_FOLDERS & set(path.parts[:-1]) or any(_inside(folder, taken) for taken in files):
+        if _DEPENDENCY_FOLDERS & set(path.parts[:-1]) or any(_inside(folder, skill_folder) for skill_folder in files):
             continue
         files[item.path if single else folder] = item
     return files
@@ -387,8 +393,8 @@ def _check(items: Sequence[SourceFile], folder: str) -> None:
     size = sum(item.size for item in items)
     if len(items) > MAX_FILES:
         raise SkillError(f"it contains {len(items)} files; the maximum is {MAX_FILES}")
-    if size > MAX_BYTES:
-        raise SkillError(f"it contains {size >> 20} MiB; the maximum is {MAX_BYTES >> 20}")
+    if size > MAX_FETCHED_BYTES:
+        raise SkillError(f"it contains {size >> 20} MiB; the maximum is {MAX_FETCHED_BYTES >> 20}")
     seen: dict[str, str] = {}
     for item in items:
         parts = item.path.split("/")

@@ -16,11 +16,11 @@ from mainspring.lazy import lazy_re
 from mainspring.skills.content import strip_invisible
 from mainspring.skills.skill import Script, Skill, SkillError, SkillSource, TriggerWords
 
-MOST_ITEMS = 200
+MAX_ITEMS = 200
 """Maximum number of items of a list that are read."""
 
 
-_LONGEST_ITEM = 1024
+_MAX_ITEM_CHARS = 1024
 _SENTENCE = lazy_re(r"[.!?](?=\s|$)|[。！？]")
 _SHORT = lazy_re(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|resp|Dr|Mr|Ms|St|No|fig|ca|bzw|z\.B|u\.a)|(?:^|\s)\w)$", re.IGNORECASE
@@ -41,23 +41,23 @@ def parse_text(value: Any) -> str:
 
 def parse_list(value: Any) -> tuple[str, ...]:
     """Parse a list of texts: a list, or one text with commas, with or without brackets. Without duplicates."""
-    return tuple(dict.fromkeys(t for each in _items(value) if (t := parse_text(each)[:_LONGEST_ITEM])))
+    return tuple(dict.fromkeys(t for each in _items(value) if (t := parse_text(each)[:_MAX_ITEM_CHARS])))
 
 
 def _items(value: Any) -> list[Any]:
     if isinstance(value, list):
-        return cast("list[Any]", value)[:MOST_ITEMS]
+        return cast("list[Any]", value)[:MAX_ITEMS]
     if not isinstance(value, str):
         return []
     return [
         part.strip().strip("\"'") for part in split_unquoted(value.strip().removeprefix("[").removesuffix("]"), ",")
-    ][:MOST_ITEMS]
+    ][:MAX_ITEMS]
 
 
 def parse_tool_rules(value: Any) -> tuple[str, ...]:
     """Parse names of tools, some with a pattern in parentheses: a list, or one text separated by spaces or commas."""
     if isinstance(value, list):
-        texts = [each for each in cast("list[Any]", value)[:MOST_ITEMS] if isinstance(each, str)]
+        texts = [each for each in cast("list[Any]", value)[:MAX_ITEMS] if isinstance(each, str)]
         return tuple(dict.fromkeys(t for each in texts for t in parse_tool_rules(each)))
     parts = split_unquoted(parse_text(value).removeprefix("[").removesuffix("]"), ", ")
     return tuple(dict.fromkeys(p for part in parts if (p := part.strip().strip("\"'"))))
@@ -91,18 +91,18 @@ def parse_map(value: Any) -> dict[str, Any]:
     """Parse a map with text keys. Empty for other types."""
     if not isinstance(value, dict):
         return {}
-    pairs = list(cast("dict[Any, Any]", value).items())[:MOST_ITEMS]
+    pairs = list(cast("dict[Any, Any]", value).items())[:MAX_ITEMS]
     return {name: v for k, v in pairs if (name := parse_text(str(k) if not isinstance(k, (list, dict, tuple)) else ""))}
 
 
 def parse_metadata_value(value: Any) -> str | None:
     """Return a value of ``metadata`` as text. A list becomes one line; deeper values are omitted."""
     if isinstance(value, str):
-        return parse_text(value)[:_LONGEST_ITEM]
+        return parse_text(value)[:_MAX_ITEM_CHARS]
     if isinstance(value, list):
         items = cast("list[Any]", value)
         if all(isinstance(each, str) for each in items):
-            return ", ".join(parse_text(each)[:100] for each in items[:20])[:_LONGEST_ITEM]
+            return ", ".join(parse_text(each)[:100] for each in items[:20])[:_MAX_ITEM_CHARS]
     return None
 
 
@@ -126,7 +126,7 @@ MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1024
 RECOMMENDED_DESCRIPTION_CHARS = 500
 MAX_SCRIPT_SECONDS = 60.0
-_MOST_WARNINGS = 30
+_MAX_WARNINGS = 30
 
 
 SPEC_FIELDS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed_tools"})
@@ -158,7 +158,7 @@ def parse_skill(
         default_name: The name if the front matter has none: that of the folder.
         source: Its source.
         trusted: Whether its code may run.
-        directory: The real path of its own folder, if any.
+        directory: The real path of its folder, if it has one.
         path: Its file. Without one, the instructions are stored in the skill.
 
     Raises:
@@ -207,8 +207,8 @@ def parse_skill(
 
 def _limit_warnings(warnings: Sequence[str]) -> tuple[str, ...]:
     """Limit the number of warnings."""
-    more = len(warnings) - _MOST_WARNINGS
-    return (*warnings[:_MOST_WARNINGS], f"and {more} more of this kind") if more > 0 else tuple(warnings)
+    more = len(warnings) - _MAX_WARNINGS
+    return (*warnings[:_MAX_WARNINGS], f"and {more} more of this kind") if more > 0 else tuple(warnings)
 
 
 def _parse_head(text: str) -> FrontMatter:
@@ -233,10 +233,10 @@ def _parse_head(text: str) -> FrontMatter:
 def _field_warnings(head: FrontMatter, mapping: Mapping[str, Any]) -> list[str]:
     """Return warnings about the fields."""
     odd: list[str] = []
-    for key in head.mended:
+    for key in head.repaired:
         at = f"line {head.lines[key]}: " if key in head.lines else ""
         odd.append(f"{at}{key} is not valid YAML and was read as plain text; put its value in quotes")
-    if head.flaw and not head.mended:
+    if head.flaw and not head.repaired:
         odd.append(
             f"line {head.flaw_line}: its front matter is not valid YAML ({head.flaw}); its fields were read one by one"
         )

@@ -77,12 +77,12 @@ _INTRODUCTION = (
 
 
 def render_count(count: int) -> str:
-    """Tier 1: the number of skills, in about ten tokens. Empty if there are none."""
+    """Tier 1: the number of skills, in about ten tokens. Empty without skills."""
     return f"[{count} skill{'' if count == 1 else 's'} available]" if count else ""
 
 
 def render_short_list(skills: Sequence[Skill]) -> str:
-    """Tier 2: the list, about 15 tokens per skill, in its envelope. Empty if there are none."""
+    """Tier 2: the list, about 15 tokens per skill, in its envelope. Empty without skills."""
     return _wrap_list(skills, _short) if skills else ""
 
 
@@ -290,11 +290,11 @@ class SkillsPlug(Plugin):
             hook.messages = [*hook.messages, *added, *self._delivery.take_pending()]
 
     async def _on_steer_inject(self, hook: BeforeInject) -> None:
-        said = [m.text for m in hook.messages if isinstance(m, Message) and m.role == "user"]
-        if said and self._has_tools():
+        texts = [m.text for m in hook.messages if isinstance(m, Message) and m.role == "user"]
+        if texts and self._has_tools():
             hook.messages = [
                 *hook.messages,
-                *await self._activate_triggered("\n".join(said)),
+                *await self._activate_triggered("\n".join(texts)),
                 *self._delivery.take_pending(),
             ]
 
@@ -373,8 +373,8 @@ class SkillsPlug(Plugin):
     async def _reactivate(self, delivered: Sequence[DeliveredSkill]) -> None:
         """Activate the skills in the history, newest first, up to the limit."""
         delivered = [d for d in delivered if d.name not in self.active]
-        room = len(delivered) if self.active.max_active is None else max(self.active.max_active - len(self.active), 0)
-        for each in delivered[len(delivered) - min(room, len(delivered)) :]:
+        free = len(delivered) if self.active.max_active is None else max(self.active.max_active - len(self.active), 0)
+        for each in delivered[len(delivered) - min(free, len(delivered)) :]:
             skill = self.find(each.name)
             if skill is None:
                 self.activator.note(f"the conversation used the skill {each.name}, which no longer exists")
@@ -414,10 +414,10 @@ class SkillsPlug(Plugin):
                 self.activator.note(f"{skill.name}: allowed-tools: {entry!r} is not understood and allows nothing")
         for problem in self._triggers.problems:
             self.activator.note(problem)
-        told = self._catalog_prompt(usable)
+        prompt = self._catalog_prompt(usable)
         if agent.bus.has(SkillsCatalog):
-            told = (await agent.bus.emit(SkillsCatalog(told, skills))).catalog
-        self._prompt = told
+            prompt = (await agent.bus.emit(SkillsCatalog(prompt, skills))).catalog
+        self._prompt = prompt
         self._install_gate(agent)
         for tool in skill_tools(self):
             self.activator.add_tool(

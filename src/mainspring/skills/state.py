@@ -19,7 +19,7 @@ STATE_FILE_NAME = ".registry.json"
 """Its name in the user's folder for skills. Hidden, so that it is not a skill."""
 
 _VERSION = 1
-_MOST_USED = 1_000
+_MAX_USED = 1_000
 
 
 class InstallOrigin(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -79,7 +79,7 @@ class SkillStateFile:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._kept: dict[str, SkillState] = {}
+        self._entries: dict[str, SkillState] = {}
 
     def entries(self) -> dict[str, SkillState]:
         """Return all entries by name.
@@ -88,7 +88,7 @@ class SkillStateFile:
             ConfigError: If the file is damaged or of a newer version.
         """
         if self._folder is None:
-            return dict(self._kept)
+            return dict(self._entries)
         file = self._folder / STATE_FILE_NAME
         try:
             data = file.read_bytes()
@@ -166,7 +166,7 @@ class SkillStateFile:
 
     def _change(self, name: str, edit: Callable[[SkillState], SkillState]) -> None:
         if self._folder is None:
-            self._kept = _update_entry(self._kept, name, edit)
+            self._entries = _update_entry(self._entries, name, edit)
             return
         file = self._folder / STATE_FILE_NAME
         try:
@@ -189,6 +189,6 @@ def _update_entry(
     """Return the entries with one changed. Drops empty ones, and the oldest usage if there are too many."""
     new = {**entries, name: edit(entries.get(name, SkillState()))}
     times = sorted((e.usage.last, n) for n, e in new.items() if e.usage is not None)
-    for _, stale in times[: max(len(times) - _MOST_USED, 0)]:
+    for _, stale in times[: max(len(times) - _MAX_USED, 0)]:
         new[stale] = replace(new[stale], usage=None)
     return {n: e for n, e in new.items() if e != SkillState()}

@@ -90,7 +90,7 @@ async def activate_for_model(skills: SkillSet, name: str, ctx: ToolContext) -> T
     try:
         activation, new = await skills.activator.activate(skill, "model", signal=ctx.signal, turn_id=ctx.message_id)
     except SkillError as error:
-        return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not taken up: {error}")
+        return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not activated: {error}")
     facts = {"skill": skill.name}
     if not new:
         return ToolResult(
@@ -162,12 +162,12 @@ async def _read_file(skills: SkillSet, active_skill: ActiveSkill, path: str) -> 
     if posixpath.normpath(path) in (SKILL_FILE, own):
         return await skills.activator.body(skill)
     if skill.directory is None:
-        raise OutsideFolderError(f"the skill {skill.name} has no files beside its own text")
+        raise OutsideFolderError(f"the skill {skill.name} has no files except its instructions")
     env = await skills.activator.file_env(skill)
     real = await resolve_skill_path(env, skill.directory, path)
     data = await env.read_bytes(real, limit=_MAX_FILE_BYTES + 1)
     if b"\0" in data[:8192]:
-        raise ValueError(f"{path} is no text file")
+        raise ValueError(f"{path} is not a text file")
     return data[:_MAX_FILE_BYTES].decode("utf-8", "replace").removeprefix("\ufeff")
 
 
@@ -203,7 +203,7 @@ def _run_tool(skills: SkillSet) -> Tool:
             real = await resolve_skill_path(ctx.env, skill.directory or "", script.path)
             await ctx.env.stat(real)
             run_in = arguments.get("run_in", "project")
-            made = await run_script(ctx.env, skill, script, str(real), given, run_in=run_in, signal=ctx.signal)
+            result = await run_script(ctx.env, skill, script, str(real), given, run_in=run_in, signal=ctx.signal)
         except OutsideFolderError as error:
             return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
         except PermissionError as error:
@@ -212,14 +212,14 @@ def _run_tool(skills: SkillSet) -> Tool:
             return _error(ToolErrorCode.VALIDATION_ERROR, str(error))
         except OSError as error:
             return _error(ToolErrorCode.IO_ERROR, f"{arguments['script']}: {explain(error)} where scripts run")
-        timed_out = not made["ok"] and "seconds" in made.get("problem", "")
-        code = None if made["ok"] else ToolErrorCode.TIMEOUT if timed_out else ToolErrorCode.UNKNOWN
+        timed_out = not result["ok"] and "seconds" in result.get("problem", "")
+        code = None if result["ok"] else ToolErrorCode.TIMEOUT if timed_out else ToolErrorCode.UNKNOWN
         return ToolResult(
-            output=json.dumps(made, ensure_ascii=False, indent=1),
+            output=json.dumps(result, ensure_ascii=False, indent=1),
             title=f"{skill.name}: {script.name}",
-            is_error=not made["ok"],
+            is_error=not result["ok"],
             code=code,
-            metadata={"skill": skill.name, "exit_code": made["exit_code"]},
+            metadata={"skill": skill.name, "exit_code": result["exit_code"]},
         )
 
     def access(arguments: Mapping[str, Any]) -> Sequence[Access]:
@@ -249,7 +249,7 @@ def _run_tool(skills: SkillSet) -> Tool:
 def _check_trusted(skill: Skill) -> None:
     if not skill.trusted:
         raise PermissionError(
-            f"the scripts of {skill.name} do not run: nobody has said that it is to be trusted. Go on without it; the user can trust "
+            f"the scripts of {skill.name} do not run, since it is not trusted. Continue without it; the user can trust "
             "the folder"
         )
     if skill.directory is None:

@@ -1,7 +1,4 @@
-"""What a skill needs of the machine, and what of it is missing. Looks only; nothing is started or installed.
-
-What is wrong with files of skills: by the letter of the format, and by what Mainspring makes of them.
-"""
+"""Checks of skills: violations of the format, problems for Mainspring, and missing requirements. Nothing is started or installed."""
 
 from __future__ import annotations
 
@@ -117,14 +114,14 @@ _DISALLOWED = {
     "AnchorToken": "an anchor (&)",
     "AliasToken": "a reference to an anchor (*)",
 }
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 
 def _check_map(node: Any, depth: int) -> RuleViolation | None:
     """Raise for a duplicate key, or for maps with different indentation."""
     import yaml
 
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return RuleViolation("yaml", "it is nested too deeply", node.start_mark.line + 1)
     seen: set[str] = set()
     column = -1
@@ -224,12 +221,12 @@ _KNOWN_PROGRAMS = frozenset(
 
 
 class MissingRequirement(Struct, frozen=True):
-    """Something that a skill needs and this machine has not.
+    """A requirement of a skill that this machine does not meet.
 
     Attributes:
         kind: ``program``, ``package`` (of Python) or ``variable``.
         name: Its name.
-        text: What is missing and who needs it, for people.
+        text: The missing requirement and its reason, for users.
     """
 
     kind: Literal["program", "package", "variable"]
@@ -244,13 +241,13 @@ def find_missing(
     which: Callable[[str], str | None] = shutil.which,
     has_package: Callable[[str], bool] | None = None,
 ) -> tuple[MissingRequirement, ...]:
-    """What is missing for a skill. Blocks: it looks at the first line of its scripts.
+    """Find the missing requirements of a skill. Blocks, since it reads the first line of its scripts.
 
     Args:
         skill: The skill.
-        environ: The variables.
+        environ: Environment variables.
         which: Finds a program.
-        has_package: Says whether a package is installed where Mainspring runs, which is where toolsets run.
+        has_package: Returns True if a package is installed next to Mainspring, where toolsets run.
     """
     has = has_package or _has_package
     found: dict[tuple[str, str], MissingRequirement] = {}
@@ -270,16 +267,16 @@ def find_missing(
 
 
 def _iter_requirements(skill: Skill) -> Iterator[tuple[str, str, str]]:
-    """What it needs, as kind, name and who says so."""
+    """Yield the kind, name, and reason of each requirement."""
     for text in skill.requires:
         kind, _, rest = text.rpartition(":")
         name = rest.strip()
         if kind.strip().lower() in ("python", "pip", "package") and (package := _PACKAGE.match(name)):
-            yield "package", package[0], "it says so"
+            yield "package", package[0], "listed in requires"
         elif kind.strip().lower() in ("env", "variable") and _VARIABLE.fullmatch(name):
-            yield "variable", name, "it says so"
+            yield "variable", name, "listed in requires"
         elif program := _PROGRAM.match(name):
-            yield "program", program[0], "it says so"
+            yield "program", program[0], "listed in requires"
     compatibility = skill.compatibility or ""
     if _NEEDS.search(compatibility):
         for word in _WORD.findall(compatibility):
@@ -293,7 +290,7 @@ def _iter_requirements(skill: Skill) -> Iterator[tuple[str, str, str]]:
 
 
 def _read_shebang(path: Path) -> str:
-    """The program that the first line of a script names; empty where it names none."""
+    """Return the program in the first line of a script; empty if it names no program."""
     try:
         with path.open("rb") as file:
             found = _SHEBANG.match(file.read(256))
@@ -316,16 +313,16 @@ _FENCED = lazy_re(r"^(`{3,}|~{3,}).*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MUL
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What is to be said of one file.
+    """The result of the checks of a file.
 
     Attributes:
-        path: The file, or the folder that has none.
-        name: The name of the skill that it gives; empty if it gives none.
-        valid: Whether the reference validator would find nothing.
-        faults: What it would find.
-        loads: Whether Mainspring takes it as a skill.
-        reason: Why not; empty if it does.
-        warnings: What else is odd.
+        path: The file, or the folder without a file.
+        name: The name of its skill; empty if it cannot be loaded.
+        valid: True if the reference validator would report nothing.
+        faults: The violations that it would report.
+        loads: True if Mainspring can load the skill.
+        reason: The error of a skill that cannot be loaded; else empty.
+        warnings: Other problems.
     """
 
     path: str
@@ -338,20 +335,20 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def check_skills(path: Path) -> tuple[Verdict, ...]:
-    """Look at a skill's folder or file, or at all skills in a folder. Blocks.
+    """Check a skill's folder or file, or all skills in a folder. Blocks.
 
     Raises:
-        SkillError: If there is nothing there.
+        SkillError: If the path does not exist.
     """
     if not path.exists():
-        raise SkillError(f"there is no {path}")
+        raise SkillError(f"{path} does not exist.")
     if path.is_file():
         single = path.name.lower().endswith(SUFFIX)
         return (_check_file(SkillFile(path, None if single else path.parent, str(path))),)
     places = scan_folder(path)
     verdicts = [_check_file(place) for place in places.found]
     if not verdicts:
-        fault = RuleViolation("file-missing", "there is no SKILL.md in it")
+        fault = RuleViolation("file-missing", "it contains no SKILL.md")
         return (Verdict(path=str(path), valid=False, faults=(fault,), loads=False, reason=fault.text),)
     verdicts += [
         Verdict(path=p.path, valid=False, loads=False, reason=p.reason) for p in places.problems if p.level == "error"
@@ -390,7 +387,7 @@ def _faults(place: SkillFile) -> tuple[RuleViolation, ...]:
 
 
 def suggest_improvements(skill: Skill) -> tuple[str, ...]:
-    """What could be better about a skill that loads, its text and its needs included. Blocks."""
+    """Return suggestions for a skill that can be loaded: about its text and its requirements. Blocks."""
     try:
         body = read_body(skill)
     except SkillError as error:
@@ -398,20 +395,18 @@ def suggest_improvements(skill: Skill) -> tuple[str, ...]:
     found: list[str] = []
     lines = body.count("\n") + 1
     if not body:
-        found.append("it has no instructions behind its head")
+        found.append("it has no instructions after its front matter")
     elif lines > RECOMMENDED_LINES:
         found.append(
-            f"its text has {lines} lines; put what is seldom needed into files beside it ({RECOMMENDED_LINES} are plenty)"
+            f"its text has {lines} lines; move rarely needed parts to other files (recommended: at most {RECOMMENDED_LINES} lines)"
         )
     if skill.directory is not None:
         root = Path(skill.directory)
         targets = [t for t in dict.fromkeys(_LINK.findall(_FENCED.sub("", body))) if _is_file(t)]
-        found += [
-            f"its text links to {t}, and there is no such file" for t in targets if not (root / unquote(t)).exists()
-        ]
+        found += [f"its text links to {t}, which does not exist" for t in targets if not (root / unquote(t)).exists()]
     return (*found, *[each.text for each in find_missing(skill)])
 
 
 def _is_file(target: str) -> bool:
-    """Whether the target of a link is meant as a file beside the text."""
+    """Return True if the target of a link is a file of the skill."""
     return ":" not in target and not target.startswith(("/", "#", "$", "{"))

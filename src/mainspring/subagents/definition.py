@@ -111,14 +111,16 @@ def load_definitions(
                 skipped.append(SkippedFile(str(path), "the project is not trusted"))
                 continue
             try:
-                made = parse_definition(_read(path), name=path.stem, source=str(path))
+                parsed = parse_definition(_read(path), name=path.stem, source=str(path))
             except (ConfigError, OSError) as error:
                 skipped.append(SkippedFile(str(path), str(error)))
                 continue
-            if made.name in found:
-                skipped.append(SkippedFile(str(path), f"{made.name} is already defined by {found[made.name].source}"))
+            if parsed.name in found:
+                skipped.append(
+                    SkippedFile(str(path), f"{parsed.name} is already defined by {found[parsed.name].source}")
+                )
             else:
-                found[made.name] = made
+                found[parsed.name] = parsed
     return DefinitionScan(tuple([found[name] for name in sorted(found)]), tuple(skipped))
 
 

@@ -197,9 +197,9 @@ def forward_events(
 def _forward(child: SubagentRun, wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
     async def forward_event(hook: Hook) -> None:
         if bus.has(wrapper):
-            told = wrapper(child.id, child.name, child.depth, hook)
-            told.side_call = hook.side_call
-            await bus.emit(told)
+            child_hook = wrapper(child.id, child.name, child.depth, hook)
+            child_hook.side_call = hook.side_call
+            await bus.emit(child_hook)
 
     return forward_event
 
@@ -276,7 +276,7 @@ class Subagents(Plugin):
         self.depth = 0
         self._tree = SubagentCounter(limit)
         self._parent: Subagents | None = None
-        self._check_host: SubagentHost | None = None
+        self._host: SubagentHost | None = None
         self._agent: CoreAgent | None = None
         self._children: dict[str, SubagentRun] = {}
         self._finished: list[SubagentStats] = []
@@ -292,13 +292,13 @@ class Subagents(Plugin):
         Raises:
             ConfigError: If a host is already set: one plugin serves one agent.
         """
-        if self._check_host is not None:
+        if self._host is not None:
             raise ConfigError("This Subagents belongs to another agent. Create one for each agent.")
-        self._check_host = host
+        self._host = host
 
     def install(self, agent: CoreAgent) -> None:
         """Offer the tool."""
-        if self._check_host is None:
+        if self._host is None:
             raise ConfigError("Subagents need an Agent that creates them. Use Agent(..., subagents=Subagents(...)).")
         self._agent = agent
         agent.tools.add(create_spawn_tool(self))
@@ -364,7 +364,7 @@ class Subagents(Plugin):
 
     def _request(self, task: str, name: str, options: SpawnOptions) -> tuple[SubagentRun, SubagentRequest]:
         """Return the request and the run for a subagent."""
-        assert self._check_host is not None
+        assert self._host is not None
         check_option_names("spawn", options, SpawnOptions.__optional_keys__)
         if not task.strip():
             raise ToolError("The task is empty. It must contain everything that the subagent needs to know.")
@@ -372,7 +372,7 @@ class Subagents(Plugin):
         if definition is None:
             known = ", ".join(self.definitions) or "none; omit `agent` for a plain subagent"
             raise ToolError(f"Unknown kind of subagent: {name!r}. Known kinds: {known}.")
-        has = self._check_host.child_defaults()
+        has = self._host.child_defaults()
         answered = [
             t for t in has.tools if t.source != "client"
         ]  # subagents that a client runs after the parent's run has ended
@@ -402,7 +402,7 @@ class Subagents(Plugin):
 
     async def _run(self, child: SubagentRun, request: SubagentRequest) -> SubagentResult:
         """Create and run the subagent, and return the result for its parent."""
-        assert self._check_host is not None
+        assert self._host is not None
         assert self._agent is not None
         bus = self._agent.bus
         running: asyncio.Future[RunResult] | None = None
@@ -413,7 +413,7 @@ class Subagents(Plugin):
             if child.signal.cancelled:
                 status = "aborted"
                 raise AgentError(f"The subagent was stopped before it began: {child.signal.reason}")
-            child.agent = agent = self._check_host.create_subagent(request)
+            child.agent = agent = self._host.create_subagent(request)
             forward_events(child, agent, self._agent, self.reached_limit)
             if bus.has(BeforeSpawn):
                 before = await bus.emit(BeforeSpawn(child.id, child.name, child.depth, child.task, agent))
@@ -428,7 +428,7 @@ class Subagents(Plugin):
             status, error = "aborted", stopped
             if running is not None:
                 if isinstance(self._agent.steps, NestedSteps):
-                    running.cancel()  # The record must not say that the subagent was aborted: it resumes with its parent.
+                    running.cancel()  # The record must not report an abort, since the subagent resumes with its parent.
                 result = await _stop_gracefully(child, running, request.behavior.resolve().abort_grace)
             raise
         except Exception as failed:  # a failure of a subagent never ends its parent
@@ -464,7 +464,7 @@ class Subagents(Plugin):
 
     def reached_limit(self) -> RunStatus | None:
         """Return the limit that the run that starts subagents here, or a run above it, has reached."""
-        reached = self._check_host.reached_limit() if self._check_host is not None else None
+        reached = self._host.reached_limit() if self._host is not None else None
         above = self._parent
         return reached or (above.reached_limit() if above is not None else None)
 

@@ -216,29 +216,31 @@ class SpawnOptions(TypedDict, total=False):
 
 
 def inherited_behavior(has: ParentContext) -> RunOptions:
-    """Return the parent's behavior without the options of its own conversation: its output schema and its budget."""
+    """Return the parent's behavior without the options of its conversation: output schema and budget."""
     return RunOptions(schema=None, session_budget=None).merged_with(has.behavior)
 
 
-def select_tools(tools: Sequence[Tool], definition: AgentDefinition, wanted: Sequence[str] | None) -> list[Tool]:
+def select_tools(tools: Sequence[Tool], definition: AgentDefinition, names: Sequence[str] | None) -> list[Tool]:
     """Return the tools for a subagent.
 
     Raises:
         ToolError: If the parent does not have a requested tool, or none remains.
     """
-    left = list(tools)
+    selected = list(tools)
     if definition.tools is not None:
-        left = [t for t in left if any(fnmatchcase(t.name, pattern) for pattern in definition.tools)]
-        if definition.tools and not left:
+        selected = [t for t in selected if any(fnmatchcase(t.name, pattern) for pattern in definition.tools)]
+        if definition.tools and not selected:
             raise ToolError(
                 f"The subagent {definition.name!r} needs the tools {', '.join(definition.tools)}, but this agent has none of them."
             )
-    if wanted is None:
-        return left
-    unknown = sorted(set(wanted) - {t.name for t in left})
+    if names is None:
+        return selected
+    unknown = sorted(set(names) - {t.name for t in selected})
     if unknown:
-        raise ToolError(f"Unknown tool for the subagent: {', '.join(unknown)}. Available tools: {_format_names(left)}.")
-    return [t for t in left if t.name in wanted]
+        raise ToolError(
+            f"Unknown tool for the subagent: {', '.join(unknown)}. Available tools: {_format_names(selected)}."
+        )
+    return [t for t in selected if t.name in names]
 
 
 def _format_names(tools: Iterable[Any]) -> str:

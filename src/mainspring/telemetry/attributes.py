@@ -64,43 +64,48 @@ def server_attributes(model: ModelProvider) -> Attributes:
 
 def request_attributes(request: ModelRequest) -> Attributes:
     """Return the options of a request."""
-    made: Attributes = {conventions.REQUEST_STREAM: True}
+    attributes: Attributes = {conventions.REQUEST_STREAM: True}
     if request.max_output_tokens is not None:
-        made[conventions.REQUEST_MAX_TOKENS] = request.max_output_tokens
+        attributes[conventions.REQUEST_MAX_TOKENS] = request.max_output_tokens
     if request.temperature is not None:
-        made[conventions.REQUEST_TEMPERATURE] = float(request.temperature)
+        attributes[conventions.REQUEST_TEMPERATURE] = float(request.temperature)
     if request.stop:
-        made[conventions.REQUEST_STOP] = tuple(request.stop)
+        attributes[conventions.REQUEST_STOP] = tuple(request.stop)
     if request.schema is not None:
-        made[conventions.OUTPUT_TYPE] = "json"
+        attributes[conventions.OUTPUT_TYPE] = "json"
     if request.session_id:
-        made[conventions.CONVERSATION_ID] = request.session_id
-    return made
+        attributes[conventions.CONVERSATION_ID] = request.session_id
+    return attributes
 
 
 def usage_attributes(usage: Usage) -> Attributes:
     """Return tokens and cost. The conventions include cached tokens in the input, and reasoning in the output."""
-    made: Attributes = {conventions.USAGE_INPUT: usage.prompt_tokens, conventions.USAGE_OUTPUT: usage.output_tokens}
+    attributes: Attributes = {
+        conventions.USAGE_INPUT: usage.prompt_tokens,
+        conventions.USAGE_OUTPUT: usage.output_tokens,
+    }
     for name, count in (
         (conventions.USAGE_CACHE_READ, usage.cache_read),
         (conventions.USAGE_CACHE_WRITE, usage.cache_write),
         (conventions.USAGE_REASONING, usage.reasoning_tokens),
     ):
         if count:
-            made[name] = count
+            attributes[name] = count
     if usage.cost is not None and usage.total_tokens:
-        made[conventions.COST] = usage.cost.total
-    return made
+        attributes[conventions.COST] = usage.cost.total
+    return attributes
 
 
 def response_attributes(message: Message) -> Attributes:
     """Return the attributes of the response."""
-    made: Attributes = usage_attributes(message.usage) if message.usage else {}
+    attributes: Attributes = usage_attributes(message.usage) if message.usage else {}
     if message.stop_reason:
-        made[conventions.FINISH_REASONS] = (conventions.STOP_REASONS.get(message.stop_reason, message.stop_reason),)
+        attributes[conventions.FINISH_REASONS] = (
+            conventions.STOP_REASONS.get(message.stop_reason, message.stop_reason),
+        )
     if message.model:
-        made[conventions.RESPONSE_MODEL] = message.model
-    return made
+        attributes[conventions.RESPONSE_MODEL] = message.model
+    return attributes
 
 
 def error_type(error: BaseException) -> str:
@@ -170,7 +175,7 @@ class ContentEncoder:
 
     def __init__(self, cleaner: Cleaner) -> None:
         self.cleaner = cleaner
-        self._kept: dict[int, tuple[Message, str]] = {}
+        self._cached_messages: dict[int, tuple[Message, str]] = {}
 
     def messages(self, messages: Iterable[Message]) -> str:
         """Encode the input messages."""
@@ -179,21 +184,21 @@ class ContentEncoder:
     def answer(self, message: Message) -> str:
         """Encode the output messages."""
         reason = message.stop_reason or "end_turn"
-        made = {
+        encoded = {
             "role": "assistant",
             "parts": self._parts(message.content),
             "finish_reason": STOP_REASONS.get(reason, reason),
         }
-        return _json([made])
+        return _json([encoded])
 
     def request_attributes(self, system: str, tools: Sequence[ToolDefinition]) -> dict[str, str]:
         """Encode the parts of a request other than messages. Tools only by name: their schemas are large, and always the same."""
-        made: dict[str, str] = {}
+        attributes: dict[str, str] = {}
         if system:
-            made[SYSTEM_INSTRUCTIONS] = _json([{"type": "text", "content": self.cleaner.text(system)}])
+            attributes[SYSTEM_INSTRUCTIONS] = _json([{"type": "text", "content": self.cleaner.text(system)}])
         if tools:
-            made[TOOL_DEFINITIONS] = _json([{"type": "function", "name": t.name} for t in tools])
-        return made
+            attributes[TOOL_DEFINITIONS] = _json([{"type": "function", "name": t.name} for t in tools])
+        return attributes
 
     def value(self, value: Any) -> str:
         """Encode the arguments of a call."""
@@ -201,11 +206,11 @@ class ContentEncoder:
         return clean if isinstance(clean, str) else _json(clean)
 
     def _message(self, message: Message) -> str:
-        known = self._kept.get(id(message))
+        known = self._cached_messages.get(id(message))
         if known is None or known[0] is not message:
             role = "tool" if message.tool_results else message.role
-            made = _json({"role": role, "parts": self._parts(message.content)})
-            self._kept[id(message)] = known = (message, made)
+            encoded = _json({"role": role, "parts": self._parts(message.content)})
+            self._cached_messages[id(message)] = known = (message, encoded)
         return known[1]
 
     def _parts(self, blocks: Iterable[ContentBlock]) -> list[dict[str, Any]]:

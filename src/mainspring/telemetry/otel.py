@@ -86,7 +86,7 @@ class CurrentSpan:
         self._token = self._api.attach(context)
 
     def leave(self) -> None:
-        """Restore the previous span. In another task, which has a context of its own, do nothing."""
+        """Restore the previous span. In another task, which has another context, do nothing."""
         token, self._token = self._token, None
         if token is not None and asyncio.current_task() is self._task:
             self._api.detach(token)
@@ -107,9 +107,9 @@ class ReservedIds:
             return None
         if isinstance(inner, ReservedIds):
             return inner
-        made = cls(inner)
-        cast("Any", tracer).id_generator = made
-        return made
+        generator = cls(inner)
+        cast("Any", tracer).id_generator = generator
+        return generator
 
     def reserve(self) -> int:
         """Reserve an ID."""

@@ -162,19 +162,19 @@ def _create_providers(api: OtelApi, options: TelemetryOptions, environ: Mapping[
 
     # Export failures must not appear on the stderr of a program without logging.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
-    made = _exporters(options, environ)
+    exporters = _exporters(options, environ)
     resource = Resource.create({"service.name": environ.get("OTEL_SERVICE_NAME") or options.service})
     traces = TracerProvider(resource=resource, shutdown_on_exit=False)
     logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
     readers: list[Any] = []
-    if "traces" in made:
+    if "traces" in exporters:
         delay = None if "OTEL_BSP_SCHEDULE_DELAY" in environ else _DELAY_MS
-        traces.add_span_processor(BatchSpanProcessor(made["traces"], schedule_delay_millis=delay))
-    if "logs" in made:
+        traces.add_span_processor(BatchSpanProcessor(exporters["traces"], schedule_delay_millis=delay))
+    if "logs" in exporters:
         delay = None if "OTEL_BLRP_SCHEDULE_DELAY" in environ else _DELAY_MS
-        logs.add_log_record_processor(BatchLogRecordProcessor(made["logs"], schedule_delay_millis=delay))
-    if "metrics" in made:
-        readers.append(PeriodicExportingMetricReader(made["metrics"]))
+        logs.add_log_record_processor(BatchLogRecordProcessor(exporters["logs"], schedule_delay_millis=delay))
+    if "metrics" in exporters:
+        readers.append(PeriodicExportingMetricReader(exporters["metrics"]))
     meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
     return Pipeline(
         api,
@@ -187,7 +187,7 @@ def _create_providers(api: OtelApi, options: TelemetryOptions, environ: Mapping[
 
 def _exporters(options: TelemetryOptions, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return an exporter for each requested signal."""
-    made: dict[str, Any] = {}
+    exporters: dict[str, Any] = {}
     for signal, module, name in _SIGNALS:
         requested = environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp").strip().lower() or "otlp"
         if requested == "none":
@@ -206,8 +206,8 @@ def _exporters(options: TelemetryOptions, environ: Mapping[str, str]) -> dict[st
         if options.endpoint:
             path = "" if protocol == "grpc" else f"/v1/{signal}"
             given["endpoint"] = options.endpoint.rstrip("/") + path
-        made[signal] = getattr(import_module(f"{_EXPORTERS[protocol]}.{module}"), name)(**given)
-    return made
+        exporters[signal] = getattr(import_module(f"{_EXPORTERS[protocol]}.{module}"), name)(**given)
+    return exporters
 
 
 def _protocol(signal: str, environ: Mapping[str, str]) -> str:

@@ -78,7 +78,7 @@ class Tracing(Plugin):
         self._agent: CoreAgent | None = None
         self.agent_name = SpanAgentName("")
         self.run: RunSpan | None = None
-        self._on_new_input: Event | None = None
+        self._last_event: Event | None = None
         self._bootstrap: McpStartupTracer | None = None
         self._broken = False
 
@@ -93,20 +93,20 @@ class Tracing(Plugin):
             return
         self._bootstrap = bootstrap = McpStartupTracer(signals)
         agent.bus.subscribe(self._on_event)
-        agent.on(TurnBefore, self._of_run(RunSpan.turn), order=_LAST)
-        agent.on(ModelErrorHook, self._of_run(RunSpan.model_failed), order=_FIRST)
-        agent.on(UsageUpdate, self._of_run(RunSpan.side_call), order=_LAST)
-        agent.on(ContextCompacted, self._of_run(RunSpan.record_compaction), order=_LAST)
-        agent.on(BeforeToolRun, self._of_calls(ToolCallSpans.start_tool), order=_LAST)
-        agent.on(ToolFailed, self._of_calls(ToolCallSpans.failed), order=_FIRST)
-        agent.on(ToolFinished, self._of_calls(ToolCallSpans.set_duration), order=_LAST)
-        agent.on(McpToolBefore, self._of_calls(ToolCallSpans.of_server), order=_LAST)
-        agent.on(McpBootstrapStart, self._safe(bootstrap.start), order=_LAST)
-        agent.on(McpConnect, self._safe(lambda hook: bootstrap.connected(hook, self._context())), order=_LAST)
-        agent.on(McpError, self._safe(lambda hook: bootstrap.failed(hook, self._context())), order=_LAST)
-        agent.on(McpBootstrapEnd, self._safe(lambda hook: bootstrap.end(hook, self._within())), order=_LAST)
-        agent.on(BeforeSpawn, self._safe(_name_subagent), order=_LAST)
-        agent.on(RunDone, self._of_run(RunSpan.done), order=_LAST)
+        agent.on(TurnBefore, self._run_handler(RunSpan.turn), order=_LAST)
+        agent.on(ModelErrorHook, self._run_handler(RunSpan.model_failed), order=_FIRST)
+        agent.on(UsageUpdate, self._run_handler(RunSpan.side_call), order=_LAST)
+        agent.on(ContextCompacted, self._run_handler(RunSpan.record_compaction), order=_LAST)
+        agent.on(BeforeToolRun, self._calls_handler(ToolCallSpans.start_tool), order=_LAST)
+        agent.on(ToolFailed, self._calls_handler(ToolCallSpans.failed), order=_FIRST)
+        agent.on(ToolFinished, self._calls_handler(ToolCallSpans.set_duration), order=_LAST)
+        agent.on(McpToolBefore, self._calls_handler(ToolCallSpans.of_server), order=_LAST)
+        agent.on(McpBootstrapStart, self._guard(bootstrap.start), order=_LAST)
+        agent.on(McpConnect, self._guard(lambda hook: bootstrap.connected(hook, self._context())), order=_LAST)
+        agent.on(McpError, self._guard(lambda hook: bootstrap.failed(hook, self._context())), order=_LAST)
+        agent.on(McpBootstrapEnd, self._guard(lambda hook: bootstrap.end(hook, self._within())), order=_LAST)
+        agent.on(BeforeSpawn, self._guard(_name_subagent), order=_LAST)
+        agent.on(RunDone, self._run_handler(RunSpan.done), order=_LAST)
 
     def for_child(self) -> Plugin:
         """Return the plugin for a subagent, whose spans are within the call that started it."""
@@ -117,7 +117,7 @@ class Tracing(Plugin):
 
     def span_of(self, event: Event) -> SpanContext | None:
         """Return the IDs of the span in which an event happens, to correlate other records with the trace: those of the run, of a model
-        call, or of a tool call. ``None`` if there is none, or telemetry is off. Valid only while the event is being published.
+        call, or of a tool call. ``None`` without a span, or if telemetry is off. Valid only while the event is being published.
         """
         if self.telemetry.signals is not None:
             self._on_event(event)
@@ -138,14 +138,14 @@ class Tracing(Plugin):
 
     def _on_event(self, event: Event) -> None:
         """Process an event once."""
-        if event is self._on_new_input:
+        if event is self._last_event:
             return
-        self._on_new_input = event
+        self._last_event = event
         if self._broken:
             self._release_runs(event)
-        self._safely(self._take, event)
+        self._call_guarded(self._handle_event, event)
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         run = self.run
         if isinstance(event, AgentStart):
             self._begin(event)
@@ -214,20 +214,20 @@ class Tracing(Plugin):
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    def _of_run(self, work: Callable[[RunSpan, Any], None]) -> Callable[[Any], None]:
-        return self._safe(lambda hook: work(self.run, hook) if self.run is not None else None)
+    def _run_handler(self, work: Callable[[RunSpan, Any], None]) -> Callable[[Any], None]:
+        return self._guard(lambda hook: work(self.run, hook) if self.run is not None else None)
 
-    def _of_calls(self, work: Callable[[ToolCallSpans, Any], None]) -> Callable[[Any], None]:
-        return self._safe(lambda hook: work(self.run.calls, hook) if self.run is not None else None)
+    def _calls_handler(self, work: Callable[[ToolCallSpans, Any], None]) -> Callable[[Any], None]:
+        return self._guard(lambda hook: work(self.run.calls, hook) if self.run is not None else None)
 
-    def _safe(self, work: Callable[[Any], None]) -> Callable[[Any], None]:
-        return partial(self._safely, work)
+    def _guard(self, work: Callable[[Any], None]) -> Callable[[Any], None]:
+        return partial(self._call_guarded, work)
 
-    def _safely(self, work: Callable[[Any], None], told: Any) -> None:
+    def _call_guarded(self, work: Callable[[Any], None], subject: Any) -> None:
         if self._broken:
             return
         try:
-            work(told)
+            work(subject)
         except Exception:
             self._broken = True
             logger.warning("Tracing failed and is off from now on. The run continues.", exc_info=True)

@@ -48,21 +48,21 @@ class ModelCallSpan:
         content: ContentEncoder,
         context: Context,
         *,
-        asked: Attributes,
+        common: Attributes,
         extra: Attributes,
         request: ModelRequest | None,
     ) -> None:
         self._signals = signals
-        self._convert = content
-        self._attributes: Attributes = {conventions.OPERATION: conventions.CHAT, **asked}
+        self._encoder = content
+        self._attributes: Attributes = {conventions.OPERATION: conventions.CHAT, **common}
         given = {**self._attributes, **extra, **(request_attributes(request) if request is not None else {})}
-        name = signals.span_name(conventions.CHAT, str(asked[conventions.REQUEST_MODEL]))
+        name = signals.span_name(conventions.CHAT, str(common[conventions.REQUEST_MODEL]))
         self.span = signals.tracer.start_span(name, context, signals.api.client, given)
         self._context = signals.api.context_with(self.span, context)
         self._scope = CurrentSpan(signals.api)
         self._scope.enter(self._context)
         self._request = request
-        self._started_at = self._request_attributes = self._last = time.perf_counter()
+        self._started_at = self._attempted_at = self._last = time.perf_counter()
         self._first = 0.0
         self._chunks = 0
         self._retries = 0
@@ -71,7 +71,7 @@ class ModelCallSpan:
         """Record that a piece of the response arrived."""
         now = time.perf_counter()
         if not self._chunks:
-            self._first = now - self._request_attributes
+            self._first = now - self._attempted_at
         self._chunks += 1
         self._last = now
 
@@ -87,7 +87,7 @@ class ModelCallSpan:
         }
         self.span.add_event(conventions.RETRY_EVENT, attributes)
         self._exception(event.error, text)
-        self._request_attributes = time.perf_counter() + event.delay
+        self._attempted_at = time.perf_counter() + event.delay
 
     def detach(self) -> None:
         """Stop being the current span of the task."""
@@ -123,20 +123,18 @@ class ModelCallSpan:
         measured.duration(time.perf_counter() - self._started_at, self._attributes, kind)
         measured.usage((message and message.usage) or Usage.zero(), self._attributes)
         if self._chunks:
-            between = (
-                (self._last - self._request_attributes - self._first) / (self._chunks - 1) if self._chunks > 1 else None
-            )
+            between = (self._last - self._attempted_at - self._first) / (self._chunks - 1) if self._chunks > 1 else None
             measured.chunks(self._first, between, self._attributes)
 
     def _content(self, message: Message | None) -> None:
-        content, request = self._convert, self._request
-        made: Attributes = {}
+        content, request = self._encoder, self._request
+        attributes: Attributes = {}
         if request is not None:
-            made[conventions.INPUT_MESSAGES] = content.messages(request.messages)
-            made |= content.request_attributes(request.system, request.tools)
+            attributes[conventions.INPUT_MESSAGES] = content.messages(request.messages)
+            attributes |= content.request_attributes(request.system, request.tools)
         if message is not None and message.content:
-            made[conventions.OUTPUT_MESSAGES] = content.answer(message)
-        self._signals.put_content(self.span, self._context, self._attributes, made)
+            attributes[conventions.OUTPUT_MESSAGES] = content.answer(message)
+        self._signals.put_content(self.span, self._context, self._attributes, attributes)
 
     def _exception(self, error: BaseException, text: str) -> None:
         attributes: Attributes = {"exception.type": type(error).__qualname__, "exception.message": text}
@@ -246,7 +244,7 @@ class RunSpan:
             self._signals,
             self._content,
             self.context,
-            asked=request | self._server if own else request,
+            common=request | self._server if own else request,
             extra={conventions.RUN_ID: self._id, conventions.TURN: self._turn},
             request=self._request,
         )
@@ -339,12 +337,12 @@ class RunSpan:
         signals.instruments.duration(time.perf_counter() - self._started, self._attributes, kind)
 
     def _put_content(self, answer: Message | None) -> None:
-        made: Attributes = {}
+        attributes: Attributes = {}
         if self._request is not None:
-            made |= self._content.request_attributes(self._request.system, self._request.tools)
+            attributes |= self._content.request_attributes(self._request.system, self._request.tools)
         if self._prompts:
-            made[conventions.INPUT_MESSAGES] = self._content.messages(self._prompts)
+            attributes[conventions.INPUT_MESSAGES] = self._content.messages(self._prompts)
         if answer is not None and answer.content:
-            made[conventions.OUTPUT_MESSAGES] = self._content.answer(answer)
-        if made and self._signals.options.content != "events":
-            self.span.set_attributes(made)
+            attributes[conventions.OUTPUT_MESSAGES] = self._content.answer(answer)
+        if attributes and self._signals.options.content != "events":
+            self.span.set_attributes(attributes)

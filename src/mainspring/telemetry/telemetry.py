@@ -54,7 +54,7 @@ class Instruments:
 
     def usage(self, usage: Usage, attributes: Attributes) -> None:
         """Record the tokens and cost of a model call."""
-        of_call = _kept(attributes)
+        of_call = _metric_attributes(attributes)
         if usage.total_tokens:
             self._tokens.record(usage.prompt_tokens, {**of_call, c.TOKEN_TYPE: "input"})
             self._tokens.record(usage.output_tokens, {**of_call, c.TOKEN_TYPE: "output"})
@@ -63,11 +63,11 @@ class Instruments:
 
     def duration(self, seconds: float, attributes: Attributes, error: str = "") -> None:
         """Record the duration of a model call or a run."""
-        self._duration.record(seconds, _with_error(_kept(attributes), error))
+        self._duration.record(seconds, _with_error(_metric_attributes(attributes), error))
 
     def chunks(self, first: float, between: float | None, attributes: Attributes) -> None:
         """Record the time until the first piece of a response, and the average time between pieces."""
-        of_call = _kept(attributes)
+        of_call = _metric_attributes(attributes)
         self._first.record(first, of_call)
         if between is not None:
             self._per_chunk.record(between, of_call)
@@ -84,7 +84,7 @@ class Instruments:
         self._mcp.record(seconds, _with_error({c.MCP_METHOD: "initialize", c.MCP_SERVER: server}, error))
 
 
-def _kept(attributes: Attributes) -> Attributes:
+def _metric_attributes(attributes: Attributes) -> Attributes:
     """Return the attributes of a span that a metric keeps: none with many different values."""
     return {key: attributes[key] for key in _METRIC_KEYS if key in attributes}
 

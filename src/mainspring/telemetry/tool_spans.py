@@ -57,9 +57,9 @@ class ToolCallSpan:
         tool: Tool | None,
     ) -> None:
         self._signals = signals
-        self._convert = content
+        self._encoder = content
         self._parent = context
-        self._register_incoming = time.time_ns()
+        self._started_at = time.time_ns()
         self._input: dict[str, Any] = call.input
         self._scope = CurrentSpan(signals.api)
         self._id = signals.ids.reserve() if signals.ids is not None else None
@@ -111,7 +111,7 @@ class ToolCallSpan:
         signals, result = self._signals, event.result
         self._scope.leave()
         ran = self.span is not None
-        span = self.span or self._create_span(self._register_incoming)
+        span = self.span or self._create_span(self._started_at)
         seconds = event.seconds if self.seconds is None else self.seconds
         span.set_attributes({conventions.TOOL_SUCCESS: not result.is_error, conventions.TOOL_SECONDS: seconds})
         kind = ""
@@ -119,11 +119,11 @@ class ToolCallSpan:
             kind = result_error(result, self.error)
             signals.api.fail(span, kind, signals.cleaner.line(result.text) if signals.options.sensitive else kind)
         if signals.options.sensitive and span.is_recording():
-            made: Attributes = {
-                conventions.TOOL_ARGUMENTS: self._convert.value(self._input),
+            attributes: Attributes = {
+                conventions.TOOL_ARGUMENTS: self._encoder.value(self._input),
                 conventions.TOOL_RESULT: signals.cleaner.text(result.text),
             }
-            signals.put_content(span, signals.api.context_with(span), self._attributes, made)
+            signals.put_content(span, signals.api.context_with(span), self._attributes, attributes)
         span.end()
         if ran:
             signals.instruments.tool(event.call.name, seconds, kind, self._server)
@@ -278,12 +278,12 @@ class McpStartupTracer:
             return
         self._record = None
         hook = record.end
-        made: Attributes = {
+        attributes: Attributes = {
             conventions.MCP_SERVER: record.servers,
             conventions.MCP_OUTCOME: hook.status,
             conventions.MCP_BOOTSTRAP: hook.seconds,
         }
-        span = signals.tracer.start_span(_NAME, context, signals.api.internal, made, start_time=record.began)
+        span = signals.tracer.start_span(_NAME, context, signals.api.internal, attributes, start_time=record.began)
         for server in record.done:
             self._span(server, signals.api.context_with(span, context))
         if hook.failed:
@@ -299,13 +299,13 @@ class McpStartupTracer:
 
     def _span(self, server: _Server, context: Context) -> None:
         api = self._signals.api
-        made: Attributes = {
+        attributes: Attributes = {
             conventions.MCP_METHOD: "initialize",
             conventions.MCP_SERVER: server.name,
             conventions.MCP_TOOLS: server.tools,
         }
         began = server.at - int(server.seconds * 1e9)
-        span = self._signals.tracer.start_span("initialize", context, api.client, made, start_time=began)
+        span = self._signals.tracer.start_span("initialize", context, api.client, attributes, start_time=began)
         if server.error:
             api.fail(span, server.error, server.text)
         span.end(server.at)

@@ -21,12 +21,12 @@ from mainspring.mcp.login import login_mcp
 from mainspring.mcp.server import McpServer
 from mainspring.mcp.types import ElicitRequest, ElicitResult, McpError, SamplingRequest, SamplingResult
 
-USAGE = "usage: python -I -m mainspring.testing.mcp_conformance URL"
+USAGE_TEXT = "usage: python -I -m mainspring.testing.mcp_conformance URL"
 _CONTEXT = "MCP_CONFORMANCE_CONTEXT"
 """The variable in which the suite passes advance information to the client, as JSON."""
 
 MAX_LOGINS = 3
-"""Maximum number of logins before giving up on a server that never accepts one."""
+"""Maximum number of logins at a server that never accepts one."""
 
 _SECONDS = 25.0
 _SAMPLES: dict[str, Any] = {
@@ -55,18 +55,18 @@ async def exercise_server(url: str, context: Mapping[str, Any], tokens: Path) ->
         McpFailure: If the server cannot be used.
     """
     config = _config(url, context)
-    told: list[str] = []
+    lines: list[str] = []
     for _ in range(MAX_LOGINS):
         try:
             async with connect_mcp(
-                config, elicit=_activate, allow_sampling=_allow_sampling, sampler=_answer, tokens=tokens
+                config, elicit=_fill_form, allow_sampling=_allow_sampling, sampler=_sample_text, tokens=tokens
             ) as server:
-                told += await _call_all_tools(server, context)
-                return told
+                lines += await _call_all_tools(server, context)
+                return lines
         except McpError as failure:
             if failure.reason != "login":
                 raise
-            told.append(str(failure))
+            lines.append(str(failure))
         await login_mcp(config, tokens, show=_open_login_page, browser=False, seconds=_SECONDS)
     raise McpError(config.name, f"{url} still requires a login after {MAX_LOGINS} logins", "login")
 
@@ -96,10 +96,10 @@ def _config(url: str, context: Mapping[str, Any]) -> McpServerConfig:
 
 
 async def _call_all_tools(server: McpServer, context: Mapping[str, Any]) -> list[str]:
-    told = [f"connected to {server.info.name} {server.info.version}, protocol {server.info.protocol}"]
+    lines = [f"connected to {server.info.name} {server.info.version}, protocol {server.info.protocol}"]
     for kind, listing in (("resources", server.list_resources), ("prompts", server.list_prompts)):
         if kind in server.info.capabilities:
-            told.append(f"{kind}: {len(await listing())}")
+            lines.append(f"{kind}: {len(await listing())}")
     schemas = [info.input_schema for info in server.tool_infos]
     calls = [
         (info.name, {**sample_arguments(info.input_schema), **_echo_schema(info.input_schema, schemas)})
@@ -112,10 +112,10 @@ async def _call_all_tools(server: McpServer, context: Mapping[str, Any]) -> list
         except McpError as failure:
             if failure.reason == "login":
                 raise
-            told.append(f"{name}: {failure.reason}: {failure}")
+            lines.append(f"{name}: {failure.reason}: {failure}")
         else:
-            told.append(f"{name}: {_summarize_content(answer.content)}{' (an error)' if answer.is_error else ''}")
-    return told
+            lines.append(f"{name}: {_summarize_content(answer.content)}{' (an error)' if answer.is_error else ''}")
+    return lines
 
 
 def _echo_schema(schema: Mapping[str, Any], schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _summarize_content(content: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps(content, ensure_ascii=False)[:200]
 
 
-def _activate(request: ElicitRequest) -> ElicitResult:
+def _fill_form(request: ElicitRequest) -> ElicitResult:
     """Accept a form with its defaults."""
     fields = cast("dict[str, dict[str, Any]]", request.schema.get("properties") or {})
     required = cast("list[str]", request.schema.get("required") or [])
@@ -140,7 +140,7 @@ def _allow_sampling(request: SamplingRequest) -> bool:
     return True
 
 
-async def _answer(request: SamplingRequest) -> SamplingResult:
+async def _sample_text(request: SamplingRequest) -> SamplingResult:
     return SamplingResult("This is the answer of a test.", "scripted")
 
 
@@ -156,18 +156,18 @@ async def run(url: str, environ: Mapping[str, str] = os.environ) -> int:
     """Exercise a server and write the log to stderr; return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            told = await exercise_server(url, json.loads(environ.get(_CONTEXT) or "{}"), Path(folder))
+            lines = await exercise_server(url, json.loads(environ.get(_CONTEXT) or "{}"), Path(folder))
         except McpError as failure:
             sys.stderr.write(f"{failure.reason}: {failure}\n")
             return 1
-    sys.stderr.write("".join(f"{line}\n" for line in told))
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run for the address that is the last argument."""
     if not arguments:
-        sys.stderr.write(f"{USAGE}\n")
+        sys.stderr.write(f"{USAGE_TEXT}\n")
         return 2
     return asyncio.run(run(arguments[-1]))
 

@@ -51,8 +51,8 @@ def tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
     file = request.path
     name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
     mode: TapeMode = request.config.getoption("--tapes") or "replay"
-    with Tape(file.parent / "tapes" / file.stem / f"{name}.jsonl", mode) as made:
+    with Tape(file.parent / "tapes" / file.stem / f"{name}.jsonl", mode) as tape_file:
         failed = request.session.testsfailed
-        yield made
+        yield tape_file
         if request.session.testsfailed > failed:
-            made.discard()
+            tape_file.discard()

@@ -199,27 +199,27 @@ def _events(reply: Reply, draft: MessageBuilder, turn: int) -> Iterator[StreamEv
         yield draft.start()
     else:
         return
-    left = reply.truncate_after if reply.truncate_after is not None else sys.maxsize
+    remaining = reply.truncate_after if reply.truncate_after is not None else sys.maxsize
     for kind, text in parts:
-        if not left:
+        if not remaining:
             return
         opened = draft.open_text() if kind == "text" else draft.open_thinking()
         yield opened
-        for piece in _split(text, reply.chunk_count)[:left]:
-            left -= 1
+        for piece in _split(text, reply.chunk_count)[:remaining]:
+            remaining -= 1
             yield draft.text(opened.index, piece) if kind == "text" else draft.thinking(opened.index, piece)
-        if left:
+        if remaining:
             yield draft.close_text(opened.index) if kind == "text" else draft.close_thinking(opened.index)
     for number, call in enumerate(reply.calls):
-        if not left:
+        if not remaining:
             return
         begun = draft.open_call(call.id or f"call_{turn}_{number}", call.name)
         yield begun
         text = call.raw if call.raw is not None else msgspec.json.encode(dict(call.input)).decode()
-        for piece in _split(text, reply.chunk_count)[:left]:
-            left -= 1
+        for piece in _split(text, reply.chunk_count)[:remaining]:
+            remaining -= 1
             yield draft.arguments(begun.index, piece)
-        if left:
+        if remaining:
             yield draft.close_call(begun.index)
 
 

@@ -103,9 +103,9 @@ class ReplaySteps:
     """
 
     def __init__(self, record: Sequence[RecordedStep]) -> None:
-        self._left: dict[str, list[RecordedStep]] = {}
+        self._remaining: dict[str, list[RecordedStep]] = {}
         for step in record:
-            self._left.setdefault(step.kind, []).append(step)
+            self._remaining.setdefault(step.kind, []).append(step)
 
     def now(self) -> datetime:
         return self._next("now").value
@@ -140,10 +140,10 @@ class ReplaySteps:
         return self._next(topic).value
 
     def _next(self, kind: str) -> RecordedStep:
-        left = self._left.get(kind)
-        if not left:
+        recorded = self._remaining.get(kind)
+        if not recorded:
             raise ReplayError(f"The record contains no further {kind!r} step. The run differs from the recording.")
-        return left.pop(0)
+        return recorded.pop(0)
 
 
 def _error_fields(error: ModelError) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Tape:
         mode: ``replay`` replays and never records; ``once`` replays an existing file and records a missing one; ``record`` always
             records.
         tools: For replay, ``recorded`` returns the recorded results and runs no tools; ``live`` runs them.
-        secrets: Values to redact, in addition to the keys that were sent and everything that looks like a secret.
+        secrets: Values to redact, in addition to the keys that were sent and all recognized secrets.
 
     Attributes:
         path: The file.
@@ -238,7 +238,7 @@ class Tape:
         if self._folder is None:
             return model.with_transport(_MaskingReplayTransport(self._replay, self._redactor.value))
         return model.with_transport(
-            _KeyCollectingTransport(self._folder.name, provider=model.provider, told=self._redactor.add)
+            _KeyCollectingTransport(self._folder.name, provider=model.provider, on_keys=self._redactor.add)
         )
 
     def discard(self) -> None:
@@ -265,11 +265,11 @@ class Tape:
     def _check(self) -> None:
         if self._player.misses:
             raise ReplayError(f"{self.path}: {self._player.misses[0]}. {_RERECORD_HINT}")
-        left = [f"{e['request'].get('method')} {e['request'].get('path')}" for e in self._replay.unused]
-        left += [f"a call of {call['name']}" for call in self._player.unused]
-        if left:
+        unused = [f"{e['request'].get('method')} {e['request'].get('path')}" for e in self._replay.unused]
+        unused += [f"a call of {call['name']}" for call in self._player.unused]
+        if unused:
             raise ReplayError(
-                f"{self.path}: the run ended before {left[0]} ({len(left)} left in total). {_RERECORD_HINT}"
+                f"{self.path}: the run ended before {unused[0]} ({len(unused)} left in total). {_RERECORD_HINT}"
             )
 
     def _save(self, folder: Path) -> None:
@@ -281,13 +281,13 @@ class Tape:
             )
         exchanges = [json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
         calls = [{"tool": self._redactor.value(call)} for call in self._calls]
-        lines = [{"tape": _VERSION}, *({"exchange": self._redact_line(e)} for e in exchanges), *calls]
+        lines = [{"tape": _VERSION}, *({"exchange": self._redact_exchange(e)} for e in exchanges), *calls]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
         part.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
         part.replace(self.path)
 
-    def _redact_line(self, exchange: dict[str, Any]) -> dict[str, Any]:
+    def _redact_exchange(self, exchange: dict[str, Any]) -> dict[str, Any]:
         body = exchange["response"].pop("body_text")  # checked as a stream, and not again as a text, which may break it
         clean = self._redactor.value(exchange)
         clean["response"]["body_text"] = redact_stream(self._redactor, body)
@@ -295,7 +295,7 @@ class Tape:
 
 
 _ASKED = ("name", "input")
-_NO_KEY = "none-is-sent-to-anybody"
+_NO_KEY = "unused-key"
 _RERECORD_HINT = "If the change is intended, record the tape again (mode 'record', or pytest --tapes=record)."
 
 
@@ -309,24 +309,24 @@ class _Recorder(LiveSteps):
         self._calls = calls
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        made: dict[str, Any] = {"name": call.name, "input": dict(call.input)}
-        self._calls.append(made)
+        record: dict[str, Any] = {"name": call.name, "input": dict(call.input)}
+        self._calls.append(record)
         try:
             result = await run()
         except Exception as error:
-            made["error"] = {"type": type(error).__name__, "message": str(error)}
+            record["error"] = {"type": type(error).__name__, "message": str(error)}
             raise
         plain = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
-        made["result"] = {k: v for k, v in plain.items() if v or k == "output"}
+        record["result"] = {k: v for k, v in plain.items() if v or k == "output"}
         return result
 
 
 class _KeyCollectingTransport(RecordingTransport):
     """Collects the keys that are sent, so that they can be redacted elsewhere, too."""
 
-    def __init__(self, folder: str, *, provider: str, told: Callable[[Iterable[str]], None]) -> None:
+    def __init__(self, folder: str, *, provider: str, on_keys: Callable[[Iterable[str]], None]) -> None:
         super().__init__(folder, provider=provider)
-        self._on_keys = told
+        self._on_keys = on_keys
 
     @asynccontextmanager
     async def open(
@@ -374,10 +374,10 @@ class _ReplaySteps(LiveSteps):
         if self._live:
             return await run()
         request = self._masked(dict(call.input))
-        for at, made in enumerate(self.unused):
-            if (made["name"], made["input"]) == (call.name, request):
+        for at, record in enumerate(self.unused):
+            if (record["name"], record["input"]) == (call.name, request):
                 return _outcome(self.unused.pop(at))
-        same = [made["input"] for made in self.unused if made["name"] == call.name]
+        same = [record["input"] for record in self.unused if record["name"] == call.name]
         text = f"{call.name} was called with {json.dumps(request)[:200]}, but the recording has " + (
             f"{json.dumps(same[0])[:200]}" if same else "no further call of it"
         )
@@ -385,10 +385,10 @@ class _ReplaySteps(LiveSteps):
         raise ReplayError(text)
 
 
-def _outcome(made: Mapping[str, Any]) -> ToolResult:
-    if "error" in made:
-        raise rebuild_exception(made["error"]["type"], made["error"]["message"])
-    return msgspec.convert(made["result"], ToolResult)
+def _outcome(record: Mapping[str, Any]) -> ToolResult:
+    if "error" in record:
+        raise rebuild_exception(record["error"]["type"], record["error"]["message"])
+    return msgspec.convert(record["result"], ToolResult)
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

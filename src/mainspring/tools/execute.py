@@ -18,7 +18,7 @@ from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolOutput, 
 NOT_RUN_ABORTED = "Aborted: the run was stopped before this call was made."
 ABORTED_WHILE_RUNNING = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
 SKIPPED = "Skipped: a new message from the user came in before this call was made."
-NOT_RUN_STREAM_ERROR = "Not run: the answer broke off before it was complete."
+NOT_RUN_STREAM_ERROR = "Not run: the response ended before it was complete."
 TRUNCATED = (
     "Not run: the answer reached its output limit{limit} before it was complete, so the arguments may be cut off. "
     "Make the call again with less in it, or do it in several smaller calls."

@@ -73,5 +73,5 @@ def get_interaction(ctx: ToolContext) -> UserInteraction | None:
 
 def no_user_result(advice: str) -> ToolResult:
     """Return the result of a call that requires a user if no user is available."""
-    text = f"Nobody can answer: this run has no one at a terminal. {advice}"
-    return ToolResult(output=text, title="nobody to ask", is_error=True, code=ToolErrorCode.CONFIG_ERROR)
+    text = f"No user can answer: this run is unattended. {advice}"
+    return ToolResult(output=text, title="no user to ask", is_error=True, code=ToolErrorCode.CONFIG_ERROR)

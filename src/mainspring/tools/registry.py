@@ -48,10 +48,10 @@ class ToolRegistry:
             ConfigError: The name is a duplicate or contains characters that not all providers accept.
         """
         validate_tool_name(tool.name)
-        taken = self._tools.get(tool.name)
-        if taken is not None:
+        existing = self._tools.get(tool.name)
+        if existing is not None:
             raise ConfigError(
-                f"Duplicate tool name: {tool.name!r} (from {taken.source} and {tool.source}). Rename or alias one of the tools."
+                f"Duplicate tool name: {tool.name!r} (from {existing.source} and {tool.source}). Rename or alias one of the tools."
             )
         self._tools[tool.name] = tool
         self._specs = None
@@ -68,7 +68,7 @@ class ToolRegistry:
     def unknown(self, name: str) -> str:
         """Return the message for a call of an unknown tool: similar names, or the available names."""
         near = difflib.get_close_matches(name, self.active, 3) or self.active[:20]
-        return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "There are no tools.")
+        return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "No tools are available.")
 
     def set_active(self, names: Iterable[str] | None) -> None:
         """Activate only these tools; ``None`` activates all, including tools that are added later.
@@ -138,17 +138,17 @@ def provider_tool_names(tools: Iterable[str], aliases: Mapping[str, str]) -> dic
     Raises:
         ConfigError: An alias is not a valid tool name, or two tools would have the same name on the wire.
     """
-    taken: dict[str, str] = {}
+    used: dict[str, str] = {}
     found: dict[str, str] = {}
     for tool in tools:
         wire = aliases.get(tool) or _shorten_name(tool)
         if not TOOL_NAME_PATTERN.fullmatch(wire):
             raise ConfigError(f"Invalid alias of {tool}: {wire!r}. Use 1 to 128 letters, digits, '_', or '-'.")
-        if wire in taken:
+        if wire in used:
             raise ConfigError(
-                f"Tools {taken[wire]} and {tool} would both be sent to the model as {wire!r}. Change one alias."
+                f"Tools {used[wire]} and {tool} would both be sent to the model as {wire!r}. Change one alias."
             )
-        taken[wire] = tool
+        used[wire] = tool
         if wire != tool:
             found[tool] = wire
     return found

@@ -1,4 +1,4 @@
-"""Known troubles of terminal agents that a chat engine answers for, where no other test shows them."""
+"""Known problems of terminal agents that concern the chat engine and that no other test covers."""
 
 import asyncio
 import signal
@@ -38,10 +38,8 @@ def write(path: str = "b.txt") -> ScriptedCall:
 @pytest.mark.parametrize(
     "state", ["waiting for the model", "a tool runs", "a question waits", "nothing goes on", "a command"]
 )
-async def test_t07_an_abort_works_in_every_state_and_leaves_a_valid_history(
-    state: str, folder: Path, home: Path
-) -> None:
-    """T-07: the first press ends the step; what follows is an ordinary conversation."""
+async def test_t07_abort_works_in_every_state(state: str, folder: Path, home: Path) -> None:
+    """T-07: an abort ends the step, and the conversation continues normally."""
     gate = Gate()
     sleeping = ScriptedCall("shell", {"command": "echo started; sleep 60"})
     script = {"a tool runs": sleeping, "a question waits": write()}.get(state, "never")
@@ -57,7 +55,7 @@ async def test_t07_an_abort_works_in_every_state_and_leaves_a_valid_history(
         elif state == "a question waits":
             await chat.until(ApprovalAsked)
         elif state == "a tool runs":
-            await chat.until(ToolProgress, lambda told: "started" in told.output)
+            await chat.until(ToolProgress, lambda event: "started" in event.output)
         await chat.send(Abort())
         if state == "a command":
             await chat.until(ShellFinished)
@@ -69,8 +67,8 @@ async def test_t07_an_abort_works_in_every_state_and_leaves_a_valid_history(
     assert {t.id for t in chat.of(ToolStarted)} == {t.id for t in chat.of(ToolFinished)}
 
 
-async def test_t10_what_was_pasted_goes_along_whole(folder: Path, home: Path) -> None:
-    """T-10: a placeholder is bound to its text; the model gets all of the text, also from the queue."""
+async def test_t10_pasted_text_is_sent_in_full(folder: Path, home: Path) -> None:
+    """T-10: the model gets the full text of a paste placeholder, also from the queue."""
     gate = Gate()
     model = WaitingModel("one", "two", gates={0: gate})
     paste = "".join(f"line {i}\n" for i in range(5000))
@@ -85,14 +83,14 @@ async def test_t10_what_was_pasted_goes_along_whole(folder: Path, home: Path) ->
     assert "line 4999" in model.requests[1].messages[-1].text
 
 
-async def test_t16_a_path_and_a_percent_sign_are_no_commands() -> None:
-    """T-16: what was typed is what is sent."""
+async def test_t16_paths_and_percent_signs_are_not_commands() -> None:
+    """T-16: the typed text is sent unchanged."""
     for line in ("/home/me/file is odd", "//comment", "/ x", "100% sure", "./run"):
         assert parse_line(line) == Prompt(line)
 
 
-async def test_t20_the_queue_survives_a_limit_and_a_failure(folder: Path, home: Path) -> None:
-    """T-20: it is shown, can be edited, and is not lost."""
+async def test_t20_queue_survives_a_failure(folder: Path, home: Path) -> None:
+    """T-20: the queue is shown, editable, and not lost."""
     gate = Gate()
     async with chatting(folder, home, WaitingModel(ValueError("odd"), "said", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
@@ -100,15 +98,15 @@ async def test_t20_the_queue_survives_a_limit_and_a_failure(folder: Path, home: 
         await chat.send(Queue("after the failure"))
         gate.open.set()
         failed = await chat.until(RunFinished)
-        held = chat.of(QueueChanged)[-1]
+        queue = chat.of(QueueChanged)[-1]
 
     assert failed.status == "error"
-    assert held.held
-    assert [q.text for q in held.items] == ["after the failure"]
+    assert queue.held
+    assert [q.text for q in queue.items] == ["after the failure"]
 
 
-async def test_p19_one_question_for_one_need(folder: Path, home: Path) -> None:
-    """P-19: one yes for the session serves the whole batch, whoever was first."""
+async def test_p19_session_approval_covers_a_batch(folder: Path, home: Path) -> None:
+    """P-19: one approval for the session covers the whole batch."""
     calls = [ScriptedCall("write_file", {"path": "b.txt", "content": str(i)}, id=f"w{i}") for i in range(4)]
     read = ScriptedCall("read_file", {"path": "b.txt"})
     async with chatting(folder, home, Reply(calls=[calls[0]]), read, Reply(calls=calls[1:]), "done") as chat:
@@ -117,8 +115,8 @@ async def test_p19_one_question_for_one_need(folder: Path, home: Path) -> None:
     assert len(chat.of(ApprovalAsked)) == 1
 
 
-async def test_p14_what_is_asked_about_hides_nothing(folder: Path, home: Path) -> None:
-    """P-14: the command of a question has its control and invisible characters spelled out, and is all there."""
+async def test_p14_approval_shows_invisible_characters(folder: Path, home: Path) -> None:
+    """P-14: the approval request escapes control and invisible characters and contains the full command."""
     command = "echo ok" + " " * 300 + "\x1b[8m; rm -rf \u202ex\u202c" + "y" * 2000
     async with chatting(folder, home, ScriptedCall("shell", {"command": command}), "done") as chat:
         await chat.run("go", Approve("", "deny"))
@@ -130,8 +128,8 @@ async def test_p14_what_is_asked_about_hides_nothing(folder: Path, home: Path) -
     assert request.arguments == {"command": command}
 
 
-async def test_cf06_a_setting_that_changes_elsewhere_does_not_reach_a_chat_that_runs(folder: Path, home: Path) -> None:
-    """CF-06: a chat keeps its values until it is told to read them again."""
+async def test_cf06_changed_settings_do_not_affect_a_running_chat(folder: Path, home: Path) -> None:
+    """CF-06: a chat keeps its settings until it is asked to reload them."""
     (home / ".agent").mkdir()
     async with chatting(folder, home, write(), "done") as chat:
         (home / ".agent" / "settings.json").write_text('{"permissions": {"allow": ["*"]}}', encoding="utf-8")
@@ -141,7 +139,7 @@ async def test_cf06_a_setting_that_changes_elsewhere_does_not_reach_a_chat_that_
 
 
 async def test_cf08_opening_a_chat_writes_nothing(folder: Path, home: Path) -> None:
-    """CF-08: only what is said is stored."""
+    """CF-08: only messages are stored."""
     async with chatting(folder, home) as chat:
         await chat.slash("/help")
 
@@ -149,8 +147,8 @@ async def test_cf08_opening_a_chat_writes_nothing(folder: Path, home: Path) -> N
     assert not (home / ".agent").exists()
 
 
-async def test_cf07_a_home_that_cannot_be_written_is_told_and_the_chat_works(folder: Path, home: Path) -> None:
-    """CF-07: where nothing can be kept, that is said."""
+async def test_cf07_chat_works_without_a_writable_home(folder: Path, home: Path) -> None:
+    """CF-07: the user gets a warning if nothing can be stored."""
     (home / ".agent").write_text("a file in the way", encoding="utf-8")
     async with chatting(folder, home, "works") as chat:
         end = await chat.run("go")
@@ -183,8 +181,8 @@ asyncio.run(main())
 
 @pytest.mark.covers("BYD-04")
 @on_posix
-async def test_what_was_typed_survives_a_kill(folder: Path, home: Path) -> None:
-    """T-20, and what no exit can promise: the process is gone at once."""
+async def test_t20_queued_messages_survive_a_kill(folder: Path, home: Path) -> None:
+    """T-20: queued messages are stored immediately, so that even a kill cannot lose them."""
     root = Path(__file__).resolve().parents[3]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _CHAT, str(folder), str(home)), cwd=root, stdout=asyncio.subprocess.PIPE
@@ -195,8 +193,8 @@ async def test_what_was_typed_survives_a_kill(folder: Path, home: Path) -> None:
     await process.wait()
 
     async with chatting(folder, home, ScriptedModel("x"), ask={"continued": True}) as again:
-        held = await again.until(QueueChanged)
-        said = again.of(UserText)
+        queue = await again.until(QueueChanged)
+        user_texts = again.of(UserText)
 
-    assert [q.text for q in held.items] == ["typed before the kill"]
-    assert [u.text for u in said] == ["being answered"]
+    assert [q.text for q in queue.items] == ["typed before the kill"]
+    assert [u.text for u in user_texts] == ["being answered"]

@@ -1,5 +1,5 @@
-"""Known troubles of other programs with dispatch, sub-agents, structured output, event loops and cancellation, where no other
-test shows them."""
+"""Known problems of other agents with dispatch, subagents, structured output, event loops, and cancellation that no other test
+covers."""
 
 import asyncio
 import gc
@@ -51,35 +51,37 @@ async def look(key: str = "", ctx: ToolContext | None = None) -> str:
 
 
 @pytest.mark.parametrize("name", ["constructor", "__class__", "__init__", "get", "items", "keys", "None", "__proto__"])
-async def test_names_that_mean_something_to_the_language_are_names_like_any(name: str) -> None:
+async def test_tool_names_may_be_python_names(name: str) -> None:
     agent = Agent(ScriptedModel(ScriptedCall(name), "ok"), execution=MemoryEnv(), tools=[look])
     await agent.run("go")
     assert results(agent)[0].startswith(f"Unknown tool: {name}")
-    own = Tool(name=name, description="Own.", input_schema={"type": "object"}, execute=look.execute)
-    agent = Agent(ScriptedModel(ScriptedCall(name), "ok"), execution=MemoryEnv(), tools=[own])
+    custom = Tool(name=name, description="Own.", input_schema={"type": "object"}, execute=look.execute)
+    agent = Agent(ScriptedModel(ScriptedCall(name), "ok"), execution=MemoryEnv(), tools=[custom])
     await agent.run("go")
     assert results(agent) == ["agent:"]
     with pytest.raises(ConfigError, match=rf"Duplicate tool name: '{name}' \(from user and extension\)"):
-        ToolRegistry([own, Tool(name=name, description="", input_schema={}, execute=own.execute, source="extension")])
+        ToolRegistry(
+            [custom, Tool(name=name, description="", input_schema={}, execute=custom.execute, source="extension")]
+        )
 
 
-async def test_honest_repetition_is_let_be_and_a_real_circle_ends_at_the_limit() -> None:
-    """The same call again and again is made each time, up to the limits of the run; the model is told that it learns nothing."""
+async def test_repeated_calls_run_until_the_turn_limit() -> None:
+    """Each repeated call runs, up to the limits of the run; a hint tells the model that it learns nothing new."""
     model = ScriptedModel(ScriptedCall("look", {"key": "same"}), loop=True)
     behavior = RunOptions(max_turns=30, repeat_hint=3)
     agent = Agent(model, execution=MemoryEnv(), tools=[look], behavior=behavior)
     result = await agent.run("go")
     assert (result.status, result.stats.tool_counts) == ("max_turns", {"look": 30})
-    told = [m for m in agent.messages if isinstance(m, Message) and "brought nothing new" in m.text]
-    assert len(told) == 9
+    hints = [m for m in agent.messages if isinstance(m, Message) and "brought nothing new" in m.text]
+    assert len(hints) == 9
 
 
 @pytest.mark.parametrize(
     "call",
     [ScriptedCall(""), ScriptedCall("lok"), ScriptedCall("look", {"key": {}}), ScriptedCall("look", raw='{"key": ')],
 )
-async def test_answers_that_are_nothing_but_mistakes_end_the_run(call: ScriptedCall) -> None:
-    """Each gets its result; so many in a row are too many, and one that can be used begins the count anew."""
+async def test_run_ends_after_repeated_invalid_calls(call: ScriptedCall) -> None:
+    """Each invalid call gets a result; four in a row end the run, and a valid call resets the count."""
     agent = Agent(ScriptedModel(call, loop=True), execution=MemoryEnv(), tools=[look])
     with pytest.raises(AgentProviderError, match="The model sent no valid tool call 4 times in a row"):
         await agent.run("go")
@@ -91,7 +93,7 @@ async def test_answers_that_are_nothing_but_mistakes_end_the_run(call: ScriptedC
     assert (await agent.run("go")).status == "completed"
 
 
-async def test_what_is_injected_is_in_no_schema_and_belongs_to_one_call() -> None:
+async def test_tool_context_is_not_in_the_schema_and_is_per_call() -> None:
     seen: dict[str, tuple[str, int]] = {}
 
     @tool
@@ -115,15 +117,15 @@ async def test_what_is_injected_is_in_no_schema_and_belongs_to_one_call() -> Non
     assert results(forged) == ["Validation error: $: unknown property 'ctx'; valid properties: 'key'"]
 
 
-class _Odd:
+class _Unprintable:
     def __str__(self) -> str:
         raise ValueError("no text")
 
 
-def _circle() -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    made["itself"] = made
-    return made
+def _circular_dict() -> dict[str, Any]:
+    circular: dict[str, Any] = {}
+    circular["itself"] = circular
+    return circular
 
 
 @pytest.mark.covers("TDF-12", "TDF-06")
@@ -131,8 +133,8 @@ def _circle() -> dict[str, Any]:
     ("fields", "details"),
     [
         ({"metadata": {"path": Path("a/b"), 1: {3}}}, {"path": "a/b", "1": [3]}),
-        ({"metadata": {"odd": _Odd()}}, None),
-        ({"metadata": _circle()}, None),
+        ({"metadata": {"odd": _Unprintable()}}, None),
+        ({"metadata": _circular_dict()}, None),
         ({"metadata": None}, None),
         ({"code": "TIMEOUT"}, {"code": "TIMEOUT"}),
         ({"code": "banana"}, {"code": "UNKNOWN"}),
@@ -141,9 +143,7 @@ def _circle() -> dict[str, Any]:
         ({"output": ToolResult(output="x")}, None),
     ],
 )
-async def test_fields_of_a_result_that_are_none_harm_nobody(
-    fields: dict[str, Any], details: Any, tmp_path: Path
-) -> None:
+async def test_invalid_result_fields_do_not_break_the_run(fields: dict[str, Any], details: Any, tmp_path: Path) -> None:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return ToolResult(**{"output": "x", **fields})
 
@@ -162,8 +162,8 @@ async def test_fields_of_a_result_that_are_none_harm_nobody(
 
 @pytest.mark.covers("BYD-29")
 @pytest.mark.parametrize("write", [True, False])
-async def test_an_approval_that_is_given_twice_makes_the_call_once(write: bool, tmp_path: Path) -> None:
-    """The second one has the session open while the first goes on with it, or opened it only to look."""
+async def test_call_approved_twice_runs_once(write: bool, tmp_path: Path) -> None:
+    """The second agent has the same session open, for writing or for reading only."""
     ran: list[str] = []
 
     @tool
@@ -196,11 +196,11 @@ async def test_an_approval_that_is_given_twice_makes_the_call_once(write: bool, 
     assert ran == ["Ann"]
 
 
-# --- many at once ------------------------------------------------------------------------------------------------------
+# --- many agents -------------------------------------------------------------------------------------------------------
 
 
-class Shared:
-    """A plug that several agents have."""
+class SharedPlugin:
+    """A plugin that several agents share."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -212,7 +212,7 @@ class Shared:
         return None
 
 
-async def test_fifty_agents_with_one_model_its_tools_and_a_plug_keep_to_themselves() -> None:
+async def test_fifty_agents_share_a_model_without_mixing_results() -> None:
     def answer(request: ModelRequest) -> Any:
         who, turn = request.messages[0].text, sum(m.role == "assistant" for m in request.messages)
         usage = Usage(input_tokens=1, output_tokens=1)
@@ -222,7 +222,7 @@ async def test_fifty_agents_with_one_model_its_tools_and_a_plug_keep_to_themselv
             calls=[ScriptedCall("look", {"key": f"{who}-{turn}-{n}"}, id=f"c{turn}{n}") for n in range(3)], usage=usage
         )
 
-    model, plug = ScriptedModel(answer, loop=True), Shared()
+    model, plug = ScriptedModel(answer, loop=True), SharedPlugin()
     limits = RunOptions(tool_budgets={"look": 9}, dedup_tools={"look": lambda arguments: str(arguments)})
     agents = [
         Agent(model, name=f"a{n}", execution=MemoryEnv(), tools=[look], plugs=[plug], behavior=limits)
@@ -235,9 +235,9 @@ async def test_fifty_agents_with_one_model_its_tools_and_a_plug_keep_to_themselv
     assert plug.calls == {f"a{n}": 9 for n in range(50)}
 
 
-async def test_a_run_leaves_nothing_of_its_options_behind() -> None:
+async def test_run_options_do_not_affect_the_next_run() -> None:
     agent = Agent(ScriptedModel("a", "c"), execution=MemoryEnv(), system="S", tools=[look])
-    before = handlers(agent)
+    before = count_handlers(agent)
     await agent.run(
         "go",
         system="T",
@@ -257,40 +257,40 @@ async def test_a_run_leaves_nothing_of_its_options_behind() -> None:
     assert isinstance(agent.model, ScriptedModel)
     request = agent.model.requests[-1].request
     assert (request.system, request.thinking, [t.name for t in request.tools]) == ("S", None, ["look"])
-    assert (result.output, handlers(agent)) == ("a", before)
+    assert (result.output, count_handlers(agent)) == ("a", before)
 
 
-async def test_a_thousand_runs_leave_no_tasks_handlers_files_or_agents() -> None:
-    async def once() -> weakref.ref[Agent]:
+async def test_a_thousand_runs_leak_nothing() -> None:
+    async def run_once() -> weakref.ref[Agent]:
         agent = Agent(
             ScriptedModel(ScriptedCall("look"), RateLimitedError("slow"), "ok"),
             execution=MemoryEnv(),
             tools=[look],
             behavior=RunOptions(retry=NO_WAIT, tool_budgets={"look": 3}),
         )
-        before = handlers(agent)
+        before = count_handlers(agent)
         async with agent.stream("go") as run:
             async for _ in run:
                 break
         await agent.run("again", raise_errors=False)
-        assert handlers(agent) == before
+        assert count_handlers(agent) == before
         return weakref.ref(agent)
 
-    await once()
+    await run_once()
     gc.collect()
-    files, objects, tasks = open_files(), len(gc.get_objects()), len(asyncio.all_tasks())
-    gone = [await once() for _ in range(500)]
+    files, objects, tasks = count_open_files(), len(gc.get_objects()), len(asyncio.all_tasks())
+    references = [await run_once() for _ in range(500)]
     gc.collect()
-    assert all(ref() is None for ref in gone)
+    assert all(ref() is None for ref in references)
     assert len(asyncio.all_tasks()) == tasks
-    assert open_files() <= files
+    assert count_open_files() <= files
     assert len(gc.get_objects()) - objects < 2000
 
 
 # --- event loops --------------------------------------------------------------------------------------------------------
 
 
-class _Chat(http.server.BaseHTTPRequestHandler):
+class _ChatHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
@@ -308,8 +308,8 @@ class _Chat(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def chat() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Chat)
+def chat_url() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _ChatHandler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -319,8 +319,8 @@ def chat() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_client_outlives_the_event_loop_it_was_first_used_in(chat: str) -> None:
-    agent = Agent(create_model("compatible:m", base_url=chat, api_key="k"), execution=MemoryEnv())
+def test_client_works_across_event_loops(chat_url: str) -> None:
+    agent = Agent(create_model("compatible:m", base_url=chat_url, api_key="k"), execution=MemoryEnv())
     assert [agent.run_sync("go").text for _ in range(3)] == ["hello"] * 3
 
     async def unclosed() -> str:
@@ -334,13 +334,13 @@ def test_a_client_outlives_the_event_loop_it_was_first_used_in(chat: str) -> Non
     assert [asyncio.run(work()) for work in (closed, closed)] == ["hello", "hello"]
 
 
-async def test_a_tool_that_blocks_does_not_stop_the_loop_or_the_abort() -> None:
-    going, free = threading.Event(), threading.Event()
+async def test_blocking_tool_does_not_block_the_loop_or_an_abort() -> None:
+    started, free = threading.Event(), threading.Event()
 
     @tool
     def heavy() -> str:
         """Block."""
-        going.set()
+        started.set()
         free.wait(10)
         return "done"
 
@@ -351,15 +351,15 @@ async def test_a_tool_that_blocks_does_not_stop_the_loop_or_the_abort() -> None:
         behavior=RunOptions(abort_grace=0.01),
     )
     run = asyncio.ensure_future(agent.run("go"))
-    await asyncio.to_thread(going.wait, 10)  # the loop goes on while the tool blocks, or this never comes back
+    await asyncio.to_thread(started.wait, 10)  # this returns only if the loop continues while the tool blocks
     agent.abort()
     with pytest.raises(AgentAbortedError):
         await run
-    assert not free.is_set(), "nobody waited for the thread"
+    assert not free.is_set(), "the abort did not wait for the thread"
     free.set()
 
 
-async def test_one_failure_comes_out_as_itself_and_not_as_a_group() -> None:
+async def test_single_failure_is_not_wrapped_in_a_group() -> None:
     broken = ScriptedModel(RateLimitedError("slow down"))
     agent = Agent(broken, execution=MemoryEnv(), behavior=RunOptions(retry=None))
     with pytest.raises(AgentProviderError, match="slow down"):
@@ -374,12 +374,12 @@ async def test_one_failure_comes_out_as_itself_and_not_as_a_group() -> None:
 # --- cancellation at every step -----------------------------------------------------------------------------------------
 
 
-def staged(folder: Path, name: str) -> tuple[Agent, Session]:
-    """An agent that does a bit of everything: tools together, one that ignores a cancellation, a retry, a sub-agent, an output."""
+def create_busy_agent(folder: Path, name: str) -> tuple[Agent, Session]:
+    """Create an agent that uses parallel tools, a tool that ignores cancellation, a retry, a subagent, and structured output."""
 
     @tool
     async def stubborn() -> str:
-        """Go on in spite of a cancellation."""
+        """Continue despite a cancellation."""
         for _ in range(2):
             try:
                 await asyncio.sleep(0.0005)
@@ -387,7 +387,7 @@ def staged(folder: Path, name: str) -> tuple[Agent, Session]:
                 continue
         return "stubborn"
 
-    async def dawdle(ctx: Any) -> None:
+    async def yield_once(ctx: Any) -> None:
         await asyncio.sleep(0)
 
     session = Session.create(folder, home=folder, id=name, options=QUICK)
@@ -405,7 +405,7 @@ def staged(folder: Path, name: str) -> tuple[Agent, Session]:
         tools=[look, stubborn],
         session=session,
         subagents=True,
-        hooks={name: dawdle for name in HOOKS if not name.startswith(("mcp:", "skills:", "oauth:"))},
+        hooks={name: yield_once for name in HOOKS if not name.startswith(("mcp:", "skills:", "oauth:"))},
         behavior=RunOptions(
             retry=NO_WAIT,
             abort_grace=0.002,
@@ -417,12 +417,14 @@ def staged(folder: Path, name: str) -> tuple[Agent, Session]:
 
 
 @pytest.mark.covers("AGT-25", "BYD-16")
-@pytest.mark.parametrize("how", ["cancel", "cancel twice", "abort", "abort and cancel", "cancel and abort", "timeout"])
-async def test_a_run_can_be_stopped_at_every_step(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "way_to_stop", ["cancel", "cancel twice", "abort", "abort and cancel", "cancel and abort", "timeout"]
+)
+async def test_run_can_be_stopped_at_every_step(way_to_stop: str, tmp_path: Path) -> None:
     loop, ended = asyncio.get_running_loop(), False
     for step in range(1, 1000):
-        agent, session = staged(tmp_path, f"s{step}")
-        before = handlers(agent)
+        agent, session = create_busy_agent(tmp_path, f"s{step}")
+        before = count_handlers(agent)
         limit = asyncio.timeout(None)
 
         async def go(agent: Agent = agent, limit: asyncio.Timeout = limit) -> Any:
@@ -434,24 +436,24 @@ async def test_a_run_can_be_stopped_at_every_step(how: str, tmp_path: Path) -> N
             await asyncio.sleep(0)
         ended = task.done()
         if not ended:
-            for each in how.replace("twice", "cancel").replace("and ", "").split():
+            for each in way_to_stop.replace("twice", "cancel").replace("and ", "").split():
                 if each == "timeout":
                     limit.reschedule(loop.time())
                 elif each == "abort":
                     agent.abort()
                 else:
                     task.cancel()
-        expected: type[BaseException] = AgentAbortedError if how == "abort" else asyncio.CancelledError
-        if how == "timeout":
+        expected: type[BaseException] = AgentAbortedError if way_to_stop == "abort" else asyncio.CancelledError
+        if way_to_stop == "timeout":
             expected = TimeoutError
         [outcome] = await asyncio.gather(task, return_exceptions=True)
-        if ended or (isinstance(outcome, RunResult) and "cancel" not in how):
+        if ended or (isinstance(outcome, RunResult) and "cancel" not in way_to_stop):
             assert getattr(outcome, "status", outcome) == "completed", (
                 step
-            )  # an abort that came when the run had ended stops nothing
+            )  # an abort after the end of the run has no effect
         else:
             assert type(outcome) is expected, f"step {step}: {outcome!r}"
-        check_whole(agent, session, before, step)
+        check_consistent(agent, session, before, step)
         assert isinstance(agent.model, ScriptedModel)
         last = await agent.run("again", model=ScriptedModel("fine"), behavior=RunOptions(schema=None))
         assert last.text == "fine", step
@@ -461,10 +463,10 @@ async def test_a_run_can_be_stopped_at_every_step(how: str, tmp_path: Path) -> N
     assert ended
 
 
-def check_whole(agent: Agent, session: Session, before: dict[str, int], step: int) -> None:
+def check_consistent(agent: Agent, session: Session, before: dict[str, int], step: int) -> None:
     assert not agent.running, step
     assert not agent.children, step
-    assert handlers(agent) == before, step
+    assert count_handlers(agent) == before, step
     assert_results_follow_calls(agent.messages)
     session.save()
     if agent.messages:
@@ -495,7 +497,7 @@ HOSTILE: list[dict[str, Any]] = [
 
 @pytest.mark.covers("AGT-33", "BYD-15")
 @pytest.mark.parametrize("schema", HOSTILE, ids=lambda s: str(s)[:40])
-async def test_no_schema_makes_a_run_hang_or_break(schema: dict[str, Any]) -> None:
+async def test_no_output_schema_hangs_or_breaks_a_run(schema: dict[str, Any]) -> None:
     answers = (
         {"x": 1},
         {"output": "a" * 40 + "!"},
@@ -511,17 +513,17 @@ async def test_no_schema_makes_a_run_hang_or_break(schema: dict[str, Any]) -> No
     assert_results_follow_calls(agent.messages)
 
 
-# --- short ways -----------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------------------------------
 
 
 def results(agent: Agent) -> list[str]:
     return [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
 
 
-def handlers(agent: Agent) -> dict[str, int]:
-    """How many handlers there are of each hook."""
+def count_handlers(agent: Agent) -> dict[str, int]:
+    """Return the number of handlers of each hook."""
     return {kind.event: len(found) for kind, found in agent.bus._handlers.items()}
 
 
-def open_files() -> int:
+def count_open_files() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0

@@ -1,4 +1,4 @@
-"""Known problems of MCP clients: each hung, broke or leaked somebody's session.
+"""Known problems of MCP clients: hangs, broken sessions, and leaks.
 
 Tested elsewhere: M-01, 02, 03, 04, 05, 06, 10, 15, 16 and 20 with a real program in ``tests/unit/mcp/test_stdio_transport.py``; 09 and 18 in
 ``test_http.py``; 13 in ``test_names.py``; 17 in ``test_config.py``; 21 in ``test_plug.py``; 11 in ``test_mcp_tool_schemas.py``.
@@ -17,15 +17,15 @@ from mainspring.tools import ToolContext
 from tests.unit.mcp.harness import make_tool_info, raw_server_config, results
 
 
-async def test_m07_no_pipe_is_ever_full_for_long() -> None:
+async def test_m07_full_pipes_do_not_deadlock() -> None:
     async with connect_mcp(raw_server_config("flood", "noise")) as server:
-        # Both sides have more to say than a pipe holds, and the program reads nothing while it writes.
+        # Both sides write more than a pipe buffer, and the server reads nothing while it writes.
         texts = [f"{i}" * 300_000 for i in range(4)]
         answers = await asyncio.gather(*[server.call("echo", {"text": text}) for text in texts])
         assert [a.content[0]["text"] for a in answers] == texts
 
 
-async def test_m08_connections_are_closed_in_any_order_and_from_any_task() -> None:
+async def test_m08_connections_close_in_any_order_and_from_any_task() -> None:
     opened = [connect_mcp(raw_server_config(name=f"s{i}")) for i in range(3)]
     servers = await asyncio.gather(*[o.__aenter__() for o in opened])
     assert [s.status for s in servers] == ["ready"] * 3
@@ -35,7 +35,7 @@ async def test_m08_connections_are_closed_in_any_order_and_from_any_task() -> No
     assert [s.status for s in servers] == ["closed"] * 3
 
 
-async def test_m12_the_whole_schema_is_kept() -> None:
+async def test_m12_full_schema_is_preserved() -> None:
     schema = {
         "type": "object",
         "$defs": {"node": {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}}},
@@ -49,7 +49,7 @@ async def test_m12_the_whole_schema_is_kept() -> None:
         assert (await handle.tools[0](ToolContext(env=MemoryEnv()), root={"child": {}})).output == "ok"
 
 
-async def test_m14_a_huge_result_goes_to_a_file_and_it_is_said_what_was_cut(tmp_path: Path) -> None:
+async def test_m14_huge_result_is_saved_to_a_file(tmp_path: Path) -> None:
     huge = "line of text\n" * 50_000
     server = InMemoryServer([(make_tool_info("dump"), lambda text="": huge)])
     agent = Agent(

@@ -1,4 +1,4 @@
-"""Known troubles of other programs with models: the wire, streams, retries and keys, where no other test shows them whole."""
+"""Known problems of other agents with models: wire format, streams, retries, and keys that no other test covers completely."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ from tests.contract.wire_scenarios import (
 )
 from tests.unit.models.server import Answer, Server, chunked, plain, serve
 
-KEY = "Zx81Kq0aPwLm55TtRr77"  # of no known form, so that only who knows it can mask it
+KEY = "Zx81Kq0aPwLm55TtRr77"  # in no known format, so that only a comparison with the key can redact it
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
 
 HOSTS: dict[str, tuple[Speaker, dict[str, Any]]] = {
@@ -50,9 +50,9 @@ HOSTS: dict[str, tuple[Speaker, dict[str, Any]]] = {
 
 def model_at(server: Server, spec: str, **more: Any) -> HttpModel:
     _, settings = HOSTS[spec]
-    made = create_model(spec, base_url=f"{server.url}/v1", api_key=KEY, **{**settings, **more})
-    assert isinstance(made, HttpModel)
-    return made
+    model = create_model(spec, base_url=f"{server.url}/v1", api_key=KEY, **{**settings, **more})
+    assert isinstance(model, HttpModel)
+    return model
 
 
 def agent_at(server: Server, *tools: Any, spec: str = "compatible:m") -> Agent:
@@ -68,7 +68,7 @@ def agent_at(server: Server, *tools: Any, spec: str = "compatible:m") -> Agent:
 
 
 def raw_newline(speaker: Speaker) -> Sequence[bytes]:
-    """A call whose argument text has a line end and a tab inside a string, as models write them."""
+    """Return a call whose arguments contain a raw newline and a tab in a string, like models write them."""
     text = '{"text": "a\nb\tc"}'
     if speaker is CHAT:
         return (chat_call(0, text, "c1", "write"), chat({}, "tool_calls"), event("[DONE]"))
@@ -78,7 +78,7 @@ def raw_newline(speaker: Speaker) -> Sequence[bytes]:
 
 
 @pytest.mark.parametrize("speaker", [CHAT, MESSAGES], ids=lambda s: s.name)
-async def test_raw_control_characters_in_arguments_are_taken(speaker: Speaker) -> None:
+async def test_raw_control_characters_in_arguments_are_accepted(speaker: Speaker) -> None:
     written: list[str] = []
 
     @tool
@@ -95,7 +95,7 @@ async def test_raw_control_characters_in_arguments_are_taken(speaker: Speaker) -
 
 @pytest.mark.covers("RET-15")
 @pytest.mark.parametrize("end", [(chat({}, "length"),), ("reset",)], ids=["output cap", "dead stream"])
-async def test_arguments_that_are_cut_are_never_run(end: tuple[Any, ...]) -> None:
+async def test_truncated_arguments_are_never_run(end: tuple[Any, ...]) -> None:
     ran: list[str] = []
 
     @tool
@@ -113,11 +113,11 @@ async def test_arguments_that_are_cut_are_never_run(end: tuple[Any, ...]) -> Non
     assert ran == []
 
 
-# --- what other hosts refuse ------------------------------------------------------------------------------------------
+# --- what other hosts reject ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("MOD-09", "PRV-20")
-async def test_an_unknown_host_is_sent_nothing_that_only_the_vendor_knows() -> None:
+async def test_unknown_host_gets_only_standard_fields() -> None:
     async with serve(chunked(*CHAT.plain)) as server:
         model = model_at(server, "compatible:m")
         await model.complete(ModelRequest([Message.user("Hi")], system="Be kind."))
@@ -131,7 +131,7 @@ async def test_an_unknown_host_is_sent_nothing_that_only_the_vendor_knows() -> N
 
 @pytest.mark.covers("MOD-10", "PRV-32")
 @pytest.mark.parametrize("spec", HOSTS)
-async def test_a_gateway_gets_its_own_header_and_the_key_of_every_provider(spec: str) -> None:
+async def test_gateway_gets_custom_header_and_key(spec: str) -> None:
     speaker, _ = HOSTS[spec]
     async with serve(chunked(*speaker.plain)) as server:
         model = model_at(server, spec, headers={"x-gateway": "team-7"})
@@ -146,7 +146,7 @@ async def test_a_gateway_gets_its_own_header_and_the_key_of_every_provider(spec:
 
 
 @pytest.mark.parametrize("value", ["h\u00e4user", "host \n", "a\r\nx-other: 1", "\u65e5\u672c"])
-async def test_a_header_that_no_request_may_have_is_no_crash_and_no_second_header(value: str) -> None:
+async def test_invalid_header_value_cannot_inject_a_header(value: str) -> None:
     async with serve(chunked(*CHAT.plain)) as server:
         with suppress(ModelError):
             model = model_at(server, "compatible:m", headers={"x-host": value})
@@ -155,12 +155,12 @@ async def test_a_header_that_no_request_may_have_is_no_crash_and_no_second_heade
     assert all("x-other" not in request.headers for request in server.requests)
 
 
-def test_a_model_id_may_hold_slashes_and_colons() -> None:
+def test_model_id_may_contain_slashes_and_colons() -> None:
     for spec, model in (("openrouter:a/b:free", "a/b:free"), ("compatible:ft:gpt-4o:org::1", "ft:gpt-4o:org::1")):
         assert create_model(spec, base_url="http://127.0.0.1:1/v1", api_key=KEY).model == model
 
 
-async def test_the_reply_cap_fits_into_what_is_left_of_the_window() -> None:
+async def test_output_limit_fits_the_remaining_context_window() -> None:
     async with serve(chunked(*MESSAGES.plain)) as server:
         model = model_at(server, "anthropic:claude-sonnet-4-5", context_window=20_000, max_output_tokens=16_000)
         await model.complete(ModelRequest([Message.user("word " * 12_000)]))
@@ -169,7 +169,7 @@ async def test_the_reply_cap_fits_into_what_is_left_of_the_window() -> None:
     assert 0 < body["max_tokens"] < 8_000
 
 
-# --- what is told of errors -------------------------------------------------------------------------------------------
+# --- error classification ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("RET-17")
@@ -182,7 +182,7 @@ async def test_the_reply_cap_fits_into_what_is_left_of_the_window() -> None:
     ],
 )
 @pytest.mark.parametrize("status", [429, 529])
-def test_a_rate_limit_that_speaks_of_tokens_is_no_overflow(status: int, text: str) -> None:
+def test_token_rate_limit_is_not_an_overflow(status: int, text: str) -> None:
     error = classify_error(status, {}, json.dumps({"error": {"message": text}}).encode(), provider="p")
 
     assert error.code is ErrorCode.RATE_LIMITED
@@ -191,14 +191,14 @@ def test_a_rate_limit_that_speaks_of_tokens_is_no_overflow(status: int, text: st
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
-def echo(status: str) -> Answer:
-    """A host that repeats the key in every way it can."""
+def echo_key(status: str) -> Answer:
+    """Return an error that repeats the key in every possible way."""
     text = f"Incorrect key {KEY}, sent as 'Authorization: Bearer {KEY}' and ?key={KEY}"
     return plain(json.dumps({"error": {"message": text, "param": KEY, "code": KEY}}).encode(), status)
 
 
-def told(error: BaseException | None) -> str:
-    """All texts of an error and of what it came from."""
+def error_text(error: BaseException | None) -> str:
+    """Return all texts of an error and of its causes."""
     seen = ""
     while error is not None:
         seen += f"{error} {error!r} {vars(error)}\n"
@@ -209,18 +209,18 @@ def told(error: BaseException | None) -> str:
 @pytest.mark.covers("PRV-31")
 @pytest.mark.parametrize("spec", HOSTS)
 @pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "400 Bad Request", "302 Found"])
-async def test_no_text_shows_a_key_that_a_host_repeats(
+async def test_errors_redact_a_key_that_the_host_echoes(
     spec: str, status: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     moved = plain(b"", status, location=f"https://elsewhere.example/?key={KEY}")
-    async with serve(moved if status.startswith("302") else echo(status)) as server:
+    async with serve(moved if status.startswith("302") else echo_key(status)) as server:
         model = model_at(server, spec)
         with pytest.raises(ModelError) as caught:
             await model.complete(ModelRequest([Message.user("Hi")]))
         failed = await LLMClient(model, retry_config=NO_WAIT).invoke("Hi")
 
-    assert KEY not in told(caught.value)
+    assert KEY not in error_text(caught.value)
     assert KEY not in repr(failed)
     assert KEY not in repr(model)
     assert KEY not in caplog.text
@@ -228,7 +228,7 @@ async def test_no_text_shows_a_key_that_a_host_repeats(
 
 @pytest.mark.covers("PRV-31")
 @pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
-async def test_no_text_shows_a_key_that_a_host_repeats_inside_an_answer(speaker: Speaker) -> None:
+async def test_errors_redact_a_key_echoed_within_a_stream(speaker: Speaker) -> None:
     failing = speaker.overloaded.replace(b"verloaded.", b"verloaded").replace(
         b'verloaded"', f'verloaded {KEY}"'.encode()
     )
@@ -238,11 +238,11 @@ async def test_no_text_shows_a_key_that_a_host_repeats_inside_an_answer(speaker:
         with pytest.raises(ModelError) as caught:
             await model.complete(ModelRequest([Message.user("Hi")]))
 
-    assert KEY not in told(caught.value)
+    assert KEY not in error_text(caught.value)
 
 
 @pytest.mark.parametrize("kind", [ProviderConfig, ProviderSettings])
-def test_settings_are_shown_without_their_secrets(kind: type[Any]) -> None:
+def test_settings_repr_hides_secrets(kind: type[Any]) -> None:
     settings = kind(
         api_key=KEY,
         base_url=f"https://me:{KEY}@host/v1?key={KEY}",
@@ -257,16 +257,16 @@ def test_settings_are_shown_without_their_secrets(kind: type[Any]) -> None:
     assert "idle_timeout" not in repr(settings)
 
 
-async def test_a_profile_is_shown_without_its_headers() -> None:
-    made = create_model("compatible:m", base_url="http://h/v1", api_key=KEY, headers={"x-token": KEY})
+async def test_profile_repr_hides_headers() -> None:
+    model = create_model("compatible:m", base_url="http://h/v1", api_key=KEY, headers={"x-token": KEY})
 
-    assert isinstance(made, HttpModel)
-    assert KEY not in repr(made.profile)
+    assert isinstance(model, HttpModel)
+    assert KEY not in repr(model.profile)
 
 
 @pytest.mark.covers("MOD-17")
-async def test_an_option_that_there_is_not_is_no_wrong_key() -> None:
-    """The text of the mistake lists all options, ``api_key`` among them."""
+async def test_unknown_option_is_not_reported_as_a_wrong_key() -> None:
+    """The error message lists all options, including ``api_key``."""
     result = await LLMClient("local:m").invoke("Hi", temprature=1)
 
     assert isinstance(result, Failure)

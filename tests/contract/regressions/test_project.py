@@ -1,4 +1,4 @@
-"""A repository brings its links along: none of them decides where the program writes what belongs to the project."""
+"""Links in a repository never decide where mainspring writes files of the project."""
 
 from pathlib import Path
 
@@ -12,30 +12,30 @@ from mainspring.errors import MainspringError
 from mainspring.memory.plug import find_memory_files
 
 
-def config(folder: Path) -> None:
+def set_config(folder: Path) -> None:
     change_config("model", "openai:x", place=WorkspaceOptions(cwd=str(folder)), project=True)
 
 
-def server(folder: Path) -> None:
+def add_mcp_server(folder: Path) -> None:
     add_server("zz", {"command": "true"}, WorkspaceOptions(cwd=str(folder)), project=True)
 
 
-def skill(folder: Path) -> None:
+def create_skill(folder: Path) -> None:
     new_skill("abc", WorkspaceOptions(cwd=str(folder)), project=True)
 
 
-def memory(folder: Path) -> None:
+def update_memory(folder: Path) -> None:
     found = find_memory_files(folder, None).project
     assert found is not None
     found.update(lambda text: text + "- a note\n")
 
 
-WAYS = {"settings.json": config, "mcp.json": server, "skills": skill, "MEMORY.md": memory}
+WRITERS = {"settings.json": set_config, "mcp.json": add_mcp_server, "skills": create_skill, "MEMORY.md": update_memory}
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("what", ["the folder", "the entry"])
-def test_p24_a_link_of_the_project_leads_no_write_out_of_it(tmp_path: Path, home: Path, name: str, what: str) -> None:
+def test_p24_project_link_cannot_redirect_writes(tmp_path: Path, home: Path, name: str, what: str) -> None:
     project, outside = tmp_path / "project", tmp_path / "outside"
     (project / "sub").mkdir(parents=True)
     outside.mkdir()
@@ -46,12 +46,12 @@ def test_p24_a_link_of_the_project_leads_no_write_out_of_it(tmp_path: Path, home
         (project / ".agent" / name).symlink_to(outside / "there")
 
     with pytest.raises(MainspringError, match="leads out of it, to"):
-        WAYS[name](project)
+        WRITERS[name](project)
 
     assert list(outside.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", [name for name in WAYS if name != "skills"])
+@pytest.mark.parametrize("name", [name for name in WRITERS if name != "skills"])
 def test_cf09_links_within_the_repository_are_followed(tmp_path: Path, home: Path, name: str) -> None:
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_cf09_links_within_the_repository_are_followed(tmp_path: Path, home: Pat
     (project / "part").mkdir()
     (project / "part" / ".agent").symlink_to("../shared")
 
-    WAYS[name](project / "part")
+    WRITERS[name](project / "part")
 
     assert (project / "shared" / name).exists()
     assert (project / "part" / ".agent").is_symlink()

@@ -1,4 +1,4 @@
-"""Known problems of agents with long conversations and shared state: each was somebody's lost work, none is to be ours."""
+"""Known problems of agents with long conversations and shared state, each of which lost work of users."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,26 +29,26 @@ async def look(n: int, size: int = 4000) -> str:
     """Look at something.
 
     Args:
-        n: Which.
-        size: How much of it.
+        n: The number.
+        size: The size of the result.
     """
     return f"result {n} " + "z" * size
 
 
-def sums_up(request: ModelRequest) -> bool:
+def is_compaction(request: ModelRequest) -> bool:
     return "You sum up" in request.system
 
 
-class Looker:
-    """A model that looks so often, and sums up when asked; it tells its tokens or keeps them to itself."""
+class LookupModel:
+    """A model that makes a number of lookups, writes summaries on request, and may report its token usage."""
 
-    def __init__(self, count: int, *, tells: bool = True, size: int = 4000) -> None:
-        self.left, self.tells, self.size = count, tells, size
+    def __init__(self, count: int, *, reports_usage: bool = True, size: int = 4000) -> None:
+        self.left, self.reports_usage, self.size = count, reports_usage, size
 
     def __call__(self, request: ModelRequest) -> Reply:
         chars = sum(len(str(b)) for m in request.messages for b in m.content) + len(request.system)
-        usage = Usage(input_tokens=chars // 4, output_tokens=20) if self.tells else None
-        if sums_up(request):
+        usage = Usage(input_tokens=chars // 4, output_tokens=20) if self.reports_usage else None
+        if is_compaction(request):
             return Reply(GOOD, usage=usage)
         self.left -= 1
         if self.left < 0:
@@ -56,81 +56,84 @@ class Looker:
         return Reply(calls=[ScriptedCall("look", {"n": self.left, "size": self.size})], usage=usage)
 
 
-def of(script: Any, window: int = 16_000) -> ScriptedModel:
+def create_model(script: Any, window: int = 16_000) -> ScriptedModel:
     return ScriptedModel(script, loop=True, info=ModelInfo("small", "scripted", context_window=window))
 
 
-def agent_of(model: ScriptedModel, options: Compaction | None = None, **more: Any) -> Agent:
+def create_agent(model: ScriptedModel, options: Compaction | None = None, **more: Any) -> Agent:
     behavior = RunOptions(compaction=options or Compaction(), max_turns=100)
     return Agent(model, tools=[look], execution=MemoryEnv(), behavior=behavior, **more)
 
 
-def work(model: ScriptedModel) -> list[ModelRequest]:
-    return [s.request for s in model.requests if not sums_up(s.request)]
+def turn_requests(model: ScriptedModel) -> list[ModelRequest]:
+    return [s.request for s in model.requests if not is_compaction(s.request)]
 
 
-def length(request: ModelRequest) -> int:
+def estimate_tokens(request: ModelRequest) -> int:
     return sum(len(str(b)) for m in request.messages for b in m.content) // 4
 
 
 @pytest.mark.covers("CMP-01")
-async def test_results_that_are_about_to_be_sent_count() -> None:
-    """C-03: the report of the last answer says nothing of the results that came after it."""
-    model = of(Looker(4, size=20_000))
+async def test_compaction_counts_results_of_the_next_request() -> None:
+    """C-03: the usage of the last response does not include the results after it."""
+    model = create_model(LookupModel(4, size=20_000))
 
-    await agent_of(model).run("go")
+    await create_agent(model).run("go")
 
-    assert any(sums_up(s.request) for s in model.requests)
-    assert max(map(length, work(model))) < 16_000
+    assert any(is_compaction(s.request) for s in model.requests)
+    assert max(map(estimate_tokens, turn_requests(model))) < 16_000
 
 
 @pytest.mark.covers("CMP-01", "CMP-13")
-async def test_a_model_that_never_tells_its_tokens_is_summed_up_all_the_same() -> None:
+async def test_compaction_works_without_token_counts() -> None:
     """C-05."""
-    model = of(Looker(40, tells=False))
+    model = create_model(LookupModel(40, reports_usage=False))
 
-    outcome = await agent_of(model).run("go")
+    outcome = await create_agent(model).run("go")
 
     assert outcome.text == "done"
-    assert max(map(length, work(model))) < 16_000
+    assert max(map(estimate_tokens, turn_requests(model))) < 16_000
 
 
 @pytest.mark.covers("CMP-01")
-async def test_after_a_summary_old_reports_do_not_call_for_another() -> None:
-    """C-04: what answers before the summary told is of another history."""
-    model = of(Looker(14))
+async def test_old_token_counts_do_not_trigger_a_second_compaction() -> None:
+    """C-04: usage reported before the compaction belongs to the old history."""
+    model = create_model(LookupModel(14))
 
-    await agent_of(model).run("go")
+    await create_agent(model).run("go")
 
-    kinds = [sums_up(s.request) for s in model.requests]
+    kinds = [is_compaction(s.request) for s in model.requests]
     assert kinds.count(True) == 1
     assert not any(a and b for a, b in zip(kinds, kinds[1:], strict=False))
 
 
 @pytest.mark.covers("BYD-26")
-async def test_a_window_that_the_user_names_is_what_counts() -> None:
-    """C-06: a local model's window is not that of the large ones."""
-    free, told = of(Looker(10), window=1_000_000), of(Looker(10), window=1_000_000)
+async def test_configured_threshold_overrides_the_context_window() -> None:
+    """C-06: the context window of a local model is smaller than that of the large models."""
+    unlimited, limited = (
+        create_model(LookupModel(10), window=1_000_000),
+        create_model(LookupModel(10), window=1_000_000),
+    )
 
-    await agent_of(free).run("go")
-    await agent_of(told, Compaction(threshold=6000, keep_recent=2000)).run("go")
+    await create_agent(unlimited).run("go")
+    await create_agent(limited, Compaction(threshold=6000, keep_recent=2000)).run("go")
 
-    assert not any(sums_up(s.request) for s in free.requests)
-    assert max(map(length, work(told))) < 8000
+    assert not any(is_compaction(s.request) for s in unlimited.requests)
+    assert max(map(estimate_tokens, turn_requests(limited))) < 8000
 
 
 @pytest.mark.covers("CMP-07", "MEM-02")
-async def test_a_window_that_only_an_error_tells_is_remembered() -> None:
-    """C-06: one request too many, not one each time."""
-    looker, rejected = Looker(60), list[int]()
+async def test_context_window_from_an_error_is_remembered() -> None:
+    """C-06: one oversized request is sent, not one each time."""
+    lookup_model, rejected = LookupModel(60), list[int]()
 
     def script(request: ModelRequest) -> Reply | Exception:
-        reply = looker(request)
+        reply = lookup_model(request)
         assert reply.usage
         if reply.usage.input_tokens <= 16_000:
             return reply
         rejected.append(reply.usage.input_tokens)
-        looker.left += 1
+        lookup_model.left += 1
         text = "This model's maximum context length is 16000 tokens. However, your messages resulted in more."
         return ContextExceededError(text, reason="overflow", provider="scripted", model="small")
 
@@ -141,72 +144,72 @@ async def test_a_window_that_only_an_error_tells_is_remembered() -> None:
     assert len(rejected) == 1
 
 
-async def test_memory_instructions_tools_and_the_user_s_words_outlive_a_compaction(tmp_path: Path) -> None:
-    """C-08: what is no message is not summed up."""
+async def test_compaction_keeps_memory_instructions_tools_and_prompt(tmp_path: Path) -> None:
+    """C-08: only messages are compacted."""
     (tmp_path / "MEMORY.md").write_text("- Likes tea\n", encoding="utf-8")
-    model = of(Looker(30))
-    agent = agent_of(model, system="Mind the gap.", memory=Memory(user=tmp_path / "MEMORY.md"))
+    model = create_model(LookupModel(30))
+    agent = create_agent(model, system="Mind the gap.", memory=Memory(user=tmp_path / "MEMORY.md"))
 
     await agent.run("Find the purple one.")
 
-    after = work(model)[-1]
+    after = turn_requests(model)[-1]
     assert is_summary(after.messages[0])
     assert "Mind the gap." in after.system
     assert "Likes tea" in after.system
     assert "Find the purple one." in after.messages[0].text
-    assert [t.name for t in after.tools] == [t.name for t in work(model)[0].tools]
+    assert [t.name for t in after.tools] == [t.name for t in turn_requests(model)[0].tools]
 
 
 @pytest.mark.covers("CMP-08")
-async def test_what_is_typed_while_it_is_summed_up_arrives() -> None:
+async def test_message_steered_during_compaction_is_kept() -> None:
     """C-10."""
-    looker = Looker(20)
+    lookup_model = LookupModel(20)
 
     def script(request: ModelRequest) -> Reply:
-        if sums_up(request) and not typed:
+        if is_compaction(request) and not typed:
             typed.append("And the green one!")
             agent.steer(typed[0])
-        return looker(request)
+        return lookup_model(request)
 
     typed: list[str] = []
-    model = of(script)
-    agent = agent_of(model)
+    model = create_model(script)
+    agent = create_agent(model)
     await agent.run("go")
 
     assert typed
     assert sum(m.text == typed[0] for m in agent.messages if isinstance(m, Message)) == 1
 
 
-async def test_too_much_before_the_first_message_is_told_and_not_summed_up_for_ever() -> None:
-    """C-01, C-11: no summary makes a system prompt shorter."""
-    model = of(Looker(8, tells=False, size=400), window=4000)
-    agent = agent_of(model, system="x" * 20_000)
+async def test_oversized_system_prompt_is_not_compacted_forever() -> None:
+    """C-01, C-11: compaction cannot shorten a system prompt."""
+    model = create_model(LookupModel(8, reports_usage=False, size=400), window=4000)
+    agent = create_agent(model, system="x" * 20_000)
 
     await agent.run("go")
 
-    assert sum(sums_up(s.request) for s in model.requests) <= 2
+    assert sum(is_compaction(s.request) for s in model.requests) <= 2
 
 
-async def test_each_request_begins_with_the_one_before_it() -> None:
-    """C-12: only a compaction may change what a provider has in its cache."""
-    model = of(Looker(12), window=1_000_000)
-    agent = agent_of(model, system="Mind the gap.")
+async def test_each_request_extends_the_previous_one() -> None:
+    """C-12: only a compaction may invalidate the prompt cache of a provider."""
+    model = create_model(LookupModel(12), window=1_000_000)
+    agent = create_agent(model, system="Mind the gap.")
     await agent.run("go")
     await agent.run("and on")
 
-    requests = work(model)
+    requests = turn_requests(model)
     encoded = [[msgspec.json.encode(m) for m in r.messages] for r in requests]
     for earlier, later in zip(encoded, encoded[1:], strict=False):
         assert later[: len(earlier)] == earlier
     assert len({(r.system, msgspec.json.encode(r.tools)) for r in requests}) == 1
 
 
-async def ask(purpose: str, request: ModelRequest, *, model: object = None) -> Message:
+async def answer_side_call(purpose: str, request: ModelRequest, *, model: object = None) -> Message:
     del purpose, request, model
     return Message.assistant(GOOD)
 
 
-def result(id: str) -> Message:
+def lone_result(id: str) -> Message:
     return Message("user", (ToolResultBlock(tool_use_id=id, name="look", content="z" * 9000),))
 
 
@@ -216,24 +219,24 @@ def result(id: str) -> Message:
     [
         [],
         [Message.user("x" * 90_000)],
-        [result(f"c{i}") for i in range(20)],
+        [lone_result(f"c{i}") for i in range(20)],
         [Message.assistant("x" * 9000) for _ in range(20)],
-        [m for i in range(20) for m in (Message.assistant("x" * 9000), result(f"c{i}"))],
+        [m for i in range(20) for m in (Message.assistant("x" * 9000), lone_result(f"c{i}"))],
     ],
     ids=["empty", "one prompt", "only results", "only answers", "results without calls"],
 )
 @pytest.mark.parametrize("reason", ["threshold", "overflow"])
 @pytest.mark.parametrize("window", [1, 500, 8000, None])
-async def test_odd_histories_and_tiny_windows_are_shortened_or_left_alone(
+async def test_odd_histories_and_tiny_windows_are_compacted_or_unchanged(
     history: list[AgentMessage], reason: str, window: int | None
 ) -> None:
-    shorter = await SummaryCompactor().compact(history, reason=reason, side_call=ask, window=window)
+    shorter = await SummaryCompactor().compact(history, reason=reason, side_call=answer_side_call, window=window)
 
     assert shorter is None or (is_summary(shorter[0]) and len(shorter) <= len(history) + 1)
 
 
-def test_folders_that_are_trusted_at_once_are_all_kept(tmp_path: Path) -> None:
-    """S-02: nobody writes a whole file from what it was a while ago."""
+def test_folders_trusted_in_parallel_are_all_stored(tmp_path: Path) -> None:
+    """S-02: no write replaces the file with an outdated state."""
     home = UserPaths(tmp_path / "home")
     folders = [tmp_path / f"p{i}" for i in range(12)]
     for folder in folders:

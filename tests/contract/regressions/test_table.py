@@ -1,4 +1,4 @@
-"""The table of known problems names tests that exist."""
+"""The table of known problems names existing tests."""
 
 import ast
 import re
@@ -16,8 +16,8 @@ TABLE: dict[str, dict[str, Any]] = tomllib.loads(
 
 
 @lru_cache
-def named_in(file: Path) -> frozenset[str]:
-    """The names of the tests in a file."""
+def find_test_names(file: Path) -> frozenset[str]:
+    """Return the names of the tests in a file."""
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     found = (n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
     return frozenset(name for name in found if name.startswith("test_"))
@@ -30,7 +30,7 @@ def test_ids_are_numbered_by_family() -> None:
         assert numbers == list(range(1, len(numbers) + 1)), family
 
 
-def test_every_entry_says_what_is_right() -> None:
+def test_every_entry_describes_the_right_behavior() -> None:
     texts = [entry["right"] for entry in TABLE.values()]
 
     assert all(text and text == text.strip() and text.endswith(".") for text in texts)
@@ -39,13 +39,13 @@ def test_every_entry_says_what_is_right() -> None:
 
 
 @pytest.mark.parametrize("key", TABLE)
-def test_the_tests_of_an_entry_exist(key: str) -> None:
-    named: list[str] = TABLE[key]["tests"]
+def test_tests_of_every_entry_exist(key: str) -> None:
+    node_ids: list[str] = TABLE[key]["tests"]
 
-    assert named
-    assert len(named) == len(set(named))
-    for node in named:
+    assert node_ids
+    assert len(node_ids) == len(set(node_ids))
+    for node in node_ids:
         file, colons, name = node.partition("::")
         assert colons, node
         assert (REPOSITORY / file).is_file(), node
-        assert name in named_in(REPOSITORY / file), f"{node}: there is no such test"
+        assert name in find_test_names(REPOSITORY / file), f"Unknown test: {node}"

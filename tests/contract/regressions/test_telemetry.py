@@ -1,7 +1,7 @@
-"""Known problems of telemetry and of cost accounting (TL-01 to TL-04, CO-01 to CO-06), as far as they concern spans and reports.
+"""Known problems of telemetry and cost accounting (TL-01 to TL-04, CO-01 to CO-06) that concern spans and reports.
 
-That nothing leaves unasked (TL-01), and that a collector which is away slows nothing (TL-02), is tried with the real command in
-tests/e2e/test_command_telemetry.py; how each host's figures become ours (CO-01, CO-03), in tests/contract/test_model_parity.py.
+tests/e2e/test_command_telemetry.py checks with the real command that nothing is sent unasked (TL-01) and that a missing collector
+slows nothing (TL-02); tests/contract/test_model_parity.py checks the usage of each host (CO-01, CO-03).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from mainspring.tools import tool
 from tests.unit.telemetry.recorder import Recorder
 
 USAGE = Usage(100, 20, cache_read=50, cache_write=10, reasoning_tokens=5, cost=Cost(0.01, 0.02, 0.005, 0.001))
-TOTAL = 180  # what a host would say: prompt 160 with caches, answer 20 with reasoning
+TOTAL = 180  # the total of the host: prompt 160 with cached tokens, response 20 with reasoning
 
 
 @tool
@@ -46,8 +46,8 @@ async def _read(run: RunHandle) -> None:
         pass
 
 
-async def test_tl_03_spans_never_complain_of_the_task_they_end_in(caplog: pytest.LogCaptureFixture) -> None:
-    """A run that is read, left and cancelled from tasks of all kinds leaves no context behind and logs nothing."""
+async def test_tl_03_spans_end_cleanly_in_any_task(caplog: pytest.LogCaptureFixture) -> None:
+    """A run that is read, left, and cancelled from different tasks leaves no context and logs nothing."""
     recorder = Recorder()
 
     def agent(*script: Any) -> Agent:
@@ -73,7 +73,7 @@ async def test_tl_03_spans_never_complain_of_the_task_they_end_in(caplog: pytest
     assert [s.name for s in roots] == ["invoke_agent agent"] * 4
 
 
-def test_tl_04_nothing_is_printed_and_no_foreign_logger_is_set_up(tmp_path: Path) -> None:
+def test_tl_04_telemetry_prints_nothing_and_configures_no_logger(tmp_path: Path) -> None:
     code = """
 import asyncio, logging
 from mainspring import Agent
@@ -100,7 +100,7 @@ assert [type(h).__name__ for h in logging.getLogger("mainspring.telemetry").hand
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def saved(home: Path, *script: Any, plugs: list[Any] | None = None, **behavior: Any) -> Agent:
+def run_and_save(home: Path, *script: Any, plugs: list[Any] | None = None, **behavior: Any) -> Agent:
     project = home.parent / "project"
     project.mkdir(exist_ok=True)
     session = Session.create(str(project), home=home)
@@ -123,60 +123,60 @@ def saved(home: Path, *script: Any, plugs: list[Any] | None = None, **behavior: 
     return agent
 
 
-def report(tmp_path: Path) -> Any:
+def load_cost_total(tmp_path: Path) -> Any:
     return cost_report(
         WorkspaceOptions(cwd=str(tmp_path)), environ={"MAINSPRING_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
     ).total
 
 
 @pytest.mark.covers("TEL-03")
-def test_co_01_and_co_02_cached_and_reasoning_tokens_count_once_everywhere(tmp_path: Path) -> None:
+def test_co_01_and_co_02_cached_and_reasoning_tokens_count_once(tmp_path: Path) -> None:
     recorder = Recorder()
-    saved(tmp_path / "home", Reply("done", usage=USAGE), plugs=[Tracing(recorder.telemetry)])
+    run_and_save(tmp_path / "home", Reply("done", usage=USAGE), plugs=[Tracing(recorder.telemetry)])
 
     facts = recorder.span("chat scripted-1").attributes or {}
     assert int(str(facts["gen_ai.usage.input_tokens"])) + int(str(facts["gen_ai.usage.output_tokens"])) == TOTAL
     assert sum(p.sum for p in recorder.metrics["gen_ai.client.token.usage"]) == TOTAL
-    total = report(tmp_path)
+    total = load_cost_total(tmp_path)
     assert total.input_tokens + total.cache_read + total.cache_write + total.output_tokens == TOTAL
     assert total.cost == pytest.approx(0.036)
 
 
-def test_co_03_what_a_broken_answer_used_is_not_overwritten_with_nothing(tmp_path: Path) -> None:
+def test_co_03_usage_of_a_broken_response_is_kept(tmp_path: Path) -> None:
     recorder = Recorder()
     cut = Reply("a b c", chunk_count=3, truncate_after=2, usage=USAGE, error=NetworkError("cut"))
 
-    saved(tmp_path / "home", cut, plugs=[Tracing(recorder.telemetry)])
+    run_and_save(tmp_path / "home", cut, plugs=[Tracing(recorder.telemetry)])
 
     assert (recorder.span("chat scripted-1").attributes or {})["gen_ai.usage.input_tokens"] == 160
     assert (recorder.span("invoke_agent agent").attributes or {})["gen_ai.usage.input_tokens"] == 160
-    assert report(tmp_path).cost == pytest.approx(0.036)
+    assert load_cost_total(tmp_path).cost == pytest.approx(0.036)
 
 
-def test_co_04_an_unknown_price_is_neither_nothing_nor_anothers(tmp_path: Path) -> None:
+def test_co_04_unknown_price_is_reported_as_unpriced(tmp_path: Path) -> None:
     recorder = Recorder()
-    saved(tmp_path / "home", Reply("done", usage=Usage(100, 20)), plugs=[Tracing(recorder.telemetry)])
+    run_and_save(tmp_path / "home", Reply("done", usage=Usage(100, 20)), plugs=[Tracing(recorder.telemetry)])
 
-    total = report(tmp_path)
+    total = load_cost_total(tmp_path)
     assert (total.cost, total.unpriced_calls, total.unpriced_tokens, total.input_tokens) == (0.0, 1, 120, 100)
     assert "mainspring.usage.cost" not in (recorder.span("invoke_agent agent").attributes or {})
 
 
-def test_co_05_a_budget_of_money_stops_the_whole_tree(tmp_path: Path) -> None:
-    """The parent's limit stops its sub-agent, and what the report says is what was allowed, but for the answer that crossed it."""
+def test_co_05_cost_budget_stops_the_agent_and_its_subagents(tmp_path: Path) -> None:
+    """The limit of the parent stops its subagent; the report shows the limit plus the response that exceeded it."""
 
     def ask(request: ModelRequest) -> Reply:
         tools = [t.name for t in request.tools]
         call = ScriptedCall("spawn", {"task": "spend"}) if "spawn" in tools else ScriptedCall("look", {"key": "more"})
         return Reply(calls=[call], usage=Usage(10, 10, cost=Cost(1.0)))
 
-    agent = saved(tmp_path / "home", *[ask] * 50, session_budget=Budget(max_cost=5.0))
+    agent = run_and_save(tmp_path / "home", *[ask] * 50, session_budget=Budget(max_cost=5.0))
 
-    assert report(tmp_path).cost == pytest.approx(5.0)
+    assert load_cost_total(tmp_path).cost == pytest.approx(5.0)
     assert agent.ledger.cost == pytest.approx(5.0)
 
 
-def test_co_06_runs_start_from_nothing_and_add_up(tmp_path: Path) -> None:
+def test_co_06_usage_is_per_run_and_metrics_add_up(tmp_path: Path) -> None:
     recorder = Recorder()
     agent = Agent(
         ScriptedModel(Reply("one", usage=USAGE), Reply("two", usage=USAGE)),

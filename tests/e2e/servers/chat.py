@@ -1,4 +1,4 @@
-"""A server that speaks Chat Completions as a test tells it to: text, calls, errors, cuts, silence."""
+"""A Chat Completions server that follows a script: text, tool calls, errors, broken streams, and stalls."""
 
 import asyncio
 import json
@@ -11,16 +11,16 @@ from typing import Any, Self
 
 @dataclass
 class Reply:
-    """One answer.
+    """One response.
 
     Attributes:
-        text: What it says, in ``pieces`` deltas.
-        calls: Tool calls: name and arguments (an object, or the argument text as it is).
-        status: HTTP status; with anything but 200 ``body`` is sent.
-        body: Body of an error.
-        headers: Further headers.
+        text: The text, sent in ``pieces`` deltas.
+        calls: Tool calls: name and arguments (an object, or the raw argument text).
+        status: The HTTP status; any status but 200 sends ``body``.
+        body: The body of an error.
+        headers: Additional headers.
         cut: Whether the connection breaks before the end.
-        stall: Whether nothing more comes after the text, for ever.
+        stall: Whether nothing follows the text and the connection stays open.
         delay: Seconds before each delta.
         finish: The finish reason; by default ``tool_calls`` or ``stop``.
     """
@@ -41,26 +41,26 @@ Step = str | Reply | Callable[[dict[str, Any]], "str | Reply"]
 
 
 def call(name: str, **arguments: Any) -> Reply:
-    """An answer of one tool call."""
+    """Create a response with one tool call."""
     return Reply(calls=[(name, arguments)])
 
 
 def error(status: int, message: str = "refused", kind: str = "error", **headers: str) -> Reply:
-    """An error as the real service words it."""
+    """Create an error in the format of the real service."""
     body = {"error": {"message": message, "type": kind, "code": kind}}
     return Reply(status=status, body=body, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
 
 class ChatServer:
-    """Serves on a free port of the loopback interface, from its own thread, while it is entered.
+    """A server on a free local port, in its own thread, running within a ``with`` block.
 
     Attributes:
-        base_url: Where it is, up to and with ``/v1``.
-        requests: The bodies of what was asked, in order.
-        headers: The headers of each.
-        models: What ``GET /models`` lists.
-        asked: Set when a request has come.
-        stalled: Set when a stalling answer has sent what it sends.
+        base_url: Its base URL, including ``/v1``.
+        requests: The bodies of the requests, in order.
+        headers: The headers of the requests, in order.
+        models: The models of ``GET /models``.
+        request_received: Set when a request arrives.
+        stalled: Set when a stalling response has sent its text.
     """
 
     def __init__(self, *script: Step) -> None:
@@ -68,7 +68,7 @@ class ChatServer:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.models = ["test-model"]
-        self.asked = threading.Event()
+        self.request_received = threading.Event()
         self.stalled = threading.Event()
         self.base_url = ""
         self._ready = threading.Event()
@@ -120,7 +120,7 @@ class ChatServer:
         request = json.loads(body)
         self.requests.append(request)
         self.headers.append(headers)
-        self.asked.set()
+        self.request_received.set()
         return await self._reply(self._next(request), writer)
 
     def _next(self, request: dict[str, Any]) -> Reply:

@@ -1,4 +1,4 @@
-"""A server that plays a model over Chat Completions or the Messages API, and checks each request as the real hosts do."""
+"""A server that plays a model over Chat Completions or the Messages API, and validates each request like the real hosts."""
 
 import json
 import threading
@@ -19,14 +19,14 @@ TOKEN = 4  # characters
 
 @dataclass
 class StrictServer:
-    """What the server does and what it saw.
+    """The state of the server.
 
     Attributes:
         protocol: ``chat`` or ``anthropic``.
-        calls: After how many calls the answer comes.
-        faults: What real hosts would refuse, by number of the request.
-        requests: The bodies of requests of the task itself, in order.
-        summaries: How many summaries were asked for.
+        calls: The number of tool calls before the final response.
+        faults: What real hosts would reject, with the number of the request.
+        requests: The bodies of the requests of the task, in order, without those for summaries.
+        summaries: The number of requested summaries.
     """
 
     protocol: str
@@ -34,49 +34,49 @@ class StrictServer:
     faults: list[str] = field(default_factory=list[str])
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     summaries: int = 0
-    made: int = 0
+    calls_made: int = 0
     url: str = ""
 
     def model(self) -> HttpModel:
-        made = create_model(SPECS[self.protocol], base_url=self.url, api_key="k")
-        assert isinstance(made, HttpModel)
-        return made
+        http_model = create_model(SPECS[self.protocol], base_url=self.url, api_key="k")
+        assert isinstance(http_model, HttpModel)
+        return http_model
 
     def answer(self, body: dict[str, Any]) -> bytes:
         if "tools" not in body:
             self.summaries += 1
-            return self._spoken(SUMMARY, body)
+            return self._text_response(SUMMARY, body)
         self.requests.append(body)
         check = check_chat if self.protocol == "chat" else check_anthropic
         self.faults += [f"request {len(self.requests)}: {fault}" for fault in check(body["messages"])]
-        if self.made >= self.calls:
-            return self._spoken("all done", body)
-        first = self.made
-        self.made += 2 if first % 10 == 0 and first + 2 <= self.calls else 1  # now and then two at once
-        return self._calling([f"{n}" for n in range(first, self.made)], body)
+        if self.calls_made >= self.calls:
+            return self._text_response("all done", body)
+        first = self.calls_made
+        self.calls_made += 2 if first % 10 == 0 and first + 2 <= self.calls else 1  # sometimes two at the same time
+        return self._call_response([f"{n}" for n in range(first, self.calls_made)], body)
 
-    def _spoken(self, text: str, body: dict[str, Any]) -> bytes:
+    def _text_response(self, text: str, body: dict[str, Any]) -> bytes:
         if self.protocol == "chat":
-            return chat_stream([{"content": text}], "stop", tokens(body))
+            return chat_stream([{"content": text}], "stop", count_tokens(body))
         return anthropic_stream(
-            [({"type": "text", "text": ""}, {"type": "text_delta", "text": text})], "end_turn", tokens(body)
+            [({"type": "text", "text": ""}, {"type": "text_delta", "text": text})], "end_turn", count_tokens(body)
         )
 
-    def _calling(self, keys: list[str], body: dict[str, Any]) -> bytes:
+    def _call_response(self, keys: list[str], body: dict[str, Any]) -> bytes:
         if self.protocol == "chat":
             calls = [
                 {"index": i, "id": f"call_{k}", "type": "function", "function": {"name": "look", "arguments": json.dumps({"key": k})}}
                 for i, k in enumerate(keys)
             ]  # fmt: skip
-            return chat_stream([{"tool_calls": [call]} for call in calls], "tool_calls", tokens(body))
+            return chat_stream([{"tool_calls": [call]} for call in calls], "tool_calls", count_tokens(body))
         blocks = [
             ({"type": "tool_use", "id": f"call_{k}", "name": "look", "input": {}}, {"type": "input_json_delta", "partial_json": json.dumps({"key": k})})
             for k in keys
         ]  # fmt: skip
-        return anthropic_stream(blocks, "tool_use", tokens(body))
+        return anthropic_stream(blocks, "tool_use", count_tokens(body))
 
 
-def tokens(body: dict[str, Any]) -> int:
+def count_tokens(body: dict[str, Any]) -> int:
     return len(json.dumps(body)) // TOKEN
 
 
@@ -103,7 +103,7 @@ def anthropic_stream(blocks: list[tuple[dict[str, Any], dict[str, Any]]], stop: 
 
 
 def check_chat(messages: list[dict[str, Any]]) -> Iterator[str]:
-    """What the Chat Completions API refuses: calls without their results right behind them, results without calls."""
+    """Yield what the Chat Completions API rejects: calls without results right after them, and results without calls."""
     waiting: list[str] = []
     for i, message in enumerate(messages):
         if message["role"] == "tool":
@@ -120,7 +120,7 @@ def check_chat(messages: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def check_anthropic(messages: list[dict[str, Any]]) -> Iterator[str]:
-    """What the Messages API refuses: the same, roles that do not alternate, and a conversation that the user does not begin."""
+    """Yield what the Messages API rejects: the same, roles that do not alternate, and a first message not by the user."""
     waiting: list[str] = []
     for i, message in enumerate(messages):
         if message["role"] != ("user", "assistant")[i % 2]:
@@ -143,7 +143,7 @@ def strict_server(protocol: str, calls: int) -> Iterator[StrictServer]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body in one packet: else each answer waits for an acknowledgement
+        wbufsize = -1  # head and body in one packet; otherwise each response waits for an acknowledgement
 
         def do_POST(self) -> None:
             data = state.answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
@@ -154,7 +154,7 @@ def strict_server(protocol: str, calls: int) -> Iterator[StrictServer]:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -10,7 +10,7 @@ from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
 from mainspring.loop.hooks import OAuthRefresh
 from mainspring.models.auth import OAuthTokens, TokenFile
-from mainspring.models.auth.oauth import current_listener
+from mainspring.models.auth.credentials import current_listener
 from mainspring.models.registry import create_model
 from mainspring.testing import ScriptedModel
 from tests.unit.models.auth.test_oauth import given

@@ -77,7 +77,7 @@ async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> 
     def make_slow_agent(steps: DurableSteps) -> Agent:
         return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
 
-    engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2, max_deaths=1)
+    engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2, max_crashes=1)
     async with DurableWorker(engine, {"a": make_slow_agent}) as agents:
         run = await agents.start("a", "Hi.")
         await asyncio.wait_for(started.wait(), 10)
@@ -113,7 +113,7 @@ async def test_stopped_worker_does_not_count_as_a_crash(tmp_path: Path) -> None:
         return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
 
     def make_engine() -> DbosEngine:
-        return DbosEngine(f"sqlite:///{tmp_path}/runs.db", worker="w", poll=0.02, max_deaths=2)
+        return DbosEngine(f"sqlite:///{tmp_path}/runs.db", worker="w", poll=0.02, max_crashes=2)
 
     for _ in range(2):
         started.clear()
@@ -149,7 +149,7 @@ async def test_message_to_a_deleted_run_is_not_stored(tmp_path: Path, monkeypatc
     monkeypatch.setattr(engine.tables, "send", delete_then_send)
     with pytest.raises(DurableError, match="Unknown run: r"):
         await run.steer("too late")
-    assert engine.tables.letters("r", 0) == []
+    assert engine.tables.messages("r", 0) == []
     await engine.aclose()
 
 

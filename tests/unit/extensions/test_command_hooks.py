@@ -389,7 +389,7 @@ async def test_commands_of_one_event_run_concurrently_up_to_a_limit(env: LocalEn
     agent = make_agent(env, hooks, look_up("a"), "done")
     await agent.run("go")
 
-    assert len(runner.asked("PreToolUse", ["look"])) == 6
+    assert len(runner.hooks_for("PreToolUse", ["look"])) == 6
     limit = [int(n) for n in (tmp_path / "most").read_bytes().split()]
     assert 1 < max(limit) <= 4
 

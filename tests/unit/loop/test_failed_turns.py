@@ -346,7 +346,7 @@ async def test_tool_calls_of_a_broken_stream_never_run() -> None:
     assert ran == []
     assert block_types(ctx.messages) == ["user", "assistant", "user"]
     [result] = as_message(ctx.messages[-1]).tool_results
-    assert (result.text, result.is_error) == ("Not run: the answer broke off before it was complete.", True)
+    assert (result.text, result.is_error) == ("Not run: the response ended before it was complete.", True)
     ends = [e for e in events if e.type == "tool_execution_end"]
     assert [(e.call.name, e.result) for e in ends] == [("act", result)]
     assert [e.type for e in events][-4:] == ["message_start", "message_end", "turn_end", "agent_end"]

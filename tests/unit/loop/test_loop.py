@@ -280,7 +280,7 @@ async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_erro
     partial = ctx.messages[1]
     assert isinstance(partial, Message)
     assert (partial.stop_reason, partial.text) == ("error", "half an ans")
-    assert "broke off" in as_message(ctx.messages[2]).tool_results[0].text
+    assert "ended before it was complete" in as_message(ctx.messages[2]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
     assert (after[0].usage.total_tokens, type(after[0].error)) == (0, AgentProviderError)
     assert (events[-1].type, events[-1].status) == ("agent_end", "error")

@@ -659,7 +659,7 @@ async def test_denied_call_is_not_counted_and_has_a_default_reason() -> None:
     agent.answer(Deny())
     result = await agent.run()
     assert result.stats.tool_counts == {}
-    assert as_message(agent.messages[2]).tool_results[0].text == "Permission denied: the user said no"
+    assert as_message(agent.messages[2]).tool_results[0].text == "Permission denied: the user denied it"
 
 
 async def test_new_prompt_skips_the_paused_calls_and_keeps_the_results() -> None:

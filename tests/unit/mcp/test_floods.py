@@ -15,7 +15,7 @@ from mainspring.mcp import Answer, InMemoryConnector, InMemoryServer, McpConnect
 from mainspring.mcp import server as server_module
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer, connected_server
-from mainspring.mcp.server_log import BURST_LINES, MAX_LINES, ServerLog
+from mainspring.mcp.server_log import BURST_LINES, MAX_LOG_LINES, ServerLog
 from tests.unit.mcp.harness import make_echo_server, raw_server_config, wait_until
 
 
@@ -63,7 +63,7 @@ async def test_lines_above_the_rate_limit_are_skipped_and_counted(flag: str, tmp
     async with connected_server(server):
         await wait_until(lambda: server.log.dropped_lines > BURST_LINES)
         assert (await read_state(server))["listed"] == 1
-        assert len(server.log.lines) <= MAX_LINES
+        assert len(server.log.lines) <= MAX_LOG_LINES
 
     last = -1  # Every line is in the file or counted as skipped.
     missing = 0

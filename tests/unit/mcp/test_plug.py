@@ -210,7 +210,7 @@ async def test_images_that_models_reject_become_text() -> None:
     assert isinstance(result.output, tuple)
     broken, large, fine = result.output
     assert isinstance(broken, TextBlock)
-    assert "no base64" in broken.text
+    assert "not base64" in broken.text
     assert isinstance(large, TextBlock)
     assert "4500000 bytes, which is more than models take" in large.text
     assert fine == ImageBlock("image/png", "aGk=")
@@ -359,7 +359,7 @@ async def test_calls_to_a_permanently_failed_server_return_its_error() -> None:
     handle = get_plugin(agent).get("s")
     await wait_until(lambda: handle.status == "lost")
     for _ in range(6):
-        handle._notify_waiter.set()
+        handle._wakeup.set()
         await asyncio.sleep(0.01)
     await wait_until(lambda: handle.status == "failed", 20)
     await agent.run("go")
@@ -607,7 +607,7 @@ async def test_resources_are_tools_and_prompts_are_commands() -> None:
     assert listed.content == "a:\n- memo://x (text/plain) memo://x"
     assert read.content == "[resource memo://x]\nthe text"
     assert missing.is_error
-    assert "there is no MCP server 'nobody' that is ready; there are a, b" in unknown.text
+    assert "the MCP server 'nobody' is not ready or unknown; ready servers: a, b" in unknown.text
     (prompt,) = await get_plugin(agent).prompts()
     assert prompt.command == "mcp:a:sum"
     (message,) = await prompt.messages({"topic": "trees"})

@@ -10,7 +10,7 @@ HEAVY = (
     "httptools",
     "httpx2",
     "aiohttp",
-    "jsonschema",
+    "jsonschema_rs",
     "pydantic",
     "requests",
     "xllamacpp",

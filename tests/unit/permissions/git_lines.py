@@ -1,4 +1,4 @@
-"""Command lines of git that try to show a secret or to run a program, each in a repository made for it; see `git_shapes`."""
+"""Git command lines that try to show a secret or run a program, each with its repository; see `git_shapes`."""
 
 from tests.unit.permissions.git_shapes import SECRET
 

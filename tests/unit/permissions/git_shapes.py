@@ -1,6 +1,6 @@
-"""Repositories of many shapes, made by scripts: hostile ones, which must not get through, and ordinary ones, which must not ask.
+"""Scripts for repositories: hostile ones, whose commands must ask, and ordinary ones, whose commands must not.
 
-A script starts in a repository ``main`` with two commits; beside it lie ``other``, a repository with a secret, and ``lib``. ``$RUN``
+A script starts in a repository ``main`` with two commits; next to it are ``other``, a repository with a secret, and ``lib``. ``$RUN``
 is a program that leaves a trace and fails; ``$SECRET`` is the text that must not be shown.
 """
 
@@ -64,7 +64,7 @@ HOSTILE: dict[str, str] = {
     "hook": 'cp "$RUN" .git/hooks/post-index-change; touch notes.md src/a',
     "hook in hooksPath": 'mkdir h; cp "$RUN" h/post-index-change; git config core.hooksPath h; touch notes.md src/a',
     "hook in an absolute hooksPath": 'mkdir h; cp "$RUN" h/post-index-change; git config core.hooksPath "$PWD/h"; touch notes.md src/a',
-    # Another repository than the one that lies there.
+    # A different repository than the one in the folder.
     ".git file to another repository": 'rm -rf .git; echo "gitdir: ../other/.git" > .git',
     ".git file, absolute": 'rm -rf .git; echo "gitdir: $PWD/../other/.git" > .git',
     ".git link to another repository": "rm -rf .git; ln -s ../other/.git .git",

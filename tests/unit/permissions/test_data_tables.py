@@ -1,4 +1,4 @@
-"""Two tables in `data/`: what only reads and never asks, and what tries to get around a rule and never gets through."""
+"""Two tables in `data/`: read-only commands, which never ask, and bypass attempts, which are never allowed."""
 
 import tomllib
 from pathlib import Path
@@ -49,8 +49,8 @@ READING = [line for line in (DATA / "reading.txt").read_text().splitlines() if l
 GROUPS: dict[str, dict[str, Any]] = tomllib.loads((DATA / "bypass.toml").read_text())
 
 
-def attempts() -> list[tuple[str, str, dict[str, str]]]:
-    """Every attempt: its group, the tool, and the arguments."""
+def bypass_attempts() -> list[tuple[str, str, dict[str, str]]]:
+    """Return every attempt with its group, tool, and arguments."""
     found: list[tuple[str, str, dict[str, str]]] = []
     for group, table in GROUPS.items():
         found += [(group, "shell", {"command": line}) for line in table.get("lines", ())]
@@ -65,35 +65,35 @@ def attempts() -> list[tuple[str, str, dict[str, str]]]:
     return found
 
 
-async def decided(tool: str, arguments: dict[str, str], env: MemoryEnv, **rules: Any) -> PermissionDecision:
+async def decide_call(tool: str, arguments: dict[str, str], env: MemoryEnv, **rules: Any) -> PermissionDecision:
     return await Permissions(**rules).decide(tool, arguments, env=env, definition=TOOLS[tool])
 
 
-def test_the_tables_are_as_long_as_promised() -> None:
+def test_data_tables_are_large_enough() -> None:
     assert len(set(READING)) >= 150
-    assert len(attempts()) >= 400
+    assert len(bypass_attempts()) >= 400
 
 
 @pytest.mark.parametrize("line", READING)
 @pytest.mark.covers("SEC-01")
-async def test_reading_does_not_ask(line: str) -> None:
-    decision = await decided("shell", {"command": line}, MemoryEnv(PLAIN))
+async def test_read_only_command_is_allowed(line: str) -> None:
+    decision = await decide_call("shell", {"command": line}, MemoryEnv(PLAIN))
 
     assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.needs_answer]
 
 
 @pytest.mark.parametrize("line", [line for line in READING if line not in ("true", "[ -d src ]")])
-async def test_reading_asks_where_everything_does(line: str) -> None:
-    assert (await decided("shell", {"command": line}, MemoryEnv(PLAIN), mode="ask")).outcome == "ask"
-    assert (await decided("shell", {"command": line}, MemoryEnv(PLAIN), ask=["scope:shell-run"])).outcome == "ask"
-    assert (await decided("shell", {"command": line}, MemoryEnv(PLAIN), deny=["shell"])).outcome == "deny"
+async def test_read_only_command_asks_if_all_shell_commands_ask(line: str) -> None:
+    assert (await decide_call("shell", {"command": line}, MemoryEnv(PLAIN), mode="ask")).outcome == "ask"
+    assert (await decide_call("shell", {"command": line}, MemoryEnv(PLAIN), ask=["scope:shell-run"])).outcome == "ask"
+    assert (await decide_call("shell", {"command": line}, MemoryEnv(PLAIN), deny=["shell"])).outcome == "deny"
 
 
-@pytest.mark.parametrize(("group", "tool", "arguments"), attempts())
+@pytest.mark.parametrize(("group", "tool", "arguments"), bypass_attempts())
 @pytest.mark.covers("SEC-01", "SEC-02", "BYD-18")
-async def test_nothing_gets_through(group: str, tool: str, arguments: dict[str, str]) -> None:
+async def test_bypass_attempt_is_not_allowed(group: str, tool: str, arguments: dict[str, str]) -> None:
     rules = {effect: GROUPS[group].get(effect, ()) for effect in ("allow", "ask", "deny")}
 
-    decision = await decided(tool, arguments, MemoryEnv(SECRET, links=LINKS), **rules)
+    decision = await decide_call(tool, arguments, MemoryEnv(SECRET, links=LINKS), **rules)
 
     assert decision.outcome != "allow", [(v.resource, v.reason) for v in decision.verdicts]

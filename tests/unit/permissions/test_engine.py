@@ -1,4 +1,4 @@
-"""Decisions: scopes, modes, sensitive paths, tools that say nothing, hosts, both forms of a call."""
+"""Decisions: scopes, modes, sensitive paths, tools without declared access, hosts, rewritten calls."""
 
 from pathlib import Path
 from typing import Any
@@ -12,23 +12,25 @@ from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
 from mainspring.tools import Access, Tool, ToolContext
 from mainspring.tools.builtin import shell as shell_tool
-from tests.unit.permissions.harness import TOOLS, decided, project, shell
+from tests.unit.permissions.harness import TOOLS, decide_call, project, shell
 
 
-async def nothing(arguments: dict[str, Any], ctx: ToolContext) -> str:
+async def do_nothing(arguments: dict[str, Any], ctx: ToolContext) -> str:
     return ""
 
 
-def made(name: str, *access: Access, **fields: Any) -> Tool:
+def make_tool(name: str, *access: Access, **fields: Any) -> Tool:
     declared = (lambda _: access) if access else None
-    return Tool(name=name, description="", input_schema={"type": "object"}, execute=nothing, access=declared, **fields)
+    return Tool(
+        name=name, description="", input_schema={"type": "object"}, execute=do_nothing, access=declared, **fields
+    )
 
 
 FETCH = Tool(
     name="fetch",
     description="",
     input_schema={},
-    execute=nothing,
+    execute=do_nothing,
     access=lambda a: [Access("network", a["url"])],
 )
 
@@ -50,21 +52,21 @@ FETCH = Tool(
         ("shell", {"command": "make"}, "ask"),
     ],
 )
-async def test_what_the_defaults_allow(tool: str, arguments: dict[str, Any], outcome: str) -> None:
-    assert (await decided(tool, arguments)).outcome == outcome
+async def test_default_decisions(tool: str, arguments: dict[str, Any], outcome: str) -> None:
+    assert (await decide_call(tool, arguments)).outcome == outcome
 
 
 async def test_modes() -> None:
     write = {"path": "notes.txt", "content": ""}
 
-    assert (await decided("read_file", {"path": "notes.txt"}, mode="ask")).outcome == "ask"
-    assert (await decided("write_file", write, mode="allow")).outcome == "allow"
+    assert (await decide_call("read_file", {"path": "notes.txt"}, mode="ask")).outcome == "ask"
+    assert (await decide_call("write_file", write, mode="allow")).outcome == "allow"
     assert (await shell("make && whoami > out", mode="allow")).outcome == "allow"
     assert (await shell("make && whoami > out", mode="allow", deny=["shell(whoami)"])).outcome == "deny"
     assert (await shell("cat .env", mode="allow")).outcome == "ask"
-    assert (await decided("read_file", {"path": ".env"}, mode="allow")).outcome == "ask"
+    assert (await decide_call("read_file", {"path": ".env"}, mode="allow")).outcome == "ask"
     with pytest.raises(ConfigError, match="'defaults' or 'ask' or 'allow'"):
-        await decided("shell", {}, mode="yolo")
+        await decide_call("shell", {}, mode="yolo")
 
 
 @pytest.mark.covers("SEC-03")
@@ -78,28 +80,28 @@ async def test_modes() -> None:
 )  # fmt: skip
 async def test_sensitive_paths_always_ask(path: str) -> None:
     for rules in ([], ["read_file"], ["read_file(**)", "read_file(/**)", "read_file(~/**)"], ["scope:fs-read"]):
-        decision = await decided("read_file", {"path": path}, allow=rules)
+        decision = await decide_call("read_file", {"path": path}, allow=rules)
         assert decision.outcome == "ask", rules
         assert decision.needs_answer[0].lasting
 
 
 @pytest.mark.covers("SEC-03")
-async def test_a_rule_that_names_the_very_path_is_enough() -> None:
-    assert (await decided("read_file", {"path": ".env"}, allow=["read_file(.env)"])).outcome == "allow"
-    assert (await decided("read_file", {"path": "src/../.env"}, allow=["scope:fs-read(.env)"])).outcome == "allow"
-    assert (await decided("read_file", {"path": ".env"}, allow=["read_file(.en*)"])).outcome == "ask"
+async def test_rule_that_names_the_exact_sensitive_path_allows_it() -> None:
+    assert (await decide_call("read_file", {"path": ".env"}, allow=["read_file(.env)"])).outcome == "allow"
+    assert (await decide_call("read_file", {"path": "src/../.env"}, allow=["scope:fs-read(.env)"])).outcome == "allow"
+    assert (await decide_call("read_file", {"path": ".env"}, allow=["read_file(.en*)"])).outcome == "ask"
     assert (
-        await decided("read_file", {"path": ".env"}, allow=["read_file(.env)"], ask=["read_file(.env)"])
+        await decide_call("read_file", {"path": ".env"}, allow=["read_file(.env)"], ask=["read_file(.env)"])
     ).outcome == "ask"
     assert (await shell("cat .env", "shell(cat *)", "scope:fs-read(.env)")).outcome == "allow"
 
 
 @pytest.mark.parametrize("path", ["src/environment.py", "src/key.py", "src/app.py", "docs/a.md", "tokens.md"])
 async def test_ordinary_names_are_not_sensitive(path: str) -> None:
-    assert (await decided("read_file", {"path": path})).outcome == "allow"
+    assert (await decide_call("read_file", {"path": path})).outcome == "allow"
 
 
-async def test_the_name_of_the_project_itself_is_not_looked_at() -> None:
+async def test_sensitive_name_of_the_project_folder_is_ignored() -> None:
     from mainspring.env.memory import MemoryEnv
     from tests.unit.permissions.harness import TOOLS
 
@@ -113,22 +115,22 @@ async def test_the_name_of_the_project_itself_is_not_looked_at() -> None:
 @pytest.mark.parametrize(
     "path", [".git/hooks/pre-commit", ".git/config", ".agent/settings.json", ".husky/pre-push", "src/.envrc"]
 )
-async def test_what_runs_later_is_guarded(path: str) -> None:
-    assert (await decided("write_file", {"path": path, "content": ""}, allow=["write_file"])).outcome == "ask"
+async def test_writing_files_that_run_later_asks(path: str) -> None:
+    assert (await decide_call("write_file", {"path": path, "content": ""}, allow=["write_file"])).outcome == "ask"
     assert (await shell(f"echo x > {path}", "shell(echo *)", "scope:fs-write")).outcome == "ask"
 
 
-async def test_more_sensitive_paths_can_be_named() -> None:
+async def test_sensitive_and_guarded_paths_can_be_added() -> None:
     options: dict[str, Any] = {
         "sensitive": ["*.dump", "/project/docs/**"],
         "guarded": ["Makefile"],
         "allow": ["write_file"],
     }
 
-    assert (await decided("read_file", {"path": "src/x.dump"}, **options)).outcome == "ask"
-    assert (await decided("read_file", {"path": "docs/a.md"}, **options)).outcome == "ask"
-    assert (await decided("write_file", {"path": "Makefile", "content": ""}, **options)).outcome == "ask"
-    assert (await decided("read_file", {"path": "Makefile"}, **options)).outcome == "allow"
+    assert (await decide_call("read_file", {"path": "src/x.dump"}, **options)).outcome == "ask"
+    assert (await decide_call("read_file", {"path": "docs/a.md"}, **options)).outcome == "ask"
+    assert (await decide_call("write_file", {"path": "Makefile", "content": ""}, **options)).outcome == "ask"
+    assert (await decide_call("read_file", {"path": "Makefile"}, **options)).outcome == "allow"
 
 
 @pytest.mark.covers("SEC-17")
@@ -146,7 +148,7 @@ async def test_more_sensitive_paths_can_be_named() -> None:
         "ls | xargs rm",
     ],
 )
-async def test_removal_asks_for_fs_delete(line: str) -> None:
+async def test_removing_files_asks_for_fs_delete(line: str) -> None:
     for decision in (await shell(line), await shell(line, "shell"), await shell(line, "scope:shell-run")):
         assert decision.outcome == "ask"
         assert "fs-delete" in {v.scope for v in decision.needs_answer}
@@ -154,7 +156,7 @@ async def test_removal_asks_for_fs_delete(line: str) -> None:
 
 
 @pytest.mark.covers("SEC-17")
-async def test_removal_that_is_allowed() -> None:
+async def test_removing_files_can_be_allowed() -> None:
     assert (await shell("rm notes.txt", "shell", "scope:fs-delete(*.txt)")).outcome == "allow"
     assert (await shell("rm notes.txt", "shell(rm *)")).outcome == "allow"
     assert (await shell("rm /tmp/x", "shell(rm *)")).outcome == "ask"
@@ -163,20 +165,20 @@ async def test_removal_that_is_allowed() -> None:
 
 
 @pytest.mark.covers("SEC-17")
-async def test_deletions_of_a_patch_ask_for_fs_delete() -> None:
-    patch = made("apply_patch", Access("fs-write", "notes.txt"), Access("fs-delete", "build/out.o"))
+async def test_deletions_in_a_patch_ask_for_fs_delete() -> None:
+    patch = make_tool("apply_patch", Access("fs-write", "notes.txt"), Access("fs-delete", "build/out.o"))
 
-    assert (await decided("apply_patch", {"patch": ""}, definition=patch, allow=["apply_patch"])).outcome == "ask"
+    assert (await decide_call("apply_patch", {"patch": ""}, definition=patch, allow=["apply_patch"])).outcome == "ask"
     allow = ["apply_patch", "scope:fs-delete(build/**)"]
-    assert (await decided("apply_patch", {"patch": ""}, definition=patch, allow=allow)).outcome == "allow"
+    assert (await decide_call("apply_patch", {"patch": ""}, definition=patch, allow=allow)).outcome == "allow"
 
 
-async def test_a_tool_that_says_nothing_is_judged_by_its_name_and_argument() -> None:
-    tool = made("github__create_issue", source="mcp:github")
+async def test_tool_without_declared_access_is_judged_by_name_and_arguments() -> None:
+    tool = make_tool("github__create_issue", source="mcp:github")
     one, two = {"title": "a"}, {"title": "a", "body": "b"}
 
     async def outcome(arguments: dict[str, Any], **rules: Any) -> str:
-        return (await decided(tool.name, arguments, definition=tool, **rules)).outcome
+        return (await decide_call(tool.name, arguments, definition=tool, **rules)).outcome
 
     assert await outcome(one) == "ask"
     assert await outcome(one, mode="allow") == "allow"
@@ -194,16 +196,16 @@ async def test_a_tool_that_says_nothing_is_judged_by_its_name_and_argument() -> 
 @pytest.mark.parametrize(
     "arguments", [{"p": ".env"}, {"p": "private/x"}, {"p": "src/../private/x"}, {"a": {"b": ["~/.ssh/id"]}}]
 )
-async def test_paths_in_the_arguments_of_such_a_tool_are_seen(arguments: dict[str, Any]) -> None:
-    tool = made("upload")
+async def test_paths_in_arguments_of_an_undeclared_tool_are_checked(arguments: dict[str, Any]) -> None:
+    tool = make_tool("upload")
 
-    decision = await decided("upload", arguments, definition=tool, allow=["upload"], deny=["read_file(private/**)"])
+    decision = await decide_call("upload", arguments, definition=tool, allow=["upload"], deny=["read_file(private/**)"])
 
     assert decision.outcome == ("deny" if "private" in str(arguments) else "ask")
 
 
-def deep(value: Any, levels: int) -> Any:
-    return value if not levels else {"a": deep(value, levels - 1)}
+def nest(value: Any, levels: int) -> Any:
+    return value if not levels else {"a": nest(value, levels - 1)}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def deep(value: Any, levels: int) -> Any:
         ({"path": "./" * 600 + "private/key"}, "deny"),
         ({"path": "x" * 1001 + "/../private/key"}, "deny"),
         ({"private/key": 1}, "deny"),
-        (deep("private/key", 12), "deny"),
+        (nest("private/key", 12), "deny"),
         ({"json": '{"path": "private/key"}'}, "deny"),
         ({"command": "cat private/key"}, "deny"),
         ({"script": "import os\nopen('private/key')"}, "deny"),
@@ -239,18 +241,16 @@ def deep(value: Any, levels: int) -> Any:
     ],
 )
 @pytest.mark.covers("SEC-02")
-async def test_paths_are_seen_in_each_form_in_which_a_tool_may_take_them(
-    arguments: dict[str, Any], outcome: str
-) -> None:
+async def test_paths_in_arguments_are_recognized_in_every_form(arguments: dict[str, Any], outcome: str) -> None:
     rules = {"allow": ["upload"], "deny": ["read_file(private/**)"]}
 
-    assert (await decided("upload", arguments, definition=made("upload"), **rules)).outcome == outcome
+    assert (await decide_call("upload", arguments, definition=make_tool("upload"), **rules)).outcome == outcome
 
 
-async def test_a_tool_that_cannot_say_what_it_touches_asks() -> None:
-    tool = Tool(name="odd", description="", input_schema={}, execute=nothing, access=lambda a: a["missing"])
+async def test_tool_whose_access_function_fails_asks() -> None:
+    tool = Tool(name="odd", description="", input_schema={}, execute=do_nothing, access=lambda a: a["missing"])
 
-    assert (await decided("odd", {}, definition=tool)).outcome == "ask"
+    assert (await decide_call("odd", {}, definition=tool)).outcome == "ask"
 
 
 @pytest.mark.parametrize(
@@ -265,23 +265,23 @@ async def test_a_tool_that_cannot_say_what_it_touches_asks() -> None:
         ({}, "src/app.py", "allow"),
     ],
 )
-async def test_rules_hold_for_a_tool_that_says_it_touches_nothing(
+async def test_rules_apply_to_a_tool_that_declares_no_access(
     rules: dict[str, list[str]], argument: str, outcome: str
 ) -> None:
-    tool = Tool(name="odd", description="", input_schema={}, execute=nothing, access=lambda a: (), source="mcp:x")
+    tool = Tool(name="odd", description="", input_schema={}, execute=do_nothing, access=lambda a: (), source="mcp:x")
 
-    decision = await decided("odd", {"q": argument}, definition=tool, **rules)
+    decision = await decide_call("odd", {"q": argument}, definition=tool, **rules)
 
     assert decision.outcome == outcome
 
 
-async def test_a_tool_that_touches_nothing_is_allowed() -> None:
-    tool = Tool(name="todo", description="", input_schema={}, execute=nothing, access=lambda a: ())
+async def test_tool_that_declares_no_access_is_allowed() -> None:
+    tool = Tool(name="todo", description="", input_schema={}, execute=do_nothing, access=lambda a: ())
 
-    assert (await decided("todo", {}, definition=tool)).outcome == "allow"
-    assert (await decided("todo", {}, definition=tool, deny=["todo"])).outcome == "deny"
-    assert (await decided("todo", {}, definition=tool, ask=["todo"])).outcome == "ask"
-    assert (await decided("todo", {}, definition=tool, mode="ask")).outcome == "ask"
+    assert (await decide_call("todo", {}, definition=tool)).outcome == "allow"
+    assert (await decide_call("todo", {}, definition=tool, deny=["todo"])).outcome == "deny"
+    assert (await decide_call("todo", {}, definition=tool, ask=["todo"])).outcome == "ask"
+    assert (await decide_call("todo", {}, definition=tool, mode="ask")).outcome == "ask"
 
 
 @pytest.mark.parametrize(
@@ -308,41 +308,43 @@ async def test_a_tool_that_touches_nothing_is_allowed() -> None:
         ("example.com", "", "ask"),
     ],
 )
-async def test_hosts(rule: str, url: str, outcome: str) -> None:
+async def test_host_patterns(rule: str, url: str, outcome: str) -> None:
     for text in (f"fetch({rule})", f"scope:network({rule})"):
-        decision = await decided("fetch", {"url": url}, definition=FETCH, allow=[text])
+        decision = await decide_call("fetch", {"url": url}, definition=FETCH, allow=[text])
         assert decision.outcome == outcome
 
 
-async def test_a_denied_host_binds_the_shell() -> None:
+async def test_denied_host_applies_to_shell_commands() -> None:
     deny = ["scope:network(*.evil.test)"]
 
     assert (
-        await decided("fetch", {"url": "http://a.evil.test"}, definition=FETCH, allow=["fetch"], deny=deny)
+        await decide_call("fetch", {"url": "http://a.evil.test"}, definition=FETCH, allow=["fetch"], deny=deny)
     ).outcome == "deny"
     assert (await shell("wget https://a.evil.test/x", "shell", deny=deny)).outcome == "deny"
     assert (await shell("wget -q a.evil.test/x", "shell", deny=deny)).outcome == "deny"
     assert (await shell("ssh me@a.evil.test ls", "shell", deny=deny)).outcome == "deny"
 
 
-async def test_both_forms_of_a_call_are_judged() -> None:
+async def test_original_and_rewritten_arguments_are_both_judged() -> None:
     deny = ["read_file(private/**)"]
 
-    rewritten = await decided("read_file", {"path": "notes.txt"}, original={"path": "private/x"}, deny=deny)
-    same = await decided("read_file", {"path": "notes.txt"}, original={"path": "./notes.txt"}, deny=deny)
-    silent = await decided("read_file", {"path": "notes.txt"}, original={"file": 1}, deny=deny)
+    rewritten = await decide_call("read_file", {"path": "notes.txt"}, original={"path": "private/x"}, deny=deny)
+    same = await decide_call("read_file", {"path": "notes.txt"}, original={"path": "./notes.txt"}, deny=deny)
+    silent = await decide_call("read_file", {"path": "notes.txt"}, original={"file": 1}, deny=deny)
     command = await shell("git status", "shell(git status)", original={"command": "rm -rf /"}, deny=["shell(rm *)"])
 
     assert (rewritten.outcome, same.outcome, silent.outcome, command.outcome) == ("deny", "allow", "allow", "deny")
 
 
-async def test_a_command_in_another_folder() -> None:
-    assert (await decided("shell", {"command": "rm app.py", "cwd": "src"}, allow=["shell(rm *)"])).outcome == "allow"
-    assert (await decided("shell", {"command": "rm app.py", "cwd": "/tmp"}, allow=["shell(rm *)"])).outcome == "ask"
-    assert (await decided("shell", {"command": "rm app.py", "cwd": "a\0"}, allow=["shell(rm *)"])).outcome == "ask"
+async def test_working_folder_of_a_command_is_considered() -> None:
+    assert (
+        await decide_call("shell", {"command": "rm app.py", "cwd": "src"}, allow=["shell(rm *)"])
+    ).outcome == "allow"
+    assert (await decide_call("shell", {"command": "rm app.py", "cwd": "/tmp"}, allow=["shell(rm *)"])).outcome == "ask"
+    assert (await decide_call("shell", {"command": "rm app.py", "cwd": "a\0"}, allow=["shell(rm *)"])).outcome == "ask"
 
 
-async def test_the_deciding_rule_is_named() -> None:
+async def test_decision_names_the_deciding_rule() -> None:
     decision = await shell("git status; rm x", "shell(git *)", deny=["shell(rm *)"])
 
     assert decision.outcome == "deny"
@@ -366,7 +368,7 @@ async def test_the_deciding_rule_is_named() -> None:
         "$(" * 300 + "ls" + ")" * 300,
     ],
 )
-async def test_what_cannot_be_seen_or_is_too_long_asks(line: str) -> None:
+async def test_command_with_invisible_characters_or_too_long_asks(line: str) -> None:
     decision = await shell(line, "shell", "shell(*)", "scope:shell-run")
 
     assert decision.outcome == "ask"
@@ -410,7 +412,9 @@ async def test_what_cannot_be_seen_or_is_too_long_asks(line: str) -> None:
         ("", ["shell"], [], "allow"),
     ],
 )
-async def test_rules_and_what_is_not_known(line: str, allow: list[str], deny: list[str], outcome: str) -> None:
+async def test_rules_for_commands_with_unknown_parts(
+    line: str, allow: list[str], deny: list[str], outcome: str
+) -> None:
     assert (await shell(line, *allow, deny=deny)).outcome == outcome
 
 
@@ -433,7 +437,7 @@ async def test_rules_and_what_is_not_known(line: str, allow: list[str], deny: li
         "git checkout-index --prefix=.git/hooks/ -a",
     ],
 )
-async def test_a_wide_rule_for_git_covers_neither_programs_it_is_told_to_run_nor_files_elsewhere(line: str) -> None:
+async def test_wide_git_rule_excludes_external_programs_and_outside_files(line: str) -> None:
     assert (await shell(line, "shell(git *)")).outcome == "ask"
 
 
@@ -445,11 +449,11 @@ async def test_a_wide_rule_for_git_covers_neither_programs_it_is_told_to_run_nor
         "git worktree add docs/x && git archive HEAD && git clone x docs/y && git init && git format-patch -1",
     ],
 )
-async def test_a_wide_rule_for_git_covers_the_project(line: str) -> None:
+async def test_wide_git_rule_covers_the_project(line: str) -> None:
     assert (await shell(line, "shell(git *)")).outcome == "allow"
 
 
-async def test_a_command_behind_an_escaped_line_end_is_a_command() -> None:
+async def test_command_after_an_escaped_newline_is_analyzed() -> None:
     for line in (
         "git status </dev/null\n\\\nwhoami",
         "git status >/dev/null\n\\\n\\\n whoami",
@@ -461,7 +465,7 @@ async def test_a_command_behind_an_escaped_line_end_is_a_command() -> None:
 
 
 @pytest.mark.parametrize("before", ["", "command ", "builtin ", "time ", "time -p command "])
-async def test_what_evaluates_names_does_so_behind_a_wrapper(before: str) -> None:
+async def test_builtins_that_evaluate_names_ask_behind_a_wrapper(before: str) -> None:
     for line in (
         "printf -v 'a[$(whoami)]' x",
         "test -v 'a[$(whoami)]'",
@@ -486,7 +490,7 @@ async def test_what_evaluates_names_does_so_behind_a_wrapper(before: str) -> Non
         "x=-v; printf $x 'a[$(whoami)]' y",
     ],
 )
-async def test_an_option_that_is_not_known_may_evaluate_the_next_word(line: str) -> None:
+async def test_unknown_option_may_evaluate_the_next_word(line: str) -> None:
     assert (await shell(line, "shell(test *)", "shell(printf *)", "shell(echo *)", "shell(cat *)")).outcome == "ask"
 
 
@@ -504,7 +508,7 @@ async def test_an_option_that_is_not_known_may_evaluate_the_next_word(line: str)
         "[ a == b ]",
     ],
 )
-async def test_plain_tests_need_nothing(line: str) -> None:
+async def test_plain_test_expressions_are_allowed(line: str) -> None:
     assert (await shell(line, "shell(test *)", "shell(printf *)", "shell(cat *)")).outcome == "allow"
 
 
@@ -526,16 +530,16 @@ async def test_plain_tests_need_nothing(line: str) -> None:
         ("cd src && bash tool.sh", "ask"),
     ],
 )
-async def test_a_relative_program_is_allowed_in_the_folder_of_the_project_only(line: str, outcome: str) -> None:
+async def test_relative_program_is_allowed_only_in_the_project_folder(line: str, outcome: str) -> None:
     rules = ["shell(make *)", "shell(./deploy.sh)", "shell(bash tool.sh)"]
     assert (await shell(line, *rules)).outcome == outcome
 
 
-async def test_a_relative_program_is_not_allowed_in_the_folder_that_an_argument_names() -> None:
-    runs = made("run", Access("shell-run", "./deploy.sh"))
+async def test_relative_program_asks_if_an_argument_changes_the_folder() -> None:
+    runs = make_tool("run", Access("shell-run", "./deploy.sh"))
     for folder, outcome in ((".", "allow"), ("src", "ask"), ("/tmp", "ask"), ("escape", "ask")):
         arguments = {"command": "./deploy.sh", "cwd": folder}
-        decision = await decided("run", arguments, allow=["scope:shell-run(./deploy.sh)"], definition=runs)
+        decision = await decide_call("run", arguments, allow=["scope:shell-run(./deploy.sh)"], definition=runs)
         assert decision.outcome == outcome
 
 
@@ -552,7 +556,7 @@ async def test_a_relative_program_is_not_allowed_in_the_folder_that_an_argument_
         ("shell", {"command": "touch x"}, "ask"),
     ],
 )
-async def test_accepted_edits_are_those_of_the_edit_tools_in_the_project(
+async def test_accept_edits_covers_only_edit_tools_in_the_project(
     tool: str, arguments: dict[str, Any], outcome: str
 ) -> None:
     permissions = Permissions()
@@ -576,7 +580,7 @@ async def test_accepted_edits_are_those_of_the_edit_tools_in_the_project(
         ("BARE.git", "allow"),
     ],
 )
-async def test_accepted_edits_change_one_file_that_does_not_act(tmp_path: Path, path: str, outcome: str) -> None:
+async def test_accept_edits_allows_only_files_without_side_effects(tmp_path: Path, path: str, outcome: str) -> None:
     folder = tmp_path / "project"
     (folder / "bare.git" / "objects").mkdir(parents=True)
     (folder / "bare.git" / "refs").mkdir()
@@ -592,7 +596,7 @@ async def test_accepted_edits_change_one_file_that_does_not_act(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("source", ["user", "extension", "mcp:x"])
-async def test_a_tool_that_only_has_the_name_of_an_edit_tool_asks(source: str) -> None:
+async def test_tool_with_only_the_name_of_an_edit_tool_asks(source: str) -> None:
     permissions = Permissions()
     permissions.accept_edits = True
     other = msgspec.structs.replace(TOOLS["write_file"], source=source)
@@ -602,7 +606,7 @@ async def test_a_tool_that_only_has_the_name_of_an_edit_tool_asks(source: str) -
 
 @pytest.mark.covers("SEC-01")
 @pytest.mark.parametrize("line", ["cat *.txt; cd inner && cat *.txt", "ls *.txt && cd inner && head -5 *.txt"])
-async def test_wildcards_are_looked_up_again_in_another_folder(line: str) -> None:
+async def test_wildcards_are_resolved_in_the_current_folder(line: str) -> None:
     env = MemoryEnv({"a.txt": "", "inner/my_secret.txt": ""})
 
     assert (await Permissions().decide("shell", {"command": line}, env=env, definition=shell_tool)).outcome == "ask"

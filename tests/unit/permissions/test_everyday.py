@@ -1,4 +1,4 @@
-"""Everyday lines that only read ask nothing."""
+"""Everyday read-only commands are allowed without approval."""
 
 from pathlib import Path
 
@@ -24,17 +24,17 @@ FALSE_QUESTIONS = frozenset(
         "git submodule status",  # a shell script of git, which starts further programs in each submodule
     )
 )
-"""Lines that ask, although they only read: at most two, each with its reason."""
+"""Read-only lines that ask anyway: at most two, each with its reason."""
 
 
 @pytest.mark.parametrize("line", [line.replace("\0", "\n") for line in LINES if line not in FALSE_QUESTIONS])
 @pytest.mark.covers("SEC-01")
-async def test_an_everyday_line_asks_nothing(line: str) -> None:
+async def test_everyday_command_is_allowed(line: str) -> None:
     decision = await Permissions().decide("shell", {"command": line}, env=MemoryEnv(FILES), definition=shell)
 
     assert decision.outcome == "allow", decision.reason
 
 
-def test_there_are_enough_lines() -> None:
+def test_everyday_table_is_large_enough() -> None:
     assert len(LINES) >= 250
     assert len(FALSE_QUESTIONS) <= 2

@@ -1,4 +1,4 @@
-"""Commands that ``find`` runs for the files that it finds."""
+"""Commands that ``find`` runs for the files it finds."""
 
 from typing import Any
 
@@ -298,45 +298,45 @@ find .env -type f | xargs cat
 """
 
 
-async def outcome(line: str, files: dict[str, str], **options: Any) -> str:
-    """The outcome for one line in a small project with a link that leads out of it."""
+async def decide_line(line: str, files: dict[str, str], **options: Any) -> str:
+    """Return the outcome for a line in a small project with a link to an outside folder."""
     env = MemoryEnv(files, links={"link": "/etc", "src/passwd": "/etc/passwd"})
     permissions = Permissions(**options)
     return (await permissions.decide("shell", {"command": line}, env=env, definition=shell)).outcome
 
 
 @pytest.mark.parametrize("line", (PROVED + XARGS_PROVED).strip().replace("\n\n", "\n").splitlines())
-async def test_a_command_that_only_reads_the_files_found_asks_nothing(line: str) -> None:
-    assert await outcome(line, FILES) == "allow"
+async def test_find_with_a_read_only_command_is_allowed(line: str) -> None:
+    assert await decide_line(line, FILES) == "allow"
 
 
 @pytest.mark.parametrize("line", (NOT_PROVED + XARGS_NOT_PROVED).strip().replace("\n\n", "\n").splitlines())
-async def test_what_is_not_proved_asks(line: str) -> None:
-    assert await outcome(line, FILES) != "allow"
+async def test_unproven_find_command_asks(line: str) -> None:
+    assert await decide_line(line, FILES) != "allow"
 
 
 @pytest.mark.parametrize("line", (SHOWS_A_SECRET + XARGS_SHOWS_A_SECRET).strip().replace("\n\n", "\n").splitlines())
-async def test_a_sensitive_file_that_may_be_found_asks(line: str) -> None:
-    assert await outcome(line, SECRET) != "allow"
+async def test_find_that_may_match_a_sensitive_file_asks(line: str) -> None:
+    assert await decide_line(line, SECRET) != "allow"
 
 
-async def test_a_sensitive_file_of_another_name_asks_nothing() -> None:
-    assert await outcome("find . -name '*.py' -type f -exec cat {} +", SECRET) == "allow"
+async def test_find_that_cannot_match_a_sensitive_file_is_allowed() -> None:
+    assert await decide_line("find . -name '*.py' -type f -exec cat {} +", SECRET) == "allow"
 
 
-async def test_a_denied_file_that_is_found_asks() -> None:
+async def test_find_that_may_match_a_denied_file_asks() -> None:
     line = "find . -name '*.py' -type f -exec cat {} +"
 
-    assert await outcome(line, FILES, deny=("read_file(private/**)",)) != "allow"
-    assert await outcome(line, FILES, deny=("scope:fs-read(private/*.md)",)) == "allow"
+    assert await decide_line(line, FILES, deny=("read_file(private/**)",)) != "allow"
+    assert await decide_line(line, FILES, deny=("scope:fs-read(private/*.md)",)) == "allow"
 
 
-async def test_a_denied_command_is_denied() -> None:
-    assert await outcome("find . -type f -exec cat {} +", FILES, deny=("shell(cat *)",)) != "allow"
+async def test_find_with_a_denied_command_is_not_allowed() -> None:
+    assert await decide_line("find . -type f -exec cat {} +", FILES, deny=("shell(cat *)",)) != "allow"
 
 
-async def test_an_ignored_file_that_is_found_asks() -> None:
+async def test_find_that_may_match_an_ignored_file_asks() -> None:
     files = {**FILES, ".agentignore": "private/\n"}
 
-    assert await outcome("find . -name '*.py' -type f -exec cat {} +", files) != "allow"
-    assert await outcome("find src -name '*.py' -type f -exec cat {} +", files) == "allow"
+    assert await decide_line("find . -name '*.py' -type f -exec cat {} +", files) != "allow"
+    assert await decide_line("find src -name '*.py' -type f -exec cat {} +", files) == "allow"

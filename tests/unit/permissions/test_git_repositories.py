@@ -1,4 +1,4 @@
-"""Reading commands of git in hostile and in ordinary repositories, with the real git: nothing runs, nothing is shown unasked."""
+"""Read-only git commands in hostile and ordinary repositories, with the real git."""
 
 import hashlib
 from collections.abc import Sequence
@@ -37,18 +37,18 @@ NEUTRALIZED = (
     "submodule with fsmonitor",
     "split index",
 )
-"""Hostile repositories that the environment alone makes harmless."""
+"""Hostile repositories that the neutral environment makes harmless."""
 
 PARTIAL = """
 git config remote.o.url host:x; git config remote.o.promisor true; git config extensions.partialClone o
 git config core.repositoryformatversion 1; blob=$(git rev-parse HEAD:notes.md)
 rm -f ".git/objects/$(echo $blob | cut -c1-2)/$(echo $blob | cut -c3-)"
 """
-"""Makes a partial clone that lacks a file; git would run ssh to fetch it."""
+"""Script for a partial clone that lacks a file; git would run ssh to fetch the file."""
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -59,22 +59,22 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs), prepend=":")
 
 
-async def decide(line: str, env: LocalEnv, **rules: Any) -> PermissionDecision:
+async def decide_line(line: str, env: LocalEnv, **rules: Any) -> PermissionDecision:
     return await Permissions(**rules).decide("shell", {"command": line}, env=env, definition=shell)
 
 
-async def run(line: str, env: LocalEnv, variables: dict[str, str]) -> str:
+async def run_line(line: str, env: LocalEnv, variables: dict[str, str]) -> str:
     result = await shell.execute({"command": line, "metadata": False}, ToolContext(env=env, environment=variables))
     assert isinstance(result, ToolResult)
     return str(result.output)
 
 
-async def leaks(lines: Sequence[str], env: LocalEnv, trace: Path, **rules: Any) -> list[str]:
-    """The lines that were allowed, and then showed the secret or ran the program."""
+async def find_leaks(lines: Sequence[str], env: LocalEnv, trace: Path, **rules: Any) -> list[str]:
+    """Return the allowed lines that showed the secret or ran the program."""
     found: list[str] = []
     for line in lines:
-        decision = await decide(line, env, **rules)
-        output = await run(line, env, decision.environment) if decision.outcome == "allow" else ""
+        decision = await decide_line(line, env, **rules)
+        output = await run_line(line, env, decision.environment) if decision.outcome == "allow" else ""
         if SECRET in output or trace.exists():
             found.append(line)
             trace.unlink(missing_ok=True)
@@ -83,20 +83,20 @@ async def leaks(lines: Sequence[str], env: LocalEnv, trace: Path, **rules: Any) 
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.covers("SEC-01")
-async def test_a_hostile_repository_asks(name: str, tmp_path: Path) -> None:
+async def test_hostile_repository_asks(name: str, tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, HOSTILE[name])))
 
-    assert [line for line in READS if (await decide(line, env)).outcome != "ask"] == []
+    assert [line for line in READS if (await decide_line(line, env)).outcome != "ask"] == []
     assert not (tmp_path / "trace").exists()
 
 
 @pytest.mark.parametrize("name", LINES)
 @pytest.mark.covers("SEC-01")
-async def test_lines_that_try_to_show_or_run(name: str, tmp_path: Path) -> None:
+async def test_git_lines_neither_show_secrets_nor_run_programs(name: str, tmp_path: Path) -> None:
     script, lines = LINES[name]
     env = LocalEnv(str(make_repository(tmp_path, script)))
 
-    assert await leaks(lines, env, tmp_path / "trace") == []
+    assert await find_leaks(lines, env, tmp_path / "trace") == []
 
 
 @pytest.mark.parametrize("name", HISTORY)
@@ -107,8 +107,8 @@ async def test_history_with_a_secret_is_not_shown(name: str, tmp_path: Path) -> 
     env = LocalEnv(str(make_repository(tmp_path, script)))
     trace = tmp_path / "trace"
 
-    assert await leaks(HISTORY_COMMANDS, env, trace, deny=["read_file(old/**)"]) == []
-    assert not await leaks(["git log -p --oneline -2 -- notes.md", "git log", "git show --stat HEAD"], env, trace)
+    assert await find_leaks(HISTORY_COMMANDS, env, trace, deny=["read_file(old/**)"]) == []
+    assert not await find_leaks(["git log -p --oneline -2 -- notes.md", "git log", "git show --stat HEAD"], env, trace)
     if name == "denied folder":
         lines = (
             "git log -p",
@@ -117,48 +117,48 @@ async def test_history_with_a_secret_is_not_shown(name: str, tmp_path: Path) -> 
             "git show HEAD~1:old/x",
             "git diff HEAD~1 HEAD",
         )
-        assert await leaks(lines, env, trace, allow=["shell(git *)"], deny=["read_file(old/**)"]) == []
+        assert await find_leaks(lines, env, trace, allow=["shell(git *)"], deny=["read_file(old/**)"]) == []
 
 
-async def test_a_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
-    assert (await decide("git log -p", env)).outcome == "allow"
+    assert (await decide_line("git log -p", env)).outcome == "allow"
 
     slow = tmp_path / "bin" / "git"
     slow.write_text("#!/bin/sh\nexec sleep 20\n")
     slow.chmod(0o755)
     monkeypatch.setattr("mainspring.permissions.recursive_reads.MAX_SECONDS", 0.1)
 
-    decision = await decide("git log -p", env)
+    decision = await decide_line("git log -p", env)
     assert decision.outcome == "ask"
     assert "too long to check" in decision.reason
 
 
 @pytest.mark.parametrize("line", SIGNATURES)
-async def test_signatures_start_gpg(line: str, tmp_path: Path) -> None:
+async def test_git_signature_checks_ask(line: str, tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
 
-    assert (await decide(line, env)).outcome == "ask"
+    assert (await decide_line(line, env)).outcome == "ask"
 
 
 @pytest.mark.parametrize("name", BENIGN)
-async def test_an_ordinary_repository_asks_nothing(name: str, tmp_path: Path) -> None:
+async def test_ordinary_repository_is_allowed(name: str, tmp_path: Path) -> None:
     folder = make_repository(tmp_path, BENIGN[name])
     env = LocalEnv(str(tmp_path / "main" if name == "subfolder" else folder))
     prefix = "cd src && " if name == "subfolder" else ""
 
-    assert [line for line in BENIGN_COMMANDS if (await decide(prefix + line, env)).outcome != "allow"] == []
+    assert [line for line in BENIGN_COMMANDS if (await decide_line(prefix + line, env)).outcome != "allow"] == []
 
 
 @pytest.mark.parametrize("name", NEUTRALIZED)
-async def test_the_environment_alone_keeps_git_from_running_programs(name: str, tmp_path: Path) -> None:
+async def test_neutral_environment_keeps_git_from_running_programs(name: str, tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, HOSTILE[name])))
     trace = tmp_path / "trace"
 
-    await run("git status; git diff", env, neutral_environment(env))
+    await run_line("git status; git diff", env, neutral_environment(env))
     assert not trace.exists()
 
-    await run("git status; git diff", env, {})
+    await run_line("git status; git diff", env, {})
     assert trace.exists()
 
 
@@ -166,85 +166,85 @@ DRIVER = """
 mkdir -p .venv/bin; cp "$RUN" .venv/bin/{name}; git config --global filter.{name}.clean "{name} clean -- %f"
 echo "*.md filter={name}" > .gitattributes; touch notes.md
 """
-"""The user's own settings name a program, and the project holds one of that name."""
+"""Script for user settings that name a program, and a project with a program of that name."""
 
 
-async def test_git_does_not_start_programs_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_git_does_not_run_programs_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_repository(tmp_path, DRIVER.format(name="driver"))
     monkeypatch.setenv("PATH", str(folder / ".venv/bin"), prepend=":")
     env = LocalEnv(str(folder))
     trace = tmp_path / "trace"
 
-    decision = await decide("git diff", env)
+    decision = await decide_line("git diff", env)
     assert decision.outcome == "allow"
     assert str(folder) not in decision.environment["PATH"]
-    await run("git diff; git status", env, decision.environment)
+    await run_line("git diff; git status", env, decision.environment)
     assert not trace.exists()
 
-    await run("git diff", env, {})
+    await run_line("git diff", env, {})
     assert trace.exists()
 
 
-async def test_git_lfs_of_the_project_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_git_lfs_in_the_project_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_repository(tmp_path, DRIVER.format(name="git-lfs"))
     monkeypatch.setenv("PATH", str(folder / ".venv/bin"), prepend=":")
 
-    decision = await decide("git diff && git status", LocalEnv(str(folder)))
+    decision = await decide_line("git diff && git status", LocalEnv(str(folder)))
 
     assert decision.outcome == "ask"
     assert "'git-lfs' would run" in decision.reason
     assert not (tmp_path / "trace").exists()
 
 
-async def test_a_program_of_settings_in_the_project_asks_beside_another_command(
+async def test_configured_driver_in_the_project_asks_with_another_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make_repository(tmp_path, DRIVER.format(name="driver") + "git config --global user.name pytest")
     monkeypatch.setenv("PATH", str(folder / ".venv/bin"), prepend=":")
     env = LocalEnv(str(folder))
 
-    decision = await decide("git status && pytest", env, allow=["shell(pytest)"])
+    decision = await decide_line("git status && pytest", env, allow=["shell(pytest)"])
 
     assert decision.outcome == "ask"
     assert "git may start 'driver'" in decision.reason
 
     (folder / ".venv/bin/driver").unlink()
-    assert (await decide("git status && pytest", env, allow=["shell(pytest)"])).outcome == "allow"
+    assert (await decide_line("git status && pytest", env, allow=["shell(pytest)"])).outcome == "allow"
 
 
 @pytest.mark.parametrize(
     "line", ["git -C inner show HEAD", "git -C inner log -p", "git --no-pager -C inner diff HEAD~1"]
 )
-async def test_git_in_another_folder_is_judged_there(line: str, tmp_path: Path) -> None:
+async def test_git_with_another_folder_is_judged_in_that_folder(line: str, tmp_path: Path) -> None:
     folder = make_repository(tmp_path, "mkdir -p src; echo x > src/a.txt")
     env = LocalEnv(str(folder))
     (tmp_path / "second").mkdir()
     inner = make_repository(tmp_path / "second", 'git config core.fsmonitor "$RUN"; git config diff.external "$RUN"')
     inner.rename(folder / "inner")
 
-    assert (await decide("git -C src status && git -C src log -p", env)).outcome == "allow"
-    assert (await decide(line, env)).outcome == "ask"
-    assert (await decide("git -C src -C .. status", env)).outcome == "ask"
-    assert (await decide(f"git -C {tmp_path} status", env)).outcome == "ask"
+    assert (await decide_line("git -C src status && git -C src log -p", env)).outcome == "allow"
+    assert (await decide_line(line, env)).outcome == "ask"
+    assert (await decide_line("git -C src -C .. status", env)).outcome == "ask"
+    assert (await decide_line(f"git -C {tmp_path} status", env)).outcome == "ask"
 
 
-async def test_files_of_the_index_are_judged(tmp_path: Path) -> None:
+async def test_files_in_the_index_are_checked(tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, "mkdir -p src; echo x > src/a.py; git add src")))
     folder = Path(env.cwd)
     (tmp_path / "outside.py").write_text("x")
 
-    assert (await decide("git ls-files | xargs wc -l", env)).outcome == "allow"
-    assert (await decide("git ls-files '*.py' | xargs grep -n x", env)).outcome == "allow"
+    assert (await decide_line("git ls-files | xargs wc -l", env)).outcome == "allow"
+    assert (await decide_line("git ls-files '*.py' | xargs grep -n x", env)).outcome == "allow"
     for line in ("git ls-files | xargs grep -r x", "git ls-files -o | xargs cat", "git ls-files :/ | xargs cat"):
-        assert (await decide(line, env)).outcome == "ask", line
+        assert (await decide_line(line, env)).outcome == "ask", line
     (folder / "src/a.py").unlink()
     (folder / "src/a.py").symlink_to(tmp_path / "outside.py")
-    assert (await decide("git ls-files | xargs cat", env)).outcome == "ask"
-    assert (await decide("cd src && git ls-files '*.py' | xargs cat", env)).outcome == "ask"
+    assert (await decide_line("git ls-files | xargs cat", env)).outcome == "ask"
+    assert (await decide_line("cd src && git ls-files '*.py' | xargs cat", env)).outcome == "ask"
 
 
 @pytest.mark.parametrize("name", [b"../outside.py", b"/aa/outsid.py", b"-aa/outsid.py", b"a a/outsid.py"])
-async def test_a_planted_index_does_not_lead_outside(name: bytes, tmp_path: Path) -> None:
+async def test_forged_index_cannot_name_outside_files(name: bytes, tmp_path: Path) -> None:
     env = LocalEnv(
         str(
             make_repository(
@@ -256,38 +256,38 @@ async def test_a_planted_index_does_not_lead_outside(name: bytes, tmp_path: Path
     planted = index.read_bytes()[:-20].replace(b"aaa/outsid.py"[: len(name)], name)
     index.write_bytes(planted + hashlib.sha1(planted, usedforsecurity=False).digest())
 
-    assert (await decide("git ls-files | xargs cat", env)).outcome == "ask"
+    assert (await decide_line("git ls-files | xargs cat", env)).outcome == "ask"
 
 
-async def test_a_partial_clone_fetches_nothing(tmp_path: Path) -> None:
+async def test_partial_clone_fetches_nothing(tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, PARTIAL)))
     trace = tmp_path / "trace"
 
-    assert (await decide("git status && git log --oneline", env)).outcome == "allow"
-    assert (await decide("git show HEAD", env)).outcome == "ask"
-    mixed = await decide("git status && make", env, allow=["shell(make)"])
+    assert (await decide_line("git status && git log --oneline", env)).outcome == "allow"
+    assert (await decide_line("git show HEAD", env)).outcome == "ask"
+    mixed = await decide_line("git status && make", env, allow=["shell(make)"])
     assert mixed.outcome == "ask"
-    assert (await decide("env -i git status", env)).outcome == "ask"
+    assert (await decide_line("env -i git status", env)).outcome == "ask"
 
-    await run("git show HEAD", env, neutral_environment(env))
+    await run_line("git show HEAD", env, neutral_environment(env))
     assert not trace.exists()
 
-    await run("git show HEAD", env, {})
+    await run_line("git show HEAD", env, {})
     assert trace.exists()
 
 
-async def test_only_lines_that_only_read_get_the_environment(tmp_path: Path) -> None:
+async def test_only_read_only_commands_get_the_git_environment(tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
 
-    assert (await decide("git status && ls", env)).environment["GIT_CONFIG_KEY_0"] == "core.fsmonitor"
-    assert (await decide("ls", env)).environment == {}
-    assert (await decide("git status", env, allow=["shell(git *)"])).environment == {}
-    assert (await decide("git commit -m x", env, allow=["shell(git commit *)"])).environment == {}
-    assert (await decide("git status; git commit -m x", env, allow=["shell(git commit *)"])).environment == {}
-    assert (await decide("git status && make", env)).environment == {}  # it asks
+    assert (await decide_line("git status && ls", env)).environment["GIT_CONFIG_KEY_0"] == "core.fsmonitor"
+    assert (await decide_line("ls", env)).environment == {}
+    assert (await decide_line("git status", env, allow=["shell(git *)"])).environment == {}
+    assert (await decide_line("git commit -m x", env, allow=["shell(git commit *)"])).environment == {}
+    assert (await decide_line("git status; git commit -m x", env, allow=["shell(git commit *)"])).environment == {}
+    assert (await decide_line("git status && make", env)).environment == {}  # an approval is required
 
 
-async def test_an_agent_runs_a_reading_command_with_the_environment(tmp_path: Path) -> None:
+async def test_agent_runs_a_read_only_command_with_the_git_environment(tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
     calls = [ScriptedCall("shell", {"command": "git status -s"}), ScriptedCall("shell", {"command": "git commit -m x"})]
     seen: list[dict[str, str]] = []
@@ -320,26 +320,26 @@ async def test_an_agent_runs_a_reading_command_with_the_environment(tmp_path: Pa
         ("GIT_CONFIG_COUNT", "1"),
     ],
 )
-async def test_variables_that_lead_git_elsewhere_ask(
+async def test_git_variables_that_redirect_git_ask(
     name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
-    assert (await decide("git status", env)).outcome == "allow"
+    assert (await decide_line("git status", env)).outcome == "allow"
 
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "./x")
 
-    assert (await decide("git status", env)).outcome == "ask"
+    assert (await decide_line("git status", env)).outcome == "ask"
 
 
-async def test_the_users_settings_in_variables_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_git_config_variables_of_the_user_are_preserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = LocalEnv(str(make_repository(tmp_path, ":")))
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "safe.directory")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "*")
 
-    decision = await decide("git status", env)
+    decision = await decide_line("git status", env)
 
     assert decision.outcome == "allow"
     assert "GIT_CONFIG_KEY_0" not in decision.environment

@@ -1,4 +1,4 @@
-"""Git that only reads asks where the repository's own settings may make it run something."""
+"""Read-only git commands ask if settings of the repository may run a program."""
 
 import shutil
 import subprocess
@@ -16,19 +16,19 @@ from mainspring.tools.builtin import shell
 PLAIN = '[core]\n\tbare = false\n[remote "origin"]\n\turl = x\n'
 
 
-async def outcome(line: str, files: dict[str, str], *, cwd: str = "/project") -> str:
+async def decide_line(line: str, files: dict[str, str], *, cwd: str = "/project") -> str:
     env = MemoryEnv({"a.txt": "a", **{name: text.encode("latin-1") for name, text in files.items()}}, cwd=cwd)
     return (await Permissions().decide("shell", {"command": line}, env=env, definition=shell)).outcome
 
 
-def repository(config: str = PLAIN, at: str = ".git") -> dict[str, str]:
+def repository_files(config: str = PLAIN, at: str = ".git") -> dict[str, str]:
     return {f"{at}/HEAD": "ref: refs/heads/main", f"{at}/config": config}
 
 
 @pytest.mark.parametrize("line", ["git status", "git log --oneline", "git diff"])
-async def test_a_plain_repository(line: str) -> None:
-    assert await outcome(line, repository()) == "allow"
-    assert await outcome(line, {}) == "allow"  # git finds none, and says so
+async def test_plain_repository_is_allowed(line: str) -> None:
+    assert await decide_line(line, repository_files()) == "allow"
+    assert await decide_line(line, {}) == "allow"  # git reports that it found no repository
 
 
 @pytest.mark.parametrize(
@@ -55,35 +55,39 @@ async def test_a_plain_repository(line: str) -> None:
     ],
 )
 @pytest.mark.covers("SEC-01")
-async def test_settings_that_run_something(config: str) -> None:
+async def test_settings_that_run_a_program_ask(config: str) -> None:
     assert read_settings(config).unusual or read_settings(config).worktrees
-    assert await outcome("git status", repository(config)) == "ask"
+    assert await decide_line("git status", repository_files(config)) == "ask"
 
 
 @pytest.mark.parametrize(
     "files",
     [
-        {**repository(), ".git/hooks/post-index-change": "#!/bin/sh"},
-        {**repository(), ".git/index": "DIRC\0\0à\0sub", **repository("[core]\n\tfsmonitor = ./run", "sub/.git")},
-        {**repository(), ".git/sharedindex.1": "", **repository("[core]\n\tfsmonitor = ./run", "sub/.git")},
-        {**repository(), ".git/config.worktree": "[core]\n\tfsmonitor = ./run"},
+        {**repository_files(), ".git/hooks/post-index-change": "#!/bin/sh"},
+        {
+            **repository_files(),
+            ".git/index": "DIRC\0\0à\0sub",
+            **repository_files("[core]\n\tfsmonitor = ./run", "sub/.git"),
+        },
+        {**repository_files(), ".git/sharedindex.1": "", **repository_files("[core]\n\tfsmonitor = ./run", "sub/.git")},
+        {**repository_files(), ".git/config.worktree": "[core]\n\tfsmonitor = ./run"},
         {"HEAD": "ref: x", "objects/a": "", "refs/a": "", "config": "[core]\n\tfsmonitor = ./run"},
-        {".git": "gitdir: elsewhere", **repository("[core]\n\tfsmonitor = ./run", "elsewhere")},
-        {".git": "gitdir: a/b", "a/b/commondir": "..\n", **repository("[core]\n\tfsmonitor = ./run", "a")},
+        {".git": "gitdir: elsewhere", **repository_files("[core]\n\tfsmonitor = ./run", "elsewhere")},
+        {".git": "gitdir: a/b", "a/b/commondir": "..\n", **repository_files("[core]\n\tfsmonitor = ./run", "a")},
     ],
 )
-async def test_other_places_of_settings(files: dict[str, str]) -> None:
-    assert await outcome("git status", files) == "ask"
+async def test_settings_in_other_places_ask(files: dict[str, str]) -> None:
+    assert await decide_line("git status", files) == "ask"
 
 
-async def test_a_repository_that_is_no_part_of_it_does_not_matter() -> None:
-    files = {**repository(), **repository("[core]\n\tfsmonitor = ./run", "sub/.git")}
+async def test_unrelated_repository_is_ignored() -> None:
+    files = {**repository_files(), **repository_files("[core]\n\tfsmonitor = ./run", "sub/.git")}
 
-    assert await outcome("git status", files) == "allow"
-    assert await outcome("cd sub && git status", files) == "ask"
+    assert await decide_line("git status", files) == "allow"
+    assert await decide_line("cd sub && git status", files) == "ask"
 
 
-async def test_a_worktree_of_a_plain_repository() -> None:
+async def test_worktree_of_a_plain_repository_is_allowed() -> None:
     files = {
         ".git": "gitdir: /main/.git/worktrees/x",
         "/main/.git/worktrees/x/commondir": "../..",
@@ -91,92 +95,92 @@ async def test_a_worktree_of_a_plain_repository() -> None:
         "/main/.git/config": PLAIN,
     }
 
-    assert await outcome("git status", files) == "allow"
+    assert await decide_line("git status", files) == "allow"
 
 
-async def test_what_git_may_show_of_secrets_asks() -> None:
-    tracked = {**repository(), ".env": "KEY=1"}
-    left_out = {**tracked, ".gitignore": ".env\n"}
+async def test_git_command_that_may_show_secrets_asks() -> None:
+    tracked = {**repository_files(), ".env": "KEY=1"}
+    ignored = {**tracked, ".gitignore": ".env\n"}
 
-    assert await outcome("git diff", tracked) == "ask"
-    assert await outcome("git status", tracked) == "allow"
-    assert await outcome("git diff", left_out) == "allow"
-    assert await outcome("git show HEAD:.env", left_out) == "ask"
+    assert await decide_line("git diff", tracked) == "ask"
+    assert await decide_line("git status", tracked) == "allow"
+    assert await decide_line("git diff", ignored) == "allow"
+    assert await decide_line("git show HEAD:.env", ignored) == "ask"
 
 
-async def test_a_repository_that_is_more_than_the_project() -> None:
-    files = {"/project/" + name: text for name, text in repository().items()}
+async def test_repository_above_the_project_asks() -> None:
+    files = {"/project/" + name: text for name, text in repository_files().items()}
 
-    assert await outcome("git diff", files, cwd="/project/sub") == "ask"
-    assert await outcome("git status", files, cwd="/project/sub") == "allow"
+    assert await decide_line("git diff", files, cwd="/project/sub") == "ask"
+    assert await decide_line("git status", files, cwd="/project/sub") == "allow"
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository with a file that an ignore file names."""
-    git(tmp_path, "init", "-q")
+    """A repository with an ignored file."""
+    run_git(tmp_path, "init", "-q")
     (tmp_path / ".gitignore").write_text(".env\n")
     (tmp_path / ".env").write_text("KEY=1\n")
     (tmp_path / "src").mkdir()
     (tmp_path / "src/a.py").write_text("a\n")
-    git(tmp_path, "add", "src")
+    run_git(tmp_path, "add", "src")
     return tmp_path
 
 
-def git(folder: Path, *words: str) -> bytes:
+def run_git(folder: Path, *words: str) -> bytes:
     return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True).stdout
 
 
-async def asked(line: str, folder: Path) -> bool:
+async def is_asked(line: str, folder: Path) -> bool:
     env = LocalEnv(str(folder))
     return (await Permissions().decide("shell", {"command": line}, env=env, definition=shell)).outcome == "ask"
 
 
-async def test_what_git_holds_in_spite_of_an_ignore_file_asks(checkout: Path) -> None:
-    assert not await asked("git grep KEY", checkout)
+async def test_tracked_file_asks_despite_an_ignore_file(checkout: Path) -> None:
+    assert not await is_asked("git grep KEY", checkout)
 
-    git(checkout, "add", "-f", ".env")
+    run_git(checkout, "add", "-f", ".env")
 
-    assert await asked("git grep KEY", checkout)
-    assert await asked("git diff --cached", checkout)
-    assert not await asked("git status", checkout)
+    assert await is_asked("git grep KEY", checkout)
+    assert await is_asked("git diff --cached", checkout)
+    assert not await is_asked("git status", checkout)
 
 
-async def test_ignore_files_do_not_count_for_a_repository_inside_or_for_a_pattern_of_names(checkout: Path) -> None:
-    assert not await asked("rg -. KEY", checkout)
-    assert not await asked("rg -g '*.py' -g '!x' KEY", checkout)
-    assert not await asked("rg -. -g '!x' KEY", checkout)
-    assert await asked("rg -g '*' KEY", checkout)
-    assert await asked("rg -g '.[e]nv' KEY", checkout)
+async def test_ignore_files_do_not_cover_inner_repositories_or_glob_options(checkout: Path) -> None:
+    assert not await is_asked("rg -. KEY", checkout)
+    assert not await is_asked("rg -g '*.py' -g '!x' KEY", checkout)
+    assert not await is_asked("rg -. -g '!x' KEY", checkout)
+    assert await is_asked("rg -g '*' KEY", checkout)
+    assert await is_asked("rg -g '.[e]nv' KEY", checkout)
 
-    git(checkout, "init", "-q", "inner")
+    run_git(checkout, "init", "-q", "inner")
     (checkout / "inner/.env").write_text("KEY=2\n")
 
-    assert await asked("rg -. KEY", checkout)
-    assert await asked("rg -. KEY inner", checkout)
-    assert await asked("cd inner && rg -. KEY", checkout)
+    assert await is_asked("rg -. KEY", checkout)
+    assert await is_asked("rg -. KEY inner", checkout)
+    assert await is_asked("cd inner && rg -. KEY", checkout)
 
 
-async def test_ignore_files_do_not_count_outside_a_repository(tmp_path: Path, checkout: Path) -> None:
+async def test_ignore_files_do_not_apply_outside_a_repository(tmp_path: Path, checkout: Path) -> None:
     folder = checkout / "src"
-    git(folder, "init", "-q")
+    run_git(folder, "init", "-q")
     shutil.rmtree(checkout / ".git")
 
-    assert await asked("cd src && rg -. KEY ..", checkout)
+    assert await is_asked("cd src && rg -. KEY ..", checkout)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 @pytest.mark.parametrize("hashes", ["sha1", "sha256"])
-def test_the_paths_of_an_index(tmp_path: Path, version: int, hashes: str) -> None:
-    git(tmp_path, "init", "-q", f"--object-format={hashes}")
+def test_parse_index_returns_all_paths(tmp_path: Path, version: int, hashes: str) -> None:
+    run_git(tmp_path, "init", "-q", f"--object-format={hashes}")
     names = sorted([f"f{'o' * n}/x{'y' * n}" for n in range(20)] + ["ü", "a b"])
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    git(tmp_path, "add", ".")
+    run_git(tmp_path, "add", ".")
     if version == 3:
-        git(tmp_path, "update-index", "--skip-worktree", names[3])
-    git(tmp_path, "update-index", f"--index-version={max(version, 2)}")
+        run_git(tmp_path, "update-index", "--skip-worktree", names[3])
+    run_git(tmp_path, "update-index", f"--index-version={max(version, 2)}")
     index = (tmp_path / ".git/index").read_bytes()
 
     assert index[7] == version
@@ -186,6 +190,6 @@ def test_the_paths_of_an_index(tmp_path: Path, version: int, hashes: str) -> Non
     assert parse_index(b"") is None
 
 
-def test_only_a_line_end_ends_a_line_of_settings() -> None:
+def test_only_a_newline_ends_a_line_of_git_settings() -> None:
     assert read_settings("[core]\n# \x0c[color]\nfsmonitor = ./run").unusual == "core.fsmonitor"
     assert read_settings("[core]\n# \u2028[color]\nfsmonitor = ./run").unusual == "core.fsmonitor"

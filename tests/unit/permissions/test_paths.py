@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-async def on(where: Path | str, tool: str, path: str, **options: Any) -> PermissionDecision:
+async def decide_path(where: Path | str, tool: str, path: str, **options: Any) -> PermissionDecision:
     arguments = {"path": path, "content": ""} if tool == "write_file" else {"path": path}
     permissions = Permissions(**options)
     return await permissions.decide(tool, arguments, env=LocalEnv(where), definition=HARNESS_TOOLS[tool])
@@ -82,8 +82,8 @@ async def on(where: Path | str, tool: str, path: str, **options: Any) -> Permiss
         ("a\0b", "deny"),
     ],
 )
-async def test_reading_is_allowed_inside_the_project_alone(project: Path, path: str, outcome: str) -> None:
-    decision = await on(project, "read_file", path)
+async def test_reading_is_allowed_only_inside_the_project(project: Path, path: str, outcome: str) -> None:
+    decision = await decide_path(project, "read_file", path)
 
     assert decision.outcome == outcome, decision.reason
 
@@ -92,37 +92,37 @@ async def test_reading_is_allowed_inside_the_project_alone(project: Path, path: 
 @pytest.mark.parametrize(
     "path", ["out/x", "file-out", "dangling", "../proj-secrets/x", "../x", "inner/../../x", "src/../out/new/x", "~/x"]
 )
-async def test_a_broad_grant_means_the_project(project: Path, path: str) -> None:
+async def test_broad_allow_rule_covers_only_the_project(project: Path, path: str) -> None:
     for rule in ("write_file", "write_file(**)", "scope:fs-write", "scope:fs-write(**)"):
-        decision = await on(project, "write_file", path, allow=[rule])
+        decision = await decide_path(project, "write_file", path, allow=[rule])
         assert decision.outcome == "ask", rule
-    assert (await on(project, "write_file", "src/new.py", allow=["write_file"])).outcome == "allow"
+    assert (await decide_path(project, "write_file", "src/new.py", allow=["write_file"])).outcome == "allow"
 
 
-async def test_a_rule_allows_the_place_a_link_leads_to_and_not_the_link(project: Path) -> None:
+async def test_allow_rule_matches_the_target_of_a_link(project: Path) -> None:
     real = project.parent / "elsewhere"
 
-    assert (await on(project, "write_file", "out/x", allow=["write_file(out/**)"])).outcome == "ask"
-    assert (await on(project, "write_file", "out/x", allow=[f"write_file({real}/**)"])).outcome == "allow"
+    assert (await decide_path(project, "write_file", "out/x", allow=["write_file(out/**)"])).outcome == "ask"
+    assert (await decide_path(project, "write_file", "out/x", allow=[f"write_file({real}/**)"])).outcome == "allow"
 
 
 @pytest.mark.parametrize(
     "path", ["private/key", "./private//key", "src/../private/key", "door/key", "inner/../private/key", "PRIVATE/KEY"]
 )
-async def test_a_denied_path_is_denied_however_it_is_spelled(project: Path, path: str) -> None:
-    decision = await on(project, "read_file", path, deny=["read_file(private/**)"])
+async def test_denied_path_is_denied_in_every_spelling(project: Path, path: str) -> None:
+    decision = await decide_path(project, "read_file", path, deny=["read_file(private/**)"])
 
     assert decision.outcome == "deny"
 
 
-async def test_a_denied_link_is_denied_by_its_own_name_too(project: Path) -> None:
-    decision = await on(project, "read_file", "inner/app.py", deny=["read_file(inner/**)"])
+async def test_denied_link_is_denied_by_its_own_name(project: Path) -> None:
+    decision = await decide_path(project, "read_file", "inner/app.py", deny=["read_file(inner/**)"])
 
     assert decision.outcome == "deny"
 
 
 @pytest.mark.parametrize("tool", ["read_file", "edit", "grep", "glob", "list_files"])
-async def test_a_read_denial_binds_other_tools(project: Path, tool: str) -> None:
+async def test_read_deny_rule_applies_to_other_tools(project: Path, tool: str) -> None:
     arguments = {"path": "private/key", "pattern": "x", "old": "a", "new": "b", "old_string": "a", "new_string": "b"}
     permissions = Permissions(allow=["edit"], deny=["read_file(private/**)"])
 
@@ -136,7 +136,7 @@ async def test_a_read_denial_binds_other_tools(project: Path, tool: str) -> None
     [
         ("wc private", "deny"),
         ("wc src/app.py", "allow"),
-        # what shows or takes along all that lies below a folder
+        # commands that show or copy everything in a folder
         ("grep -r k .", "ask"),
         ("rg k", "ask"),
         ("rg k src", "allow"),
@@ -148,19 +148,19 @@ async def test_a_read_denial_binds_other_tools(project: Path, tool: str) -> None
         ("cp notes.txt .", "allow"),
         ("rsync -a . host:all", "ask"),
         ("env time rg k", "ask"),
-        # a word that may be the folder's name
+        # words that may be the name of the folder
         ("tar cf all.tar private", "deny"),
         ("npm run private", "ask"),
         ("python3 tool.py --dir=private", "ask"),
         ("npm run build", "allow"),
-        # links that lead elsewhere for each program
+        # links with a different target for each program
         ("cat /proc/self/cwd/private/key", "ask"),
         ("cat /proc/1/task/1/cwd/private/key", "ask"),
         ("cat /proc/self/root/etc/hosts", "allow"),
         ("cat /proc/cpuinfo", "allow"),
     ],
 )
-async def test_a_read_denial_binds_commands_that_are_allowed(project: Path, line: str, outcome: str) -> None:
+async def test_read_deny_rule_applies_to_allowed_commands(project: Path, line: str, outcome: str) -> None:
     permissions = Permissions(allow=["shell", "scope:fs-write(/nowhere)"], deny=["read_file(private/**)"])
 
     decision = await permissions.decide(
@@ -171,8 +171,8 @@ async def test_a_read_denial_binds_commands_that_are_allowed(project: Path, line
 
 
 @pytest.mark.parametrize("line", ["grep -r k .", "tar cf all.tar private", "npm run private", "rg k"])
-async def test_who_denies_no_reading_is_not_asked_again(project: Path, line: str) -> None:
-    """Also where the folder holds what asks by itself: an allowed command was looked at by whoever wrote the rule."""
+async def test_allowed_command_does_not_ask_without_a_read_deny_rule(project: Path, line: str) -> None:
+    """The rule also covers folders with files that would ask otherwise: its author allowed the command."""
     permissions = Permissions(allow=["shell"], deny=["write_file(private/**)"])
 
     decision = await permissions.decide(
@@ -182,7 +182,7 @@ async def test_who_denies_no_reading_is_not_asked_again(project: Path, line: str
     assert decision.outcome == "allow", decision.verdicts
 
 
-async def test_a_rule_of_wildcards_alone_is_about_no_plain_word(project: Path) -> None:
+async def test_wildcard_only_deny_rule_ignores_plain_words(project: Path) -> None:
     permissions = Permissions(allow=["shell"], deny=["read_file(**/*)"])
 
     for line, outcome in (("npm run private", "allow"), ("wc private", "deny")):
@@ -192,21 +192,21 @@ async def test_a_rule_of_wildcards_alone_is_about_no_plain_word(project: Path) -
         assert decision.outcome == outcome, decision.verdicts
 
 
-async def test_what_was_judged_is_what_the_tool_gets(project: Path) -> None:
-    decision = await on(project, "read_file", "inner/app.py")
+async def test_decision_returns_the_resolved_path(project: Path) -> None:
+    decision = await decide_path(project, "read_file", "inner/app.py")
 
     assert decision.paths == {"inner/app.py": str(project / "src" / "app.py")}
 
 
-async def test_a_project_reached_through_a_link_is_the_project(project: Path) -> None:
+async def test_project_reached_through_a_link_is_the_project(project: Path) -> None:
     linked = project.parent / "proj-link"
 
-    assert (await on(linked, "read_file", "notes.txt")).outcome == "allow"
-    assert (await on(linked, "read_file", str(linked / "notes.txt"))).outcome == "allow"
+    assert (await decide_path(linked, "read_file", "notes.txt")).outcome == "allow"
+    assert (await decide_path(linked, "read_file", str(linked / "notes.txt"))).outcome == "allow"
     assert (
-        await on(linked, "read_file", str(linked / "private/key"), deny=["read_file(private/**)"])
+        await decide_path(linked, "read_file", str(linked / "private/key"), deny=["read_file(private/**)"])
     ).outcome == "deny"
-    assert (await on(project, "read_file", "notes.txt", root=str(linked))).outcome == "allow"
+    assert (await decide_path(project, "read_file", "notes.txt", root=str(linked))).outcome == "allow"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ FILES = {
 TOOLS = {t.name: t for t in builtin_tools(include_optional=True)}
 
 
-async def outcome(tool: str, arguments: dict[str, Any], **rules: Any) -> str:
+async def decide_ignored(tool: str, arguments: dict[str, Any], **rules: Any) -> str:
     env = MemoryEnv(FILES, links={"link.txt": "secrets/a.txt", "folder": "secrets"})
     return (await Permissions(**rules).decide(tool, arguments, env=env, definition=TOOLS.get(tool))).outcome
 
@@ -253,14 +253,16 @@ async def outcome(tool: str, arguments: dict[str, Any], **rules: Any) -> str:
 )
 @pytest.mark.parametrize("spelled", ["{}", "./{}", "/project/{}", "src/../{}"])
 @pytest.mark.covers("BYD-19")
-async def test_no_tool_may_touch_what_it_names(path: str, spelled: str) -> None:
+async def test_ignored_file_is_denied_to_every_tool(path: str, spelled: str) -> None:
     named = spelled.format(path)
     for tool, more in (
         ("read_file", {}),
         ("write_file", {"content": ""}),
         ("edit", {"old_string": "a", "new_string": "b"}),
     ):
-        assert await outcome(tool, {"path": named, **more}, allow=[tool, f"{tool}({path})"], mode="allow") == "deny"
+        assert (
+            await decide_ignored(tool, {"path": named, **more}, allow=[tool, f"{tool}({path})"], mode="allow") == "deny"
+        )
     for line in (
         f"cat {named}",
         f"echo a > {named}",
@@ -268,31 +270,31 @@ async def test_no_tool_may_touch_what_it_names(path: str, spelled: str) -> None:
         f"python tool.py --file={named}",
         f"bash -c 'cat {named}'",
     ):
-        assert await outcome("shell", {"command": line}, allow=["shell"], mode="allow") == "deny", line
-    assert await outcome("github__push", {"file": named}, allow=["github__push"]) == "deny"
+        assert await decide_ignored("shell", {"command": line}, allow=["shell"], mode="allow") == "deny", line
+    assert await decide_ignored("github__push", {"file": named}, allow=["github__push"]) == "deny"
 
 
 @pytest.mark.parametrize("path", ["src/app.py", "public.dat", "src/deep/top.txt", "other/local.txt"])
-async def test_the_rest_is_as_before(path: str) -> None:
-    assert await outcome("read_file", {"path": path}) == "allow"
-    assert await outcome("shell", {"command": f"cat {path}"}) == "allow"
+async def test_files_that_are_not_ignored_are_allowed(path: str) -> None:
+    assert await decide_ignored("read_file", {"path": path}) == "allow"
+    assert await decide_ignored("shell", {"command": f"cat {path}"}) == "allow"
 
 
 @pytest.mark.parametrize(
     "line", ["cat sec*/a.txt", "cat folder/a.txt", "cd secrets && cat a.txt", "cat *.dat", "cat SECRETS/A.TXT"]
 )
-async def test_other_spellings_in_commands(line: str) -> None:
-    assert await outcome("shell", {"command": line}, allow=["shell(cat *)"]) == "deny"
+async def test_other_spellings_of_ignored_files_are_denied(line: str) -> None:
+    assert await decide_ignored("shell", {"command": line}, allow=["shell(cat *)"]) == "deny"
 
 
 @pytest.mark.parametrize("line", ["grep -r needle .", "rg needle", "rg needle src", "diff -r src other"])
-async def test_a_command_that_shows_everything_asks(line: str) -> None:
-    assert await outcome("shell", {"command": line}) == "ask"
-    assert await outcome("shell", {"command": line}, allow=["shell"]) == "ask"
+async def test_recursive_command_over_ignored_files_asks(line: str) -> None:
+    assert await decide_ignored("shell", {"command": line}) == "ask"
+    assert await decide_ignored("shell", {"command": line}, allow=["shell"]) == "ask"
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "outcome"),
     [
         ("tar cf all.tar secrets", "deny"),
         ("cp -r . /elsewhere", "ask"),
@@ -300,17 +302,17 @@ async def test_a_command_that_shows_everything_asks(line: str) -> None:
         ("npm run secrets", "ask"),
     ],
 )
-async def test_a_command_that_takes_it_along_is_not_allowed(line: str, said: str) -> None:
-    assert await outcome("shell", {"command": line}, allow=["shell", "scope:fs-write(/elsewhere)"]) == said
+async def test_command_that_copies_ignored_files_is_not_allowed(line: str, outcome: str) -> None:
+    assert await decide_ignored("shell", {"command": line}, allow=["shell", "scope:fs-write(/elsewhere)"]) == outcome
 
 
-async def test_the_file_itself_is_guarded() -> None:
-    assert await outcome("write_file", {"path": ".agentignore", "content": ""}, allow=["write_file"]) == "ask"
-    assert await outcome("shell", {"command": "rm src/.agentignore"}, allow=["shell(rm *)"]) == "ask"
+async def test_ignore_file_itself_is_guarded() -> None:
+    assert await decide_ignored("write_file", {"path": ".agentignore", "content": ""}, allow=["write_file"]) == "ask"
+    assert await decide_ignored("shell", {"command": "rm src/.agentignore"}, allow=["shell(rm *)"]) == "ask"
 
 
 @pytest.mark.covers("BYD-19")
-async def test_searches_leave_it_out() -> None:
+async def test_searches_skip_ignored_files() -> None:
     env = MemoryEnv(FILES)
     calls = [
         ScriptedCall("grep", {"pattern": "needle", "include_ignored": True}, id="a"),
@@ -331,14 +333,14 @@ async def test_searches_leave_it_out() -> None:
         assert not any(name in text for name in ("secrets/a.txt", "my.dat", "src/local.txt", "src/deep/local.txt"))
 
 
-async def test_a_file_that_cannot_be_read_hides_its_folder() -> None:
+async def test_unreadable_ignore_file_hides_its_folder() -> None:
     files = IgnoreFiles(MemoryEnv({"src/.agentignore": b"#" * (1 << 21), "src/a": ""}))
 
     assert await files.ignored_by(split_path("/project/src/a")) == "/project/src/.agentignore"
     assert await files.ignored_by(split_path("/project/b")) == ""
 
 
-async def test_a_change_counts_soon() -> None:
+async def test_changed_ignore_file_is_reloaded() -> None:
     now = 0.0
     env = MemoryEnv({"a": ""})
     files = IgnoreFiles(env, clock=lambda: now)
@@ -355,7 +357,7 @@ async def test_a_change_counts_soon() -> None:
         st.sampled_from(["a", "b", "*.txt", "!a", "/a", "b/", "a/b", "**/b", "#x", "", "[ab]", "\\!a"]), max_size=5
     )
 )
-async def test_what_lies_in_a_hidden_folder_is_hidden(lines: list[str]) -> None:
+async def test_everything_in_an_ignored_folder_is_ignored(lines: list[str]) -> None:
     files = IgnoreFiles(MemoryEnv({".agentignore": "\n".join(lines)}))
 
     if await files.ignored_by(split_path("/project/a/b")) and await files.ignored_by(split_path("/project/a")):
@@ -363,7 +365,7 @@ async def test_what_lies_in_a_hidden_folder_is_hidden(lines: list[str]) -> None:
 
 
 @pytest.mark.covers("BYD-19")
-async def test_what_is_hidden_can_be_listed_for_a_sandbox() -> None:
+async def test_unreadable_paths_are_listed_for_a_sandbox() -> None:
     env = MemoryEnv({**FILES, "private/a": "", "private/b": ""})
 
     found = await Permissions(deny=["read_file(private/**)"], ask=["read_file(other/**)"]).unreadable_paths(env)

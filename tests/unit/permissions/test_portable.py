@@ -1,4 +1,4 @@
-"""Rules that mean the same in every project."""
+"""Portable rules have the same meaning in every project."""
 
 import pytest
 
@@ -47,7 +47,7 @@ from mainspring.permissions import is_portable, parse_rule, relative_program
         ("write_file(./x)", ""),
     ],
 )
-def test_a_program_of_the_project_is_found(rule: str, program: str) -> None:
+def test_relative_program_is_recognized(rule: str, program: str) -> None:
     assert relative_program(parse_rule(rule, "allow")) == program
 
 
@@ -65,5 +65,5 @@ def test_a_program_of_the_project_is_found(rule: str, program: str) -> None:
         ("edit(a.py)", False),
     ],
 )
-def test_rules_about_files_of_the_project_are_not_portable(rule: str, portable: bool) -> None:
+def test_rules_about_project_files_are_not_portable(rule: str, portable: bool) -> None:
     assert is_portable(parse_rule(rule, "allow")) is portable

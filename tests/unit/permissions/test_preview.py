@@ -1,4 +1,4 @@
-"""What is shown for a yes is what is written."""
+"""Previews in approval requests equal the changes that are written."""
 
 from typing import Any
 
@@ -37,11 +37,11 @@ CALLS: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-def env() -> MemoryEnv:
+def make_env() -> MemoryEnv:
     return MemoryEnv(dict(FILES))
 
 
-async def content(where: MemoryEnv, path: str) -> bytes | None:
+async def read_content(where: MemoryEnv, path: str) -> bytes | None:
     try:
         return await where.read_bytes(path)
     except FileNotFoundError:
@@ -50,60 +50,60 @@ async def content(where: MemoryEnv, path: str) -> bytes | None:
 
 @pytest.mark.covers("CLI-12")
 @pytest.mark.parametrize(("tool", "arguments"), CALLS)
-async def test_a_preview_is_to_the_byte_what_the_call_does(tool: Any, arguments: dict[str, Any]) -> None:
-    where = env()
+async def test_preview_equals_the_written_bytes(tool: Any, arguments: dict[str, Any]) -> None:
+    where = make_env()
 
-    shown = await preview_changes(tool, arguments, where)
-    before = {path: await content(where, path) for path in FILES}
+    preview = await preview_changes(tool, arguments, where)
+    before = {path: await read_content(where, path) for path in FILES}
     await tool(ToolContext(env=where), **arguments)
 
-    assert shown is not None
-    assert shown.changes
-    assert before == {path: text.encode() for path, text in FILES.items()}  # nothing was written by looking
-    for change in shown.changes:
-        assert await content(where, change.path) == change.after
-    touched = {change.path for change in shown.changes}
-    assert {p: await content(where, p) for p in FILES if p not in touched} == {
+    assert preview is not None
+    assert preview.changes
+    assert before == {path: text.encode() for path, text in FILES.items()}  # the preview wrote nothing
+    for change in preview.changes:
+        assert await read_content(where, change.path) == change.after
+    touched = {change.path for change in preview.changes}
+    assert {p: await read_content(where, p) for p in FILES if p not in touched} == {
         p: t.encode() for p, t in FILES.items() if p not in touched
     }
 
 
-async def test_a_change_of_line_ends_is_said() -> None:
-    shown = await preview_changes(write_file, {"path": "crlf.txt", "content": "one\ntwo\n"}, env())
+async def test_preview_notes_changed_line_endings() -> None:
+    preview = await preview_changes(write_file, {"path": "crlf.txt", "content": "one\ntwo\n"}, make_env())
 
-    assert shown is not None
-    assert "CRLF" in shown.changes[0].note
+    assert preview is not None
+    assert "CRLF" in preview.changes[0].note
 
 
-async def test_a_call_that_would_fail_shows_why_and_other_tools_show_nothing() -> None:
-    failing = await preview_changes(edit, {"path": "a.txt", "old_string": "nine", "new_string": "9"}, env())
+async def test_preview_shows_the_problem_of_a_failing_call() -> None:
+    failing = await preview_changes(edit, {"path": "a.txt", "old_string": "nine", "new_string": "9"}, make_env())
 
     assert failing is not None
     assert "not in the file" in failing.problem
-    assert await preview_changes(shell, {"command": "ls"}, env()) is None
+    assert await preview_changes(shell, {"command": "ls"}, make_env()) is None
 
 
-class Person:
-    """Says yes, and does something before that."""
+class FakeUser:
+    """Approves calls, and may change something first."""
 
-    def __init__(self, meanwhile: Any = None, answer: Any = True) -> None:
-        self.asked: list[PermissionRequest] = []
-        self._meanwhile = meanwhile
+    def __init__(self, before_reply: Any = None, answer: Any = True) -> None:
+        self.requests: list[PermissionRequest] = []
+        self._before_reply = before_reply
         self._answer = answer
 
     async def __call__(self, request: PermissionRequest) -> Any:
-        self.asked.append(request)
-        if self._meanwhile is not None:
-            await self._meanwhile()
+        self.requests.append(request)
+        if self._before_reply is not None:
+            await self._before_reply()
         return self._answer
 
 
-async def run(where: MemoryEnv, person: Person, *calls: ScriptedCall) -> list[str]:
+async def run_calls(where: MemoryEnv, user: FakeUser, *calls: ScriptedCall) -> list[str]:
     agent = CoreAgent(
         ScriptedModel(Says(calls=list(calls)), "done"),
         env=where,
         tools=TOOLS,
-        plugs=[Permissions(on_permission_request=person)],
+        plugs=[Permissions(on_permission_request=user)],
     )
     result = await agent.run("go", raise_errors=False)
     return [b.text for m in result.messages if isinstance(m, Message) for b in m.tool_results]
@@ -118,60 +118,60 @@ async def run(where: MemoryEnv, person: Person, *calls: ScriptedCall) -> list[st
         (ScriptedCall("write_file", {"path": "fresh.txt", "content": "new\n"}), "fresh.txt"),
     ],
 )
-async def test_a_file_that_changed_after_the_yes_is_not_written(call: ScriptedCall, path: str) -> None:
-    where = env()
+async def test_file_changed_after_approval_is_not_written(call: ScriptedCall, path: str) -> None:
+    where = make_env()
 
-    async def meanwhile() -> None:
+    async def before_reply() -> None:
         await where.write_bytes(path, b"two of another kind\n")
 
-    [told] = await run(where, Person(meanwhile), call)
+    [outputs] = await run_calls(where, FakeUser(before_reply), call)
 
-    assert "changed after this call was approved" in told
-    assert await content(where, path) == b"two of another kind\n"
+    assert "changed after this call was approved" in outputs
+    assert await read_content(where, path) == b"two of another kind\n"
 
 
-async def test_the_same_change_at_other_lines_is_still_the_same() -> None:
-    where = env()
+async def test_same_change_at_other_lines_is_applied() -> None:
+    where = make_env()
     calls = [
         ScriptedCall("edit", {"path": "a.txt", "old_string": "one", "new_string": "0\n1"}, id="a"),
         ScriptedCall("edit", {"path": "a.txt", "old_string": "three", "new_string": "3"}, id="b"),
     ]
 
-    told = await run(where, Person(), *calls)
+    outputs = await run_calls(where, FakeUser(), *calls)
 
-    assert all(text.startswith("Edited a.txt") for text in told)
-    assert await content(where, "a.txt") == b"0\n1\ntwo\n3\n"
+    assert all(text.startswith("Edited a.txt") for text in outputs)
+    assert await read_content(where, "a.txt") == b"0\n1\ntwo\n3\n"
 
 
-async def test_an_answer_may_say_more_than_yes_or_no() -> None:
-    where = env()
+async def test_approval_may_include_a_reason_or_a_session_grant() -> None:
+    where = make_env()
     call = ScriptedCall("write_file", {"path": "a.txt", "content": "x"})
 
-    [told] = await run(where, Person(answer=Reply(allow=False, reason="leave it")), call)
-    twice = Person(answer=Reply(allow=True, session=True))
-    await run(where, twice, call, ScriptedCall("write_file", {"path": "a.txt", "content": "y"}, id="2"))
+    [outputs] = await run_calls(where, FakeUser(answer=Reply(allow=False, reason="leave it")), call)
+    twice = FakeUser(answer=Reply(allow=True, session=True))
+    await run_calls(where, twice, call, ScriptedCall("write_file", {"path": "a.txt", "content": "y"}, id="2"))
 
-    assert "leave it" in told
-    assert len(twice.asked) == 1
-    assert twice.asked[0].preview is not None
-    assert twice.asked[0].agent == "agent"
+    assert "leave it" in outputs
+    assert len(twice.requests) == 1
+    assert twice.requests[0].preview is not None
+    assert twice.requests[0].agent == "agent"
 
 
-async def test_rules_hold_for_as_long_as_they_are_wanted() -> None:
+async def test_temporary_rules_apply_only_inside_their_block() -> None:
     from mainspring.permissions import parse_rule
 
     permissions = Permissions()
     rule = parse_rule("write_file(**)", "allow")
-    where = env()
+    where = make_env()
 
-    async def outcome() -> str:
+    async def decide_write() -> str:
         return (await permissions.decide("write_file", {"path": "a.txt"}, env=where, definition=write_file)).outcome
 
     with permissions.temporary_rules(rule):
-        inside = await outcome()
+        inside = await decide_write()
         permissions.add(parse_rule("write_file(a.txt)", "allow"))
-    after = await outcome()
+    after = await decide_write()
 
     assert inside == "allow"
-    assert after == "allow"  # by the rule that was added meanwhile
+    assert after == "allow"  # because of the rule added inside the block
     assert len(permissions.engine.rules) == 1

@@ -1,4 +1,4 @@
-"""A command that only reads asks if its program would be found in the project."""
+"""A read-only command asks if its program would be found in the project."""
 
 import os
 from pathlib import Path
@@ -75,7 +75,7 @@ def make_program(path: Path, text: str = "#!/bin/sh\n") -> None:
     ],
 )
 @pytest.mark.covers("SEC-01")
-async def test_a_program_of_the_project_asks(project: Path, entry: str, line: str, outcome: str) -> None:
+async def test_program_in_the_project_asks(project: Path, entry: str, line: str, outcome: str) -> None:
     path = entry.format(project=project, outside=project.parent) + os.pathsep + os.environ["PATH"]
     env = LocalEnv(project, home=str(project.parent), variables={"PATH": path})
 
@@ -86,7 +86,7 @@ async def test_a_program_of_the_project_asks(project: Path, entry: str, line: st
         assert any("PATH entry" in v.reason for v in decision.needs_answer)
 
 
-async def test_the_question_names_the_entry(project: Path) -> None:
+async def test_approval_request_names_the_path_entry(project: Path) -> None:
     env = LocalEnv(project, variables={"PATH": f"bin{os.pathsep}{os.environ['PATH']}"})
 
     decision = await Permissions().decide("shell", {"command": "ls"}, env=env, definition=TOOLS["shell"])
@@ -96,7 +96,7 @@ async def test_the_question_names_the_entry(project: Path) -> None:
     ]
 
 
-async def test_a_rule_allows_a_program_of_the_project(project: Path) -> None:
+async def test_rule_allows_a_program_in_the_project(project: Path) -> None:
     env = LocalEnv(project, variables={"PATH": f"bin{os.pathsep}{os.environ['PATH']}"})
 
     decision = await Permissions(allow=["shell(ls *)"]).decide(
@@ -106,7 +106,7 @@ async def test_a_rule_allows_a_program_of_the_project(project: Path) -> None:
     assert decision.outcome == "allow"
 
 
-def test_programs_of_this_process_are_not_found_in_the_project(project: Path) -> None:
+def test_find_program_skips_the_project(project: Path) -> None:
     outside = project.parent
     for path in ("bin", "", f"{project}/bin", f"{outside}/link", f"{outside}/linked"):
         assert find_program("ls", path=path, project=str(project)) is None
@@ -114,7 +114,7 @@ def test_programs_of_this_process_are_not_found_in_the_project(project: Path) ->
         assert find_program("ls", path=both, project=str(project)) == f"{outside}/other/ls"
 
 
-async def test_a_search_does_not_start_ripgrep_of_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_search_does_not_run_ripgrep_from_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_program(project / "bin" / "rg")
     monkeypatch.setenv("PATH", f"{project}/bin{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(project)
@@ -124,7 +124,7 @@ async def test_a_search_does_not_start_ripgrep_of_the_project(project: Path, mon
     assert found is None or not found.startswith(str(project))
 
 
-async def test_where_the_project_is_the_whole_system_its_programs_do_not_ask() -> None:
+async def test_programs_do_not_ask_if_the_project_is_the_root_folder() -> None:
     decision = await Permissions().decide("shell", {"command": "ls etc"}, env=LocalEnv("/"), definition=TOOLS["shell"])
 
     assert decision.outcome == "allow"
@@ -147,7 +147,7 @@ async def test_where_the_project_is_the_whole_system_its_programs_do_not_ask() -
     ],
 )
 @pytest.mark.covers("SEC-01")
-async def test_a_program_of_the_project_asks_in_a_container(
+async def test_program_in_the_project_asks_in_a_container(
     project: Path, fake_docker: str, given: str, entry: str, line: str, outcome: str
 ) -> None:
     path = entry.format(project=project, outside=project.parent) + os.pathsep + os.environ["PATH"]
@@ -164,7 +164,7 @@ async def test_a_program_of_the_project_asks_in_a_container(
 
 
 @pytest.mark.covers("SEC-01")
-async def test_a_container_runs_no_program_of_the_project_for_itself(project: Path, fake_docker: str) -> None:
+async def test_container_does_not_use_programs_of_the_project(project: Path, fake_docker: str) -> None:
     for name in ("sh", "bash", "stat", "readlink", "cat", "tail"):
         make_program(project / "bin" / name)
         (project / "bin" / name).write_text(f"#!/bin/sh\ntouch {project}/ran\n")

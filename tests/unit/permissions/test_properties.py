@@ -1,4 +1,4 @@
-"""What holds for every line and every set of rules."""
+"""Properties of decisions for every line and every set of rules."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -14,7 +14,7 @@ from mainspring.permissions.path_patterns import compile_path_pattern, matches
 from mainspring.permissions.suggestions import quote
 from mainspring.shell_analysis import analyze
 from mainspring.shell_analysis.syntax import Word
-from tests.unit.permissions.harness import decided, shell
+from tests.unit.permissions.harness import decide_call, shell
 
 T = TypeVar("T")
 
@@ -61,17 +61,17 @@ PIECES = st.sampled_from(
 @pytest.mark.covers("SEC-01", "SEC-04")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PIECES, min_size=1, max_size=4, unique=True), st.sampled_from([" && ", "; ", " | "]))
-def test_what_is_advised_is_enough_and_no_rule_of_it_can_be_left_out(pieces: list[str], join: str) -> None:
+def test_advised_rules_are_sufficient_and_minimal(pieces: list[str], join: str) -> None:
     line = join.join(pieces)
 
-    async def tried() -> None:
+    async def check_advice() -> None:
         for rules in (await shell(line, advise=True)).advice:
             assert (await shell(line, *rules)).outcome == "allow", rules
-            for left_out in rules:
-                fewer = [rule for rule in rules if rule != left_out]
-                assert (await shell(line, *fewer)).outcome == "ask", (rules, left_out)
+            for removed in rules:
+                fewer = [rule for rule in rules if rule != removed]
+                assert (await shell(line, *fewer)).outcome == "ask", (rules, removed)
 
-    run(tried())
+    run(check_advice())
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_what_is_advised_is_enough_and_no_rule_of_it_can_be_left_out(pieces: lis
         ("x=(a)\nls", ()),
     ],
 )
-def test_the_advice_is_the_least_that_will_do(line: str, advice: tuple[tuple[str, ...], ...]) -> None:
+def test_advice_is_minimal(line: str, advice: tuple[tuple[str, ...], ...]) -> None:
     assert run(shell(line, advise=True)).advice == advice
 
 
 @pytest.mark.covers("SEC-01")
 @settings(max_examples=150)
 @given(st.sampled_from(ALLOWED), OTHERS, JOINS)
-def test_an_allowed_command_with_any_other_is_not_allowed(allowed: str, other: str, join: str) -> None:
+def test_allowed_command_joined_with_another_asks(allowed: str, other: str, join: str) -> None:
     line = join.format(a=allowed, b=other)
 
     async def both() -> tuple[PermissionDecision, PermissionDecision]:
@@ -135,7 +135,7 @@ SOME_RULES = st.lists(
 @pytest.mark.covers("SEC-02")
 @settings(max_examples=150)
 @given(LINES, SOME_RULES, SOME_RULES, SOME_RULES, st.sampled_from(["deny", "ask"]), SOME_RULES)
-def test_a_rule_that_tightens_allows_nothing_more(
+def test_added_ask_or_deny_rule_never_allows_more(
     line: str, allow: list[str], ask: list[str], deny: list[str], effect: Effect, more: list[str]
 ) -> None:
     rules = RuleSet.build(allow=allow, ask=ask, deny=deny)
@@ -151,13 +151,15 @@ def test_a_rule_that_tightens_allows_nothing_more(
 
 @settings(max_examples=100)
 @given(st.sampled_from(["notes.txt", "src/app.py", ".env", "../x", "passwd"]), SOME_RULES, SOME_RULES, SOME_RULES)
-def test_the_same_for_paths(path: str, allow: list[str], deny: list[str], more: list[str]) -> None:
+def test_added_deny_rule_never_allows_more_for_paths(
+    path: str, allow: list[str], deny: list[str], more: list[str]
+) -> None:
     arguments = {"path": path, "content": ""}
 
     async def both() -> tuple[PermissionDecision, PermissionDecision]:
         return (
-            await decided("write_file", arguments, allow=allow, deny=deny),
-            await decided("write_file", arguments, allow=allow, deny=[*deny, *more]),
+            await decide_call("write_file", arguments, allow=allow, deny=deny),
+            await decide_call("write_file", arguments, allow=allow, deny=[*deny, *more]),
         )
 
     before, after = run(both())
@@ -192,9 +194,9 @@ def test_garbage_is_never_allowed(line: str) -> None:
 
 @settings(max_examples=150)
 @given(st.text(max_size=300) | st.binary(max_size=60).map(lambda b: b.decode("utf-8", "surrogateescape")))
-def test_nothing_crashes(text: str) -> None:
+def test_arbitrary_text_does_not_crash(text: str) -> None:
     run(shell(text, "shell"))
-    run(decided("read_file", {"path": text}, deny=["read_file(private/**)"]))
+    run(decide_call("read_file", {"path": text}, deny=["read_file(private/**)"]))
     compile_command_pattern(text)
     compile_path_pattern(text)
 
@@ -207,7 +209,7 @@ def test_nothing_crashes(text: str) -> None:
         max_size=5,
     )
 )
-def test_quoted_words_make_a_pattern_that_matches_just_them(texts: list[str]) -> None:
+def test_quoted_words_match_only_themselves(texts: list[str]) -> None:
     assume(texts[0])
     words = [Word(text, text) for text in texts]
     pattern = compile_command_pattern(quote(texts))
@@ -224,7 +226,7 @@ PARTS = st.lists(st.sampled_from(["a", "b", "ab", "src", "x.py", ".env"]), min_s
 
 @settings(max_examples=100)
 @given(PARTS, PARTS)
-def test_a_path_pattern_matches_whole_components(pattern: list[str], path: list[str]) -> None:
+def test_path_pattern_matches_whole_components(pattern: list[str], path: list[str]) -> None:
     compiled = compile_path_pattern("/".join(pattern))
 
     assert matches(compiled.parts, tuple(path)) == (pattern == path)

@@ -7,7 +7,7 @@ import pytest
 from mainspring.errors import ConfigError
 from mainspring.permissions import RuleSet, RuleSource, find_unused_rules, parse_rule
 from mainspring.permissions.rules import Effect, RuleSourceKind, names_line
-from tests.unit.permissions.harness import decided, shell
+from tests.unit.permissions.harness import decide_call, shell
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from tests.unit.permissions.harness import decided, shell
         ("read_file(~/notes/**)", "read_file", None, "~/notes/**"),
     ],
 )
-def test_a_rule_is_read(text: str, tool: str, scope: str | None, pattern: str | None) -> None:
+def test_parse_rule(text: str, tool: str, scope: str | None, pattern: str | None) -> None:
     rule = parse_rule(text, "allow", RuleSource("flag", "--allow"))
 
     assert (rule.tool, rule.scope, rule.pattern) == (tool, scope, pattern)
@@ -60,7 +60,7 @@ def test_a_rule_is_read(text: str, tool: str, scope: str | None, pattern: str | 
     ],
 )
 @pytest.mark.covers("SEC-15")
-def test_what_is_no_rule_says_what_to_write(text: str, instead: str) -> None:
+def test_invalid_rule_explains_the_fix(text: str, instead: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_rule(text, "allow", RuleSource("project", ".agent/settings.json: permissions.allow[0]"))
 
@@ -78,7 +78,7 @@ def test_what_is_no_rule_says_what_to_write(text: str, instead: str) -> None:
         ("shell(npm test > out)", "scope:fs-write(PATH)"),
     ],
 )
-def test_a_rule_that_tightens_is_about_one_simple_command(effect: Effect, text: str, instead: str) -> None:
+def test_ask_and_deny_rules_accept_one_simple_command(effect: Effect, text: str, instead: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(instead)):
         parse_rule(text, effect)
 
@@ -97,42 +97,42 @@ def test_a_rule_that_tightens_is_about_one_simple_command(effect: Effect, text: 
         ("*", False),
     ],
 )
-def test_a_rule_that_is_not_about_one_simple_command_names_a_whole_line(pattern: str, whole: bool) -> None:
+def test_rule_with_several_commands_names_a_whole_line(pattern: str, whole: bool) -> None:
     parse_rule(f"shell({pattern})", "allow")
 
     assert names_line(pattern) == whole
 
 
-def test_a_deny_rule_need_not_name_a_program() -> None:
+def test_deny_rule_may_omit_the_program() -> None:
     assert parse_rule("shell(* --force)", "deny").pattern == "* --force"
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "expected"),
     [
         ({"allow": "read_file"}, "settings.json: permissions.allow must be a list"),
         ({"deny": [1]}, "settings.json: permissions.deny[0] must be a string"),
         ({"ask": ["read_file", "fs-write"]}, "settings.json: permissions.ask[1]"),
     ],
 )
-def test_settings_name_the_key(section: dict[str, object], said: str) -> None:
+def test_invalid_settings_name_the_key(section: dict[str, object], expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         RuleSet.from_settings(section, kind="user", place="settings.json")
 
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.covers("SEC-02", "SEC-15")
 @pytest.mark.parametrize("deny_in", ["flag", "project", "user"])
 @pytest.mark.parametrize("allow_in", ["flag", "project", "user"])
-async def test_deny_beats_allow_whatever_file_they_stand_in(deny_in: RuleSourceKind, allow_in: RuleSourceKind) -> None:
+async def test_deny_overrides_allow_from_any_source(deny_in: RuleSourceKind, allow_in: RuleSourceKind) -> None:
     rules = RuleSet.build(allow=["write_file"], origin=RuleSource(allow_in))
     rules += RuleSet.build(ask=["scope:fs-write(docs/**)"], origin=RuleSource("project"))
     rules += RuleSet.build(deny=["write_file(src/**)"], origin=RuleSource(deny_in))
 
-    denied = await decided("write_file", {"path": "src/app.py", "content": ""}, rules=rules)
-    request = await decided("write_file", {"path": "docs/a.md", "content": ""}, rules=rules)
-    allowed = await decided("write_file", {"path": "notes.txt", "content": ""}, rules=rules)
+    denied = await decide_call("write_file", {"path": "src/app.py", "content": ""}, rules=rules)
+    request = await decide_call("write_file", {"path": "docs/a.md", "content": ""}, rules=rules)
+    allowed = await decide_call("write_file", {"path": "notes.txt", "content": ""}, rules=rules)
 
     assert (denied.outcome, request.outcome, allowed.outcome) == ("deny", "ask", "allow")
     assert denied.rule is not None
@@ -142,13 +142,13 @@ async def test_deny_beats_allow_whatever_file_they_stand_in(deny_in: RuleSourceK
 
 
 @pytest.mark.covers("SEC-02")
-async def test_an_untrusted_project_may_only_tighten() -> None:
+async def test_untrusted_project_can_only_restrict() -> None:
     section = {"allow": ["write_file", "shell"], "deny": ["read_file(docs/**)"]}
     rules = RuleSet.from_settings(section, kind="project", place="settings.json", trusted=False)
 
-    assert (await decided("write_file", {"path": "a", "content": ""}, rules=rules)).outcome == "ask"
+    assert (await decide_call("write_file", {"path": "a", "content": ""}, rules=rules)).outcome == "ask"
     assert (await shell("ls", rules=rules)).outcome == "ask"
-    assert (await decided("read_file", {"path": "docs/a.md"}, rules=rules)).outcome == "deny"
+    assert (await decide_call("read_file", {"path": "docs/a.md"}, rules=rules)).outcome == "deny"
     assert len(rules) == 3
 
 
@@ -183,7 +183,7 @@ async def test_an_untrusted_project_may_only_tighten() -> None:
         ("/usr/bin/git status", "git status", "ask"),
     ],
 )
-async def test_a_command_pattern_matches_token_by_token(rule: str, line: str, outcome: str) -> None:
+async def test_command_pattern_matches_word_by_word(rule: str, line: str, outcome: str) -> None:
     assert (await shell(line, f"shell({rule})")).outcome == outcome
 
 
@@ -207,8 +207,8 @@ async def test_a_command_pattern_matches_token_by_token(rule: str, line: str, ou
         ("docs/?.md", "docs/a.md", "deny"),
     ],
 )
-async def test_a_path_pattern_is_anchored(pattern: str, path: str, outcome: str) -> None:
-    decision = await decided("read_file", {"path": path}, deny=[f"read_file({pattern})"])
+async def test_path_pattern_is_anchored(pattern: str, path: str, outcome: str) -> None:
+    decision = await decide_call("read_file", {"path": path}, deny=[f"read_file({pattern})"])
 
     assert decision.outcome == outcome
 
@@ -232,13 +232,13 @@ async def test_a_path_pattern_is_anchored(pattern: str, path: str, outcome: str)
         ("~/**", "~/x", "allow"),
     ],
 )
-async def test_a_path_pattern_allows_only_to_the_letter(pattern: str, path: str, outcome: str) -> None:
-    decision = await decided("write_file", {"path": path, "content": ""}, allow=[f"write_file({pattern})"])
+async def test_allow_path_pattern_is_exact(pattern: str, path: str, outcome: str) -> None:
+    decision = await decide_call("write_file", {"path": path, "content": ""}, allow=[f"write_file({pattern})"])
 
     assert decision.outcome == outcome
 
 
-def test_rules_that_name_no_tool_can_be_found() -> None:
+def test_unused_rules_are_found() -> None:
     rules = RuleSet.build(deny=["bash(rm *)", "shell(rm *)", "mcp__*", "scope:fs-write"], allow=["*"])
 
     assert [rule.text for rule in find_unused_rules(rules, ["shell", "read_file"])] == ["bash(rm *)", "mcp__*"]

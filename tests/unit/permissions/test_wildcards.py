@@ -1,4 +1,4 @@
-"""Which words of a command the wildcards of a rule cover, by the table in `data/wildcards.toml`."""
+"""Words of a command that the wildcards of a rule cover, by the table in `data/wildcards.toml`."""
 
 import tomllib
 from pathlib import Path
@@ -31,14 +31,14 @@ async def decide(rule: str, line: str, *more: str) -> PermissionDecision:
     return await permissions.decide("shell", {"command": line}, env=env, definition=TOOLS["shell"], advise=True)
 
 
-def test_the_table_has_as_many_pairs_as_promised() -> None:
+def test_wildcard_table_is_large_enough() -> None:
     assert len(set(pairs("covered"))) >= 150
     assert len(set(pairs("uncovered"))) >= 400
 
 
 @pytest.mark.parametrize(("rule", "line"), pairs("covered"))
 @pytest.mark.covers("SEC-01")
-async def test_everyday_lines_are_covered(rule: str, line: str) -> None:
+async def test_everyday_commands_are_covered(rule: str, line: str) -> None:
     decision = await decide(rule, line)
 
     assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.needs_answer]
@@ -46,7 +46,7 @@ async def test_everyday_lines_are_covered(rule: str, line: str) -> None:
 
 @pytest.mark.parametrize(("rule", "line"), pairs("uncovered"))
 @pytest.mark.covers("SEC-01")
-async def test_what_may_act_elsewhere_is_not_covered(rule: str, line: str) -> None:
+async def test_commands_with_outside_effects_are_not_covered(rule: str, line: str) -> None:
     decision = await decide(rule, line)
 
     assert decision.outcome != "allow", [(v.resource, v.reason) for v in decision.verdicts]
@@ -67,7 +67,7 @@ async def test_what_may_act_elsewhere_is_not_covered(rule: str, line: str) -> No
         ("cat src/*", "cat src/link-out/passwd", "a path that leads out of the folder that it names", ""),
     ],
 )
-async def test_the_question_names_what_the_rule_does_not_cover(rule: str, line: str, named: str, advised: str) -> None:
+async def test_approval_request_names_the_uncovered_part(rule: str, line: str, named: str, advised: str) -> None:
     decision = await decide(rule, line)
 
     assert decision.outcome == "ask"
@@ -81,13 +81,13 @@ async def test_the_question_names_what_the_rule_does_not_cover(rule: str, line: 
         assert again.outcome == "allow"
 
 
-async def test_a_star_may_not_stand_for_a_file_that_is_named_like_an_option() -> None:
+async def test_wildcard_does_not_match_a_file_named_like_an_option() -> None:
     for name, outcome in (("--config=x", "ask"), ("x", "allow")):
         assert (await decide("ruff check *", "ruff check *", name)).outcome == outcome
     assert (await decide("ruff check *", "ruff check -- *", "--config=x")).outcome == "allow"
 
 
-async def test_rules_that_tighten_still_see_every_option() -> None:
+async def test_deny_rules_match_every_option() -> None:
     for line in ("curl --trace F http://x", "git --no-pager config a b", "cat src/../x"):
         for rule in (f"shell({line.split()[0]} *)", "shell(*)"):
             permissions = Permissions(allow=["shell"], deny=[rule])
@@ -96,7 +96,7 @@ async def test_rules_that_tighten_still_see_every_option() -> None:
             assert decision.outcome == "deny"
 
 
-async def test_the_bare_rule_means_every_command() -> None:
+async def test_bare_rule_covers_every_command() -> None:
     for rule in ("shell", "shell(*)"):
         permissions = Permissions(allow=[rule])
         decision = await permissions.decide(

@@ -1,4 +1,4 @@
-"""An agent in a project in memory, and what came of its calls."""
+"""An agent in an in-memory project, and the results of its tool calls."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,12 +16,12 @@ TOOLS: dict[str, Tool] = {t.name: t for t in builtin_tools()}
 
 
 def project(**files: str) -> MemoryEnv:
-    """A project with these files; ``__`` in a name is a dot."""
+    """Return a project with these files; ``__`` in a name stands for a dot."""
     return MemoryEnv({name.replace("__", "."): text for name, text in files.items()})
 
 
-def agent(*script: Any, env: ExecutionEnv | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
-    """An agent with a script; options of `Behavior` are given by name."""
+def make_agent(*script: Any, env: ExecutionEnv | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
+    """Create an agent with a script; fields of `RunOptions` are passed by name."""
     names = set(RunOptions.__struct_fields__)
     behavior = RunOptions(**{n: v for n, v in options.items() if n in names})
     rest = {n: v for n, v in options.items() if n not in names}
@@ -31,48 +31,48 @@ def agent(*script: Any, env: ExecutionEnv | None = None, tools: Iterable[Any] = 
 
 
 def model_of(agent: Agent) -> ScriptedModel:
-    """Its model."""
+    """Return the scripted model of an agent."""
     assert isinstance(agent.model, ScriptedModel)
     return agent.model
 
 
 def requests(agent: Agent) -> list[ModelRequest]:
-    """What it asked."""
+    """Return the requests that an agent sent to its model."""
     return [seen.request for seen in model_of(agent).requests]
 
 
 def results(messages: Iterable[AgentMessage]) -> list[ToolResultBlock]:
-    """All results of calls, in order."""
+    """Return all tool results, in order."""
     return [b for m in messages if isinstance(m, Message) for b in m.tool_results]
 
 
 def texts(messages: Iterable[AgentMessage]) -> list[str]:
-    """The texts of all results."""
+    """Return the texts of all tool results."""
     return [b.text for b in results(messages)]
 
 
 def words(messages: Iterable[AgentMessage]) -> list[str]:
-    """What users said."""
+    """Return the texts of all user messages."""
     return [m.text for m in messages if isinstance(m, Message) and m.role == "user" and m.text]
 
 
 def read(path: str, **more: Any) -> ScriptedCall:
-    """A call of `read_file`."""
+    """Return a call of `read_file`."""
     return ScriptedCall("read_file", {"path": path, **more})
 
 
 def edit(path: str, old: str, new: str) -> ScriptedCall:
-    """A call of `edit`."""
+    """Return a call of `edit`."""
     return ScriptedCall("edit", {"path": path, "old_string": old, "new_string": new})
 
 
 def write(path: str, content: str) -> ScriptedCall:
-    """A call of `write_file`."""
+    """Return a call of `write_file`."""
     return ScriptedCall("write_file", {"path": path, "content": content})
 
 
 def turn(*answers: tuple[str, str, Mapping[str, Any] | None], number: int = 0) -> tuple[Message, Message]:
-    """Calls and their results as they stand in a history: tool, text of the result, its details."""
+    """Return the messages of a turn; each argument is a tool, the text of its result, and its details."""
     ids = [f"c{number}_{i}" for i in range(len(answers))]
     calls = [ToolUseBlock(id, tool) for id, (tool, _, _) in zip(ids, answers, strict=True)]
     blocks = [

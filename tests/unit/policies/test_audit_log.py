@@ -21,7 +21,7 @@ from tests.unit.policies.harness import results
 KEY = "sk-ant-api03-" + "a1B2" * 8
 
 
-async def logged(audit: AuditLog, *calls: ScriptedCall, permissions: Permissions | None = None) -> Agent:
+async def run_logged(audit: AuditLog, *calls: ScriptedCall, permissions: Permissions | None = None) -> Agent:
     env = MemoryEnv({"a.txt": f"key {KEY}"}, run=lambda command: "ran")
     agent = Agent(
         ScriptedModel(list(calls), "done"), tools=builtin_tools(), execution=env, plugs=[audit], permissions=permissions
@@ -30,7 +30,7 @@ async def logged(audit: AuditLog, *calls: ScriptedCall, permissions: Permissions
     return agent
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -46,9 +46,9 @@ async def test_each_call_has_a_decision_and_a_result(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "deep" / "audit.jsonl", now=lambda: datetime(2026, 1, 2, tzinfo=UTC))
     permissions = Permissions(deny=["shell(echo *)"], on_decision=audit.record_decision)
 
-    await logged(audit, *CALLS, permissions=permissions)
+    await run_logged(audit, *CALLS, permissions=permissions)
 
-    found = lines(audit.path)
+    found = read_lines(audit.path)
     decisions = {line["call"]: line for line in found if line["event"] == "decision"}
     outcomes = {line["call"]: line for line in found if line["event"] == "result"}
     assert {call: d["outcome"] for call, d in decisions.items()} == {"r": "allow", "s": "deny", "n": "allow"}
@@ -59,32 +59,32 @@ async def test_each_call_has_a_decision_and_a_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("SEC-07", "BYD-19")
-async def test_secrets_are_masked_and_the_file_is_private(tmp_path: Path) -> None:
+async def test_secrets_are_redacted_and_the_file_is_private(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
 
-    await logged(audit, *CALLS)
+    await run_logged(audit, *CALLS)
 
     assert KEY not in audit.path.read_text()
     assert "[redacted]" in audit.path.read_text()
     assert stat.S_IMODE(audit.path.stat().st_mode) == 0o600
-    assert len([line for line in lines(audit.path) if line["event"] == "decision"]) == 3
+    assert len([line for line in read_lines(audit.path) if line["event"] == "decision"]) == 3
 
 
 @pytest.mark.covers("SEC-07")
-async def test_a_person_who_says_no_is_in_it(tmp_path: Path) -> None:
+async def test_denial_by_the_user_is_recorded(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl")
     permissions = Permissions(on_permission_request=lambda request: False, on_decision=audit.record_decision)
 
-    await logged(audit, ScriptedCall("shell", {"command": "make"}, id="s"), permissions=permissions)
+    await run_logged(audit, ScriptedCall("shell", {"command": "make"}, id="s"), permissions=permissions)
 
-    assert [line["outcome"] for line in lines(audit.path) if line["event"] == "decision"] == ["deny"]
+    assert [line["outcome"] for line in read_lines(audit.path) if line["event"] == "decision"] == ["deny"]
 
 
-async def test_it_does_not_grow_without_end(tmp_path: Path) -> None:
+async def test_log_is_rotated_at_its_maximum_size(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl", max_bytes=2000)
 
     for _ in range(10):
-        await logged(audit, CALLS[0])
+        await run_logged(audit, CALLS[0])
 
     sizes = {entry.name: entry.stat().st_size for entry in os.scandir(tmp_path)}
     assert sorted(sizes) == ["audit.jsonl", "audit.jsonl.1"]
@@ -92,13 +92,13 @@ async def test_it_does_not_grow_without_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("SEC-07")
-async def test_a_full_disk_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unwritable_log_does_not_stop_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     audit = AuditLog(Path("/dev/full"))
     blocked = AuditLog(tmp_path)
 
     with caplog.at_level(logging.WARNING, "mainspring"):
         for log in (audit, blocked):
-            agent = await logged(log, CALLS[0])
+            agent = await run_logged(log, CALLS[0])
             assert not results(agent.messages)[0].is_error
 
     assert len([r for r in caplog.records if "audit log" in r.getMessage()]) == 2

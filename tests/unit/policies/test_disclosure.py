@@ -1,4 +1,4 @@
-"""Tools that the model knows by name, finds and unlocks: what requests hold, what may be called, and what stays the same."""
+"""Tools that the model knows by name, finds, and unlocks."""
 
 import json
 import re
@@ -30,7 +30,7 @@ from tests.unit.policies.harness import model_of, requests, results, texts, word
 SERVERS = {"files": ("copy", "move"), "mail": ("send", "list_folders"), "calendar": ("add_event",)}
 
 
-def served(server: str, name: str, description: str = "", **properties: Any) -> Tool:
+def server_tool(server: str, name: str, description: str = "", **properties: Any) -> Tool:
     async def execute(args: dict[str, Any], ctx: Any) -> str:
         return f"{name} done"
 
@@ -43,8 +43,8 @@ def served(server: str, name: str, description: str = "", **properties: Any) -> 
     )
 
 
-def all_served() -> list[Tool]:
-    return [served(server, name) for server, names in SERVERS.items() for name in names]
+def all_server_tools() -> list[Tool]:
+    return [server_tool(server, name) for server, names in SERVERS.items() for name in names]
 
 
 @tool
@@ -53,53 +53,53 @@ def clock() -> str:
     return "noon"
 
 
-def agent(*script: Any, disclosure: Disclosure | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
-    given = [clock, *(list(tools) or all_served())]
+def make_agent(*script: Any, disclosure: Disclosure | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
+    given = [clock, *(list(tools) or all_server_tools())]
     return Agent(
         ScriptedModel(*script), execution=MemoryEnv({}), tools=given, tool_disclosure=disclosure or "lazy", **options
     )
 
 
-def search(**arguments: Any) -> ScriptedCall:
+def search_call(**arguments: Any) -> ScriptedCall:
     return ScriptedCall("tool_search", arguments)
 
 
-def offered(request: ModelRequest) -> list[str]:
+def offered_tools(request: ModelRequest) -> list[str]:
     return [t.name for t in request.tools]
 
 
-def catalog(request: ModelRequest) -> list[str]:
+def locked_tools(request: ModelRequest) -> list[str]:
     found = re.search(r"<locked_tools>\n(.*?)\n?</locked_tools>", request.system, re.DOTALL)
     return found[1].splitlines() if found else []
 
 
-NAMES = sorted(t.name for t in all_served())
+NAMES = sorted(t.name for t in all_server_tools())
 
 
 @pytest.mark.covers("DIS-01")
-async def test_eager_is_the_default_and_leaves_everything_as_it_is() -> None:
-    made = agent("done", disclosure=Disclosure(), system="Be brief.")
-    await made.run("go")
+async def test_eager_is_the_default() -> None:
+    agent = make_agent("done", disclosure=Disclosure(), system="Be brief.")
+    await agent.run("go")
 
-    assert offered(requests(made)[0]) == ["clock", *(t.name for t in all_served())]
-    assert requests(made)[0].system == "Be brief."
+    assert offered_tools(requests(agent)[0]) == ["clock", *(t.name for t in all_server_tools())]
+    assert requests(agent)[0].system == "Be brief."
 
 
 @pytest.mark.covers("DIS-01", "DIS-02", "DIS-04", "DIS-09")
-async def test_lazy_names_tools_of_servers_and_offers_only_others() -> None:
-    made = agent("done", system="Be brief.")
-    await made.run("go")
+async def test_lazy_lists_server_tools_by_name_only() -> None:
+    agent = make_agent("done", system="Be brief.")
+    await agent.run("go")
 
-    request = requests(made)[0]
-    assert offered(request) == ["clock", "tool_search"]
+    request = requests(agent)[0]
+    assert offered_tools(request) == ["clock", "tool_search"]
     assert request.system.startswith("Be brief.\n\n# Further tools\n")
-    assert catalog(request) == NAMES
+    assert locked_tools(request) == NAMES
     assert "copy in files" not in request.system
     assert "properties" not in request.system
 
 
 @pytest.mark.covers("DIS-02")
-async def test_what_is_not_of_a_server_is_never_held_back() -> None:
+async def test_tools_not_from_a_server_are_never_locked() -> None:
     async def execute(args: dict[str, Any], ctx: Any) -> str:
         return "x"
 
@@ -108,23 +108,23 @@ async def test_what_is_not_of_a_server_is_never_held_back() -> None:
         define_tool(f"mcp__{n}", description="d", parameters=schema, execute=execute, source=n)
         for n in ("builtin", "user", "extension")
     ]
-    made = agent(*[ScriptedCall(t.name) for t in others], "done", tools=others)
-    await made.run("go")
+    agent = make_agent(*[ScriptedCall(t.name) for t in others], "done", tools=others)
+    await agent.run("go")
 
-    assert offered(requests(made)[0]) == ["clock", *(t.name for t in others)]
-    assert texts(made.messages) == ["x", "x", "x"]
+    assert offered_tools(requests(agent)[0]) == ["clock", *(t.name for t in others)]
+    assert texts(agent.messages) == ["x", "x", "x"]
 
 
 @pytest.mark.covers("DIS-03", "MCP-09")
 @pytest.mark.parametrize(
     ("default", "servers"), [("eager", {"mail": "lazy"}), ("lazy", {"files": "eager", "calendar": "eager"})]
 )
-async def test_a_server_may_differ_from_the_rest(default: Any, servers: Any) -> None:
-    made = agent("done", disclosure=Disclosure(default, servers=servers))
-    await made.run("go")
+async def test_servers_can_override_the_default(default: Any, servers: Any) -> None:
+    agent = make_agent("done", disclosure=Disclosure(default, servers=servers))
+    await agent.run("go")
 
-    assert catalog(requests(made)[0]) == ["mcp__mail__list_folders", "mcp__mail__send"]
-    assert offered(requests(made)[0]) == [
+    assert locked_tools(requests(agent)[0]) == ["mcp__mail__list_folders", "mcp__mail__send"]
+    assert offered_tools(requests(agent)[0]) == [
         "clock",
         "mcp__files__copy",
         "mcp__files__move",
@@ -134,29 +134,33 @@ async def test_a_server_may_differ_from_the_rest(default: Any, servers: Any) -> 
 
 
 @pytest.mark.covers("DIS-05", "DIS-06", "DIS-09", "TOL-21", "MCP-13")
-async def test_what_is_found_is_unlocked_and_can_be_called() -> None:
-    made = agent(search(names=["mcp__mail__send"]), ScriptedCall("mcp__mail__send"), search(server="files"), "done")
-    await made.run("go")
+async def test_found_tool_is_unlocked_and_can_be_called() -> None:
+    agent = make_agent(
+        search_call(names=["mcp__mail__send"]), ScriptedCall("mcp__mail__send"), search_call(server="files"), "done"
+    )
+    await agent.run("go")
 
-    assert [offered(r)[2:] for r in requests(made)] == [
+    assert [offered_tools(r)[2:] for r in requests(agent)] == [
         [],
         ["mcp__mail__send"],
         ["mcp__mail__send"],
         ["mcp__mail__send", "mcp__files__copy", "mcp__files__move"],
     ]
-    assert texts(made.messages)[1] == "send done"
+    assert texts(agent.messages)[1] == "send done"
 
 
 @pytest.mark.covers("DIS-09")
-async def test_the_list_only_grows_at_its_end_and_the_prompt_stays() -> None:
-    made = agent(search(names=["mcp__mail__send"]), search(query="copy"), search(server="calendar"), "done")
-    await made.run("go")
+async def test_tool_list_only_grows_and_the_prompt_is_stable() -> None:
+    agent = make_agent(
+        search_call(names=["mcp__mail__send"]), search_call(query="copy"), search_call(server="calendar"), "done"
+    )
+    await agent.run("go")
 
-    seen = requests(made)
+    seen = requests(agent)
     for before, after in zip(seen, seen[1:], strict=False):
-        assert offered(after)[: len(before.tools)] == offered(before)
+        assert offered_tools(after)[: len(before.tools)] == offered_tools(before)
         assert after.system == before.system
-    assert offered(seen[-1]) == [
+    assert offered_tools(seen[-1]) == [
         "clock",
         "tool_search",
         "mcp__mail__send",
@@ -166,74 +170,74 @@ async def test_the_list_only_grows_at_its_end_and_the_prompt_stays() -> None:
 
 
 @pytest.mark.covers("DIS-09")
-async def test_the_same_list_is_the_same_object() -> None:
-    made = agent(search(query="copy"), ScriptedCall("clock"), ScriptedCall("clock"), "done")
-    await made.run("go")
+async def test_unchanged_tool_list_is_the_same_object() -> None:
+    agent = make_agent(search_call(query="copy"), ScriptedCall("clock"), ScriptedCall("clock"), "done")
+    await agent.run("go")
 
-    seen = requests(made)
+    seen = requests(agent)
     assert seen[1].tools is seen[2].tools is seen[3].tools
 
 
 @pytest.mark.covers("DIS-08")
-async def test_a_locked_tool_is_refused_and_the_way_to_it_told() -> None:
-    made = agent(
+async def test_locked_tool_is_blocked_with_instructions() -> None:
+    agent = make_agent(
         [ScriptedCall("mcp__mail__send"), ScriptedCall("clock")],
-        search(names=["mcp__mail__send"]),
+        search_call(names=["mcp__mail__send"]),
         ScriptedCall("mcp__mail__send"),
         "done",
     )
-    await made.run("go")
+    await agent.run("go")
 
-    assert texts(made.messages)[0] == (
+    assert texts(agent.messages)[0] == (
         'Blocked: mcp__mail__send is locked. Call tool_search with {"names": ["mcp__mail__send"]} first; then call it again'
     )
-    assert [r.is_error for r in results(made.messages)] == [True, False, False, False]
+    assert [r.is_error for r in results(agent.messages)] == [True, False, False, False]
 
 
 @pytest.mark.covers("MCP-13")
-async def test_a_search_needs_no_permission_and_what_it_unlocks_does() -> None:
-    calls = (search(query="send mail"), ScriptedCall("mcp__mail__send"), "done")
-    made = agent(*calls, permissions=Permissions())
-    await made.run("go")
-    assert [r.is_error for r in results(made.messages)] == [False, True]
+async def test_search_needs_no_permission_but_the_unlocked_tool_does() -> None:
+    calls = (search_call(query="send mail"), ScriptedCall("mcp__mail__send"), "done")
+    agent = make_agent(*calls, permissions=Permissions())
+    await agent.run("go")
+    assert [r.is_error for r in results(agent.messages)] == [False, True]
 
-    allowed = agent(*calls, permissions=Permissions(allow=["mcp__mail__*"]))
+    allowed = make_agent(*calls, permissions=Permissions(allow=["mcp__mail__*"]))
     await allowed.run("go")
     assert [r.is_error for r in results(allowed.messages)] == [False, False]
 
 
 @pytest.mark.covers("DIS-03", "MCP-09")
-async def test_what_a_server_s_own_configuration_says_goes_first() -> None:
+async def test_server_configuration_overrides_the_default() -> None:
     names = ("plain", "shy", "bold", "named")
-    twins = {name: InMemoryServer([(ToolInfo(name="do"), lambda: "done")]) for name in names}
-    said: dict[str, Any] = {"shy": "lazy", "bold": "eager", "named": "eager"}
-    configs = [McpServerConfig(name=name, command="-", disclosure=said.get(name)) for name in names]
+    fake_servers = {name: InMemoryServer([(ToolInfo(name="do"), lambda: "done")]) for name in names}
+    overrides: dict[str, Any] = {"shy": "lazy", "bold": "eager", "named": "eager"}
+    configs = [McpServerConfig(name=name, command="-", disclosure=overrides.get(name)) for name in names]
     model = ScriptedModel("done")
     disclosure = Disclosure("lazy", servers={"named": "lazy"})
-    made = Agent(
+    agent = Agent(
         model,
         execution=MemoryEnv({}),
-        mcp_servers=McpPlug(configs, connector=InMemoryConnector(twins)),
+        mcp_servers=McpPlug(configs, connector=InMemoryConnector(fake_servers)),
         tool_disclosure=disclosure,
     )
-    await made.run("go")
-    await made.shutdown()
+    await agent.run("go")
+    await agent.shutdown()
 
-    assert [n for n in offered(requests(made)[0]) if n.startswith("mcp")] == ["mcp__bold__do"]
-    assert catalog(requests(made)[0]) == ["mcp__named__do", "mcp__plain__do", "mcp__shy__do"]
+    assert [n for n in offered_tools(requests(agent)[0]) if n.startswith("mcp")] == ["mcp__bold__do"]
+    assert locked_tools(requests(agent)[0]) == ["mcp__named__do", "mcp__plain__do", "mcp__shy__do"]
 
 
 @pytest.mark.covers("DIS-08")
-async def test_a_search_beside_the_call_is_too_late_for_it() -> None:
-    made = agent([search(names=["mcp__mail__send"]), ScriptedCall("mcp__mail__send")], "done")
-    await made.run("go")
+async def test_search_in_the_same_turn_does_not_unlock_a_call() -> None:
+    agent = make_agent([search_call(names=["mcp__mail__send"]), ScriptedCall("mcp__mail__send")], "done")
+    await agent.run("go")
 
-    assert [r.is_error for r in results(made.messages)] == [False, True]
+    assert [r.is_error for r in results(agent.messages)] == [False, True]
 
 
 @pytest.mark.covers("DIS-04", "DIS-06", "DIS-08", "MCP-13")
-async def test_the_model_reads_the_names_that_it_knows_and_own_names_unlock() -> None:
-    made = agent(
+async def test_aliases_are_used_in_the_list_and_in_search() -> None:
+    agent = make_agent(
         ScriptedCall("send_mail"),
         ScriptedCall("find_tools", {"names": ["send_mail"]}),
         ScriptedCall("send_mail"),
@@ -241,110 +245,110 @@ async def test_the_model_reads_the_names_that_it_knows_and_own_names_unlock() ->
         "done",
         tool_aliases={"mcp__mail__send": "send_mail", "tool_search": "find_tools"},
     )
-    await made.run("go")
+    await agent.run("go")
 
-    seen = requests(made)
-    assert catalog(seen[0]) == sorted([*(n for n in NAMES if n != "mcp__mail__send"), "send_mail"])
+    seen = requests(agent)
+    assert locked_tools(seen[0]) == sorted([*(n for n in NAMES if n != "mcp__mail__send"), "send_mail"])
     assert "call find_tools with" in seen[0].system
-    assert texts(made.messages)[0].startswith("Blocked: send_mail is locked. Call find_tools with")
-    assert '{"name":"send_mail",' in texts(made.messages)[1]
-    assert offered(seen[2]) == ["clock", "find_tools", "send_mail"]
-    assert texts(made.messages)[2] == "send done"
-    assert '{"name":"send_mail",' in texts(made.messages)[3]
-    assert [b.name for b in results(made.messages)][:2] == ["mcp__mail__send", "tool_search"]
+    assert texts(agent.messages)[0].startswith("Blocked: send_mail is locked. Call find_tools with")
+    assert '{"name":"send_mail",' in texts(agent.messages)[1]
+    assert offered_tools(seen[2]) == ["clock", "find_tools", "send_mail"]
+    assert texts(agent.messages)[2] == "send done"
+    assert '{"name":"send_mail",' in texts(agent.messages)[3]
+    assert [b.name for b in results(agent.messages)][:2] == ["mcp__mail__send", "tool_search"]
 
 
 @pytest.mark.covers("DIS-10")
-async def test_without_the_tool_the_application_unlocks() -> None:
+async def test_application_unlocks_tools_without_the_search_tool() -> None:
     disclosure = Disclosure("lazy", tool=False)
-    made = agent(ScriptedCall("mcp__mail__send"), ScriptedCall("mcp__mail__send"), "done", disclosure=disclosure)
+    agent = make_agent(ScriptedCall("mcp__mail__send"), ScriptedCall("mcp__mail__send"), "done", disclosure=disclosure)
 
     def unlock(hook: ToolResultsAfter) -> None:
         disclosure.on_found(["mcp__mail__send", "clock", "nothing"])
 
-    made.on(ToolResultsAfter, unlock)
-    await made.run("go")
+    agent.on(ToolResultsAfter, unlock)
+    await agent.run("go")
 
-    seen = requests(made)
-    assert offered(seen[0]) == ["clock"]
-    assert catalog(seen[0]) == NAMES
+    seen = requests(agent)
+    assert offered_tools(seen[0]) == ["clock"]
+    assert locked_tools(seen[0]) == NAMES
     assert "tool_search" not in seen[0].system
-    assert texts(made.messages) == [
+    assert texts(agent.messages) == [
         "Blocked: mcp__mail__send is locked; the application has not unlocked it",
         "send done",
     ]
-    assert offered(seen[2]) == ["clock", "mcp__mail__send"]
+    assert offered_tools(seen[2]) == ["clock", "mcp__mail__send"]
 
 
 @pytest.mark.covers("DIS-10", "DIS-11")
-async def test_a_search_tool_of_the_host_takes_the_place_of_ours() -> None:
-    disclosure, told = Disclosure("lazy"), []
+async def test_host_search_tool_replaces_the_builtin_one() -> None:
+    disclosure, found_names = Disclosure("lazy"), []
 
     def unlock(names: Any) -> None:
-        told.append(list(names))
+        found_names.append(list(names))
         disclosure.on_found(names)
 
-    own = create_tool_search(lambda: disclosure.lazy_tools, unlock, limit=1)
-    made = agent(
-        search(server="files"),
+    custom_search = create_tool_search(lambda: disclosure.lazy_tools, unlock, limit=1)
+    agent = make_agent(
+        search_call(server="files"),
         ScriptedCall("mcp__files__copy"),
         "done",
         disclosure=disclosure,
-        tools=[own, *all_served()],
+        tools=[custom_search, *all_server_tools()],
     )
-    await made.run("go")
+    await agent.run("go")
 
-    assert told == [["mcp__files__copy"]]
-    assert offered(requests(made)[0]) == ["clock", "tool_search"]
-    assert made.tools.get("tool_search") is own
-    assert texts(made.messages)[1] == "copy done"
+    assert found_names == [["mcp__files__copy"]]
+    assert offered_tools(requests(agent)[0]) == ["clock", "tool_search"]
+    assert agent.tools.get("tool_search") is custom_search
+    assert texts(agent.messages)[1] == "copy done"
 
 
 @pytest.mark.covers("DIS-12")
 @pytest.mark.parametrize("ending", ["done", "limit", "error", "abort"])
-async def test_a_new_run_begins_locked(ending: str) -> None:
-    made = agent(
-        search(query="send mail"),
+async def test_new_run_starts_with_locked_tools(ending: str) -> None:
+    agent = make_agent(
+        search_call(query="send mail"),
         "done" if ending == "done" else ScriptedCall("clock"),
         "never",
         "never",
         disclosure=None,
     )
     if ending == "limit":
-        await made.run("go", behavior=RunOptions(max_turns=1))
+        await agent.run("go", behavior=RunOptions(max_turns=1))
     elif ending == "abort":
-        made.on(ToolGate, lambda hook: made.abort() if hook.name == "clock" else None)
-        await made.run("go", raise_errors=False)
+        agent.on(ToolGate, lambda hook: agent.abort() if hook.name == "clock" else None)
+        await agent.run("go", raise_errors=False)
     elif ending == "error":
-        made.model = ScriptedModel(search(query="send mail"), ValueError("broken"))
-        await made.run("go", raise_errors=False)
+        agent.model = ScriptedModel(search_call(query="send mail"), ValueError("broken"))
+        await agent.run("go", raise_errors=False)
     else:
-        await made.run("go")
+        await agent.run("go")
 
-    made.model = second = ScriptedModel(ScriptedCall("mcp__mail__send"), "done")
-    await made.run("again")
-    assert offered(second.requests[0].request) == ["clock", "tool_search"]
-    assert results(made.messages)[-1].is_error
+    agent.model = second = ScriptedModel(ScriptedCall("mcp__mail__send"), "done")
+    await agent.run("again")
+    assert offered_tools(second.requests[0].request) == ["clock", "tool_search"]
+    assert results(agent.messages)[-1].is_error
 
 
 @pytest.mark.covers("DIS-12")
-async def test_a_pause_is_not_the_end() -> None:
-    made = agent(search(query="send mail"), ScriptedCall("mcp__mail__send"), "done")
-    made.on(ToolGate, lambda hook: setattr(hook, "pause", "may it?") if hook.name == "mcp__mail__send" else None)
+async def test_resumed_run_keeps_unlocked_tools() -> None:
+    agent = make_agent(search_call(query="send mail"), ScriptedCall("mcp__mail__send"), "done")
+    agent.on(ToolGate, lambda hook: setattr(hook, "pause", "may it?") if hook.name == "mcp__mail__send" else None)
 
-    assert (await made.run("go")).status == "paused"
-    made.answer(Approve())
-    await made.run()
+    assert (await agent.run("go")).status == "paused"
+    agent.answer(Approve())
+    await agent.run()
 
-    assert texts(made.messages)[-1] == "send done"
-    assert "mcp__mail__send" in offered(requests(made)[-1])
+    assert texts(agent.messages)[-1] == "send done"
+    assert "mcp__mail__send" in offered_tools(requests(agent)[-1])
 
 
-async def test_a_call_that_was_approved_is_made_in_another_process_too() -> None:
-    first = agent(search(query="send mail"), ScriptedCall("mcp__mail__send"))
+async def test_approved_call_runs_in_another_process() -> None:
+    first = make_agent(search_call(query="send mail"), ScriptedCall("mcp__mail__send"))
     first.on(ToolGate, lambda hook: setattr(hook, "pause", "may it?") if hook.name == "mcp__mail__send" else None)
     await first.run("go")
-    second = agent("done", messages=first.messages)
+    second = make_agent("done", messages=first.messages)
     second.context.pending = first.pending
 
     second.answer(Approve())
@@ -353,169 +357,175 @@ async def test_a_call_that_was_approved_is_made_in_another_process_too() -> None
 
 
 @pytest.mark.covers("DIS-04")
-async def test_tools_that_come_late_change_nothing_that_was_sent() -> None:
-    late = served("late", "comer")
+async def test_late_tools_do_not_change_earlier_messages() -> None:
+    late = server_tool("late", "comer")
 
     def connect(request: ModelRequest) -> Any:
-        made.tools.add(late)
+        agent.tools.add(late)
         return ScriptedCall("clock")
 
-    made = agent(connect, search(names=["mcp__late__comer"]), ScriptedCall("mcp__late__comer"), "done", "done")
-    await made.run("go")
-    await made.run("again")
+    agent = make_agent(
+        connect, search_call(names=["mcp__late__comer"]), ScriptedCall("mcp__late__comer"), "done", "done"
+    )
+    await agent.run("go")
+    await agent.run("again")
 
-    seen = requests(made)
+    seen = requests(agent)
     assert len({r.system for r in seen}) == 1
-    assert catalog(seen[-1]) == NAMES
-    told = [w for w in words(made.messages) if "locked_tools" in w]
-    assert told == [
+    assert locked_tools(seen[-1]) == NAMES
+    announcements = [w for w in words(agent.messages) if "locked_tools" in w]
+    assert announcements == [
         "[Further tools of MCP servers are there by now, locked like those before; tool_search unlocks them.\n"
         "<locked_tools>\nmcp__late__comer\n</locked_tools>]"
     ]
-    assert texts(made.messages)[-1] == "comer done"
-    sent = model_of(made).requests
+    assert texts(agent.messages)[-1] == "comer done"
+    sent = model_of(agent).requests
     for before, after in zip(sent, sent[1:], strict=False):
         assert after.messages[: len(before.messages)] == before.messages
 
 
-async def test_tools_that_come_between_runs_are_told_behind_the_prompt() -> None:
-    made = agent("done", "done", "done")
-    await made.run("go")
-    made.tools.add(served("late", "comer"))
-    made.tools.remove("mcp__files__copy")
-    await made.run("again")
-    await made.run("and again")
+async def test_tools_added_between_runs_are_announced_after_the_prompt() -> None:
+    agent = make_agent("done", "done", "done")
+    await agent.run("go")
+    agent.tools.add(server_tool("late", "comer"))
+    agent.tools.remove("mcp__files__copy")
+    await agent.run("again")
+    await agent.run("and again")
 
-    seen = requests(made)
+    seen = requests(agent)
     assert seen[0].system == seen[1].system == seen[2].system
-    assert ["mcp__late__comer" in w for w in words(made.messages)] == [False, False, True, False]
+    assert ["mcp__late__comer" in w for w in words(agent.messages)] == [False, False, True, False]
 
 
-async def test_the_first_server_may_be_late_too() -> None:
+async def test_first_lazy_server_may_connect_late() -> None:
     disclosure = Disclosure(servers={"mail": "lazy"})
 
     def connect(request: ModelRequest) -> Any:
-        made.tools.add(served("mail", "send"))
+        agent.tools.add(server_tool("mail", "send"))
         return ScriptedCall("clock")
 
-    made = agent(connect, search(query="send"), "done", disclosure=disclosure, tools=[served("files", "copy")])
-    await made.run("go")
+    agent = make_agent(
+        connect, search_call(query="send"), "done", disclosure=disclosure, tools=[server_tool("files", "copy")]
+    )
+    await agent.run("go")
 
-    seen = requests(made)
-    assert offered(seen[0]) == ["clock", "mcp__files__copy", "tool_search"]
+    seen = requests(agent)
+    assert offered_tools(seen[0]) == ["clock", "mcp__files__copy", "tool_search"]
     assert seen[0].system == seen[2].system == ""
-    assert offered(seen[2]) == ["clock", "mcp__files__copy", "tool_search", "mcp__mail__send"]
+    assert offered_tools(seen[2]) == ["clock", "mcp__files__copy", "tool_search", "mcp__mail__send"]
 
 
-async def test_an_eager_server_that_is_late_stands_behind_what_was_unlocked() -> None:
+async def test_late_eager_server_follows_unlocked_tools() -> None:
     disclosure = Disclosure("lazy", servers={"late": "eager"})
 
     def connect(request: ModelRequest) -> Any:
-        made.tools.add(served("late", "comer"))
+        agent.tools.add(server_tool("late", "comer"))
         return ScriptedCall("mcp__mail__send")
 
-    made = agent(search(query="send"), connect, ScriptedCall("mcp__late__comer"), "done", disclosure=disclosure)
-    await made.run("go")
+    agent = make_agent(
+        search_call(query="send"), connect, ScriptedCall("mcp__late__comer"), "done", disclosure=disclosure
+    )
+    await agent.run("go")
 
-    assert offered(requests(made)[-1]) == ["clock", "tool_search", "mcp__mail__send", "mcp__late__comer"]
-    assert [r.is_error for r in results(made.messages)] == [False, False, False]
-
-
-async def test_a_summed_up_conversation_gets_a_catalogue_of_what_is_there() -> None:
-    made = agent("done", "done", "## Goal\nGo on.\n## Progress\nmuch", "done")
-    await made.run("go " * 2000)
-    await made.run("go " * 2000)
-    made.tools.add(served("late", "comer"))
-    assert await made.compact(options=Compaction(keep_recent=1)) is not None
-    await made.run("again")
-
-    assert catalog(requests(made)[-1]) == sorted([*NAMES, "mcp__late__comer"])
+    assert offered_tools(requests(agent)[-1]) == ["clock", "tool_search", "mcp__mail__send", "mcp__late__comer"]
+    assert [r.is_error for r in results(agent.messages)] == [False, False, False]
 
 
-async def test_what_is_locked_does_not_count_where_the_window_is_measured() -> None:
-    many = [served("big", f"tool_{n}", "x" * 2000) for n in range(100)]  # 50,000 tokens
+async def test_compacted_conversation_gets_a_new_list() -> None:
+    agent = make_agent("done", "done", "## Goal\nGo on.\n## Progress\nmuch", "done")
+    await agent.run("go " * 2000)
+    await agent.run("go " * 2000)
+    agent.tools.add(server_tool("late", "comer"))
+    assert await agent.compact(options=Compaction(keep_recent=1)) is not None
+    await agent.run("again")
+
+    assert locked_tools(requests(agent)[-1]) == sorted([*NAMES, "mcp__late__comer"])
+
+
+async def test_locked_tools_are_not_counted_in_the_context_window() -> None:
+    many = [server_tool("big", f"tool_{n}", "x" * 2000) for n in range(100)]  # 50,000 tokens
     small = ScriptedModel("done", "done", info=ModelInfo("m", "p", context_window=20_000))
-    made = agent(tools=many, behavior=RunOptions(compaction=Compaction(keep_recent=1)))
-    made.model = small
-    await made.run("go " * 200)
-    await made.run("go " * 200)
+    agent = make_agent(tools=many, behavior=RunOptions(compaction=Compaction(keep_recent=1)))
+    agent.model = small
+    await agent.run("go " * 200)
+    await agent.run("go " * 200)
 
-    assert len(small.requests) == 2  # nobody was asked for a summary
-    disclosure = next(p for p in made.plugs if isinstance(p, Disclosure))
-    assert [s.name for s in disclosure.visible_specs(made.tools.specs)] == ["clock", "tool_search"]
-
-
-async def test_a_new_conversation_gets_a_catalogue_of_what_is_there() -> None:
-    made = agent("done", "done")
-    await made.run("go")
-    made.tools.add(served("late", "comer"))
-    made.reset()
-    await made.run("again")
-
-    assert catalog(requests(made)[1]) == sorted([*NAMES, "mcp__late__comer"])
-    assert words(made.messages) == ["again"]
+    assert len(small.requests) == 2  # no summary was requested
+    disclosure = next(p for p in agent.plugs if isinstance(p, Disclosure))
+    assert [s.name for s in disclosure.visible_specs(agent.tools.specs)] == ["clock", "tool_search"]
 
 
-async def test_without_a_server_nothing_is_said_of_a_search() -> None:
-    made = agent("done", tools=[served("x", "y")])
-    made.tools.remove("mcp__x__y")
-    await made.run("go")
+async def test_reset_conversation_gets_a_new_list() -> None:
+    agent = make_agent("done", "done")
+    await agent.run("go")
+    agent.tools.add(server_tool("late", "comer"))
+    agent.reset()
+    await agent.run("again")
 
-    assert offered(requests(made)[0]) == ["clock"]
-    assert requests(made)[0].system == ""
-
-
-async def test_a_run_that_brings_its_tools_gets_them_as_they_are() -> None:
-    made = agent(ScriptedCall("mcp__mail__send"), "done")
-    await made.run("go", tools=[served("mail", "send")])
-
-    assert offered(requests(made)[0]) == ["mcp__mail__send"]
-    assert requests(made)[0].system == ""
-    assert texts(made.messages) == ["send done"]
+    assert locked_tools(requests(agent)[1]) == sorted([*NAMES, "mcp__late__comer"])
+    assert words(agent.messages) == ["again"]
 
 
-async def test_tools_that_are_switched_off_are_neither_named_nor_found() -> None:
-    made = agent(search(server="mail"), "done")
-    made.active_tools = ("clock", "tool_search", "mcp__mail__send")
-    await made.run("go")
+async def test_search_is_not_offered_without_server_tools() -> None:
+    agent = make_agent("done", tools=[server_tool("x", "y")])
+    agent.tools.remove("mcp__x__y")
+    await agent.run("go")
 
-    assert catalog(requests(made)[0]) == ["mcp__mail__send"]
-    assert offered(requests(made)[1]) == ["clock", "tool_search", "mcp__mail__send"]
+    assert offered_tools(requests(agent)[0]) == ["clock"]
+    assert requests(agent)[0].system == ""
+
+
+async def test_tools_of_a_single_run_are_not_locked() -> None:
+    agent = make_agent(ScriptedCall("mcp__mail__send"), "done")
+    await agent.run("go", tools=[server_tool("mail", "send")])
+
+    assert offered_tools(requests(agent)[0]) == ["mcp__mail__send"]
+    assert requests(agent)[0].system == ""
+    assert texts(agent.messages) == ["send done"]
+
+
+async def test_inactive_tools_are_neither_listed_nor_found() -> None:
+    agent = make_agent(search_call(server="mail"), "done")
+    agent.active_tools = ("clock", "tool_search", "mcp__mail__send")
+    await agent.run("go")
+
+    assert locked_tools(requests(agent)[0]) == ["mcp__mail__send"]
+    assert offered_tools(requests(agent)[1]) == ["clock", "tool_search", "mcp__mail__send"]
 
 
 @pytest.mark.covers("DIS-06")
-async def test_a_sub_agent_unlocks_for_itself() -> None:
+async def test_subagent_unlocks_tools_for_itself() -> None:
     child: list[ModelRequest] = []
 
-    def told(step: Any) -> Any:
+    def record_request(step: Any) -> Any:
         def answer(request: ModelRequest) -> Any:
             child.append(request)
             return step
 
         return answer
 
-    made = agent(
-        search(query="send mail"),
+    agent = make_agent(
+        search_call(query="send mail"),
         ScriptedCall("spawn", {"task": "look"}),
-        told(search(query="copy")),
-        told(ScriptedCall("mcp__files__copy")),
-        told("child done"),
+        record_request(search_call(query="copy")),
+        record_request(ScriptedCall("mcp__files__copy")),
+        record_request("child done"),
         ScriptedCall("mcp__files__copy"),
         "done",
         subagents=True,
     )
-    await made.run("go")
+    await agent.run("go")
 
-    assert [n for n in offered(child[0]) if n.startswith("mcp")] == []
-    assert "tool_search" in offered(child[0])
-    assert [n for n in offered(child[2]) if n.startswith("mcp")] == ["mcp__files__copy"]
-    assert results(made.messages)[-1].is_error  # what the child unlocked is locked here
+    assert [n for n in offered_tools(child[0]) if n.startswith("mcp")] == []
+    assert "tool_search" in offered_tools(child[0])
+    assert [n for n in offered_tools(child[2]) if n.startswith("mcp")] == ["mcp__files__copy"]
+    assert results(agent.messages)[-1].is_error  # a tool that the subagent unlocked is still locked for the parent
 
 
 @pytest.mark.parametrize(
     "bad", [{"default": "late"}, {"servers": {"a": "never"}}, {"limit": 0}, {"limit": True}, {"limit": 51}]
 )
-def test_what_it_cannot_be_is_refused(bad: dict[str, Any]) -> None:
+def test_invalid_option_is_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Disclosure(**bad)
 
@@ -541,7 +551,7 @@ _UNSEEN = re.compile(
 
 @pytest.mark.covers("SEC-13", "DIS-04")
 @given(st.lists(HOSTILE, max_size=8))
-def test_names_cannot_close_what_they_stand_in(names: list[str]) -> None:
+def test_tool_names_cannot_close_the_list_tag(names: list[str]) -> None:
     text = tag_list("locked_tools", names)
 
     lines = text.split("\n")
@@ -562,7 +572,7 @@ JSON = st.recursive(
 
 @pytest.mark.covers("SEC-13", "DIS-07")
 @given(JSON)
-def test_json_stays_on_its_line_closes_nothing_and_reads_back_the_same(value: Any) -> None:
+def test_escaped_json_stays_on_one_line_and_parses_back(value: Any) -> None:
     text = escape_json(value)
 
     assert "<" not in text
@@ -574,7 +584,7 @@ def test_json_stays_on_its_line_closes_nothing_and_reads_back_the_same(value: An
 @pytest.mark.covers("SEC-13", "DIS-07")
 @settings(max_examples=40)
 @given(st.dictionaries(HOSTILE, HOSTILE, max_size=4), HOSTILE, HOSTILE)
-async def test_a_hostile_server_cannot_leave_the_result(
+async def test_hostile_server_cannot_escape_the_search_result(
     properties: dict[str, str], description: str, server: str
 ) -> None:
     hostile = define_tool(
@@ -587,19 +597,21 @@ async def test_a_hostile_server_cannot_leave_the_result(
         execute=clock.execute,
         source=f"mcp:{server}",
     )
-    made = agent(search(names=["mcp__x__y"]), search(query="nothing at all"), search(), "done", tools=[hostile])
-    await made.run("go")
+    agent = make_agent(
+        search_call(names=["mcp__x__y"]), search_call(query="nothing at all"), search_call(), "done", tools=[hostile]
+    )
+    await agent.run("go")
 
-    for text in texts(made.messages):
+    for text in texts(agent.messages):
         assert text.count("<") in (0, 2)
         assert not _UNSEEN.search(text)
-    lines = texts(made.messages)[0].split("\n")
+    lines = texts(agent.messages)[0].split("\n")
     assert (lines[0], lines[2]) == ("<tool_search_results>", "</tool_search_results>")
     assert json.loads(lines[1])["name"] == "mcp__x__y"
-    assert "y" in requests(made)[0].system
+    assert "y" in requests(agent)[0].system
 
 
-def test_what_is_nested_too_deep_is_told() -> None:
+def test_deeply_nested_json_is_an_error() -> None:
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}

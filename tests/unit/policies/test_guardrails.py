@@ -1,4 +1,4 @@
-"""What would destroy much is done only when somebody says so."""
+"""Guardrails block destructive commands until the user confirms them."""
 
 from typing import Any
 
@@ -24,8 +24,10 @@ def query(sql: str) -> str:
     return f"ran {sql}"
 
 
-async def ran(call: ScriptedCall, *, extra: dict[str, Any] | None = None, rails: Guardrails | None = None) -> bool:
-    """Whether a call was made."""
+async def was_executed(
+    call: ScriptedCall, *, extra: dict[str, Any] | None = None, rails: Guardrails | None = None
+) -> bool:
+    """Return True if a call was executed."""
     env = MemoryEnv({}, run=lambda command: "ran")
     plugs = [rails or Guardrails()]
     agent = Agent(
@@ -51,24 +53,24 @@ HARMLESS = [
 
 @pytest.mark.parametrize("line", DANGEROUS)
 @pytest.mark.covers("SEC-06")
-async def test_dangerous_commands_are_refused(line: str) -> None:
-    assert not await ran(ScriptedCall("shell", {"command": line}))
+async def test_dangerous_command_is_blocked(line: str) -> None:
+    assert not await was_executed(ScriptedCall("shell", {"command": line}))
 
 
 @pytest.mark.parametrize("line", HARMLESS)
 @pytest.mark.covers("SEC-06")
-async def test_others_are_not(line: str) -> None:
-    assert await ran(ScriptedCall("shell", {"command": line}))
+async def test_harmless_command_runs(line: str) -> None:
+    assert await was_executed(ScriptedCall("shell", {"command": line}))
 
 
-async def test_tools_that_do_not_say_what_they_touch_are_looked_at() -> None:
-    assert not await ran(ScriptedCall("query", {"sql": "DELETE\n FROM users"}))
-    assert await ran(ScriptedCall("query", {"sql": "DELETE FROM users WHERE id = 1"}))
-    assert await ran(ScriptedCall("write_file", {"path": "a.sql", "content": "DROP TABLE users;"}))
+async def test_arguments_of_tools_without_declared_access_are_checked() -> None:
+    assert not await was_executed(ScriptedCall("query", {"sql": "DELETE\n FROM users"}))
+    assert await was_executed(ScriptedCall("query", {"sql": "DELETE FROM users WHERE id = 1"}))
+    assert await was_executed(ScriptedCall("write_file", {"path": "a.sql", "content": "DROP TABLE users;"}))
 
 
 @pytest.mark.covers("SEC-06", "SEC-08")
-async def test_they_happen_when_somebody_confirms() -> None:
+async def test_confirmed_command_runs() -> None:
     seen: list[FlaggedCall] = []
 
     async def confirm(danger: FlaggedCall) -> bool:
@@ -77,20 +79,20 @@ async def test_they_happen_when_somebody_confirms() -> None:
 
     call = ScriptedCall("shell", {"command": "rm -rf /"})
 
-    assert await ran(call, rails=Guardrails(confirm=confirm))
-    assert not await ran(call, rails=Guardrails(confirm=lambda danger: False))
+    assert await was_executed(call, rails=Guardrails(confirm=confirm))
+    assert not await was_executed(call, rails=Guardrails(confirm=lambda danger: False))
     assert [d.guardrail.name for d in seen] == ["rm"]
 
 
-class Dialog:
-    """A front end that answers."""
+class FakeFrontEnd:
+    """Answers each question with a fixed choice."""
 
     def __init__(self, *chosen: str) -> None:
         self.chosen = chosen
-        self.asked: list[UserQuestion] = []
+        self.questions: list[UserQuestion] = []
 
     async def ask(self, question: UserQuestion) -> Reply | None:
-        self.asked.append(question)
+        self.questions.append(question)
         return Reply(self.chosen)
 
     async def review_plan(self, plan: ProposedPlan) -> PlanReview | None:
@@ -99,34 +101,37 @@ class Dialog:
 
 @pytest.mark.parametrize(("answer", "happens"), [(("Yes",), True), (("No",), False), ((), False)])
 @pytest.mark.covers("SEC-08")
-async def test_the_front_end_is_asked(answer: tuple[str, ...], happens: bool) -> None:
-    dialog = Dialog(*answer)
+async def test_front_end_is_asked_for_confirmation(answer: tuple[str, ...], happens: bool) -> None:
+    dialog = FakeFrontEnd(*answer)
 
-    assert await ran(ScriptedCall("shell", {"command": "drop database x"}), extra={INTERACTION_KEY: dialog}) is happens
-    assert "deletes a database" in dialog.asked[0].text
+    assert (
+        await was_executed(ScriptedCall("shell", {"command": "drop database x"}), extra={INTERACTION_KEY: dialog})
+        is happens
+    )
+    assert "deletes a database" in dialog.questions[0].text
 
 
 @pytest.mark.parametrize(
     "error", [RuntimeError("no terminal"), StopIteration()]
-)  # the latter is what next() raises at the end
-async def test_a_confirmation_that_fails_is_none(error: Exception) -> None:
+)  # next() raises StopIteration at the end
+async def test_failed_confirmation_blocks_the_call(error: Exception) -> None:
     def confirm(danger: FlaggedCall) -> bool:
         raise error
 
-    assert not await ran(ScriptedCall("shell", {"command": "rm -rf /"}), rails=Guardrails(confirm=confirm))
+    assert not await was_executed(ScriptedCall("shell", {"command": "rm -rf /"}), rails=Guardrails(confirm=confirm))
 
 
 @pytest.mark.covers("SEC-16")
-async def test_more_can_be_put_in() -> None:
+async def test_custom_guardrail_can_be_added() -> None:
     mine = Guardrail("prod", r"\bprod\b", "it touches production", ("query",))
     rails = Guardrails([*DEFAULT_GUARDRAILS, mine])
 
-    assert not await ran(ScriptedCall("query", {"sql": "select 1 from prod"}), rails=rails)
-    assert await ran(ScriptedCall("shell", {"command": "echo prod"}), rails=rails)
+    assert not await was_executed(ScriptedCall("query", {"sql": "select 1 from prod"}), rails=rails)
+    assert await was_executed(ScriptedCall("shell", {"command": "echo prod"}), rails=rails)
 
 
 @pytest.mark.covers("SEC-08")
-async def test_a_hook_of_an_application_can_ask() -> None:
+async def test_permission_hook_of_the_application_can_deny() -> None:
     env = MemoryEnv({}, run=lambda command: "ran")
     request: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A conversation that does not fit."""
+"""Conversations that exceed the context window."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,120 +13,120 @@ from mainspring.messages import AgentMessage
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction.auto_compact import window_from_error
 from mainspring.testing import ScriptedCall
-from tests.unit.policies.harness import agent, requests, texts, words
+from tests.unit.policies.harness import make_agent, requests, texts, words
 
 TOO_LONG = ContextExceededError("prompt is too long: 210000 tokens > 200000 maximum", provider="scripted")
 BIG = "x" * 40_000
 
 
-def looking(*script: Any, output: str = BIG, **options: Any) -> Any:
+def agent_with_output(*script: Any, output: str = BIG, **options: Any) -> Any:
     async def execute(args: dict[str, Any], ctx: Any) -> str:
         return output
 
     tool = define_tool("look", {"description": "Look.", "parameters": {"type": "object"}, "execute": execute})
-    return agent(*script, tools=[tool], **options)
+    return make_agent(*script, tools=[tool], **options)
 
 
 @pytest.mark.covers("CMP-12")
-async def test_results_of_earlier_turns_go_and_the_model_is_asked_again() -> None:
+async def test_overflow_drops_old_results_and_retries() -> None:
     compacted: list[ContextCompacted] = []
-    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done")
-    made.on(ContextCompacted, compacted.append)
+    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done")
+    agent.on(ContextCompacted, compacted.append)
 
-    result = await made.run("go")
+    result = await agent.run("go")
 
     assert result.status == "completed"
-    old, last = texts(requests(made)[-1].messages)
+    old, last = texts(requests(agent)[-1].messages)
     assert old.startswith("[Result of look left out to save room: 40000 bytes")
     assert 16_000 < len(last) < 17_000
     assert "bytes left out, since the conversation was too long" in last
-    assert words(made.messages) == ["go"]
+    assert words(agent.messages) == ["go"]
     [hook] = compacted
     assert texts(hook.before) == [BIG, BIG]
-    assert tuple(made.messages[: len(hook.after)]) == hook.after
+    assert tuple(agent.messages[: len(hook.after)]) == hook.after
 
 
 @pytest.mark.covers("CMP-12", "CMP-14")
-async def test_it_is_done_once_in_a_turn() -> None:
-    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, TOO_LONG, "never")
+async def test_overflow_is_handled_once_per_turn() -> None:
+    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, TOO_LONG, "never")
 
     with pytest.raises(AgentContextExceededError, match="prompt is too long") as caught:
-        await made.run("go")
+        await agent.run("go")
 
-    assert len(requests(made)) == 4
+    assert len(requests(agent)) == 4
     assert isinstance(caught.value.cause, ContextExceededError)
     assert caught.value.cause.code is ErrorCode.CONTEXT_LENGTH_EXCEEDED
 
 
 @pytest.mark.covers("CMP-12")
-async def test_another_turn_may_need_it_again() -> None:
-    made = looking(ScriptedCall("look"), TOO_LONG, ScriptedCall("look"), TOO_LONG, "done")
+async def test_overflow_is_handled_again_in_another_turn() -> None:
+    agent = agent_with_output(ScriptedCall("look"), TOO_LONG, ScriptedCall("look"), TOO_LONG, "done")
 
-    assert (await made.run("go")).status == "completed"
+    assert (await agent.run("go")).status == "completed"
 
 
 @pytest.mark.covers("CMP-14")
 @pytest.mark.parametrize("script", [[TOO_LONG, "never"], [ScriptedCall("look"), TOO_LONG, "never"]])
-async def test_where_nothing_can_go_the_error_stands(script: Any) -> None:
-    made = looking(*script, output="short")
+async def test_overflow_fails_if_nothing_can_be_dropped(script: Any) -> None:
+    agent = agent_with_output(*script, output="short")
 
     with pytest.raises(AgentContextExceededError, match="prompt is too long"):
-        await made.run("word " * 100)
+        await agent.run("word " * 100)
 
-    assert len(requests(made)) == len(script) - 1
+    assert len(requests(agent)) == len(script) - 1
 
 
 @pytest.mark.covers("CMP-14")
-async def test_it_can_be_off() -> None:
-    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "never", on_overflow="fail")
+async def test_overflow_handling_can_be_off() -> None:
+    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "never", on_overflow="fail")
 
     with pytest.raises(AgentContextExceededError):
-        await made.run("go")
-    assert texts(made.messages) == [BIG, BIG]
+        await agent.run("go")
+    assert texts(agent.messages) == [BIG, BIG]
 
     with pytest.raises(ConfigError, match="on_overflow must be 'compact' or 'fail', or a Compactor, not 'no'"):
-        await looking("x", on_overflow="no").run("go")
+        await agent_with_output("x", on_overflow="no").run("go")
 
 
-async def test_other_failures_are_none_of_its_business() -> None:
-    made = looking(ScriptedCall("look"), ScriptedCall("look"), NetworkError("down"), "never", retry=None)
+async def test_other_errors_are_not_handled() -> None:
+    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), NetworkError("down"), "never", retry=None)
 
     with pytest.raises(Exception, match="down"):
-        await made.run("go")
-    assert texts(made.messages) == [BIG, BIG]
+        await agent.run("go")
+    assert texts(agent.messages) == [BIG, BIG]
 
 
 @pytest.mark.covers("CMP-12")
-async def test_the_session_keeps_both_what_is_sent_and_what_was_said(tmp_path: Any) -> None:
+async def test_session_stores_the_original_and_the_shortened_results(tmp_path: Any) -> None:
     session = Session.create(str(tmp_path), home=tmp_path)
-    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done", session=session)
-    await made.run("go")
+    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done", session=session)
+    await agent.run("go")
     session.close()
 
     again = Session.open(session.id, home=tmp_path)
     stored = texts(again.messages)
     again.close()
 
-    assert stored == texts(made.messages)
+    assert stored == texts(agent.messages)
     assert stored[0].startswith("[Result of look left out")
-    assert BIG in _stored(tmp_path)
+    assert BIG in _read_session(tmp_path)
 
 
-def _stored(folder: Path) -> str:
+def _read_session(folder: Path) -> str:
     return next(folder.rglob("*.jsonl")).read_text()
 
 
-class Own:
-    """A compactor that notes what it is given."""
+class RecordingCompactor:
+    """Records its arguments and returns a fixed history or a summary."""
 
     def __init__(self, answer: Sequence[AgentMessage] | None) -> None:
         self.answer = answer
-        self.asked: list[tuple[int, str, bool]] = []
+        self.calls: list[tuple[int, str, bool]] = []
 
     async def compact(
         self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
     ) -> Sequence[AgentMessage] | None:
-        self.asked.append((len(messages), reason, side_call is not None))
+        self.calls.append((len(messages), reason, side_call is not None))
         if self.answer is None and side_call is not None:
             summary = await side_call("summary", ModelRequest([Message.user("sum up")]))
             return [Message.user(summary.text)]
@@ -134,54 +134,54 @@ class Own:
 
 
 @pytest.mark.covers("CMP-12")
-async def test_a_compactor_of_ones_own_may_ask_a_model() -> None:
-    own = Own(None)
-    made = looking(ScriptedCall("look"), TOO_LONG, "what happened so far", "done", on_overflow=own)
+async def test_custom_compactor_can_call_a_model() -> None:
+    compactor = RecordingCompactor(None)
+    agent = agent_with_output(ScriptedCall("look"), TOO_LONG, "what happened so far", "done", on_overflow=compactor)
 
-    result = await made.run("go")
+    result = await agent.run("go")
 
-    assert own.asked == [(3, "overflow", True)]
-    assert [m.text for m in requests(made)[-1].messages] == ["what happened so far"]
+    assert compactor.calls == [(3, "overflow", True)]
+    assert [m.text for m in requests(agent)[-1].messages] == ["what happened so far"]
     assert result.text == "done"
 
 
 @pytest.mark.covers("CMP-12", "CMP-14")
 @pytest.mark.parametrize("answer", [[], [Message.user("go"), Message.user("y" * 39_900)]])
-async def test_one_that_frees_too_little_is_not_followed(answer: list[AgentMessage]) -> None:
-    made = looking(ScriptedCall("look"), TOO_LONG, "never", on_overflow=Own(answer))
+async def test_compactor_that_frees_too_little_is_ignored(answer: list[AgentMessage]) -> None:
+    agent = agent_with_output(ScriptedCall("look"), TOO_LONG, "never", on_overflow=RecordingCompactor(answer))
 
     with pytest.raises(AgentContextExceededError):
-        await made.run("go")
+        await agent.run("go")
 
-    assert texts(made.messages) == [BIG]
+    assert texts(agent.messages) == [BIG]
 
 
 @pytest.mark.covers("CMP-12", "CMP-14")
-async def test_nobody_is_asked_to_compact_twice_in_a_turn() -> None:
-    class Halving(Own):
+async def test_compactor_runs_once_per_turn() -> None:
+    class HalvingCompactor(RecordingCompactor):
         async def compact(self, messages: Sequence[AgentMessage], **options: Any) -> Sequence[AgentMessage]:
-            self.asked.append((len(messages), "", True))
+            self.calls.append((len(messages), "", True))
             [message] = messages
             assert isinstance(message, Message)
             return [Message.user(message.text[: len(message.text) // 2])]
 
-    own = Halving(())
-    made = looking(TOO_LONG, TOO_LONG, "never", on_overflow=own)
+    compactor = HalvingCompactor(())
+    agent = agent_with_output(TOO_LONG, TOO_LONG, "never", on_overflow=compactor)
 
     with pytest.raises(AgentContextExceededError):
-        await made.run("word " * 1000)
+        await agent.run("word " * 1000)
 
-    assert len(own.asked) == 1
-    assert len(requests(made)) == 2
+    assert len(compactor.calls) == 1
+    assert len(requests(agent)) == 2
 
 
-async def test_an_application_that_answers_first_is_not_overruled() -> None:
-    made = looking(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done")
-    made.on(ModelErrorHook, lambda hook: hook.retry([Message.user("short")]))
+async def test_retry_by_an_application_takes_precedence() -> None:
+    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done")
+    agent.on(ModelErrorHook, lambda hook: hook.retry([Message.user("short")]))
 
-    await made.run("go")
+    await agent.run("go")
 
-    assert words(made.messages) == ["short"]
+    assert words(agent.messages) == ["short"]
 
 
 @pytest.mark.parametrize(
@@ -206,5 +206,5 @@ async def test_an_application_that_answers_first_is_not_overruled() -> None:
         ("Context size has been exceeded.", None),
     ],
 )
-def test_an_error_may_tell_the_window(text: str, window: int | None) -> None:
+def test_window_from_error(text: str, window: int | None) -> None:
     assert window_from_error(text) == window

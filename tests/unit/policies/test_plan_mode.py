@@ -1,4 +1,4 @@
-"""Plan mode is kept where calls are decided on."""
+"""Plan mode blocks tool calls that change something."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -18,8 +18,8 @@ from tests.unit.policies.harness import results
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 
 
-class Somebody:
-    """Reviews plans."""
+class FakeReviewer:
+    """Reviews plans with fixed decisions."""
 
     def __init__(self, *decisions: Any) -> None:
         self.decisions = list(decisions)
@@ -41,11 +41,13 @@ def lookup(word: str) -> str:
     return word
 
 
-def planning(*script: Any, mode: PlanMode | None = None, somebody: Somebody | None = None, **options: Any) -> Agent:
+def planning_agent(
+    *script: Any, mode: PlanMode | None = None, reviewer: FakeReviewer | None = None, **options: Any
+) -> Agent:
     mode = mode or PlanMode(now=lambda: NOW)
     tools: list[Tool] = [t for t in builtin_tools() if t.name != "present_plan"] + [lookup]
     env = options.pop("env", None) or MemoryEnv({"a.txt": "one"}, run=lambda command: "ran")
-    extra = {INTERACTION_KEY: somebody} if somebody else {}
+    extra = {INTERACTION_KEY: reviewer} if reviewer else {}
     return Agent(ScriptedModel(*script, "done"), tools=tools, execution=env, plugs=[mode], extra=extra, **options)
 
 
@@ -64,9 +66,9 @@ def planning(*script: Any, mode: PlanMode | None = None, somebody: Somebody | No
     ],
 )
 @pytest.mark.covers("BYD-05")
-async def test_what_changes_something_is_refused_whatever_is_allowed(name: str, arguments: dict[str, Any]) -> None:
+async def test_changing_call_is_blocked_despite_permissions(name: str, arguments: dict[str, Any]) -> None:
     env = MemoryEnv({"a.txt": "one"}, run=lambda command: "ran")
-    agent = planning(ScriptedCall(name, arguments), env=env, permissions=Permissions(mode="allow"))
+    agent = planning_agent(ScriptedCall(name, arguments), env=env, permissions=Permissions(mode="allow"))
 
     await agent.run("go")
 
@@ -87,8 +89,8 @@ async def test_what_changes_something_is_refused_whatever_is_allowed(name: str, 
     ],
 )
 @pytest.mark.covers("BYD-05")
-async def test_what_reads_runs(name: str, arguments: dict[str, Any]) -> None:
-    agent = planning(ScriptedCall(name, arguments))
+async def test_read_only_call_runs(name: str, arguments: dict[str, Any]) -> None:
+    agent = planning_agent(ScriptedCall(name, arguments))
 
     await agent.run("go")
 
@@ -96,8 +98,8 @@ async def test_what_reads_runs(name: str, arguments: dict[str, Any]) -> None:
     assert "plan mode" not in block.text
 
 
-async def test_tools_that_are_said_to_read_run() -> None:
-    agent = planning(ScriptedCall("lookup", {"word": "x"}), mode=PlanMode(read_only=["look*"]))
+async def test_tool_configured_as_read_only_runs() -> None:
+    agent = planning_agent(ScriptedCall("lookup", {"word": "x"}), mode=PlanMode(read_only=["look*"]))
 
     await agent.run("go")
 
@@ -105,14 +107,14 @@ async def test_tools_that_are_said_to_read_run() -> None:
 
 
 @pytest.mark.covers("BYD-05")
-async def test_an_approved_plan_is_kept_and_ends_it() -> None:
+async def test_approved_plan_is_saved_and_ends_plan_mode() -> None:
     mode = PlanMode(now=lambda: NOW)
     plan, write = (
         ScriptedCall("present_plan", {"plan": "# Add b\n\nWrite b.txt.", "title": ""}),
         ScriptedCall("write_file", {"path": "b.txt", "content": "x"}),
     )
     env = MemoryEnv({"a.txt": "one"})
-    agent = planning(plan, write, plan, write, mode=mode, somebody=Somebody("revise", "approve"), env=env)
+    agent = planning_agent(plan, write, plan, write, mode=mode, reviewer=FakeReviewer("revise", "approve"), env=env)
 
     await agent.run("go")
 
@@ -124,27 +126,27 @@ async def test_an_approved_plan_is_kept_and_ends_it() -> None:
 
 
 @pytest.mark.covers("BYD-05")
-async def test_sub_agents_are_in_it_too() -> None:
+async def test_subagents_are_in_plan_mode_too() -> None:
     write = ScriptedCall("write_file", {"path": "b.txt", "content": "x"})
     env = MemoryEnv({})
-    agent = planning([ScriptedCall("spawn", {"task": "write"})], [write], "child done", env=env, subagents=True)
+    agent = planning_agent([ScriptedCall("spawn", {"task": "write"})], [write], "child done", env=env, subagents=True)
 
     await agent.run("go")
 
     assert "b.txt" not in env.files
 
 
-async def test_the_model_is_told_while_it_lasts() -> None:
+async def test_system_prompt_mentions_plan_mode() -> None:
     mode = PlanMode()
-    agent = planning(mode=mode)
+    agent = planning_agent(mode=mode)
     await agent.run("go")
     assert isinstance(agent.model, ScriptedModel)
     assert "Plan mode" in agent.model.requests[0].request.system
 
 
-async def test_a_folder_of_plans_that_leads_elsewhere_is_refused() -> None:
+async def test_plan_folder_outside_the_project_is_rejected() -> None:
     mode = PlanMode()
-    planning(mode=mode, env=MemoryEnv({}, links={".agent": "/etc"}))
+    planning_agent(mode=mode, env=MemoryEnv({}, links={".agent": "/etc"}))
 
     with pytest.raises(PermissionError):
         await mode.save_plan("plan")

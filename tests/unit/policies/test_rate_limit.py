@@ -1,4 +1,4 @@
-"""How often tools may be called in a while; and that a policy beats caches and substitutes."""
+"""Rate limits of tools; blocks override cached and substituted results."""
 
 import pytest
 
@@ -22,12 +22,12 @@ def lookup(word: str) -> str:
     return f"found {word}"
 
 
-def looking(count: int) -> list[ScriptedCall]:
+def lookup_calls(count: int) -> list[ScriptedCall]:
     return [ScriptedCall("lookup", {"word": f"w{i}"}, id=f"c{i}") for i in range(count)]
 
 
-class Clock:
-    """A clock that is set."""
+class FakeClock:
+    """A clock with a settable time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -37,10 +37,10 @@ class Clock:
 
 
 @pytest.mark.covers("SEC-10")
-async def test_calls_beyond_are_refused_until_there_is_room() -> None:
-    clock = Clock()
+async def test_calls_over_the_limit_are_blocked_until_time_passes() -> None:
+    clock = FakeClock()
     agent = Agent(
-        ScriptedModel(looking(3), "done", looking(3), "done"),
+        ScriptedModel(lookup_calls(3), "done", lookup_calls(3), "done"),
         tools=[lookup],
         execution=MemoryEnv({}),
         plugs=[RateLimit({"lookup": 2}, per=10, clock=clock)],
@@ -55,9 +55,9 @@ async def test_calls_beyond_are_refused_until_there_is_room() -> None:
     assert "Try again in 10.0s" in found[2].text
 
 
-async def test_each_entry_counts_by_itself() -> None:
+async def test_each_pattern_has_its_own_count() -> None:
     agent = Agent(
-        ScriptedModel(looking(3), "done"),
+        ScriptedModel(lookup_calls(3), "done"),
         tools=[lookup],
         execution=MemoryEnv({}),
         plugs=[RateLimit({"look*": 2, "*": 10, "other": 1})],
@@ -68,10 +68,10 @@ async def test_each_entry_counts_by_itself() -> None:
 
 
 @pytest.mark.covers("SEC-10")
-async def test_sub_agents_count_together() -> None:
+async def test_subagents_share_the_limit() -> None:
     limit = RateLimit({"lookup": 2})
     agent = Agent(
-        ScriptedModel(looking(1), [ScriptedCall("spawn", {"task": "look"})], looking(3), "child", "done"),
+        ScriptedModel(lookup_calls(1), [ScriptedCall("spawn", {"task": "look"})], lookup_calls(3), "child", "done"),
         tools=[lookup],
         execution=MemoryEnv({}),
         plugs=[limit],
@@ -91,7 +91,7 @@ async def test_sub_agents_count_together() -> None:
     assert rejected == ["lookup", "lookup"]
 
 
-def test_limits_have_to_be_above_zero() -> None:
+def test_limit_must_be_positive() -> None:
     with pytest.raises(ConfigError):
         RateLimit({"a": 0})
     with pytest.raises(ConfigError):
@@ -100,14 +100,14 @@ def test_limits_have_to_be_above_zero() -> None:
 
 @pytest.mark.parametrize("order", [-500, 500])
 @pytest.mark.covers("SEC-09")
-async def test_a_policy_beats_a_substitute_whoever_comes_first(order: int) -> None:
+async def test_block_overrides_a_substituted_result(order: int) -> None:
     def substitute(hook: ToolGate) -> None:
         hook.result = ToolResult(output="cached")
 
     def policy(hook: ToolGate) -> None:
         hook.block = "not today"
 
-    agent = Agent(ScriptedModel(looking(1), "done"), tools=[lookup], execution=MemoryEnv({}))
+    agent = Agent(ScriptedModel(lookup_calls(1), "done"), tools=[lookup], execution=MemoryEnv({}))
     agent.on(ToolGate, substitute)
     agent.on(ToolGate, policy, order=order)
     await agent.run("go")
@@ -116,7 +116,7 @@ async def test_a_policy_beats_a_substitute_whoever_comes_first(order: int) -> No
 
 
 @pytest.mark.covers("SEC-09")
-async def test_a_policy_beats_the_cache_of_repeated_calls() -> None:
+async def test_block_overrides_a_cached_result() -> None:
     blocked = False
 
     def policy(hook: ToolGate) -> None:
@@ -124,7 +124,7 @@ async def test_a_policy_beats_the_cache_of_repeated_calls() -> None:
             hook.block = "not any more"
 
     agent = Agent(
-        ScriptedModel(looking(1), "done", looking(1), "done"),
+        ScriptedModel(lookup_calls(1), "done", lookup_calls(1), "done"),
         tools=[lookup],
         execution=MemoryEnv({}),
         behavior=RunOptions(dedup_tools={"lookup": lambda arguments: arguments["word"]}),
@@ -138,9 +138,9 @@ async def test_a_policy_beats_the_cache_of_repeated_calls() -> None:
 
 
 @pytest.mark.covers("SEC-16")
-async def test_approvals_transformers_and_limits_are_plugs() -> None:
-    class Mine:
-        """What an extension might put in."""
+async def test_permission_hooks_and_limits_can_be_plugins() -> None:
+    class FakePlugin:
+        """A plugin as an extension could register it."""
 
         def install(self, agent: object) -> None:
             assert isinstance(agent, Agent)
@@ -150,7 +150,10 @@ async def test_approvals_transformers_and_limits_are_plugs() -> None:
             return None
 
     agent = Agent(
-        ScriptedModel(looking(3), "done"), tools=[lookup], execution=MemoryEnv({}), plugs=[Mine(), RateLimit({"*": 2})]
+        ScriptedModel(lookup_calls(3), "done"),
+        tools=[lookup],
+        execution=MemoryEnv({}),
+        plugs=[FakePlugin(), RateLimit({"*": 2})],
     )
     await agent.run("go")
 

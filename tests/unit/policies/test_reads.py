@@ -1,4 +1,4 @@
-"""What was read: not sent twice, read before edited, left out once it is stale."""
+"""Reads: not sent twice, required before edits, left out of requests when stale."""
 
 import gc
 import weakref
@@ -17,25 +17,25 @@ from mainspring.policies.reads import ClearStaleReads, FileReadState, FileVersio
 from mainspring.policies.reads.policies import FileFact
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin.apply_patch import apply_patch
-from tests.unit.policies.harness import TOOLS, agent, edit, project, read, requests, results, texts, turn, write
+from tests.unit.policies.harness import TOOLS, edit, make_agent, project, read, requests, results, texts, turn, write
 
 UNCHANGED = "Unchanged: a.py is as it was"
 
 
 @pytest.mark.covers("GRD-01")
-async def test_the_same_lines_of_an_unchanged_file_come_back_as_one_line() -> None:
-    made = agent(read("a.py"), read("a.py"), read("./a.py"), "done", env=project(a__py="one\ntwo\n"))
+async def test_repeated_read_of_an_unchanged_file_returns_one_line() -> None:
+    agent = make_agent(read("a.py"), read("a.py"), read("./a.py"), "done", env=project(a__py="one\ntwo\n"))
 
-    await made.run("go")
+    await agent.run("go")
 
-    first, second, third = texts(made.messages)
+    first, second, third = texts(agent.messages)
     assert "one" in first
     assert second.startswith(UNCHANGED)
     assert third.startswith(UNCHANGED)
-    assert not any(r.is_error for r in results(made.messages))
+    assert not any(r.is_error for r in results(agent.messages))
 
 
-async def test_other_lines_and_a_changed_file_are_shown() -> None:
+async def test_other_lines_and_changed_files_are_read_again() -> None:
     env = project(a__py="one\ntwo\n")
     calls = [
         read("a.py"),
@@ -44,42 +44,42 @@ async def test_other_lines_and_a_changed_file_are_shown() -> None:
         edit("a.py", "two", "2"),
         read("a.py"),
     ]
-    made = agent(*calls, "done", env=env)
+    agent = make_agent(*calls, "done", env=env)
 
-    await made.run("go")
-    assert not any(t.startswith("Unchanged") for t in texts(made.messages))
+    await agent.run("go")
+    assert not any(t.startswith("Unchanged") for t in texts(agent.messages))
 
     await env.write_bytes("a.py", b"from outside\n")
-    made = agent(read("a.py"), "done", read("a.py"), "done", env=env)
-    await made.run("go")
+    agent = make_agent(read("a.py"), "done", read("a.py"), "done", env=env)
+    await agent.run("go")
     await env.write_bytes("a.py", b"changed\n")
-    await made.run("go")
-    assert "changed" in texts(made.messages)[-1]
+    await agent.run("go")
+    assert "changed" in texts(agent.messages)[-1]
 
 
 @pytest.mark.covers("GRD-01", "AGT-27")
-async def test_it_can_be_off_for_an_agent_or_a_run() -> None:
-    made = agent(
+async def test_deduplication_can_be_off_for_an_agent_or_a_run() -> None:
+    agent = make_agent(
         read("a.py"), read("a.py"), "done", read("a.py"), "done", env=project(a__py="one\n"), dedup_reads=False
     )
 
-    await made.run("go")
-    assert not any(t.startswith("Unchanged") for t in texts(made.messages))
-    await made.run("go", behavior=RunOptions(dedup_reads=True))
-    assert texts(made.messages)[-1].startswith(UNCHANGED)
+    await agent.run("go")
+    assert not any(t.startswith("Unchanged") for t in texts(agent.messages))
+    await agent.run("go", behavior=RunOptions(dedup_reads=True))
+    assert texts(agent.messages)[-1].startswith(UNCHANGED)
 
 
-async def test_what_the_model_no_longer_has_is_shown_again() -> None:
-    made = agent(read("a.py"), "done", read("a.py"), "done", read("a.py"), "done", env=project(a__py="one\n"))
+async def test_lines_dropped_from_the_history_are_read_again() -> None:
+    agent = make_agent(read("a.py"), "done", read("a.py"), "done", read("a.py"), "done", env=project(a__py="one\n"))
 
-    await made.run("go")
-    made.reset()
-    await made.run("go")
-    assert "one" in texts(made.messages)[0]
+    await agent.run("go")
+    agent.reset()
+    await agent.run("go")
+    assert "one" in texts(agent.messages)[0]
 
-    made.context.messages[:] = made.messages[:1]  # an application forgot the rest
-    await made.run("go")
-    assert "one" in texts(made.messages)[-1]
+    agent.context.messages[:] = agent.messages[:1]  # the application dropped the rest
+    await agent.run("go")
+    assert "one" in texts(agent.messages)[-1]
 
 
 @pytest.mark.covers("GRD-01")
@@ -90,49 +90,51 @@ async def test_what_the_model_no_longer_has_is_shown_again() -> None:
         {"hooks": {ContextTransform: lambda hook: {"messages": hook.messages[:1] + hook.messages[3:]}}},
     ],
 )
-async def test_what_an_application_leaves_out_of_requests_is_shown_again(options: Any) -> None:
-    made = agent(read("a.py"), read("a.py"), read("a.py"), "done", env=project(a__py="one\n"), **options)
+async def test_lines_left_out_of_requests_are_read_again(options: Any) -> None:
+    agent = make_agent(read("a.py"), read("a.py"), read("a.py"), "done", env=project(a__py="one\n"), **options)
 
-    await made.run("go")
+    await agent.run("go")
 
-    first, second, third = texts(made.messages)
-    assert first == second  # the first was not sent when it was asked for again
+    first, second, third = texts(agent.messages)
+    assert first == second  # the first result was not in the request of the second call
     assert third.startswith(UNCHANGED)
 
 
-async def test_what_an_application_changed_in_the_result_counts_as_it_stands() -> None:
-    made = agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
-    made.on(ToolTransform, lambda hook: setattr(hook.result, "output", f"[checked] {hook.result.output}"))
+async def test_result_changed_by_a_hook_still_counts_as_read() -> None:
+    agent = make_agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
+    agent.on(ToolTransform, lambda hook: setattr(hook.result, "output", f"[checked] {hook.result.output}"))
 
-    await made.run("go")
+    await agent.run("go")
 
-    assert texts(made.messages)[0].startswith("[checked]")
-    assert texts(made.messages)[1].startswith(UNCHANGED)
-
-
-async def test_a_file_that_may_no_longer_be_read_is_refused_not_answered_from_memory() -> None:
-    made = agent(read("a.py"), "done", read("a.py"), "done", env=project(a__py="one\n"), permissions=Permissions())
-    await made.run("go")
-    Permissions(deny=["read_file"]).install(made)
-
-    await made.run("go")
-
-    assert texts(made.messages)[-1].startswith("Permission denied")
+    assert texts(agent.messages)[0].startswith("[checked]")
+    assert texts(agent.messages)[1].startswith(UNCHANGED)
 
 
-async def test_a_hit_is_a_call_like_any_other() -> None:
+async def test_unreadable_file_is_denied_despite_an_earlier_read() -> None:
+    agent = make_agent(
+        read("a.py"), "done", read("a.py"), "done", env=project(a__py="one\n"), permissions=Permissions()
+    )
+    await agent.run("go")
+    Permissions(deny=["read_file"]).install(agent)
+
+    await agent.run("go")
+
+    assert texts(agent.messages)[-1].startswith("Permission denied")
+
+
+async def test_deduplicated_read_counts_as_a_tool_call() -> None:
     seen: list[bool] = []
-    made = agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
-    made.on(ToolFinished, lambda hook: seen.append("unchanged" in hook.metadata))
+    agent = make_agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
+    agent.on(ToolFinished, lambda hook: seen.append("unchanged" in hook.metadata))
 
-    result = await made.run("go")
+    result = await agent.run("go")
 
     assert seen == [False, True]
     assert result.stats.tool_counts == {"read_file": 2}
 
 
 @pytest.mark.covers("GRD-04")
-def test_what_was_read_is_kept_by_folder_and_path() -> None:
+def test_reads_are_tracked_by_folder_and_path() -> None:
     details = {"path": "/p/a", "hash": "h", "mtime_ns": 7, "first_line": 3, "last_line": 4}
     calls, answers = turn(("read_file", "text", details))
     calls = Message.assistant(
@@ -158,13 +160,13 @@ def test_what_was_read_is_kept_by_folder_and_path() -> None:
 
 @pytest.mark.covers("GRD-02")
 @pytest.mark.parametrize("call", [edit("a.py", "one", "1"), write("a.py", "all new\n")])
-async def test_a_file_must_have_been_read(call: ScriptedCall) -> None:
+async def test_edit_requires_an_earlier_read(call: ScriptedCall) -> None:
     env = project(a__py="one\n")
-    made = agent(call, read("a.py"), call, "done", env=env, require_read_before_edit=True)
+    agent = make_agent(call, read("a.py"), call, "done", env=env, require_read_before_edit=True)
 
-    await made.run("go")
+    await agent.run("go")
 
-    rejected, _, done = results(made.messages)
+    rejected, _, done = results(agent.messages)
     assert rejected.is_error
     assert "a.py was not read in this conversation" in rejected.text
     assert not done.is_error
@@ -172,92 +174,92 @@ async def test_a_file_must_have_been_read(call: ScriptedCall) -> None:
 
 
 @pytest.mark.covers("GRD-02")
-async def test_off_by_default_and_new_files_need_no_read() -> None:
-    made = agent(edit("a.py", "one", "1"), "done", env=project(a__py="one\n"))
-    await made.run("go")
-    assert not results(made.messages)[0].is_error
+async def test_read_requirement_is_off_by_default_and_skips_new_files() -> None:
+    agent = make_agent(edit("a.py", "one", "1"), "done", env=project(a__py="one\n"))
+    await agent.run("go")
+    assert not results(agent.messages)[0].is_error
 
-    made = agent(write("b.py", "new\n"), edit("b.py", "new", "old"), "done", require_read_before_edit=True)
-    await made.run("go")
-    assert not any(r.is_error for r in results(made.messages))
+    agent = make_agent(write("b.py", "new\n"), edit("b.py", "new", "old"), "done", require_read_before_edit=True)
+    await agent.run("go")
+    assert not any(r.is_error for r in results(agent.messages))
 
 
 @pytest.mark.covers("GRD-02")
-async def test_a_file_that_changed_since_must_be_read_again() -> None:
+async def test_changed_file_must_be_read_again_before_an_edit() -> None:
     env = project(a__py="one\n")
     script = [read("a.py"), "done", edit("a.py", "one", "1"), read("a.py"), edit("a.py", "one", "1"), "done"]
-    made = agent(*script, env=env, require_read_before_edit=True)
+    agent = make_agent(*script, env=env, require_read_before_edit=True)
 
-    await made.run("go")
+    await agent.run("go")
     await env.write_bytes("a.py", b"one more\n")
-    await made.run("go")
+    await agent.run("go")
 
-    _, rejected, _, done = results(made.messages)
+    _, rejected, _, done = results(agent.messages)
     assert "a.py has changed since you last saw it" in rejected.text
     assert not done.is_error
     assert env.files["a.py"] == b"1 more\n"
 
 
 @pytest.mark.covers("GRD-02", "GRD-12")
-async def test_what_was_forgotten_was_not_read() -> None:
+async def test_reset_conversation_has_no_earlier_reads() -> None:
     env = project(a__py="one\n")
-    made = agent(read("a.py"), "done", edit("a.py", "one", "1"), "done", env=env, require_read_before_edit=True)
+    agent = make_agent(read("a.py"), "done", edit("a.py", "one", "1"), "done", env=env, require_read_before_edit=True)
 
-    await made.run("go")
-    made.reset()
-    await made.run("go")
+    await agent.run("go")
+    agent.reset()
+    await agent.run("go")
 
-    assert "a.py was not read in this conversation" in texts(made.messages)[0]
+    assert "a.py was not read in this conversation" in texts(agent.messages)[0]
 
 
 @pytest.mark.covers("GRD-03")
-async def test_what_happened_in_a_run_without_the_guard_is_known_too() -> None:
+async def test_reads_in_runs_without_the_requirement_are_tracked() -> None:
     script = [read("a.py"), "done", edit("a.py", "one", "1"), "done", edit("a.py", "1", "2"), "done"]
-    made = agent(*script, env=project(a__py="one\n"), require_read_before_edit=True)
+    agent = make_agent(*script, env=project(a__py="one\n"), require_read_before_edit=True)
 
-    await made.run("go")
-    await made.run("go", behavior=RunOptions(require_read_before_edit=False))
-    await made.run("go")
+    await agent.run("go")
+    await agent.run("go", behavior=RunOptions(require_read_before_edit=False))
+    await agent.run("go")
 
-    assert not any(r.is_error for r in results(made.messages))
+    assert not any(r.is_error for r in results(agent.messages))
 
 
 @pytest.mark.covers("GRD-02")
-async def test_looking_at_what_is_no_text_is_enough() -> None:
+async def test_reading_a_binary_file_meets_the_requirement() -> None:
     env = MemoryEnv({"a.bin": b"\0\1\2"})
-    made = agent(
+    agent = make_agent(
         write("a.bin", "x"), read("a.bin"), write("a.bin", "x"), "done", env=env, require_read_before_edit=True
     )
 
-    await made.run("go")
+    await agent.run("go")
 
-    assert [r.is_error for r in results(made.messages)] == [True, False, False]
+    assert [r.is_error for r in results(agent.messages)] == [True, False, False]
 
 
 @pytest.mark.covers("GRD-03")
-async def test_edits_chain_in_turns_and_within_an_answer() -> None:
+async def test_consecutive_edits_need_one_read() -> None:
     env = project(a__py="one two three\n")
     batch = [read("a.py"), edit("a.py", "one", "1"), edit("a.py", "two", "2")]
-    made = agent(batch, edit("a.py", "three", "3"), "done", env=env, require_read_before_edit=True)
+    agent = make_agent(batch, edit("a.py", "three", "3"), "done", env=env, require_read_before_edit=True)
 
-    await made.run("go")
+    await agent.run("go")
 
-    assert not any(r.is_error for r in results(made.messages))
+    assert not any(r.is_error for r in results(agent.messages))
     assert env.files["a.py"] == b"1 2 3\n"
 
 
 @pytest.mark.covers("GRD-02", "GRD-03")
-async def test_patches_of_several_files_are_guarded_too() -> None:
+async def test_patches_require_reads_of_every_file() -> None:
     env = project(a__py="one\n", b__py="two\n")
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+1\n*** Update File: b.py\n@@\n-two\n+2\n*** End Patch\n"
     call = ScriptedCall("apply_patch", {"patch": patch})
     script = [read("a.py"), call, read("b.py"), call, edit("b.py", "2", "3"), "done"]
     tools = {**TOOLS, apply_patch.name: apply_patch}.values()
-    made = agent(*script, env=env, tools=tools, require_read_before_edit=True)
+    agent = make_agent(*script, env=env, tools=tools, require_read_before_edit=True)
 
-    await made.run("go")
+    await agent.run("go")
 
-    _, rejected, _, done, edited = results(made.messages)
+    _, rejected, _, done, edited = results(agent.messages)
     assert "b.py was not read" in rejected.text
     assert not done.is_error
     assert not edited.is_error
@@ -265,7 +267,7 @@ async def test_patches_of_several_files_are_guarded_too() -> None:
 
 
 @pytest.mark.covers("GRD-04", "GRD-12")
-async def test_a_conversation_that_is_taken_up_knows_what_it_read(tmp_path: Any) -> None:
+async def test_resumed_session_knows_earlier_reads(tmp_path: Any) -> None:
     env = project(a__py="one\n")
     session = Session.create(str(tmp_path), home=tmp_path)
     first = Agent(ScriptedModel(read("a.py"), "done"), execution=env, tools=TOOLS.values(), session=session)
@@ -285,20 +287,20 @@ async def test_a_conversation_that_is_taken_up_knows_what_it_read(tmp_path: Any)
     await again.run("go on")
     session.close()
 
-    _, edited, shown, unchanged = results(again.messages)
+    _, edited, read_again, unchanged = results(again.messages)
     assert not edited.is_error
-    assert "1" in shown.text
+    assert "1" in read_again.text
     assert unchanged.text.startswith(UNCHANGED)
 
 
 @pytest.mark.covers("GRD-12")
-def test_what_is_known_goes_with_the_agent() -> None:
-    made = agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
-    made.run_sync("go")
-    state = weakref.ref(made._policies._conversation.reads)
+def test_read_state_is_released_with_the_agent() -> None:
+    agent = make_agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
+    agent.run_sync("go")
+    state = weakref.ref(agent._policies._conversation.reads)
     assert state() is not None
 
-    del made
+    del agent
     gc.collect()
 
     assert state() is None
@@ -308,34 +310,37 @@ def test_what_is_known_goes_with_the_agent() -> None:
 
 
 @pytest.mark.covers("GRD-11")
-async def test_what_was_read_before_a_change_is_left_out_of_requests() -> None:
+async def test_stale_reads_are_left_out_of_requests() -> None:
     env = project(a__py="one\n", b__py="bee\n")
     script = [[read("a.py"), read("b.py")], edit("a.py", "one", "1"), read("a.py"), "done"]
-    made = agent(*script, env=env, elide_stale_reads=True)
+    agent = make_agent(*script, env=env, elide_stale_reads=True)
 
-    await made.run("go")
+    await agent.run("go")
 
-    before, after_edit, last = (texts(r.messages) for r in requests(made)[1:])
+    before, after_edit, last = (texts(r.messages) for r in requests(agent)[1:])
     assert "one" in before[0]
     assert after_edit[0] == "[Left out: a.py has changed since it was read here. Read it again if you need its lines.]"
     assert "bee" in after_edit[1]
     assert last[:2] == after_edit[:2]
     assert "1" in last[3]
-    assert "one" in texts(made.messages)[0]  # the history stays
+    assert "one" in texts(agent.messages)[0]  # the history is unchanged
 
 
 @pytest.mark.covers("GRD-11")
-async def test_it_is_off_by_default_and_what_is_left_out_is_read_again_in_full() -> None:
+async def test_stale_reads_are_kept_by_default() -> None:
     env = project(a__py="one\n")
     script = [read("a.py"), edit("a.py", "one", "1"), edit("a.py", "1", "one"), read("a.py"), "done"]
-    plain, eliding = agent(*script, env=env), agent(*script, env=project(a__py="one\n"), elide_stale_reads=True)
+    plain, eliding = (
+        make_agent(*script, env=env),
+        make_agent(*script, env=project(a__py="one\n"), elide_stale_reads=True),
+    )
 
     await plain.run("go")
     await eliding.run("go")
 
     assert "one" in texts(requests(plain)[-1].messages)[0]
-    assert texts(plain.messages)[-1].startswith(UNCHANGED)  # it is again what stands there
-    assert texts(eliding.messages)[-1].startswith("1\tone")  # what stands there is not sent
+    assert texts(plain.messages)[-1].startswith(UNCHANGED)  # the file has the same content as in the first read
+    assert texts(eliding.messages)[-1].startswith("1\tone")  # the first read was left out of the request
 
 
 _path, _hash = st.sampled_from("ab"), st.sampled_from("xyz")
@@ -351,7 +356,7 @@ def _message(number: int, kind: str, path: str, version: str) -> tuple[Message, 
 
 @given(_events, st.data())
 @pytest.mark.covers("GRD-11")
-def test_stale_is_what_a_later_result_contradicts_however_it_is_followed(
+def test_read_is_stale_if_a_later_result_has_another_version(
     events: list[tuple[str, str, str]], data: st.DataObject
 ) -> None:
     history: list[AgentMessage] = []
@@ -368,15 +373,17 @@ def test_stale_is_what_a_later_result_contradicts_however_it_is_followed(
 
     for number, (kind, path, version) in enumerate(events):
         stale = kind == "read" and any(k != "other" and p == path and v != version for k, p, v in events[number + 1 :])
-        left_out = texts([hook.messages[2 * number + 1]])[0].startswith("[Left out")
-        assert left_out == stale
+        is_left_out = texts([hook.messages[2 * number + 1]])[0].startswith("[Left out")
+        assert is_left_out == stale
     again = ContextTransform(list(history), 0, "")
     policy.on_context_transform(again)
-    assert all(a is b for a, b in zip(again.messages, hook.messages, strict=True))  # the prompt's prefix is stable
+    assert all(
+        a is b for a, b in zip(again.messages, hook.messages, strict=True)
+    )  # the prefix of the request is stable
     assert len(sent) <= len(hook.messages)
 
 
-def test_another_history_is_looked_at_anew() -> None:
+def test_replaced_history_is_scanned_from_the_start() -> None:
     history: list[AgentMessage] = [*_message(0, "read", "a", "x"), *_message(1, "edit", "a", "y")]
     policy = ClearStaleReads(lambda: history, "/")
     policy.on_context_transform(ContextTransform(list(history), 0, ""))
@@ -388,33 +395,33 @@ def test_another_history_is_looked_at_anew() -> None:
     assert hook.messages == history
 
 
-async def test_a_tool_of_ones_own_takes_part_by_its_metadata() -> None:
+async def test_custom_tool_is_tracked_by_its_metadata() -> None:
     async def show(args: dict[str, Any], ctx: Any) -> ToolResult:
         return ToolResult(output="page", metadata={"path": "/wiki/x", "hash": "h1", "first_line": 1})
 
-    own = define_tool(
+    custom_tool = define_tool(
         "show", {"description": "Show.", "parameters": {"type": "object"}, "execute": show, "path_params": ("page",)}
     )
-    made = agent(ScriptedCall("show"), ScriptedCall("show"), "done", tools=[own], env=MemoryEnv({}))
+    agent = make_agent(ScriptedCall("show"), ScriptedCall("show"), "done", tools=[custom_tool], env=MemoryEnv({}))
 
-    await made.run("go")
+    await agent.run("go")
 
-    assert texts(made.messages) == ["page", texts(made.messages)[1]]
-    assert texts(made.messages)[1].startswith("Unchanged: /wiki/x")
+    assert texts(agent.messages) == ["page", texts(agent.messages)[1]]
+    assert texts(agent.messages)[1].startswith("Unchanged: /wiki/x")
 
 
-async def test_a_file_that_was_deleted_is_not_known_when_it_comes_back() -> None:
+async def test_deleted_file_must_be_read_again() -> None:
     env = project(a__py="one\n")
     patch = "*** Begin Patch\n*** Delete File: a.py\n*** End Patch\n"
     tools = {**TOOLS, apply_patch.name: apply_patch}.values()
     script = [read("a.py"), ScriptedCall("apply_patch", {"patch": patch}), "done", edit("a.py", "other", "x"), "done"]
-    made = agent(*script, env=env, tools=tools, require_read_before_edit=True)
+    agent = make_agent(*script, env=env, tools=tools, require_read_before_edit=True)
 
-    await made.run("go")
+    await agent.run("go")
     await env.write_bytes("a.py", b"other\n")
-    await made.run("go")
+    await agent.run("go")
 
-    _, deleted, rejected = results(made.messages)
+    _, deleted, rejected = results(agent.messages)
     assert not deleted.is_error
     assert "a.py has changed since you last saw it" in rejected.text
     assert env.files["a.py"] == b"other\n"

@@ -1,4 +1,4 @@
-"""Whatever happens to files and requests, the model has the lines of what it reads, as they are."""
+"""For any changes of files and requests, the model has the current lines of each file it reads."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from mainspring import define_tool
 from mainspring.env import MemoryEnv
 from mainspring.testing import ScriptedCall
 from mainspring.tools import ToolContext, to_tool_result
-from tests.unit.policies.harness import TOOLS, agent, edit, read, requests, results, write
+from tests.unit.policies.harness import TOOLS, edit, make_agent, read, requests, results, write
 
 FILES = ("a.txt", "b.txt")
 _path = st.sampled_from(FILES)
@@ -49,15 +49,15 @@ def _call(step: tuple[str, str, Any]) -> ScriptedCall:
 )
 @settings(max_examples=40)
 @pytest.mark.covers("GRD-01", "GRD-02", "GRD-03")
-async def test_a_read_gives_the_lines_or_they_stand_in_the_request(steps: Any, options: Any, window: int) -> None:
+async def test_model_always_has_the_lines_of_each_read(steps: Any, options: Any, window: int) -> None:
     env = MemoryEnv(dict.fromkeys(FILES, "one\n" * 40))
     expected: list[tuple[str, str]] = []
 
-    async def outside(args: dict[str, Any], ctx: ToolContext) -> str:
+    async def write_outside(args: dict[str, Any], ctx: ToolContext) -> str:
         await env.write_bytes(args["path"], args["text"].encode())
         return "done"
 
-    async def noted(args: dict[str, Any], ctx: ToolContext) -> Any:
+    async def recording_read(args: dict[str, Any], ctx: ToolContext) -> Any:
         result = to_tool_result(await TOOLS["read_file"].execute(args, ctx))
         expected.append((ctx.call_id, result.text))
         return result
@@ -71,14 +71,15 @@ async def test_a_read_gives_the_lines_or_they_stand_in_the_request(steps: Any, o
             name="read_file",
             description="Read.",
             input_schema=reader.input_schema,
-            execute=noted,
+            execute=recording_read,
             path_params=("path",),
         ),
         define_tool(
-            "outside", {"description": "Change.", "parameters": schema, "execute": outside, "concurrency_safe": False}
+            "outside",
+            {"description": "Change.", "parameters": schema, "execute": write_outside, "concurrency_safe": False},
         ),
     ]
-    made = agent(
+    agent = make_agent(
         *[[_call(s) for s in batch] for batch in steps],
         "done",
         env=env,
@@ -88,16 +89,16 @@ async def test_a_read_gives_the_lines_or_they_stand_in_the_request(steps: Any, o
         **options,
     )
 
-    await made.run("go")
+    await agent.run("go")
 
-    given_back = {b.tool_use_id: b for b in results(made.messages)}
-    sent = {c.id: r.messages for r, m in zip(requests(made), _answers(made), strict=True) for c in m.tool_uses}
+    results_by_id = {b.tool_use_id: b for b in results(agent.messages)}
+    sent = {c.id: r.messages for r, m in zip(requests(agent), _responses(agent), strict=True) for c in m.tool_uses}
     for call_id, text in expected:
-        block = given_back[call_id]
+        block = results_by_id[call_id]
         if block.content != text:
             assert block.text.startswith("Unchanged: ")
             assert text in [b.content for b in results(sent[call_id])]
 
 
-def _answers(made: Any) -> list[Any]:
-    return [m for m in made.messages if m.role == "assistant"]
+def _responses(agent: Any) -> list[Any]:
+    return [m for m in agent.messages if m.role == "assistant"]

@@ -1,4 +1,4 @@
-"""Runs that go in circles are told to the model; honest repetition is not."""
+"""The model gets a hint if its turns repeat without new results."""
 
 import base64
 from typing import Any
@@ -12,8 +12,8 @@ from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolResult
 
 
-def hints(agent: Agent) -> list[int]:
-    """The places in the history where the model was told."""
+def hint_positions(agent: Agent) -> list[int]:
+    """Return the positions of hints in the history."""
     return [
         i
         for i, m in enumerate(agent.messages)
@@ -35,7 +35,7 @@ async def look(key: str = "") -> str:
     return f"value of {key}"
 
 
-def counting() -> Tool:
+def make_counting_tool() -> Tool:
     times: list[None] = []
 
     @tool
@@ -62,10 +62,10 @@ A, B = ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "b"})
     ],
     ids=["the same", "told again", "two by turns", "in any order", "mistakes too"],
 )
-async def test_turns_that_bring_nothing_new_are_told(script: list[Any], turns: list[int]) -> None:
+async def test_repeated_turns_get_a_hint(script: list[Any], turns: list[int]) -> None:
     agent = await run(script, look)
     answers = [i for i, m in enumerate(agent.messages) if isinstance(m, Message) and m.role == "assistant"]
-    assert hints(agent) == [answers[turn - 1] + 2 for turn in turns]
+    assert hint_positions(agent) == [answers[turn - 1] + 2 for turn in turns]
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ async def test_turns_that_bring_nothing_new_are_told(script: list[Any], turns: l
     ],
     ids=["too few", "other results", "other arguments", "one of them is news", "news in between"],
 )
-async def test_honest_repetition_is_left_in_peace(script: list[Any]) -> None:
-    assert hints(await run(script, look, counting())) == []
+async def test_legitimate_repetition_gets_no_hint(script: list[Any]) -> None:
+    assert hint_positions(await run(script, look, make_counting_tool())) == []
 
 
-async def test_how_long_it_took_is_no_news_and_a_picture_is() -> None:
+async def test_duration_is_not_a_new_result_but_an_image_is() -> None:
     times: list[int] = []
 
     @tool
@@ -98,13 +98,13 @@ async def test_how_long_it_took_is_no_news_and_a_picture_is() -> None:
         times.append(len(times))
         return ToolResult(output=(ImageBlock("image/png", base64.b64encode(bytes([len(times)])).decode()),))
 
-    assert len(hints(await run([ScriptedCall("slow")] * 4, slow))) == 1
-    assert hints(await run([ScriptedCall("picture")] * 8, picture)) == []
+    assert len(hint_positions(await run([ScriptedCall("slow")] * 4, slow))) == 1
+    assert hint_positions(await run([ScriptedCall("picture")] * 8, picture)) == []
 
 
-async def test_it_is_off_by_default_and_each_run_begins_anew() -> None:
-    assert hints(await run([SAME] * 9, look, after=None)) == []
+async def test_hints_are_off_by_default_and_count_per_run() -> None:
+    assert hint_positions(await run([SAME] * 9, look, after=None)) == []
     agent = Agent(ScriptedModel(SAME, SAME, "done", SAME, SAME, "done"), tools=[look], execution=MemoryEnv())
     for _ in range(2):
         await agent.run("go", behavior=RunOptions(repeat_hint=2))
-    assert hints(agent) == []
+    assert hint_positions(agent) == []

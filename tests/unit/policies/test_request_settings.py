@@ -1,4 +1,4 @@
-"""Reasoning: levels, exact budgets, and less of it as a run goes on."""
+"""Reasoning: levels, exact budgets, and decay over the turns of a run."""
 
 from typing import Any
 
@@ -12,61 +12,68 @@ from mainspring.loop.option_types import ThinkingDecay
 from mainspring.models import ModelRequest
 from mainspring.policies.request_settings import LEVEL_TOKENS, ThinkingDecayPolicy
 from mainspring.testing import ScriptedCall
-from tests.unit.policies.harness import agent, project, read, requests
+from tests.unit.policies.harness import make_agent, project, read, requests
 
 
-def loop_of(turns: int) -> list[Any]:
+def script_of(turns: int) -> list[Any]:
     return [*[read(f"f{i}.txt") for i in range(turns - 1)], "done"]
 
 
-async def sent(turns: int, **behavior: Any) -> list[tuple[Any, Any]]:
-    made = agent(*loop_of(turns), env=project(), **behavior)
-    await made.run("go")
-    return [(r.thinking, r.thinking_budget) for r in requests(made)]
+async def sent_thinking(turns: int, **behavior: Any) -> list[tuple[Any, Any]]:
+    agent = make_agent(*script_of(turns), env=project(), **behavior)
+    await agent.run("go")
+    return [(r.thinking, r.thinking_budget) for r in requests(agent)]
 
 
 @pytest.mark.covers("AGT-30")
-async def test_a_level_or_an_exact_budget_goes_with_each_request() -> None:
-    assert await sent(1) == [(None, None)]
-    assert await sent(1, thinking="high") == [("high", None)]
-    assert await sent(2, thinking_budget=3000) == [(None, 3000), (None, 3000)]
+async def test_thinking_level_or_budget_is_sent_with_each_request() -> None:
+    assert await sent_thinking(1) == [(None, None)]
+    assert await sent_thinking(1, thinking="high") == [("high", None)]
+    assert await sent_thinking(2, thinking_budget=3000) == [(None, 3000), (None, 3000)]
 
 
 @pytest.mark.covers("AGT-31", "AGT-43")
-async def test_a_budget_shrinks_after_a_turn_down_to_a_floor() -> None:
+async def test_thinking_budget_decays_to_a_floor() -> None:
     decay = ThinkingDecay(after_turn=2, factor=0.5, floor=300)
 
-    assert [b for _, b in await sent(6, thinking_budget=1000, thinking_decay=decay)] == [1000, 1000, 500, 300, 300, 300]
+    assert [b for _, b in await sent_thinking(6, thinking_budget=1000, thinking_decay=decay)] == [
+        1000,
+        1000,
+        500,
+        300,
+        300,
+        300,
+    ]
 
 
 @pytest.mark.covers("AGT-31")
-async def test_a_function_says_what_is_left() -> None:
+async def test_decay_function_sets_the_budget() -> None:
     seen: list[tuple[int, int]] = []
 
     def decay(turn: int, base: int) -> float:
         seen.append((turn, base))
         return base / turn
 
-    assert [b for _, b in await sent(3, thinking_budget=900, thinking_decay=decay)] == [900, 450, 300]
+    assert [b for _, b in await sent_thinking(3, thinking_budget=900, thinking_decay=decay)] == [900, 450, 300]
     assert seen == [(1, 900), (2, 900), (3, 900)]
 
 
 @pytest.mark.covers("AGT-43")
-async def test_turns_count_from_the_start_of_each_run() -> None:
+async def test_decay_counts_turns_of_each_run() -> None:
     decay = ThinkingDecay(after_turn=1, factor=0.1)
-    made = agent(read("a"), "done", "again", env=project(), thinking_budget=1000, thinking_decay=decay)
+    agent = make_agent(read("a"), "done", "again", env=project(), thinking_budget=1000, thinking_decay=decay)
 
-    await made.run("go")
-    await made.run("go")
+    await agent.run("go")
+    await agent.run("go")
 
-    assert [r.thinking_budget for r in requests(made)] == [1000, 100, 1000]
+    assert [r.thinking_budget for r in requests(agent)] == [1000, 100, 1000]
 
 
-async def test_a_level_falls_to_the_next_that_fits() -> None:
-    levels = [level for level, _ in await sent(7, thinking="high", thinking_decay=ThinkingDecay(after_turn=1))]
+async def test_thinking_level_decays_step_by_step() -> None:
+    levels = [level for level, _ in await sent_thinking(7, thinking="high", thinking_decay=ThinkingDecay(after_turn=1))]
 
     assert levels == ["high", "medium", "low", "minimal", "minimal", "off", "off"]
-    assert await sent(2, thinking_decay=ThinkingDecay(after_turn=0)) == [(None, None)] * 2
+    assert await sent_thinking(2, thinking_decay=ThinkingDecay(after_turn=0)) == [(None, None)] * 2
 
 
 @given(
@@ -77,7 +84,7 @@ async def test_a_level_falls_to_the_next_that_fits() -> None:
     floor=st.integers(-10, 10**7),
 )
 @pytest.mark.covers("AGT-32")
-def test_what_is_left_lies_between_nothing_and_the_whole(
+def test_decayed_budget_is_between_zero_and_the_base(
     base: int, turn: int, after: int, factor: float, floor: int
 ) -> None:
     try:
@@ -85,7 +92,7 @@ def test_what_is_left_lies_between_nothing_and_the_whole(
         request = ModelRequest([], thinking_budget=base)
         ThinkingDecayPolicy(decay).before(TurnBefore(turn, "", request, {}))
     except OverflowError:
-        return  # a factor above 1 for thousands of turns is no number any more
+        return  # a factor above 1 overflows after thousands of turns
     assert request.thinking_budget is not None
     assert 0 <= request.thinking_budget <= base
     if turn <= after:
@@ -93,45 +100,45 @@ def test_what_is_left_lies_between_nothing_and_the_whole(
 
 
 @pytest.mark.covers("AGT-32")
-@pytest.mark.parametrize(("answer", "left"), [(-5, 0), (10**9, 800), (12.9, 12)])
-async def test_a_function_is_held_to_the_same(answer: float, left: int) -> None:
-    assert await sent(1, thinking_budget=800, thinking_decay=lambda turn, base: answer) == [(None, left)]
+@pytest.mark.parametrize(("answer", "expected"), [(-5, 0), (10**9, 800), (12.9, 12)])
+async def test_budget_of_a_decay_function_is_clamped(answer: float, expected: int) -> None:
+    assert await sent_thinking(1, thinking_budget=800, thinking_decay=lambda turn, base: answer) == [(None, expected)]
 
 
 @pytest.mark.covers("AGT-16", "AGT-31")
-async def test_an_applications_own_handler_sees_what_is_left_and_has_the_last_word() -> None:
-    made = agent(read("a"), "done", env=project(), thinking_budget=1000, thinking_decay=ThinkingDecay(0))
+async def test_handler_of_the_application_can_override_the_budget() -> None:
+    agent = make_agent(read("a"), "done", env=project(), thinking_budget=1000, thinking_decay=ThinkingDecay(0))
     seen: list[Any] = []
 
-    def more(hook: TurnBefore) -> None:
+    def set_budget(hook: TurnBefore) -> None:
         seen.append(hook.request.thinking_budget)
         hook.request.thinking_budget = 77
 
-    made.on(TurnBefore, more)
-    await made.run("go")
+    agent.on(TurnBefore, set_budget)
+    await agent.run("go")
 
     assert seen == [500, 250]
-    assert {r.thinking_budget for r in requests(made)} == {77}
+    assert {r.thinking_budget for r in requests(agent)} == {77}
 
 
 @pytest.mark.covers("AGT-27", "AGT-31")
-async def test_it_is_unset_by_default_and_a_run_may_set_it() -> None:
-    made = agent("a", "b", env=project(), thinking_budget=1000)
+async def test_decay_is_off_by_default_and_can_be_set_for_a_run() -> None:
+    agent = make_agent("a", "b", env=project(), thinking_budget=1000)
 
-    await made.run("go")
-    await made.run("go", behavior=RunOptions(thinking_decay=ThinkingDecay(0, 0.25)))
+    await agent.run("go")
+    await agent.run("go", behavior=RunOptions(thinking_decay=ThinkingDecay(0, 0.25)))
 
-    assert [r.thinking_budget for r in requests(made)] == [1000, 250]
+    assert [r.thinking_budget for r in requests(agent)] == [1000, 250]
 
 
-def test_levels_stand_in_order() -> None:
+def test_thinking_levels_are_in_ascending_order() -> None:
     assert list(LEVEL_TOKENS.values()) == sorted(LEVEL_TOKENS.values())
 
 
-async def test_the_cache_is_steered_unless_it_is_not_to_be() -> None:
-    made = agent(ScriptedCall("read_file", {"path": "a"}), "done", "again", env=project())
+async def test_prompt_cache_can_be_turned_off() -> None:
+    agent = make_agent(ScriptedCall("read_file", {"path": "a"}), "done", "again", env=project())
 
-    await made.run("go", behavior=RunOptions(cache=False))
-    await made.run("go")
+    await agent.run("go", behavior=RunOptions(cache=False))
+    await agent.run("go")
 
-    assert [r.cache for r in requests(made)] == [False, False, True]
+    assert [r.cache for r in requests(agent)] == [False, False, True]

@@ -1,4 +1,4 @@
-"""Presets: what they hold, how they unpack, and how several become one."""
+"""Presets: fields, unpacking, and merging."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ async def look(key: str) -> str:
     return key
 
 
-def named(name: str, description: str = "x") -> Tool:
+def make_tool(name: str, description: str = "x") -> Tool:
     return define_tool(name, description=description, parameters={"type": "object"}, execute=lambda a, c: "")
 
 
@@ -33,7 +33,7 @@ def handler(_: Any) -> None:
 
 
 @pytest.mark.covers("PRE-01", "PRE-02")
-def test_a_preset_holds_what_can_be_shared_and_nothing_else() -> None:
+def test_preset_has_only_shareable_fields() -> None:
     assert set(Preset.__struct_fields__) == {
         "name", "system", "tools", "tool_aliases", "behavior", "mcp_servers", "skills", "hooks", "subagents", "eager",
     }  # fmt: skip
@@ -44,7 +44,7 @@ def test_a_preset_holds_what_can_be_shared_and_nothing_else() -> None:
 
 
 @pytest.mark.covers("PRE-01", "PRE-08")
-async def test_a_preset_unpacks_into_an_agent_and_plain_merging_overrides_it() -> None:
+async def test_preset_unpacks_into_agent_arguments() -> None:
     model = ScriptedModel("hi")
     preset = Preset(name="one", system="Be brief.", tools=[look], behavior=RunOptions(max_turns=3))
     merged: dict[str, Any] = {**preset, "system": "Be long."}
@@ -59,23 +59,23 @@ async def test_a_preset_unpacks_into_an_agent_and_plain_merging_overrides_it() -
         _ = preset["eager"]
 
 
-def test_a_preset_can_be_used_many_times_whatever_it_was_made_of() -> None:
-    def generated() -> Iterator[Tool]:
+def test_preset_can_be_used_repeatedly_even_from_a_generator() -> None:
+    def generate_tools() -> Iterator[Tool]:
         yield look
 
-    preset = Preset(tools=generated())
+    preset = Preset(tools=generate_tools())
     for _ in range(2):
         assert [t.name for t in Agent(ScriptedModel(), execution=MemoryEnv({}), **preset).tools] == ["look"]
 
 
 @pytest.mark.covers("PRE-03")
-async def test_basic_is_the_built_in_tools() -> None:
+async def test_basic_preset_has_the_builtin_tools() -> None:
     agent = Agent(ScriptedModel(), execution=MemoryEnv({}), **basic)
     assert {"read_file", "write_file", "edit", "glob", "grep", "shell"} <= {t.name for t in agent.tools}
 
 
 @pytest.mark.covers("PRE-04")
-def test_the_last_word_wins_for_single_values() -> None:
+def test_last_preset_wins_for_single_values() -> None:
     first = Preset(name="a", system="one", eager=True, skills=["x"], subagents=True)
     assert dict(merge_presets(first, Preset(name="b", skills=["y"]))) == {
         "name": "b", "system": "one", "eager": True, "skills": ["y"], "subagents": True,
@@ -85,19 +85,19 @@ def test_the_last_word_wins_for_single_values() -> None:
 
 
 @pytest.mark.covers("PRE-05")
-def test_tools_aliases_and_behavior_merge_by_name() -> None:
-    newer = named("look", "newer")
-    made = merge_presets(
-        Preset(tools=[look, named("b")], tool_aliases={"look": "l", "b": "bee"}, behavior=RunOptions(max_turns=1, thinking="low")),
-        Preset(tools={"c": named("c"), "look": newer}, tool_aliases={"look": "peek"}, behavior=RunOptions(max_turns=2)),
+def test_tools_aliases_and_behavior_are_merged_by_name() -> None:
+    newer = make_tool("look", "newer")
+    merged_preset = merge_presets(
+        Preset(tools=[look, make_tool("b")], tool_aliases={"look": "l", "b": "bee"}, behavior=RunOptions(max_turns=1, thinking="low")),
+        Preset(tools={"c": make_tool("c"), "look": newer}, tool_aliases={"look": "peek"}, behavior=RunOptions(max_turns=2)),
     )  # fmt: skip
-    assert [t.name for t in made["tools"]] == ["look", "b", "c"]
-    assert made["tools"][0] is newer
-    assert made["tool_aliases"] == {"look": "peek", "b": "bee"}
-    assert made["behavior"] == RunOptions(max_turns=2, thinking="low")
+    assert [t.name for t in merged_preset["tools"]] == ["look", "b", "c"]
+    assert merged_preset["tools"][0] is newer
+    assert merged_preset["tool_aliases"] == {"look": "peek", "b": "bee"}
+    assert merged_preset["behavior"] == RunOptions(max_turns=2, thinking="low")
 
 
-def test_a_function_under_a_name_gets_it_and_a_tool_has_one_already() -> None:
+def test_function_is_renamed_by_its_key_but_a_tool_is_not() -> None:
     async def plain(key: str) -> str:
         return key
 
@@ -107,12 +107,12 @@ def test_a_function_under_a_name_gets_it_and_a_tool_has_one_already() -> None:
 
 
 @pytest.mark.covers("PRE-06")
-def test_servers_are_joined_and_of_one_name_the_last_wins() -> None:
-    made = merge_presets(
+def test_servers_are_merged_by_name() -> None:
+    merged_preset = merge_presets(
         Preset(mcp_servers=[{"name": "docs", "url": "one"}, {"name": "git", "command": "git"}]),
         Preset(mcp_servers={"docs": {"url": "two"}, "web": {"url": "three"}}),
     )
-    assert made["mcp_servers"] == (
+    assert merged_preset["mcp_servers"] == (
         {"name": "docs", "url": "two"},
         {"name": "git", "command": "git"},
         {"name": "web", "url": "three"},
@@ -122,25 +122,28 @@ def test_servers_are_joined_and_of_one_name_the_last_wins() -> None:
 
 
 @pytest.mark.covers("PRE-07")
-async def test_handlers_are_joined_per_hook_in_the_order_of_the_presets() -> None:
-    heard: list[str] = []
-    one = Preset(hooks={ToolGate: handler, "turn:before": lambda c: heard.append("one")})
-    two = Preset(hooks={"turn:before": [lambda c: heard.append("two"), lambda c: heard.append("three")]})
-    three = Preset(hooks={TurnBefore: lambda c: heard.append("four")})
-    made = merge_presets(one, two, three)
-    assert {event: len(handlers) for event, handlers in made["hooks"].items()} == {"tool:gate": 1, "turn:before": 4}
-    assert all(isinstance(handlers, list) for handlers in made["hooks"].values())
+async def test_handlers_are_concatenated_per_hook() -> None:
+    calls: list[str] = []
+    one = Preset(hooks={ToolGate: handler, "turn:before": lambda c: calls.append("one")})
+    two = Preset(hooks={"turn:before": [lambda c: calls.append("two"), lambda c: calls.append("three")]})
+    three = Preset(hooks={TurnBefore: lambda c: calls.append("four")})
+    merged_preset = merge_presets(one, two, three)
+    assert {event: len(handlers) for event, handlers in merged_preset["hooks"].items()} == {
+        "tool:gate": 1,
+        "turn:before": 4,
+    }
+    assert all(isinstance(handlers, list) for handlers in merged_preset["hooks"].values())
     assert isinstance(merge_presets(one)["hooks"]["tool:gate"], list)
 
-    await Agent(ScriptedModel("hi"), execution=MemoryEnv({}), **made).run("go")
+    await Agent(ScriptedModel("hi"), execution=MemoryEnv({}), **merged_preset).run("go")
 
-    assert heard == ["one", "two", "three", "four"]
+    assert calls == ["one", "two", "three", "four"]
     with pytest.raises(ConfigError, match="turn:before"):
         Preset(hooks={"turn:befor": handler})
 
 
 @pytest.mark.covers("PRE-09")
-def test_chat_profiles_override_the_defaults_of_behavior() -> None:
+def test_agent_profiles_override_behavior_defaults() -> None:
     default = RunOptions().resolve()
     build, plan = BUILD_AGENT["behavior"].resolve(), PLAN_AGENT["behavior"].resolve()
     assert default.max_turns is None
@@ -154,7 +157,7 @@ presets = st.builds(
     lambda name, system, tools, hooks: Preset(
         name=name,
         system=system,
-        tools=UNSET if tools is None else [named(t) for t in tools],
+        tools=UNSET if tools is None else [make_tool(t) for t in tools],
         hooks=UNSET if hooks is None else {h: [handler] for h in hooks},
     ),
     values,
@@ -164,15 +167,15 @@ presets = st.builds(
 )
 
 
-def shape(preset: Preset) -> dict[str, Any]:
-    made = dict(preset)
-    if "tools" in made:
-        made["tools"] = [id(t) for t in made["tools"]]
-    return made
+def normalize(preset: Preset) -> dict[str, Any]:
+    merged_preset = dict(preset)
+    if "tools" in merged_preset:
+        merged_preset["tools"] = [id(t) for t in merged_preset["tools"]]
+    return merged_preset
 
 
 @pytest.mark.covers("PRE-04", "PRE-05", "PRE-07")
 @given(presets, presets, presets)
-def test_composing_is_associative_and_an_empty_preset_changes_nothing(a: Preset, b: Preset, c: Preset) -> None:
-    assert shape(merge_presets(merge_presets(a, b), c)) == shape(merge_presets(a, merge_presets(b, c)))
-    assert shape(merge_presets(a, Preset())) == shape(merge_presets(a)) == shape(merge_presets(Preset(), a))
+def test_merging_is_associative_with_an_empty_identity(a: Preset, b: Preset, c: Preset) -> None:
+    assert normalize(merge_presets(merge_presets(a, b), c)) == normalize(merge_presets(a, merge_presets(b, c)))
+    assert normalize(merge_presets(a, Preset())) == normalize(merge_presets(a)) == normalize(merge_presets(Preset(), a))

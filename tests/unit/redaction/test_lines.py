@@ -1,4 +1,4 @@
-"""Secrets are redacted in the lines of session files; nothing else is touched."""
+"""Secrets are redacted in the lines of session files; everything else is unchanged."""
 
 import json
 from datetime import UTC, datetime
@@ -50,33 +50,33 @@ HARMLESS = [
 ]
 
 
-def line_of(message: Message) -> bytes:
+def encode_line(message: Message) -> bytes:
     return encode_entry(
         MessageEntry(id="1", parent=None, timestamp=datetime.now(UTC), message=message, source="prompt")
     )
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_is_masked(key: str) -> None:
+def test_key_is_redacted(key: str) -> None:
     assert redact_environment(f"use {key}, or not") == "use [redacted], or not"
-    line = Redactor().line(line_of(Message.user(f"use {key}, or not")))
+    line = Redactor().line(encode_line(Message.user(f"use {key}, or not")))
     assert json.loads(line)["message"]["content"][0]["text"] == "use [redacted], or not"
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_code_that_only_speaks_of_keys_stays_what_it_is(text: str) -> None:
-    line = line_of(Message.user(text))
+def test_code_that_mentions_keys_is_unchanged(text: str) -> None:
+    line = encode_line(Message.user(text))
     assert Redactor().line(line) is line
 
 
-def test_values_of_the_environments_keys_are_masked() -> None:
+def test_values_of_key_variables_are_redacted() -> None:
     filter = Redactor.of({"MY_TOKEN": 'tok"en\\é-value', "X_API_KEY": "short", "HOME": "/home/me"})
-    line = filter.line(line_of(Message.user('the tok"en\\é-value of /home/me is short')))
+    line = filter.line(encode_line(Message.user('the tok"en\\é-value of /home/me is short')))
     assert json.loads(line)["message"]["content"][0]["text"] == "the [redacted] of /home/me is short"
 
 
-def test_marks_of_providers_and_images_stay_as_they_are() -> None:
+def test_provider_signatures_and_images_are_unchanged() -> None:
     key = KEYS[0]
     blocks: list[Any] = [ThinkingBlock("hm", key), RedactedThinkingBlock(key), ImageBlock("image/png", key)]
-    line = line_of(Message.assistant(blocks))
+    line = encode_line(Message.assistant(blocks))
     assert Redactor().line(line) == line

@@ -1,4 +1,4 @@
-"""Every kind of secret is found, in whatever form, and ordinary text is unchanged."""
+"""Every kind of secret is redacted in every form, and ordinary text is unchanged."""
 
 import json
 import time
@@ -45,7 +45,7 @@ X = "[redacted]"
         ("-----BEGIN PRIVATE KEY-----\nMIIE", X),
     ],
 )
-def test_what_looks_like_a_secret_is_masked(text: str, clean: str) -> None:
+def test_secret_patterns_are_redacted(text: str, clean: str) -> None:
     assert redact_environment(text) == clean
 
 
@@ -63,17 +63,17 @@ def test_what_looks_like_a_secret_is_masked(text: str, clean: str) -> None:
         "",
     ],
 )
-def test_other_text_stays(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert redact_environment(text) == text
 
 
-def test_known_secrets_are_masked_wherever_they_stand() -> None:
+def test_known_secrets_are_redacted_everywhere() -> None:
     assert redact_environment("my hunter2 and hunter22", "hunter2") == f"my {X} and {X}2"
     assert redact_environment("abc", "", "ab") == "abc"
 
 
-def forms(text: str) -> list[str]:
-    """A text as it is, in JSON, and in JSON within JSON."""
+def encode_forms(text: str) -> list[str]:
+    """Return a text unchanged, in JSON, and in JSON within JSON."""
     once = json.dumps({"text": text})
     return [text, once, json.dumps([once])]
 
@@ -81,7 +81,7 @@ def forms(text: str) -> list[str]:
 @pytest.mark.covers("BYD-19")
 @pytest.mark.parametrize("sample", [*SAMPLES, *FORMS], ids=lambda sample: sample.name)
 def test_each_sample_is_redacted(sample: Sample) -> None:
-    for form in forms(sample.text):
+    for form in encode_forms(sample.text):
         clean = redact_environment(form)
         assert sample.secret not in clean
         assert X in clean
@@ -91,7 +91,7 @@ def test_each_sample_is_redacted(sample: Sample) -> None:
 @pytest.mark.covers("BYD-19")
 @pytest.mark.parametrize("text", [*ORDINARY, *ORDINARY_FORMS], ids=range(len(ORDINARY) + len(ORDINARY_FORMS)))
 def test_ordinary_text_is_unchanged(text: str) -> None:
-    for form in forms(text):
+    for form in encode_forms(text):
         assert redact_environment(form) == form
     assert redact_value({"text": text, "items": [text]}) == {"text": text, "items": [text]}
 
@@ -103,7 +103,7 @@ LOOK_LIKE_SECRETS = (
 )
 
 
-def test_the_source_and_the_docs_of_this_project_hold_no_secret() -> None:
+def test_project_sources_and_docs_have_no_secrets() -> None:
     root = Path(__file__).parents[3]
     files = [f for f in (*root.glob("src/**/*.py"), *root.glob("docs/**/*.md"), root / "uv.lock") if f.is_file()]
     found: dict[str, list[str]] = {}
@@ -116,14 +116,14 @@ def test_the_source_and_the_docs_of_this_project_hold_no_secret() -> None:
     assert found == {}
 
 
-def test_what_surrounds_a_secret_is_unchanged() -> None:
+def test_text_around_a_secret_is_unchanged() -> None:
     text, _ = pem("RSA PRIVATE KEY")
     assert redact_environment(f"before\n{text}\nafter") == f"before\n{X}\nafter"
     assert redact_environment("DB_PASSWORD=abc123xyz\nDB_USER=app") == f"DB_PASSWORD={X}\nDB_USER=app"
     assert redact_environment('connect("h", password="abc123xyz", port=1)') == f'connect("h", password="{X}", port=1)'
 
 
-def test_values_are_secret_by_the_name_of_their_field_or_option() -> None:
+def test_values_are_redacted_by_field_or_option_name() -> None:
     given: dict[str, Any] = {
         "password": "correcthorse",
         "user": "correcthorse",
@@ -142,7 +142,7 @@ def test_values_are_secret_by_the_name_of_their_field_or_option() -> None:
     }
 
 
-def test_signatures_and_images_are_never_touched() -> None:
+def test_signatures_and_images_are_unchanged() -> None:
     key = "sk-proj-" + "a1B2" * 10
     blocks = [
         {"type": "thinking", "thinking": "hm", "signature": key},
@@ -156,7 +156,7 @@ def test_signatures_and_images_are_never_touched() -> None:
     assert redact_value(blocks) == blocks
 
 
-def test_some_names_of_the_environment_hold_secrets() -> None:
+def test_secret_environment_variables_are_recognized_by_name() -> None:
     environ = {
         "DB_PASSWORD": "correct-horse",
         "MY_TOKEN": 'tok"en-value',
@@ -175,7 +175,7 @@ def test_some_names_of_the_environment_hold_secrets() -> None:
     assert redactor.text("in abc123def, not in 0abc123def0") == f"in {X}, not in 0abc123def0"
 
 
-def test_the_environment_of_the_process_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_process_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_PASSWORD", "xyzzy-plugh")
     assert redact_environment("say xyzzy-plugh") == f"say {X}"
     assert Redactor.of({}).text("say xyzzy-plugh") == "say xyzzy-plugh"
@@ -190,7 +190,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_no_text_takes_long(piece: str) -> None:
+def test_redaction_is_fast_for_any_text(piece: str) -> None:
     text = (piece * (1_000_000 // len(piece)))[:250_000]
     started = time.process_time()
     Redactor().text(text)
@@ -199,7 +199,7 @@ def test_no_text_takes_long(piece: str) -> None:
 
 @settings(max_examples=150)
 @given(st.lists(st.sampled_from([*HOSTILE, *ORDINARY[:20], *[s.text for s in SAMPLES[::5]]]), max_size=8).map("".join))
-def test_spans_are_in_order_and_apart(text: str) -> None:
+def test_spans_are_ordered_and_disjoint(text: str) -> None:
     spans = Redactor().spans(text)
     assert all(0 <= begin < end <= len(text) for begin, end in spans)
     assert all(end < begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))

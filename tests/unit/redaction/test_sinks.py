@@ -1,4 +1,4 @@
-"""Small sinks: each form of a secret, in what they write."""
+"""Small outputs redact every form of a secret."""
 
 import logging
 from pathlib import Path
@@ -19,17 +19,17 @@ pytestmark = [pytest.mark.covers("BYD-19"), pytest.mark.anyio]
 TEXTS = [sample for sample in FORMS if "\n" not in sample.text]
 
 
-def leaks(text: str) -> list[str]:
+def find_leaks(text: str) -> list[str]:
     return [sample.name for sample in TEXTS if sample.secret in text]
 
 
-async def test_history_of_the_input_line(tmp_path: Path) -> None:
+async def test_prompt_history_is_redacted(tmp_path: Path) -> None:
     history = HistoryFile(tmp_path / "history.jsonl")
     assert all(history.add(sample.text) for sample in TEXTS)
-    assert leaks((tmp_path / "history.jsonl").read_text()) == []
+    assert find_leaks((tmp_path / "history.jsonl").read_text()) == []
 
 
-async def test_notifications() -> None:
+async def test_notifications_are_redacted() -> None:
     written: list[str] = []
     ran: list[str] = []
 
@@ -42,23 +42,23 @@ async def test_notifications() -> None:
     for sample in TEXTS:
         await notifier.notify("done", sample.text)
     assert len(ran) == len(TEXTS)
-    assert leaks("".join([*written, *ran])) == []
+    assert find_leaks("".join([*written, *ran])) == []
 
 
-async def test_errors_of_the_command_the_service_and_durable_runs() -> None:
+async def test_error_outputs_are_redacted() -> None:
     errors = [MainspringError(sample.text) for sample in TEXTS]
-    shown = [describe_error(error) + format_traceback(error) + repr(to_stored_error(error)) for error in errors]
+    error_texts = [describe_error(error) + format_traceback(error) + repr(to_stored_error(error)) for error in errors]
     bodies = [bytes(error_response(400, "invalid", sample.text).body).decode() for sample in TEXTS]
-    assert leaks("".join([*shown, *bodies])) == []
+    assert find_leaks("".join([*error_texts, *bodies])) == []
 
 
-async def test_the_log_for_developers(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(wanted=True)
+async def test_debug_log_is_redacted(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(verbose=True)
     try:
         for sample in TEXTS:
             logging.getLogger("mainspring.models").warning("refused: %s", sample.text)
     finally:
-        configure_logging(wanted=False)
+        configure_logging(verbose=False)
     text = capsys.readouterr().err
     assert text.count("refused") == len(TEXTS)
-    assert leaks(text) == []
+    assert find_leaks(text) == []

@@ -1,4 +1,4 @@
-"""What the tests of sessions share: an agent with a session, and looks at what is stored."""
+"""Helpers for session tests: agents with a session, and views of stored lines."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -21,38 +21,38 @@ async def look(key: str = "") -> str:
     return f"value of {key}"
 
 
-def agent(session: Session, *script: Any, tools: Sequence[Tool] = (look,), **options: Any) -> CoreAgent:
-    """An agent whose model follows a script and whose conversation is in a session."""
+def make_agent(session: Session, *script: Any, tools: Sequence[Tool] = (look,), **options: Any) -> CoreAgent:
+    """Create an agent with a scripted model that stores its conversation in a session."""
     return CoreAgent(ScriptedModel(*script), env=MemoryEnv(), tools=tools, plugs=[SessionPlug(session)], **options)
 
 
-def calling(*ids: str, tool: str = "look", text: str = "") -> Reply:
-    """An answer with a call for each id."""
+def make_calls(*ids: str, tool: str = "look", text: str = "") -> Reply:
+    """Return a response with one call per ID."""
     return Reply(text, calls=[ScriptedCall(tool, {"key": i}, id=i) for i in ids])
 
 
-def stored(session: Session) -> list[dict[str, Any]]:
-    """The lines of a session's file."""
-    return [json.loads(line) for line in text_of(session).splitlines()]
+def read_lines(session: Session) -> list[dict[str, Any]]:
+    """Return the decoded lines of a session file."""
+    return [json.loads(line) for line in read_text(session).splitlines()]
 
 
-def text_of(session: Session) -> str:
-    """A session's file."""
+def read_text(session: Session) -> str:
+    """Return the text of a session file."""
     return Path(session.location).read_text("utf-8")
 
 
-def types(session: Session) -> list[str]:
-    """The types of a session's lines."""
-    return [line["type"] for line in stored(session)]
+def line_types(session: Session) -> list[str]:
+    """Return the types of the lines of a session file."""
+    return [line["type"] for line in read_lines(session)]
 
 
-def encoded(messages: Iterable[AgentMessage]) -> list[bytes]:
-    """Messages in a form that can be compared."""
+def encode_all(messages: Iterable[AgentMessage]) -> list[bytes]:
+    """Encode messages for comparison."""
     return [encode_message(m) for m in messages]
 
 
-def texts(messages: Iterable[AgentMessage]) -> list[str]:
-    """Who says what, calls and results included."""
+def describe(messages: Iterable[AgentMessage]) -> list[str]:
+    """Describe each message by role, text, calls, and results."""
     out: list[str] = []
     for m in messages:
         assert isinstance(m, Message)
@@ -62,7 +62,7 @@ def texts(messages: Iterable[AgentMessage]) -> list[str]:
 
 
 def check_paired(messages: Sequence[AgentMessage]) -> None:
-    """Every call has exactly one result, right behind it, and no result is without its call."""
+    """Assert that every call has exactly one result in the next message, and every result a call."""
     seen = [m for m in messages if isinstance(m, Message)]
     for i, message in enumerate(seen):
         calls = [c.id for c in message.tool_uses] if message.role == "assistant" else []

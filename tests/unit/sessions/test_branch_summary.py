@@ -1,4 +1,4 @@
-"""Branches: what is left is summed up and comes along, copies with and without branches, and the runs of all of them."""
+"""Branches: summaries of the abandoned branch, forks with and without branches, and lists of runs."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,7 @@ from mainspring.sessions import (
     list_session_runs,
 )
 from mainspring.testing.scripted_model import ScriptedModel
-from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, texts
+from tests.unit.sessions.harness import QUICK, check_paired, describe, make_agent, make_calls
 
 SUMMARY = "A bridge of paper was tried; it did not hold."
 
@@ -38,121 +38,121 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Session:
     return Session.create("/work", home=store, id="s1", options=QUICK)
 
 
-def answers(session: Session) -> list[str]:
+def response_ids(session: Session) -> list[str]:
     return [e.id for e in session.entries() if isinstance(e, MessageEntry) and e.source == "assistant"]
 
 
 @pytest.mark.covers("OPT-09", "SES-12")
-async def test_a_branch_takes_a_summary_of_what_is_left_along(session: Session) -> None:
-    one = agent(session, "a river", calling("c1"), "it broke", "on stone")
-    await one.run("what is there?")
-    start = answers(session)[0]
-    await one.run("a bridge of paper?")
-    asked: list[ModelRequest] = []
+async def test_branch_summary_is_part_of_the_new_branch(session: Session) -> None:
+    agent = make_agent(session, "a river", make_calls("c1"), "it broke", "on stone")
+    await agent.run("what is there?")
+    start = response_ids(session)[0]
+    await agent.run("a bridge of paper?")
+    summary_requests: list[ModelRequest] = []
 
-    def summing(request: ModelRequest) -> str:
-        asked.append(request)
+    def summarize(request: ModelRequest) -> str:
+        summary_requests.append(request)
         return SUMMARY
 
-    entry = await branch_and_summarize(session, start, ScriptedModel(summing), "paper")
+    entry = await branch_and_summarize(session, start, ScriptedModel(summarize), "paper")
     assert (entry.summary, entry.label) == (SUMMARY, "paper")
-    sent = asked[0].messages[-1].text
+    sent = summary_requests[0].messages[-1].text
     assert "a bridge of paper?" in sent
     assert "it broke" in sent
     assert "a river" not in sent
-    said = texts(one.messages)
-    assert said[:2] == ["user: what is there?", "assistant: a river"]
-    assert SUMMARY in said[2]
-    assert 'label="paper"' in said[2]
-    await one.run("and of stone?")
-    expected = texts(session.messages)
-    assert texts(cast("Any", one.model).requests[-1].messages) == expected[:-1]
+    lines = describe(agent.messages)
+    assert lines[:2] == ["user: what is there?", "assistant: a river"]
+    assert SUMMARY in lines[2]
+    assert 'label="paper"' in lines[2]
+    await agent.run("and of stone?")
+    expected = describe(session.messages)
+    assert describe(cast("Any", agent.model).requests[-1].messages) == expected[:-1]
     session.close()
     again = Session.open("s1", home=session.store, options=QUICK)
-    assert texts(again.messages) == expected
-    again.branch(start)  # the old branches are there
-    assert texts(again.messages) == ["user: what is there?", "assistant: a river"]
+    assert describe(again.messages) == expected
+    again.branch(start)  # the old branches still exist
+    assert describe(again.messages) == ["user: what is there?", "assistant: a river"]
 
 
-async def test_a_summary_of_a_branch_outlives_a_compaction(session: Session) -> None:
-    one = agent(session, "x", "y", "z")
-    await one.run("first")
-    await one.run("second")
-    await branch_and_summarize(session, answers(session)[0], ScriptedModel(SUMMARY))
-    one.context.messages[:] = [Message.user("all in short"), *one.context.messages[-1:]]
-    await one.run("third")
+async def test_branch_summary_survives_compaction(session: Session) -> None:
+    agent = make_agent(session, "x", "y", "z")
+    await agent.run("first")
+    await agent.run("second")
+    await branch_and_summarize(session, response_ids(session)[0], ScriptedModel(SUMMARY))
+    agent.context.messages[:] = [Message.user("all in short"), *agent.context.messages[-1:]]
+    await agent.run("third")
     session.close()
     again = Session.open("s1", home=session.store, options=QUICK)
     assert again.unread_entries > 0
-    assert [SUMMARY in text for text in texts(again.messages)] == [False, True, False, False]
+    assert [SUMMARY in text for text in describe(again.messages)] == [False, True, False, False]
 
 
-async def test_where_nothing_is_left_nobody_is_asked(session: Session) -> None:
-    await agent(session, "x").run("first")
-    entry = await branch_and_summarize(session, answers(session)[-1], ScriptedModel())
+async def test_no_summary_is_requested_if_nothing_is_left(session: Session) -> None:
+    await make_agent(session, "x").run("first")
+    entry = await branch_and_summarize(session, response_ids(session)[-1], ScriptedModel())
     assert entry.summary == ""
     assert len(session.messages) == 2
 
 
 @pytest.mark.parametrize("answer", [ModelError("overloaded"), "", "short"])
-async def test_a_summary_that_fails_does_not_keep_anybody_there(session: Session, answer: object) -> None:
-    one = agent(session, "x", "y")
-    await one.run("first")
-    await one.run("second")
-    entry = await branch_and_summarize(session, answers(session)[0], ScriptedModel(answer))  # pyright: ignore[reportArgumentType]
+async def test_failed_summary_does_not_prevent_the_branch(session: Session, answer: object) -> None:
+    agent = make_agent(session, "x", "y")
+    await agent.run("first")
+    await agent.run("second")
+    entry = await branch_and_summarize(session, response_ids(session)[0], ScriptedModel(answer))  # pyright: ignore[reportArgumentType]
     assert entry.summary == ""
-    assert texts(one.messages) == ["user: first", "assistant: x"]
+    assert describe(agent.messages) == ["user: first", "assistant: x"]
 
 
-async def test_to_begin_again_sums_up_everything(session: Session) -> None:
-    one = agent(session, "x")
-    await one.run("first")
+async def test_branch_from_the_start_summarizes_everything(session: Session) -> None:
+    agent = make_agent(session, "x")
+    await agent.run("first")
     await branch_and_summarize(session, None, ScriptedModel(SUMMARY))
-    assert len(one.messages) == 1
-    assert SUMMARY in texts(one.messages)[0]
+    assert len(agent.messages) == 1
+    assert SUMMARY in describe(agent.messages)[0]
 
 
-async def test_there_must_be_such_an_entry_and_nobody_running(session: Session) -> None:
-    one = agent(session, "x", "y")
-    await one.run("first")
+async def test_branch_rejects_unknown_entries_and_running_agents(session: Session) -> None:
+    agent = make_agent(session, "x", "y")
+    await agent.run("first")
     with pytest.raises(SessionError, match="no entry nowhere"):
         await branch_and_summarize(session, "nowhere", ScriptedModel())
 
-    async def meanwhile(_: MessagesAdded) -> None:
+    async def branch_during_run(_: MessagesAdded) -> None:
         with pytest.raises(AgentBusyError):
             await branch_and_summarize(session, None, ScriptedModel())
 
-    one.on(MessagesAdded, meanwhile)
-    await one.run("second")
+    agent.on(MessagesAdded, branch_during_run)
+    await agent.run("second")
 
 
 @pytest.mark.covers("SES-11", "SES-12")
-async def test_labels_and_branches_leave_what_was_said_as_it_is(session: Session) -> None:
-    one = agent(session, "x", "y", "z")
-    await one.run("first")
-    await one.run("second")
+async def test_labels_and_branches_do_not_change_stored_lines(session: Session) -> None:
+    agent = make_agent(session, "x", "y", "z")
+    await agent.run("first")
+    await agent.run("second")
     before = [row.data for row in session.journal.log_with_pending().rows()]
-    start = answers(session)[0]
+    start = response_ids(session)[0]
     session.label("here", start)
     session.branch(start, "another try")
-    await one.run("third")
+    await agent.run("third")
     after = [row.data for row in session.journal.log_with_pending().rows()]
     assert after[: len(before)] == before
-    assert texts(session.messages) == ["user: first", "assistant: x", "user: third", "assistant: z"]
+    assert describe(session.messages) == ["user: first", "assistant: x", "user: third", "assistant: z"]
 
 
-async def test_a_whole_copy_has_all_branches_and_names(session: Session) -> None:
-    one = agent(session, "x", calling("c1"), "y", "z")
-    await one.run("first")
-    await one.run("second")
-    other = answers(session)[-1]
+async def test_whole_fork_has_all_branches_and_labels(session: Session) -> None:
+    agent = make_agent(session, "x", make_calls("c1"), "y", "z")
+    await agent.run("first")
+    await agent.run("second")
+    other = response_ids(session)[-1]
     session.label("the other", other)
-    session.branch(answers(session)[0])
-    await one.run("third")
+    session.branch(response_ids(session)[0])
+    await agent.run("third")
     copy = session.fork(title="copy", whole=True)
-    assert texts(copy.messages) == texts(session.messages)
+    assert describe(copy.messages) == describe(session.messages)
     copy.branch(other)
-    assert "assistant: y" in texts(copy.messages)
+    assert "assistant: y" in describe(copy.messages)
     check_paired(copy.messages)
     copy.save()
     assert copy.title == "copy"
@@ -172,14 +172,14 @@ def entries_of(session: Session) -> list[object]:
 
 
 @pytest.mark.covers("SES-13", "SES-17")
-async def test_runs_are_started_completed_and_aborted(session: Session) -> None:
-    one = agent(session, calling("c1"), "done", "other")
-    await one.run("first")
-    one.on(MessagesAdded, lambda _: one.abort(), order=200)
-    await one.run("second", raise_errors=False)
-    session.branch(answers(session)[0])  # runs of branches that were left are still runs
-    await one.bus.emit(SessionStart("killed", "agent", True))
-    await one.bus.emit(MessagesAdded("killed", (Message.user("third"),), "prompt"))
+async def test_runs_are_listed_with_their_status(session: Session) -> None:
+    agent = make_agent(session, make_calls("c1"), "done", "other")
+    await agent.run("first")
+    agent.on(MessagesAdded, lambda _: agent.abort(), order=200)
+    await agent.run("second", raise_errors=False)
+    session.branch(response_ids(session)[0])  # runs of abandoned branches are listed too
+    await agent.bus.emit(SessionStart("killed", "agent", True))
+    await agent.bus.emit(MessagesAdded("killed", (Message.user("third"),), "prompt"))
     session.close()
     again = Session.open("s1", home=session.store, options=QUICK, write=False)
     runs = list_session_runs(again)
@@ -193,16 +193,16 @@ async def test_runs_are_started_completed_and_aborted(session: Session) -> None:
     assert runs[0].agent == "agent"
 
 
-async def test_a_paused_run_says_so(session: Session) -> None:
-    one = agent(session)
-    await one.bus.emit(SessionStart("r", "agent", False))
-    await one.bus.emit(MessagesAdded("r", (Message.user("go"),), "prompt"))
-    await one.bus.emit(RunPaused("r", Message.assistant("?"), {}, {}))
-    await one.bus.emit(SessionEnd("r", "paused", 1, Usage(), None))
+async def test_paused_run_is_listed_as_paused(session: Session) -> None:
+    agent = make_agent(session)
+    await agent.bus.emit(SessionStart("r", "agent", False))
+    await agent.bus.emit(MessagesAdded("r", (Message.user("go"),), "prompt"))
+    await agent.bus.emit(RunPaused("r", Message.assistant("?"), {}, {}))
+    await agent.bus.emit(SessionEnd("r", "paused", 1, Usage(), None))
     assert [r.status for r in list_session_runs(session)] == ["paused"]
 
 
-def test_a_branch_entry_without_a_summary_adds_nothing(session: Session) -> None:
+def test_branch_without_a_summary_adds_no_message(session: Session) -> None:
     session.branch(None)
     assert session.messages == ()
     assert [type(e) for e in session.entries()] == [BranchEntry]

@@ -1,4 +1,4 @@
-"""Whatever was going on and wherever the file ends: the history holds together and nothing before the cut is lost."""
+"""A session file may end at any byte: the history is consistent, and nothing before the cut is lost."""
 
 import asyncio
 import itertools
@@ -27,10 +27,10 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions import JsonlStore, Session, SessionPlug
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.sessions.loader import apply_entries, history_at, read_from_end, read_path, read_tree
 from mainspring.testing.scripted_model import ScriptedModel
-from tests.unit.sessions.harness import QUICK, check_paired, encoded
+from tests.unit.sessions.harness import QUICK, check_paired, encode_all
 
 FATES = st.sampled_from(["blocked", "failed to start", "ran", "ran late", "hung", "never"])
 STEPS = st.one_of(
@@ -44,8 +44,8 @@ STEPS = st.one_of(
 )
 
 
-class Moment(Struct):
-    """What a reader is owed if the file ends here."""
+class ExpectedState(Struct):
+    """The history that a reader must get if the file ends at this size."""
 
     size: int
     messages: list[bytes]
@@ -54,14 +54,14 @@ class Moment(Struct):
     results: dict[str, ToolResultBlock] = field(default_factory=dict[str, ToolResultBlock])
 
 
-class Life:
-    """Fires the hooks of runs in the order in which the loop does, and notes after each what is stored."""
+class RunSimulator:
+    """Fires the hooks of runs in the order of the agent loop, and records the stored state after each hook."""
 
     def __init__(self, folder: Path) -> None:
         self.session = Session.create("/", home=folder, options=QUICK)
         self.agent = CoreAgent(ScriptedModel(), env=MemoryEnv(), plugs=[SessionPlug(self.session)])
-        self.moments: list[Moment] = []
-        self.now = Moment(0, [])
+        self.moments: list[ExpectedState] = []
+        self.now = ExpectedState(0, [])
         self.running = False
         self.ids = (f"{kind}{i}" for i in itertools.count() for kind in "m")
 
@@ -71,8 +71,10 @@ class Life:
         now = self.now
         size = path.stat().st_size if path.exists() else 0
         if not self.moments or size > self.moments[-1].size:
-            moment = Moment(size, encoded(self.agent.context.messages), now.calls, set(now.started), dict(now.results))
-            self.moments.append(moment)
+            state = ExpectedState(
+                size, encode_all(self.agent.context.messages), now.calls, set(now.started), dict(now.results)
+            )
+            self.moments.append(state)
 
     def joins(self, *messages: AgentMessage) -> None:
         self.agent.context.messages.extend(messages)
@@ -126,13 +128,13 @@ class Life:
         message, results = await self._attempt(fates)
         await self.fire(RunPaused("r", message, results, {"c0": "may I?"}))
         await self.stop("paused")
-        await self.start()  # taken up again at once, in the same process
+        await self.start()  # resumed immediately, in the same process
         await self._pair(message, results)
 
     async def _attempt(self, fates: list[str]) -> tuple[Message, dict[str, ToolResultBlock]]:
-        calls = [ToolUseBlock(f"c{i}", "look", {"i": i}) for i in range(len(fates))]  # ids come again and again
+        calls = [ToolUseBlock(f"c{i}", "look", {"i": i}) for i in range(len(fates))]  # IDs are reused
         message = self.message("assistant", TextBlock("I look"), *calls)
-        self.now = Moment(0, [], message)
+        self.now = ExpectedState(0, [], message)
         await self.fire(ToolCallsReceived("r", message))
         results: dict[str, ToolResultBlock] = {}
         late: list[ToolUseBlock] = []
@@ -159,56 +161,54 @@ class Life:
         blocks = [results.get(c.id) or ToolResultBlock(c.id, c.name, "settled", True) for c in message.tool_uses]
         joined = self.message("user", *blocks)
         self.joins(message, joined)
-        self.now = Moment(0, [])
+        self.now = ExpectedState(0, [])
         await self.fire(ToolResultsAfter("r", message, joined))
 
 
-def check_moment(moment: Moment, got: list[bytes], messages: tuple[AgentMessage, ...]) -> bool:
-    """Whether a loaded history is what this moment owes."""
-    n = len(moment.messages)
-    if got[:n] != moment.messages:
+def matches_state(state: ExpectedState, loaded: list[bytes], messages: tuple[AgentMessage, ...]) -> bool:
+    """Return True if a loaded history matches an expected state."""
+    n = len(state.messages)
+    if loaded[:n] != state.messages:
         return False
-    if moment.calls is None:
-        return len(got) == n
-    if len(got) != n + 2:
+    if state.calls is None:
+        return len(loaded) == n
+    if len(loaded) != n + 2:
         return False
     pair = messages[n:]
     assert isinstance(pair[0], Message)
     assert isinstance(pair[1], Message)
-    for call, block in zip(moment.calls.tool_uses, pair[1].tool_results, strict=True):
-        known = moment.results.get(call.id)
-        if known is not None:
-            if block != known:
+    for call, block in zip(state.calls.tool_uses, pair[1].tool_results, strict=True):
+        expected = state.results.get(call.id)
+        if expected is not None:
+            if block != expected:
                 return False
-        elif block.text not in {INTERRUPTED if call.id in moment.started else NOT_STARTED, "no", "settled"}:
+        elif block.text not in {INTERRUPTED_TEXT if call.id in state.started else NOT_STARTED, "no", "settled"}:
             return False
-    return pair[0].id == moment.calls.id
+    return pair[0].id == state.calls.id
 
 
-def check_part(before: Moment, after: Moment, got: list[bytes]) -> bool:
-    """Whether a loaded history is what a write owes of which only the first lines are there."""
+def matches_partial_write(before: ExpectedState, after: ExpectedState, loaded: list[bytes]) -> bool:
+    """Return True if a loaded history matches a write of which only the first lines were stored."""
     n = len(before.messages)
     if after.messages[:n] != before.messages:  # the history was replaced
         n = 0
-    if got[:n] != after.messages[:n]:
+    if loaded[:n] != after.messages[:n]:
         return False
-    part = got[n:]
-    if part == after.messages[n : len(got)]:
+    part = loaded[n:]
+    if part == after.messages[n : len(loaded)]:
         return True
-    # Calls without their pair: the message is there, its results are put in.
+    # Calls without a pair entry: the message is loaded, and results are added.
     return len(part) == 2 and part[:1] == after.messages[n : n + 1]
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(STEPS, min_size=1, max_size=8), st.data())
-def test_a_file_that_ends_anywhere_gives_a_history_that_holds(
-    steps: list[tuple[str, Any]], data: st.DataObject
-) -> None:
+def test_truncated_file_loads_a_consistent_history(steps: list[tuple[str, Any]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        life = Life(Path(folder))
-        asyncio.run(life.live(steps))
-        life.session.close()
-        path = Path(life.session.location)
+        simulator = RunSimulator(Path(folder))
+        asyncio.run(simulator.live(steps))
+        simulator.session.close()
+        path = Path(simulator.session.location)
         if not path.exists():
             return
         whole = path.read_bytes()
@@ -218,45 +218,45 @@ def test_a_file_that_ends_anywhere_gives_a_history_that_holds(
         if cut < header:
             try:
                 Session.open(path, options=QUICK)
-                raise AssertionError("a header that is cut off was taken for one")
+                raise AssertionError("a truncated header was accepted")
             except SessionError:
                 return
         session = Session.open(path, options=QUICK)
-        got = encoded(session.messages)
+        loaded = encode_all(session.messages)
         check_paired(session.messages)
         if session.pending is None:
-            before = next((m for m in reversed(life.moments) if m.size <= cut), Moment(0, []))
-            after = next((m for m in life.moments if m.size > cut), before)
-            whole_write = any(check_moment(m, got, session.messages) for m in (before, after))
-            assert whole_write or check_part(before, after, got)
-        # It goes on, and what comes of it is what was in memory.
-        asyncio.run(_one_more_run(session))
+            before = next((m for m in reversed(simulator.moments) if m.size <= cut), ExpectedState(0, []))
+            after = next((m for m in simulator.moments if m.size > cut), before)
+            whole_write = any(matches_state(m, loaded, session.messages) for m in (before, after))
+            assert whole_write or matches_partial_write(before, after, loaded)
+        # The session can continue, and the stored history equals the history in memory.
+        asyncio.run(_run_once_more(session))
         session.close()
         again = Session.open(path, options=QUICK)
-        assert encoded(again.messages) == encoded(session.messages)
+        assert encode_all(again.messages) == encode_all(session.messages)
         check_paired(again.messages)
         assert path.read_bytes().startswith(whole[:cut])
 
 
-async def _one_more_run(session: Session) -> None:
-    one = CoreAgent(ScriptedModel("fine"), env=MemoryEnv(), plugs=[SessionPlug(session)])
-    result = await one.run("and now?")
+async def _run_once_more(session: Session) -> None:
+    agent = CoreAgent(ScriptedModel("fine"), env=MemoryEnv(), plugs=[SessionPlug(session)])
+    result = await agent.run("and now?")
     assert result.status == "completed"
 
 
-def check_shortcut(path: Path) -> None:
-    """What is read from the last compaction on is what reading everything gives."""
+def check_partial_read(path: Path) -> None:
+    """Assert that reading from the last compaction gives the same history as reading everything."""
     log = JsonlStore(path.parent).open(str(path), write=False)
     tree = read_tree(log)
     short = history_at(tree, log, tree.leaf)
     full = apply_entries(tree, read_path(log, tree.path(tree.leaf)))
-    assert encoded(short.messages) == encoded(full.messages)
+    assert encode_all(short.messages) == encode_all(full.messages)
     assert (short.entry_ids, list(short.open), short.model) == (full.entry_ids, list(full.open), full.model)
     assert [r and r.id for r in (short.run, short.ended)] == [r and r.id for r in (full.run, full.ended)]
     recent = read_from_end(log)
     if recent is not None and not tree.problems:
         fast = recent.history
-        assert encoded(fast.messages) == encoded(full.messages)
+        assert encode_all(fast.messages) == encode_all(full.messages)
         assert (fast.entry_ids, list(fast.open), fast.model) == (full.entry_ids, list(full.open), full.model)
         assert [r and r.id for r in (fast.run, fast.ended)] == [r and r.id for r in (full.run, full.ended)]
         assert (recent.tree.leaf, recent.tree.labels) == (tree.leaf, tree.labels)
@@ -277,24 +277,24 @@ GARBAGE = st.one_of(
 @given(
     st.lists(STEPS, min_size=2, max_size=6), st.lists(st.tuples(st.integers(0, 60), GARBAGE, st.booleans()), max_size=6)
 )
-def test_garbage_between_the_lines_never_breaks_it(
+def test_garbage_between_lines_does_not_break_loading(
     steps: list[tuple[str, Any]], garbage: list[tuple[int, bytes, bool]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        life = Life(Path(folder))
-        asyncio.run(life.live([("say", 1), *steps]))
-        life.session.close()
-        path = Path(life.session.location)
+        simulator = RunSimulator(Path(folder))
+        asyncio.run(simulator.live([("say", 1), *steps]))
+        simulator.session.close()
+        path = Path(simulator.session.location)
         lines = path.read_bytes().splitlines()
         for where, junk, instead in garbage:
             at = 1 + where % len(lines)
             lines[at : at + instead] = [junk]
         path.write_bytes(b"\n".join(lines) + b"\n")
-        check_shortcut(path)
+        check_partial_read(path)
         session = Session.open(path, options=QUICK)
         check_paired(session.messages)
-        asyncio.run(_one_more_run(session))
+        asyncio.run(_run_once_more(session))
         session.close()
         again = Session.open(path, options=QUICK)
         check_paired(again.messages)
-        assert encoded(again.messages)[-2:] == encoded(session.messages)[-2:]
+        assert encode_all(again.messages)[-2:] == encode_all(session.messages)[-2:]

@@ -1,4 +1,4 @@
-"""What lists show of a prompt."""
+"""Previews of prompts in session lists."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from mainspring.sessions.history import prompt_preview
 
 
 @pytest.mark.parametrize(
-    ("prompt", "shown"),
+    ("prompt", "preview"),
     [
         ('Fix the typo in @notes.md\n\n<file path="notes.md">\nTeh\n</file>', "Fix the typo in @notes.md"),
         ("Write a message\n\n<stdin>\ndiff --git\n</stdin>", "Write a message"),
@@ -14,5 +14,5 @@ from mainspring.sessions.history import prompt_preview
         ("<stdin> is a file", "<stdin> is a file"),
     ],
 )
-def test_the_headline_is_what_the_person_wrote(prompt: str, shown: str) -> None:
-    assert prompt_preview(prompt) == shown
+def test_prompt_preview_is_the_text_of_the_user(prompt: str, preview: str) -> None:
+    assert prompt_preview(prompt) == preview

@@ -1,4 +1,4 @@
-"""Lines on their way to the disk: order, failures and retries."""
+"""Writing of session lines: order, failures, and retries."""
 
 import asyncio
 import resource
@@ -21,11 +21,20 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.journal import MAX_INLINE_BYTES, FsyncMode, LogWriter
 from mainspring.tools import tool
-from tests.unit.sessions.harness import QUICK, agent, calling, check_paired, encoded, text_of, texts, types
+from tests.unit.sessions.harness import (
+    QUICK,
+    check_paired,
+    describe,
+    encode_all,
+    line_types,
+    make_agent,
+    make_calls,
+    read_text,
+)
 
 
-class Disk:
-    """A log whose writes fail or wait when a test wants it."""
+class FakeDisk:
+    """A log whose writes fail or wait on request."""
 
     def __init__(self) -> None:
         self.place = "disk"
@@ -66,14 +75,14 @@ class Disk:
         self.writable = False
 
 
-def made(disk: Disk, retry_after: float = 0.0) -> tuple[LogWriter, list[Problem]]:
-    told: list[Problem] = []
-    return LogWriter(disk, told.append, retry_after=retry_after), told
+def make_writer(disk: FakeDisk, retry_after: float = 0.0) -> tuple[LogWriter, list[Problem]]:
+    problems_seen: list[Problem] = []
+    return LogWriter(disk, problems_seen.append, retry_after=retry_after), problems_seen
 
 
-async def test_small_writes_stay_in_the_loop_and_large_ones_leave_it() -> None:
-    disk = Disk()
-    writer, _ = made(disk)
+async def test_small_writes_run_in_the_loop_and_large_ones_in_a_thread() -> None:
+    disk = FakeDisk()
+    writer, _ = make_writer(disk)
     await writer.write([b"a"])
     assert disk.threads == {threading.get_ident()}
     await writer.write([b"x" * (MAX_INLINE_BYTES + 1)])
@@ -83,9 +92,9 @@ async def test_small_writes_stay_in_the_loop_and_large_ones_leave_it() -> None:
     assert disk.syncs == 1
 
 
-async def test_the_order_is_kept_while_the_disk_is_slow() -> None:
-    disk = Disk()
-    writer, _ = made(disk)
+async def test_writes_stay_in_order_on_a_slow_disk() -> None:
+    disk = FakeDisk()
+    writer, _ = make_writer(disk)
     disk.gate.clear()
     first = asyncio.create_task(writer.write([b"1"], sync=True))
     await asyncio.to_thread(disk.entered.wait, 10)
@@ -95,12 +104,12 @@ async def test_the_order_is_kept_while_the_disk_is_slow() -> None:
     disk.gate.set()
     await asyncio.gather(first, *rest)
     assert disk.lines == [str(i).encode() for i in range(1, 30)]
-    assert disk.tries == 2  # all that waited went together
+    assert disk.tries == 2  # waiting lines are written in one batch
 
 
-async def test_who_waits_may_be_cancelled_and_the_write_is_not() -> None:
-    disk = Disk()
-    writer, _ = made(disk)
+async def test_cancelled_caller_does_not_cancel_the_write() -> None:
+    disk = FakeDisk()
+    writer, _ = make_writer(disk)
     disk.gate.clear()
     first = asyncio.create_task(writer.write([b"1"], sync=True))
     await asyncio.to_thread(disk.entered.wait, 10)
@@ -114,31 +123,31 @@ async def test_who_waits_may_be_cancelled_and_the_write_is_not() -> None:
     assert disk.lines == [b"1", b"2"]
 
 
-async def test_a_failure_is_told_once_and_nothing_is_lost() -> None:
-    disk = Disk()
-    writer, told = made(disk)
+async def test_write_failure_is_reported_once_and_nothing_is_lost() -> None:
+    disk = FakeDisk()
+    writer, problems_seen = make_writer(disk)
     await writer.write([b"1"])
     disk.full = True
     for i in (b"2", b"3", b"4"):
         await writer.write([i])
-    assert [p.kind for p in told] == ["unsaved"]
-    assert "No space left on device" in str(told[0])
+    assert [p.kind for p in problems_seen] == ["unsaved"]
+    assert "No space left on device" in str(problems_seen[0])
     assert writer.unsaved == [b"2", b"3", b"4"]
     disk.full = False
     await writer.write([b"5"])
     assert disk.lines == [b"1", b"2", b"3", b"4", b"5"]
-    assert [p.kind for p in told] == ["unsaved", "saved"]
+    assert [p.kind for p in problems_seen] == ["unsaved", "saved"]
     disk.full = True
     await writer.write([b"6"])
-    assert [p.kind for p in told] == ["unsaved", "saved", "unsaved"]
+    assert [p.kind for p in problems_seen] == ["unsaved", "saved", "unsaved"]
     disk.full = False
     writer.flush()
     assert disk.lines[-1] == b"6"
 
 
-async def test_a_failing_disk_is_left_in_peace_for_a_while() -> None:
-    disk = Disk()
-    writer, _ = made(disk, retry_after=60.0)
+async def test_failing_disk_is_not_retried_before_the_delay() -> None:
+    disk = FakeDisk()
+    writer, _ = make_writer(disk, retry_after=60.0)
     disk.full = True
     for i in range(10):
         await writer.write([str(i).encode()])
@@ -148,19 +157,19 @@ async def test_a_failing_disk_is_left_in_peace_for_a_while() -> None:
     assert len(disk.lines) == 10
 
 
-def test_a_writer_serves_one_event_loop_after_the_other() -> None:
-    disk = Disk()
-    writer, _ = made(disk)
+def test_writer_can_be_used_in_consecutive_event_loops() -> None:
+    disk = FakeDisk()
+    writer, _ = make_writer(disk)
     for i in range(3):
         asyncio.run(writer.write([str(i).encode()], sync=True))
     assert disk.lines == [b"0", b"1", b"2"]
 
 
-# --- whole runs on a full disk ----------------------------------------------------------------------------------------
+# --- runs on a full disk ----------------------------------------------------------------------------------------------
 
 
-class Room:
-    """How far files of this process may grow."""
+class FileSizeLimit:
+    """Limits the size of files of this process."""
 
     def __init__(self) -> None:
         self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -174,33 +183,33 @@ class Room:
 
 
 @pytest.fixture
-def room() -> Iterator[Room]:
-    room = Room()
-    yield room
-    room.enough()
+def size_limit() -> Iterator[FileSizeLimit]:
+    size_limit = FileSizeLimit()
+    yield size_limit
+    size_limit.enough()
 
 
-async def test_a_run_goes_on_when_the_disk_is_full_and_is_stored_when_it_is_not(room: Room) -> None:
+async def test_run_continues_on_a_full_disk_and_is_saved_later(size_limit: FileSizeLimit) -> None:
     session = Session.create(options=QUICK)
-    one = agent(session, "one", calling("a"), "two", "three")
-    await one.run("first")
-    room.none(session)
-    await one.run("second")
+    agent = make_agent(session, "one", make_calls("a"), "two", "three")
+    await agent.run("first")
+    size_limit.none(session)
+    await agent.run("second")
     assert [p.kind for p in session.problems] == ["unsaved"]
-    assert texts(one.messages)[3:] == ["assistant: a?", "user: a=value of a", "assistant: two"]
+    assert describe(agent.messages)[3:] == ["assistant: a?", "user: a=value of a", "assistant: two"]
     with Session.open(session.location, write=False) as reader:
-        assert texts(reader.messages) == ["user: first", "assistant: one"]
+        assert describe(reader.messages) == ["user: first", "assistant: one"]
         assert reader.problems == []
-    room.enough()
-    await one.run("third")
+    size_limit.enough()
+    await agent.run("third")
     assert [p.kind for p in session.problems] == ["unsaved", "saved"]
     session.close()
-    assert encoded(Session.open(session.location).messages) == encoded(one.messages)
+    assert encode_all(Session.open(session.location).messages) == encode_all(agent.messages)
 
 
 @pytest.mark.covers("SES-15")
-async def test_a_call_whose_start_cannot_be_stored_does_not_run_behind_the_back_of_its_record(room: Room) -> None:
-    """Its message is on disk: a reader would take it for a call that never ran. The next one is in memory as a whole."""
+async def test_call_does_not_run_if_its_start_cannot_be_stored(size_limit: FileSizeLimit) -> None:
+    """The call would look as if it never ran, since its message is on disk. The next message is only in memory."""
     session = Session.create(options=QUICK)
     ran: list[str] = []
 
@@ -210,42 +219,42 @@ async def test_a_call_whose_start_cannot_be_stored_does_not_run_behind_the_back_
         ran.append(key)
         return "done"
 
-    one = agent(session, calling("a", tool="act"), calling("b", tool="act"), "end", tools=[act])
-    one.on(BeforeToolRun, lambda _: room.none(session) if not ran else None)
-    await one.run("go")
+    agent = make_agent(session, make_calls("a", tool="act"), make_calls("b", tool="act"), "end", tools=[act])
+    agent.on(BeforeToolRun, lambda _: size_limit.none(session) if not ran else None)
+    await agent.run("go")
     assert ran == ["b"]
-    check_paired(one.messages)
-    assert "can no longer be saved" in texts(one.messages)[2]
-    assert types(session)[-1] == "intent"
-    room.enough()
+    check_paired(agent.messages)
+    assert "can no longer be saved" in describe(agent.messages)[2]
+    assert line_types(session)[-1] == "intent"
+    size_limit.enough()
     session.close()
-    assert encoded(Session.open(session.location).messages) == encoded(one.messages)
+    assert encode_all(Session.open(session.location).messages) == encode_all(agent.messages)
 
 
-async def test_a_torn_write_is_taken_back(room: Room) -> None:
+async def test_partial_write_is_rolled_back(size_limit: FileSizeLimit) -> None:
     session = Session.create(options=QUICK)
-    one = agent(session, "one", "two " * 100)
-    await one.run("first")
-    before = text_of(session)
-    room.none(session, more=50)
-    await one.run("second")
-    assert text_of(session) == before
+    agent = make_agent(session, "one", "two " * 100)
+    await agent.run("first")
+    before = read_text(session)
+    size_limit.none(session, more=50)
+    await agent.run("second")
+    assert read_text(session) == before
 
 
-def test_a_store_that_is_not_a_disk_works_too() -> None:
+def test_in_memory_store_works_with_fsync() -> None:
     store = MemorySessionStore()
     session = Session.create(home=store, options=SessionOptions(fsync="always"))
-    asyncio.run(agent(session, calling("a"), "end").run("go"))
+    asyncio.run(make_agent(session, make_calls("a"), "end").run("go"))
     assert isinstance(session.journal.log, MemorySessionLog)
     session.close()
     assert len(Session.open(session.id, home=store).messages) == 4
 
 
 @pytest.mark.parametrize(("sync", "expected"), [("never", 0), ("calls", 2), ("always", 7)])
-async def test_the_disk_is_waited_for_as_often_as_was_asked(sync: FsyncMode, expected: int) -> None:
-    disk = Disk()
+async def test_fsync_mode_determines_the_number_of_syncs(sync: FsyncMode, expected: int) -> None:
+    disk = FakeDisk()
     header = SessionEntry(id="s", parent=None, timestamp=datetime.now(UTC), version=1, cwd="/")
     session = Session(MemorySessionStore(), disk, header, SessionOptions(fsync=sync))
     session.journal.begin()
-    await agent(session, calling("a"), "end").run("go")
+    await make_agent(session, make_calls("a"), "end").run("go")
     assert disk.syncs == expected

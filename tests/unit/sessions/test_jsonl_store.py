@@ -1,4 +1,4 @@
-"""Session files: who may read them, what is never written to, and what happens when the disk does not cooperate."""
+"""Session files: access rights, files that must not be changed, and disk errors."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HEADER = SessionEntry(id="s1", parent=None, timestamp=NOW, version=1, cwd="/work")
 
 
-def line(id: str, text: str = "hi") -> bytes:
+def make_line(id: str, text: str = "hi") -> bytes:
     message = Message.user(text, timestamp=NOW)
     return encode_entry(MessageEntry(id=id, parent=None, timestamp=NOW, message=message, source="prompt"))
 
@@ -34,13 +34,13 @@ def store(tmp_path: Path) -> JsonlStore:
 @pytest.fixture
 def log(store: JsonlStore) -> JsonlSessionLog:
     log = store.create(HEADER)
-    log.append([encode_entry(HEADER), line("a")])
+    log.append([encode_entry(HEADER), make_line("a")])
     return log
 
 
 @pytest.fixture
-def no_room(log: JsonlSessionLog) -> Iterator[None]:
-    """Files may grow by 100 bytes and no further."""
+def limited_space(log: JsonlSessionLog) -> Iterator[None]:
+    """Let files grow by at most 100 bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (Path(log.place).stat().st_size + 100, hard))
     yield
@@ -48,7 +48,7 @@ def no_room(log: JsonlSessionLog) -> Iterator[None]:
 
 
 @pytest.mark.covers("SES-01", "SES-02")
-def test_files_and_folders_are_the_owners_only(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_only_the_owner_can_access_files_and_folders(store: JsonlStore, log: JsonlSessionLog) -> None:
     path = Path(log.place)
     assert path.parent.parent == store.home / "sessions"
     assert path.name == "s1.jsonl"
@@ -66,12 +66,12 @@ def test_files_and_folders_are_the_owners_only(store: JsonlStore, log: JsonlSess
         (b"hello\n", "not a session header"),
         (b'{"type":"message"}\n', "not a session header"),
         (b'{"id":"x","messages":[]}\n', "not a session header"),
-        (line("a") + b"\n", "not a session header"),
+        (make_line("a") + b"\n", "not a session header"),
         (b"\x89PNG\x00\xff\xfe", "not a session header"),
         (b"[" * 100_000, "not a session header"),
     ],
 )
-def test_a_file_that_is_no_session_is_refused_and_left_alone(
+def test_file_that_is_not_a_session_is_rejected_and_unchanged(
     store: JsonlStore, tmp_path: Path, content: bytes, why: str
 ) -> None:
     path = tmp_path / "other.jsonl"
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_session_is_refused_and_left_alone(
     assert path.read_bytes() == content
 
 
-def test_a_folder_and_a_pipe_are_no_sessions(store: JsonlStore, tmp_path: Path) -> None:
+def test_folder_or_pipe_is_not_a_session(store: JsonlStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
     for name in ("pipe.jsonl", "folder.jsonl"):
@@ -91,7 +91,7 @@ def test_a_folder_and_a_pipe_are_no_sessions(store: JsonlStore, tmp_path: Path) 
         store.open(str(tmp_path / "none.jsonl"))
 
 
-def test_unreadable_files_are_listed_with_the_reason(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_unreadable_session_is_listed_with_the_reason(store: JsonlStore, log: JsonlSessionLog) -> None:
     Path(log.place).with_name("s0.jsonl").write_bytes(b"")
     found = {s.id: s.problem for s in store.list("/work")}
     assert found["s1"] == ""
@@ -99,45 +99,45 @@ def test_unreadable_files_are_listed_with_the_reason(store: JsonlStore, log: Jso
 
 
 @pytest.mark.covers("SES-09")
-def test_a_fresh_line_is_started_behind_a_torn_one(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_append_after_an_incomplete_line_starts_a_new_line(store: JsonlStore, log: JsonlSessionLog) -> None:
     path = Path(log.place)
     log.close()
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     again = store.open("s1")
     assert [row.complete for row in again.rows()] == [True, False]
-    again.append([line("b")])
-    assert path.read_bytes() == whole[:-20] + b"\n" + line("b") + b"\n"
+    again.append([make_line("b")])
+    assert path.read_bytes() == whole[:-20] + b"\n" + make_line("b") + b"\n"
 
 
-def test_a_last_line_that_lacks_only_its_end_counts(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_last_line_without_a_newline_is_read(store: JsonlStore, log: JsonlSessionLog) -> None:
     path = Path(log.place)
     log.close()
     path.write_bytes(path.read_bytes()[:-1])
     again = store.open("s1")
-    again.append([line("b")])
-    assert [row.data for row in again.rows()] == [encode_entry(HEADER), line("a"), line("b")]
+    again.append([make_line("b")])
+    assert [row.data for row in again.rows()] == [encode_entry(HEADER), make_line("a"), make_line("b")]
 
 
-@pytest.mark.usefixtures("no_room")
-def test_a_write_that_does_not_fit_leaves_nothing(log: JsonlSessionLog) -> None:
+@pytest.mark.usefixtures("limited_space")
+def test_write_that_does_not_fit_is_rolled_back(log: JsonlSessionLog) -> None:
     before = Path(log.place).read_bytes()
     with pytest.raises(OSError, match="File too large") as caught:
-        log.append([line("b", "x" * 500)])
+        log.append([make_line("b", "x" * 500)])
     assert caught.value.errno == errno.EFBIG
     assert Path(log.place).read_bytes() == before
 
 
-def test_after_room_was_made_it_goes_on(log: JsonlSessionLog, no_room: None) -> None:
+def test_writing_works_again_after_space_is_freed(log: JsonlSessionLog, limited_space: None) -> None:
     with pytest.raises(OSError, match="File too large"):
-        log.append([line("b", "x" * 500)])
+        log.append([make_line("b", "x" * 500)])
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    log.append([line("b")])
-    assert [row.data for row in log.rows()][1:] == [line("a"), line("b")]
+    log.append([make_line("b")])
+    assert [row.data for row in log.rows()][1:] == [make_line("a"), make_line("b")]
 
 
-def test_a_first_write_that_fails_leaves_no_file(store: JsonlStore) -> None:
+def test_failed_first_write_leaves_no_file(store: JsonlStore) -> None:
     log = store.create(HEADER)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
@@ -151,10 +151,10 @@ def test_a_first_write_that_fails_leaves_no_file(store: JsonlStore) -> None:
     assert store.exists("s1")
 
 
-def test_a_file_that_was_deleted_is_not_written_to_in_silence(log: JsonlSessionLog) -> None:
+def test_writing_to_a_deleted_file_raises(log: JsonlSessionLog) -> None:
     Path(log.place).unlink()
     with pytest.raises(OSError, match="deleted"):
-        log.append([line("b")])
+        log.append([make_line("b")])
 
 
 HOLDER = """
@@ -166,15 +166,15 @@ sys.stdin.read()
 """
 
 
-def holding(store: JsonlStore) -> subprocess.Popen[str]:
+def start_holder(store: JsonlStore) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(store.home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 
-def test_another_process_is_kept_out_and_a_dead_one_is_not(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_lock_excludes_another_process_until_it_dies(store: JsonlStore, log: JsonlSessionLog) -> None:
     log.close()
-    with holding(store) as first:
+    with start_holder(store) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "True []\n"
         second = store.open("s1")
@@ -184,15 +184,15 @@ def test_another_process_is_kept_out_and_a_dead_one_is_not(store: JsonlStore, lo
     assert store.open("s1").writable
 
 
-def test_a_file_without_the_right_to_write_is_read_only(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_file_without_write_permission_is_read_only(store: JsonlStore, log: JsonlSessionLog) -> None:
     log.close()
     os.chmod(log.place, 0o400)
     again = store.open("s1")
-    assert [row.data for row in again.rows()][1:] == [line("a")]
-    assert again.writable == (os.geteuid() == 0)  # whom no right holds back
+    assert [row.data for row in again.rows()][1:] == [make_line("a")]
+    assert again.writable == (os.geteuid() == 0)  # root ignores file permissions
 
 
-def test_a_newer_version_is_read_and_not_written(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_newer_version_is_read_only(store: JsonlStore, log: JsonlSessionLog) -> None:
     log.close()
     path = Path(log.place)
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
@@ -202,18 +202,18 @@ def test_a_newer_version_is_read_and_not_written(store: JsonlStore, log: JsonlSe
     assert [p.kind for p in again.problems] == ["newer"]
     assert "version 2" in str(again.problems[0])
     with pytest.raises(OSError, match="reading only"):
-        again.append([line("b")])
+        again.append([make_line("b")])
     assert path.read_bytes() == before
     again.close()
     store.delete("s1")
 
 
-def test_the_lock_ends_with_the_log(store: JsonlStore) -> None:
+def test_lock_is_released_with_the_log(store: JsonlStore) -> None:
     store.create(HEADER).append([encode_entry(HEADER)])
     assert store.open("s1").writable
 
 
-def test_programs_that_tools_start_do_not_keep_the_lock(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_child_processes_do_not_inherit_the_lock(store: JsonlStore, log: JsonlSessionLog) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         log.close()
         again = store.open("s1")
@@ -222,20 +222,20 @@ def test_programs_that_tools_start_do_not_keep_the_lock(store: JsonlStore, log: 
 
 
 @pytest.mark.covers("SES-15")
-def test_a_file_left_by_a_kill_before_its_first_line_takes_no_id(store: JsonlStore, log: JsonlSessionLog) -> None:
+def test_empty_file_of_a_killed_process_does_not_reserve_its_id(store: JsonlStore, log: JsonlSessionLog) -> None:
     file = Path(log.place)
     log.close()
     file.write_bytes(b"")
 
     assert not store.exists("s1")
     second = store.create(HEADER)
-    second.append([encode_entry(HEADER), line("b")])
+    second.append([encode_entry(HEADER), make_line("b")])
     assert store.exists("s1")
     assert len(list(second.rows())) == 2
     second.close()
 
     file.write_bytes(b"")
-    with file.open("ab") as writer:  # somebody is about to write it
+    with file.open("ab") as writer:  # another process is about to write the file
         assert try_lock(writer.fileno()) == "held"
         with pytest.raises(FileExistsError):
             store.create(HEADER).append([encode_entry(HEADER)])

@@ -31,13 +31,13 @@ def texts(request: ModelRequest) -> list[str]:
     return [m.text or "".join(r.text for r in m.tool_results) for m in request.messages]
 
 
-def agent_of(plug: OffloadOutputsPlug, *script: Any, **options: Any) -> tuple[Agent, ScriptedModel]:
+def make_offload_agent(plug: OffloadOutputsPlug, *script: Any, **options: Any) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(*script)
     return Agent(model, tools=[report], execution=MemoryEnv(), plugs=[plug], **options), model
 
 
 @pytest.mark.covers("CTX-01", "CTX-10")
-async def test_a_large_output_is_put_aside_and_read_by_lines() -> None:
+async def test_large_output_is_offloaded_and_read_by_lines() -> None:
     store = MemoryOutputStore()
     reads: list[dict[str, Any]] = []
 
@@ -45,7 +45,7 @@ async def test_a_large_output_is_put_aside_and_read_by_lines() -> None:
         name = store.list()[0].name
         return ScriptedCall("context_read", {"name": name, "offset": 2, "limit": 3, **(reads.pop(0) if reads else {})})
 
-    agent, model = agent_of(
+    agent, model = make_offload_agent(
         OffloadOutputsPlug(store), ScriptedCall("report", {"topic": "invoices"}), read, Reply("done")
     )
 
@@ -61,10 +61,10 @@ async def test_a_large_output_is_put_aside_and_read_by_lines() -> None:
 
 @pytest.mark.covers("CTX-04", "OPT-08")
 @pytest.mark.parametrize("select", ["keywords", "model"])
-async def test_what_a_later_prompt_is_about_is_brought_back_for_its_run(select: Any) -> None:
+async def test_output_relevant_to_a_prompt_is_restored_for_its_run(select: Any) -> None:
     store = MemoryOutputStore()
     choice = [Reply("2")] if select == "model" else []
-    agent, model = agent_of(
+    agent, model = make_offload_agent(
         OffloadOutputsPlug(store, select=select, budget=200_000),
         ScriptedCall("report", {"topic": "bridges"}),
         ScriptedCall("report", {"topic": "zebras"}),
@@ -84,10 +84,10 @@ async def test_what_a_later_prompt_is_about_is_brought_back_for_its_run(select: 
     if select == "model":
         assert "1. report(topic='bridges')" in texts(request[0])[0]
         request = request[1:]
-    brought = [t for t in texts(request[0]) if t.startswith("Outputs of earlier calls")]
-    assert len(brought) == 1
-    assert LONG in brought[0]
-    assert 'tool="report"' in brought[0]
+    restored = [t for t in texts(request[0]) if t.startswith("Outputs of earlier calls")]
+    assert len(restored) == 1
+    assert LONG in restored[0]
+    assert 'tool="report"' in restored[0]
     assert texts(request[1])[: len(texts(request[0]))] == texts(request[0])
     assert outcome.text == "They have stripes."
     assert not any("Outputs of earlier calls" in m.text for m in agent.messages if isinstance(m, Message))
@@ -96,8 +96,8 @@ async def test_what_a_later_prompt_is_about_is_brought_back_for_its_run(select: 
 
 
 @pytest.mark.covers("AGT-39", "CTX-04")
-async def test_a_selection_that_fails_is_done_without() -> None:
-    agent, model = agent_of(
+async def test_failed_selection_restores_nothing() -> None:
+    agent, model = make_offload_agent(
         OffloadOutputsPlug(MemoryOutputStore(), select="model"),
         ScriptedCall("report", {"topic": "zebras"}),
         Reply("done"),
@@ -126,13 +126,13 @@ async def test_hostile_text_stays_in_its_envelope() -> None:
 
 
 @pytest.mark.covers("CTX-05", "CTX-06")
-async def test_outputs_end_with_the_session_and_a_resume_knows(tmp_path: Path) -> None:
+async def test_outputs_are_deleted_with_the_session(tmp_path: Path) -> None:
     home = JsonlStore(tmp_path)
     session = Session.create("/", home=home)
     session.save()
     store = FileOutputStore(session.context_folder or "")
     plug = OffloadOutputsPlug(store)
-    agent, _ = agent_of(plug, ScriptedCall("report", {"topic": "a"}), Reply("done"), session=session)
+    agent, _ = make_offload_agent(plug, ScriptedCall("report", {"topic": "a"}), Reply("done"), session=session)
     await agent.run("go")
     assert len(list((tmp_path / "context").rglob("*.json"))) == 1
     assert count_missing_outputs(list(agent.messages), store) == 0
@@ -143,9 +143,9 @@ async def test_outputs_end_with_the_session_and_a_resume_knows(tmp_path: Path) -
     assert list((tmp_path / "context").rglob("*.json")) == []
     with Session.open(session.id, home=home) as again:
         assert count_missing_outputs(list(again.messages), FileOutputStore(again.context_folder or "")) == 1
-        second, model = agent_of(
+        second, model = make_offload_agent(
             OffloadOutputsPlug(FileOutputStore(again.context_folder or "")),
-            ScriptedCall("context_read", {"name": store_name(agent)}),
+            ScriptedCall("context_read", {"name": find_output_name(agent)}),
             Reply("ok"),
             session=again,
         )
@@ -153,13 +153,13 @@ async def test_outputs_end_with_the_session_and_a_resume_knows(tmp_path: Path) -
         assert "was deleted" in texts(model.requests[1].request)[-1]
 
 
-def store_name(agent: Agent) -> str:
+def find_output_name(agent: Agent) -> str:
     [text] = [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
     return text.split('"')[1]
 
 
 @pytest.mark.covers("CTX-01")
-async def test_one_endless_line_is_read_by_pages_and_half_a_character_is_no_trouble(tmp_path: Path) -> None:
+async def test_long_single_line_is_read_in_pages(tmp_path: Path) -> None:
     store = FileOutputStore(tmp_path / "context")
     data = "\ud800" + "".join(chr(97 + i % 26) for i in range(100_000))
     pages: list[str] = []
@@ -187,9 +187,9 @@ async def test_one_endless_line_is_read_by_pages_and_half_a_character_is_no_trou
 
 
 @pytest.mark.covers("CTX-04")
-async def test_an_answer_of_nonsense_chooses_nothing() -> None:
+async def test_invalid_selection_restores_nothing() -> None:
     store = MemoryOutputStore()
-    agent, model = agent_of(
+    agent, model = make_offload_agent(
         OffloadOutputsPlug(store, select="model"),
         ScriptedCall("report", {"topic": "invoices"}),
         Reply("done"),

@@ -1,4 +1,4 @@
-"""A session is read from its last compaction on, and what is found is what reading all of it gives."""
+"""A session is read from its last compaction on, with the same history as a full read."""
 
 import io
 import os
@@ -29,29 +29,29 @@ from mainspring.sessions import (
 from mainspring.sessions.entries import Before, IntentEntry, PairEntry, ResultEntry, RunStartEntry
 from mainspring.sessions.jsonl_store import iter_lines_backward
 from mainspring.sessions.loader import NEAR_LINES, apply_entries, read_from_end, read_path, read_tree
-from tests.unit.sessions.harness import QUICK, agent, calling, encoded, texts
+from tests.unit.sessions.harness import QUICK, describe, encode_all, make_agent, make_calls
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @pytest.fixture(params=["jsonl", "memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
-    """Each store there is, empty."""
-    made: dict[str, Callable[[], SessionStore]] = {
+    """Return an empty store of each kind."""
+    factories: dict[str, Callable[[], SessionStore]] = {
         "jsonl": lambda: JsonlStore(tmp_path),
         "memory": MemorySessionStore,
         "sqlite": lambda: SqliteSessionStore(tmp_path / "sessions.db"),
     }
-    return made[request.param]()
+    return factories[request.param]()
 
 
-def shorten(one: Any, keep: int, summary: str = "summary") -> None:
-    """What a compaction does to an agent's history: a summary, then the newest messages."""
-    one.context.messages[:] = [Message.user(summary, timestamp=NOW), *one.context.messages[-keep:]]
+def compact_history(agent: Any, keep: int, summary: str = "summary") -> None:
+    """Replace the history of an agent by a summary and its newest messages."""
+    agent.context.messages[:] = [Message.user(summary, timestamp=NOW), *agent.context.messages[-keep:]]
 
 
-class Counting:
-    """A log that counts the lines that are read from its end."""
+class CountingLog:
+    """A log that counts the lines read from its end."""
 
     def __init__(self, log: SessionLog) -> None:
         self.log = log
@@ -66,15 +66,15 @@ class Counting:
             yield row
 
 
-def check_same(store: SessionStore, name: str = "s1") -> int:
-    """How many lines were read from the end; what they gave is what all lines give."""
-    log = Counting(store.open(name, write=False))
+def check_partial_read(store: SessionStore, name: str = "s1") -> int:
+    """Assert that a partial read gives the full history; return the number of lines read from the end."""
+    log = CountingLog(store.open(name, write=False))
     recent = read_from_end(cast("SessionLog", log))
     assert recent is not None
     tree = read_tree(log.log)
     full = apply_entries(tree, read_path(log.log, tree.path(tree.leaf)))
     fast = recent.history
-    assert encoded(fast.messages) == encoded(full.messages)
+    assert encode_all(fast.messages) == encode_all(full.messages)
     assert (fast.entry_ids, list(fast.open), fast.model) == (full.entry_ids, list(full.open), full.model)
     assert [r and r.id for r in (fast.run, fast.ended)] == [r and r.id for r in (full.run, full.ended)]
     assert (recent.tree.leaf, recent.tree.labels) == (tree.leaf, tree.labels)
@@ -82,93 +82,93 @@ def check_same(store: SessionStore, name: str = "s1") -> int:
     return log.count
 
 
-async def long_session(store: SessionStore, *, keep: int = 3, more: int = 2) -> Session:
-    """A session with many turns, a compaction in the next run, and some turns behind it."""
+async def create_long_session(store: SessionStore, *, keep: int = 3, more: int = 2) -> Session:
+    """Create a session with many turns, a compaction in the next run, and some turns after it."""
     session = Session.create("/work", home=store, id="s1", options=QUICK, title="given")
     session.label("early name")
-    turns = [r for i in range(20) for r in (calling(f"c{i}a", f"c{i}b"), f"answer {i}")]
-    one = agent(session, *turns, *["later"] * more)
+    turns = [r for i in range(20) for r in (make_calls(f"c{i}a", f"c{i}b"), f"answer {i}")]
+    agent = make_agent(session, *turns, *["later"] * more)
     for i in range(20):
-        await one.run(f"prompt {i}")
+        await agent.run(f"prompt {i}")
     session.label("the point", session.entries()[2].id)
     session.record_model("scripted:other")
-    shorten(one, keep)
+    compact_history(agent, keep)
     for i in range(more):
-        await one.run(f"more {i}")
+        await agent.run(f"more {i}")
     return session
 
 
 @pytest.mark.covers("SES-18", "SES-16")
 @pytest.mark.parametrize("keep", [1, 3, 7])
-async def test_only_what_comes_after_the_last_compaction_is_read(store: SessionStore, keep: int) -> None:
-    session = await long_session(store, keep=keep)
-    expected, title, model = texts(session.messages), session.title, session.journal.history.model
+async def test_only_entries_after_the_last_compaction_are_read(store: SessionStore, keep: int) -> None:
+    session = await create_long_session(store, keep=keep)
+    expected, title, model = describe(session.messages), session.title, session.journal.history.model
     lines = len(list(session.journal.log.rows()))
     session.close()
-    assert check_same(store) < 120 < lines
+    assert check_partial_read(store) < 120 < lines
     again = Session.open("s1", home=store, options=QUICK)
-    assert texts(again.messages) == expected
+    assert describe(again.messages) == expected
     assert (again.title, again.journal.history.model) == (title, model) == ("early name", "scripted:other")
     assert again.problems == []
     assert 120 < again.unread_entries < lines
-    assert len(again.entries()) > again.unread_entries  # whoever asks for all of it gets all of it
-    last = agent(again, "on")
+    assert len(again.entries()) > again.unread_entries  # entries() reads the rest
+    last = make_agent(again, "on")
     await last.run("and now?")
     again.label("late name")
     again.close()
     assert Session.open("s1", home=store, write=False).title == "late name"
-    check_same(store)
+    check_partial_read(store)
 
 
-async def test_a_second_compaction_keeps_what_the_first_one_knew(store: SessionStore) -> None:
-    session = await long_session(store)
+async def test_second_compaction_preserves_facts_of_the_first(store: SessionStore) -> None:
+    session = await create_long_session(store)
     session.close()
     again = Session.open("s1", home=store, options=QUICK)
     unread = again.unread_entries
-    one = agent(again, "x", "y")
-    await one.run("a")
-    shorten(one, 2, "second summary")
-    await one.run("b")
+    agent = make_agent(again, "x", "y")
+    await agent.run("a")
+    compact_history(agent, 2, "second summary")
+    await agent.run("b")
     again.close()
-    check_same(store)
+    check_partial_read(store)
     third = Session.open("s1", home=store, options=QUICK, write=False)
-    assert texts(third.messages) == ["user: second summary", "user: a", "assistant: x", "user: b", "assistant: y"]
+    assert describe(third.messages) == ["user: second summary", "user: a", "assistant: x", "user: b", "assistant: y"]
     assert third.title == "early name"
     assert third.unread_entries > unread
 
 
-async def test_a_compaction_on_another_branch_does_not_count(store: SessionStore) -> None:
-    session = await long_session(store)
+async def test_compaction_on_another_branch_is_ignored(store: SessionStore) -> None:
+    session = await create_long_session(store)
     entries = session.entries()
     early = next(e for e in entries if isinstance(e, MessageEntry) and e.source == "assistant")
     session.branch(early.id, "again")
-    await agent(session, "other").run("instead")
+    await make_agent(session, "other").run("instead")
     session.label("kept on a branch", early.id)
-    expected = texts(session.messages)
+    expected = describe(session.messages)
     session.close()
     again = Session.open("s1", home=store, options=QUICK)
-    assert texts(again.messages) == expected
+    assert describe(again.messages) == expected
     assert again.journal._labels[early.id] == "kept on a branch"
     assert again.title == "early name"
-    again.branch(entries[-1].id)  # and back to where the compaction is
+    again.branch(entries[-1].id)  # back to the branch with the compaction
     again.close()
-    check_same(store)
+    check_partial_read(store)
 
 
-async def test_a_history_that_was_forgotten_needs_only_the_names(store: SessionStore) -> None:
-    session = await long_session(store)
+async def test_reset_history_needs_only_the_labels(store: SessionStore) -> None:
+    session = await create_long_session(store)
     session.branch(None)
-    await agent(session, "fresh").run("new start")
+    await make_agent(session, "fresh").run("new start")
     session.close()
-    assert check_same(store) < 60
+    assert check_partial_read(store) < 60
     again = Session.open("s1", home=store, options=QUICK, write=False)
-    assert texts(again.messages) == ["user: new start", "assistant: fresh"]
+    assert describe(again.messages) == ["user: new start", "assistant: fresh"]
     assert again.title == "early name"
 
 
-async def test_without_a_compaction_all_is_read(store: SessionStore) -> None:
+async def test_everything_is_read_without_a_compaction(store: SessionStore) -> None:
     session = Session.create("/work", home=store, id="s1", options=QUICK)
-    await agent(session, calling("c1"), "done").run("go")
+    await make_agent(session, make_calls("c1"), "done").run("go")
     session.close()
     log = store.open("s1", write=False)
     assert read_from_end(log) is None
@@ -176,34 +176,34 @@ async def test_without_a_compaction_all_is_read(store: SessionStore) -> None:
     assert Session.open("s1", home=store, write=False).unread_entries == 0
 
 
-async def test_a_process_killed_after_a_compaction_is_noticed(store: SessionStore) -> None:
-    session = await long_session(store)
+async def test_kill_after_a_compaction_is_detected(store: SessionStore) -> None:
+    session = await create_long_session(store)
     session.journal.record(RunStartEntry, run="r9")
     session.journal.record(MessageEntry, message=Message.user("go", timestamp=NOW), source="prompt")
     calls = Message.assistant([ToolUseBlock("c9", "look")], timestamp=NOW, id="m9")
     session.journal.record(IntentEntry, message=calls)
     session.close()
-    check_same(store)
+    check_partial_read(store)
     again = Session.open("s1", home=store, options=QUICK)
     assert again.was_interrupted
-    assert "Not started" in texts(again.messages)[-1]
+    assert "Not started" in describe(again.messages)[-1]
 
 
-async def test_a_compaction_in_the_middle_of_a_run_knows_that_run(store: SessionStore) -> None:
+async def test_compaction_during_a_run_records_that_run(store: SessionStore) -> None:
     session = Session.create("/work", home=store, id="s1", options=QUICK)
     session.journal.record(RunStartEntry, run="r1")
     session.journal.record(MessageEntry, message=Message.user("go", timestamp=NOW), source="prompt")
-    one = agent(session, "x")
-    shorten(one, 1)
-    session.plug()._record_replacement(one.context.messages, "threshold")
+    agent = make_agent(session, "x")
+    compact_history(agent, 1)
+    session.plug()._record_replacement(agent.context.messages, "threshold")
     session.journal.record(MessageEntry, message=Message.user("more", timestamp=NOW), source="steer")
     session.save()
     session.close()
-    check_same(store)
+    check_partial_read(store)
     assert Session.open("s1", home=store, options=QUICK, write=False).was_interrupted
 
 
-# --- files that are not as they should be ------------------------------------------------------------------------------
+# --- damaged files -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -211,28 +211,28 @@ def path(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def stored(path: Path) -> Path:
-    session = await long_session(JsonlStore(path))
+async def read_lines(path: Path) -> Path:
+    session = await create_long_session(JsonlStore(path))
     session.close()
     return Path(session.location)
 
 
-async def test_a_torn_tail_is_told_and_the_rest_is_read_from_the_end(path: Path) -> None:
-    file = await stored(path)
-    expected = texts(Session.open("s1", home=path, write=False).messages)
-    spoil(file, b'{"type":"message","id":"torn","par')
+async def test_incomplete_tail_is_reported_and_the_rest_is_read_from_the_end(path: Path) -> None:
+    file = await read_lines(path)
+    expected = describe(Session.open("s1", home=path, write=False).messages)
+    append_bytes(file, b'{"type":"message","id":"torn","par')
     again = Session.open("s1", home=path, options=QUICK)
     assert [p.kind for p in again.problems] == ["torn"]
     assert again.unread_entries > 0
-    assert texts(again.messages) == expected
-    await agent(again, "fine").run("go on")
+    assert describe(again.messages) == expected
+    await make_agent(again, "fine").run("go on")
     again.close()
     last = Session.open("s1", home=path, options=QUICK, write=False)
-    assert [p.kind for p in last.problems] == ["damaged"]  # the torn line has an end now
-    assert texts(last.messages) == [*expected, "user: go on", "assistant: fine"]
+    assert [p.kind for p in last.problems] == ["damaged"]  # the incomplete line was terminated
+    assert describe(last.messages) == [*expected, "user: go on", "assistant: fine"]
 
 
-def spoil(file: Path, data: bytes) -> None:
+def append_bytes(file: Path, data: bytes) -> None:
     with file.open("ab") as out:
         out.write(data)
 
@@ -240,9 +240,9 @@ def spoil(file: Path, data: bytes) -> None:
 @pytest.mark.parametrize(
     "line", [b"garbage", b'{"type":"hologram","id":"h","parent":null,"timestamp":"2030-01-01T00:00:00Z"}']
 )
-async def test_where_something_is_out_of_order_all_is_read(path: Path, line: bytes) -> None:
-    file = await stored(path)
-    spoil(file, line + b"\n")
+async def test_everything_is_read_if_the_tail_is_damaged(path: Path, line: bytes) -> None:
+    file = await read_lines(path)
+    append_bytes(file, line + b"\n")
     log = JsonlStore(path).open("s1", write=False)
     assert read_from_end(log) is None
     log.close()
@@ -251,18 +251,18 @@ async def test_where_something_is_out_of_order_all_is_read(path: Path, line: byt
     assert len(again.problems) == 1
 
 
-async def test_damage_before_a_compaction_is_remembered(path: Path) -> None:
+async def test_damage_before_a_compaction_is_reported_later(path: Path) -> None:
     store = JsonlStore(path)
     session = Session.create("/work", home=store, id="s1", options=QUICK)
-    await agent(session, "one").run("first")
+    await make_agent(session, "one").run("first")
     session.close()
-    spoil(Path(session.location), b"garbage\nmore garbage\n")
+    append_bytes(Path(session.location), b"garbage\nmore garbage\n")
     again = Session.open("s1", home=path, options=QUICK)
     assert len(again.problems) == 2
-    one = agent(again, "two", "three")
-    await one.run("second")
-    shorten(one, 1)
-    await one.run("third")
+    agent = make_agent(again, "two", "three")
+    await agent.run("second")
+    compact_history(agent, 1)
+    await agent.run("third")
     again.close()
     last = Session.open("s1", home=path, options=QUICK, write=False)
     assert last.unread_entries > 0
@@ -270,8 +270,8 @@ async def test_damage_before_a_compaction_is_remembered(path: Path) -> None:
     assert "2 lines before the last compaction" in str(last.problems[0])
 
 
-def lines_of(count: int, kept: list[str], *, extra: int = 0) -> list[bytes]:
-    """A session whose compaction keeps some entries of many."""
+def compacted_lines(count: int, kept: list[str], *, extra: int = 0) -> list[bytes]:
+    """Return the lines of a session whose compaction keeps a few of many entries."""
     lines = [encode_entry(SessionEntry(id="s1", parent=None, timestamp=NOW, version=1, cwd="/work"))]
     parent: str | None = None
 
@@ -304,25 +304,25 @@ def lines_of(count: int, kept: list[str], *, extra: int = 0) -> list[bytes]:
         (["gone"], False),
     ],
 )
-async def test_what_is_kept_is_found_near_or_at_the_beginning(path: Path, kept: list[str], is_near: bool) -> None:
+async def test_kept_entries_are_found_near_the_end_or_at_the_start(path: Path, kept: list[str], is_near: bool) -> None:
     file = path / "s1.jsonl"
-    file.write_bytes(b"\n".join(lines_of(10_000, kept)) + b"\n")
-    log = Counting(JsonlStore(path).open(str(file), write=False))
+    file.write_bytes(b"\n".join(compacted_lines(10_000, kept)) + b"\n")
+    log = CountingLog(JsonlStore(path).open(str(file), write=False))
     recent = read_from_end(cast("SessionLog", log))
     assert (recent is not None) is is_near
     assert log.count <= NEAR_LINES + 2
     log.log.close()
     session = Session.open(file, write=False)
-    assert len(texts(session.messages)) == 1 + len([k for k in kept if k != "gone"])
+    assert len(describe(session.messages)) == 1 + len([k for k in kept if k != "gone"])
     assert [p.kind for p in session.problems] == (["damaged"] if "gone" in kept else [])
 
 
 @pytest.mark.covers("SES-18")
-def test_the_memory_of_a_resume_does_not_grow_with_what_lies_before(path: Path) -> None:
+def test_memory_of_a_resume_does_not_depend_on_older_entries(path: Path) -> None:
     peaks: list[int] = []
     for count in (200, 20_000):
         file = path / f"{count}.jsonl"
-        file.write_bytes(b"\n".join(lines_of(count, ["e0"], extra=20)) + b"\n")
+        file.write_bytes(b"\n".join(compacted_lines(count, ["e0"], extra=20)) + b"\n")
         tracemalloc.start()
         session = Session.open(file, write=False)
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -337,7 +337,7 @@ def test_the_memory_of_a_resume_does_not_grow_with_what_lies_before(path: Path) 
     st.booleans(),
     st.integers(1, 20),
 )
-def test_lines_from_the_end_are_the_lines(pieces: list[bytes], ended: bool, block: int) -> None:
+def test_lines_from_the_end_equal_lines_from_the_start(pieces: list[bytes], ended: bool, block: int) -> None:
     data = b"\n".join(pieces) + (b"\n" if ended and pieces else b"")
     forward: list[tuple[int, bytes]] = []
     position = 0
@@ -347,7 +347,7 @@ def test_lines_from_the_end_are_the_lines(pieces: list[bytes], ended: bool, bloc
     assert list(iter_lines_backward(io.BytesIO(data), block))[::-1] == forward
 
 
-def test_a_line_of_many_blocks_is_one_line(path: Path) -> None:
+def test_line_longer_than_a_block_is_one_line(path: Path) -> None:
     file = path / "long"
     file.write_bytes(b"first\n" + b"x" * 5_000_000 + b"\n" + b"last" + os.linesep.encode())
     with file.open("rb") as stream:

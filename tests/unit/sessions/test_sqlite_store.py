@@ -18,11 +18,11 @@ from mainspring.testing import Reply, ScriptedModel
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def header(id: str = "s1", version: int = 1) -> SessionEntry:
+def make_header(id: str = "s1", version: int = 1) -> SessionEntry:
     return SessionEntry(id=id, parent=None, timestamp=NOW, version=version, cwd="/work")
 
 
-def line(id: str, text: str = "hi") -> bytes:
+def make_line(id: str, text: str = "hi") -> bytes:
     message = Message.user(text, timestamp=NOW)
     return encode_entry(MessageEntry(id=id, parent=None, timestamp=NOW, message=message, source="prompt"))
 
@@ -32,20 +32,20 @@ def store(tmp_path: Path) -> SqliteSessionStore:
     return SqliteSessionStore(tmp_path / "home" / "sessions.db")
 
 
-def test_the_file_is_the_owner_s_only(store: SqliteSessionStore) -> None:
-    store.create(header()).append([encode_entry(header())])
+def test_only_the_owner_can_access_the_database(store: SqliteSessionStore) -> None:
+    store.create(make_header()).append([encode_entry(make_header())])
 
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
 
 
-def test_looking_makes_no_file(store: SqliteSessionStore) -> None:
+def test_reading_creates_no_file(store: SqliteSessionStore) -> None:
     assert list(store.list()) == []
     assert not store.exists("s1")
     assert not store.path.parent.exists()
 
 
-def test_a_database_of_something_else_is_left_alone(store: SqliteSessionStore) -> None:
+def test_database_of_another_program_is_unchanged(store: SqliteSessionStore) -> None:
     store.path.parent.mkdir()
     with sqlite3.connect(store.path) as other:
         other.execute("CREATE TABLE sessions (mine TEXT)")
@@ -55,13 +55,13 @@ def test_a_database_of_something_else_is_left_alone(store: SqliteSessionStore) -
     with pytest.raises(SessionError, match="another program"):
         list(store.list())
     with pytest.raises(SessionError, match="another program"):
-        store.create(header())
+        store.create(make_header())
 
     assert store.path.read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"hello", b"SQLite format 3\0" + b"\xff" * 2000])
-def test_what_is_no_database_is_left_alone(store: SqliteSessionStore, content: bytes) -> None:
+def test_file_that_is_not_a_database_is_unchanged(store: SqliteSessionStore, content: bytes) -> None:
     store.path.parent.mkdir()
     store.path.write_bytes(content)
 
@@ -71,8 +71,8 @@ def test_what_is_no_database_is_left_alone(store: SqliteSessionStore, content: b
     assert store.path.read_bytes() == content
 
 
-def test_a_newer_layout_is_told(store: SqliteSessionStore) -> None:
-    store.create(header()).append([encode_entry(header())])
+def test_newer_database_version_is_rejected(store: SqliteSessionStore) -> None:
+    store.create(make_header()).append([encode_entry(make_header())])
     with sqlite3.connect(store.path) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
@@ -81,9 +81,9 @@ def test_a_newer_layout_is_told(store: SqliteSessionStore) -> None:
         store.open("s1")
 
 
-def test_a_session_of_a_newer_version_is_read_and_not_written(store: SqliteSessionStore) -> None:
-    with_new = header(version=99)
-    store.create(with_new).append([encode_entry(with_new), line("a")])
+def test_session_of_a_newer_version_is_read_only(store: SqliteSessionStore) -> None:
+    newer_header = make_header(version=99)
+    store.create(newer_header).append([encode_entry(newer_header), make_line("a")])
 
     log = store.open("s1")
 
@@ -102,9 +102,9 @@ sys.stdin.read()
 
 
 @pytest.mark.timeout(60)
-def test_another_process_is_kept_out_and_a_dead_one_is_not(store: SqliteSessionStore) -> None:
-    log = store.create(header())
-    log.append([encode_entry(header())])
+def test_lock_excludes_another_process_until_it_dies(store: SqliteSessionStore) -> None:
+    log = store.create(make_header())
+    log.append([encode_entry(make_header())])
     log.close()
     call = [sys.executable, "-c", HOLDER, str(store.path)]
     with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
@@ -116,20 +116,20 @@ def test_another_process_is_kept_out_and_a_dead_one_is_not(store: SqliteSessionS
     assert store.open("s1").writable
 
 
-def test_two_that_make_the_file_at_once_both_find_it(store: SqliteSessionStore) -> None:
-    def make(i: int) -> None:
-        made = header(f"s{i}")
-        store.create(made).append([encode_entry(made), line("a")])
+def test_concurrent_creation_of_the_database_works(store: SqliteSessionStore) -> None:
+    def create_session(i: int) -> None:
+        created = make_header(f"s{i}")
+        store.create(created).append([encode_entry(created), make_line("a")])
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(make, range(16)))
+        list(pool.map(create_session, range(16)))
 
     assert len(list(store.list())) == 16
 
 
-def test_a_transaction_that_fails_leaves_nothing(store: SqliteSessionStore) -> None:
-    log = store.create(header())
-    log.append([encode_entry(header()), line("a")])
+def test_failed_transaction_is_rolled_back(store: SqliteSessionStore) -> None:
+    log = store.create(make_header())
+    log.append([encode_entry(make_header()), make_line("a")])
     with sqlite3.connect(store.path) as other:
         other.execute(
             "CREATE TRIGGER no BEFORE INSERT ON lines WHEN instr(NEW.data, CAST('bad' AS BLOB)) BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
@@ -137,17 +137,17 @@ def test_a_transaction_that_fails_leaves_nothing(store: SqliteSessionStore) -> N
     other.close()
 
     with pytest.raises(OSError, match="full") as failed:
-        log.append([line("b"), line("c", "bad")])
+        log.append([make_line("b"), make_line("c", "bad")])
 
     assert failed.value.errno == 28
     assert len(list(log.rows())) == 2
     [info] = store.list()
-    log.append([line("b")])
+    log.append([make_line("b")])
     assert len(list(log.rows())) == 3
     assert next(iter(store.list())).size > info.size
 
 
-async def test_an_agent_goes_on_where_it_stopped(store: SqliteSessionStore) -> None:
+async def test_agent_resumes_a_stored_session(store: SqliteSessionStore) -> None:
     with Session.create("/work", home=store) as session:
         await Agent(ScriptedModel(Reply("hello")), session=session).run("hi")
 

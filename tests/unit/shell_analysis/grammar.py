@@ -1,4 +1,4 @@
-"""Random shell lines over the whole grammar of bash, understood or not, and small changes to lines."""
+"""Random shell lines over the whole bash grammar, supported or not, and random edits of lines."""
 
 import random
 from collections.abc import Callable
@@ -49,11 +49,11 @@ PIECES = (
 
 
 class Generator:
-    """Makes lines.
+    """Generates random lines.
 
     Args:
-        source: Where the choices come from.
-        odd: How often something is chosen that should not be understood, from 0 to 1.
+        source: The source of random choices.
+        odd: The probability of unsupported constructs, from 0 to 1.
     """
 
     def __init__(self, source: random.Random, odd: float) -> None:
@@ -260,7 +260,7 @@ class Generator:
 
 
 def change(source: random.Random, line: str) -> str:
-    """A line with a few characters inserted, deleted, or turned around."""
+    """Insert, delete, or reverse a few characters of a line."""
     for _ in range(source.choice((1, 1, 2, 3))):
         at, length = source.randrange(len(line) + 1), source.randint(1, 3)
         line = source.choice(

@@ -1,4 +1,4 @@
-"""Compares what real shells ran for a line with what the analysis says that the line runs."""
+"""Compares the commands that real shells run for a line with the analysis of the line."""
 
 import json
 import os
@@ -48,21 +48,21 @@ NAMES = (
     "=c1",
 )
 SHELLS = ("/bin/bash", "/usr/bin/dash", "/usr/bin/zsh", "/usr/bin/busybox")
-WRAPPER: str = vars(local)["_READ_SCRIPT"].format("exec </dev/null")  # the way in which the shell tool runs lines
+WRAPPER: str = vars(local)["_READ_SCRIPT"].format("exec </dev/null")  # the same wrapper as in the shell tool
 
 
-def shells() -> list[list[str]]:
-    """The shells of this machine, each as it is started."""
+def installed_shells() -> list[list[str]]:
+    """Return the start commands of the shells on this machine."""
     found = [path for path in SHELLS if os.path.exists(path)]
     return [[path, "sh", "-c"] if path.endswith("busybox") else [path, "-c"] for path in found]
 
 
 class Oracle:
-    """Runs lines in all shells of the machine, in a folder of its own.
+    """Runs lines in all shells of this machine, in a separate folder.
 
     Args:
         folder: A new folder.
-        workers: How many lines run at the same time.
+        workers: The number of lines that run at the same time.
     """
 
     def __init__(self, workers: int = 2) -> None:
@@ -84,7 +84,7 @@ class Oracle:
         scratch = self.folder / str(number)
         scratch.mkdir()
         scratch.chmod(0o777)
-        arguments = [str(self.programs), str(scratch), json.dumps(shells()), WRAPPER]
+        arguments = [str(self.programs), str(scratch), json.dumps(installed_shells()), WRAPPER]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(HERE / "runner.py"), *arguments],
             stdin=subprocess.PIPE,
@@ -93,13 +93,13 @@ class Oracle:
         )
 
     def close(self) -> None:
-        """End the workers and remove the folder."""
+        """Stop the workers and remove the folder."""
         for worker in self._workers:
             worker.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def check(self, lines: list[tuple[str, AnalyzedLine]]) -> list[str]:
-        """Run lines that are understood; the divergences found, each as a text."""
+        """Run supported lines and return descriptions of the divergences."""
         count = len(self._workers)
         with ThreadPoolExecutor(count) as pool:
             found = pool.map(self._check_some, range(count), [lines[number::count] for number in range(count)])
@@ -115,12 +115,12 @@ class Oracle:
             worker.stdin.write(json.dumps(line) + "\n")
             worker.stdin.flush()
             for shell, _, log, changed in json.loads(worker.stdout.readline()):
-                problems += [f"{shell}: {line!r}: {p}" for p in divergences(analysis, log, changed, work)]
+                problems += [f"{shell}: {line!r}: {p}" for p in find_divergences(analysis, log, changed, work)]
         return problems
 
 
-def divergences(analysis: AnalyzedLine, log: str, changed: list[str], work: str) -> Iterator[str]:
-    """What ran or was opened and was not in the analysis."""
+def find_divergences(analysis: AnalyzedLine, log: str, changed: list[str], work: str) -> Iterator[str]:
+    """Yield commands and files that were used but are missing in the analysis."""
     units = [inner for unit in analysis.units for inner in unit.walk()]
     files = [part for part in analysis.parts if isinstance(part, Redirect)]
     moved = any(unit.moves is not None for unit in units)
@@ -141,32 +141,32 @@ def divergences(analysis: AnalyzedLine, log: str, changed: list[str], work: str)
 
 
 def matches(words: tuple[Word, ...], argv: list[str], work: str) -> bool:
-    """Whether a command that ran is one that the analysis knows."""
+    """Return True if an executed command matches the words of the analysis."""
     if not words:
         return not argv
     word = words[0]
     if word.splits:
-        pattern = _regex(word, work)
-        for taken in range(len(argv) + 1):
+        pattern = _to_regex(word, work)
+        for count_used in range(len(argv) + 1):
             if (
-                taken
+                count_used
                 and wildcards.ANY_TEXT not in word.text
-                and not pattern.fullmatch(argv[taken - 1])
-                and argv[taken - 1] != _plain(word)
+                and not pattern.fullmatch(argv[count_used - 1])
+                and argv[count_used - 1] != _literal_text(word)
             ):
                 return False
-            if matches(words[1:], argv[taken:], work):
+            if matches(words[1:], argv[count_used:], work):
                 return True
         return False
-    return bool(argv) and (_regex(word, work).fullmatch(argv[0]) is not None) and matches(words[1:], argv[1:], work)
+    return bool(argv) and (_to_regex(word, work).fullmatch(argv[0]) is not None) and matches(words[1:], argv[1:], work)
 
 
-def _plain(word: Word) -> str:
-    """A word whose wildcards match nothing, as a shell leaves it."""
+def _literal_text(word: Word) -> str:
+    """Return a word whose wildcards match no file, unchanged as in a shell."""
     return re.sub(r"['\"\\]", "", word.source)
 
 
-def _regex(word: Word, work: str) -> re.Pattern[str]:
+def _to_regex(word: Word, work: str) -> re.Pattern[str]:
     pieces = {
         wildcards.ANY_TEXT: ".*",
         wildcards.ANY_CHAR: "[^/]*",
@@ -177,8 +177,8 @@ def _regex(word: Word, work: str) -> re.Pattern[str]:
 
 
 def _is_file(file: Redirect, path: str, work: str) -> bool:
-    """Whether a path is the file of a redirection, in whichever folder that was."""
-    text = _regex(replace(file.target, text=file.target.text.rstrip("/")), work)
+    """Return True if a path is the file of a redirection, in any of the folders."""
+    text = _to_regex(replace(file.target, text=file.target.text.rstrip("/")), work)
     folders = (work, f"{work}/src", f"{work}/sub dir", f"{work}/d", os.path.dirname(work))
     names = [path, *(os.path.relpath(path, folder) for folder in folders)]
     return any(text.fullmatch(form) for name in names for form in (name, f"./{name}"))

@@ -1,6 +1,6 @@
 """Runs lines in real shells, as an unprivileged user, and reports what each line ran and which files it changed.
 
-A program of its own, which the oracle starts: it reads lines as JSON from standard input and writes a report for each.
+The oracle starts this program, which reads lines as JSON from standard input and writes a report for each line.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ SECONDS = 3.0
 
 
 def prepare(work: Path) -> None:
-    """Make the scratch folder as each line finds it."""
+    """Create the initial content of the scratch folder."""
     shutil.rmtree(work, ignore_errors=True)
     for folder in ("src", "sub dir", "d"):
         (work / folder).mkdir(parents=True)
@@ -28,8 +28,8 @@ def prepare(work: Path) -> None:
         os.utime(work / name, (1, 1))
 
 
-def state(work: Path) -> dict[str, int]:
-    """The files below a folder with the times of their last change."""
+def read_state(work: Path) -> dict[str, int]:
+    """Return the files below a folder with their modification times."""
     found: dict[str, int] = {}
     todo = [str(work)]
     while todo:
@@ -44,7 +44,7 @@ def state(work: Path) -> dict[str, int]:
 
 
 def run(shell: list[str], line: str, stdin: bytes | None, programs: str, work: Path, log: int) -> bool:
-    """Run a line; returns True if it ended by itself."""
+    """Run a line; return True if it ended before the timeout."""
     os.ftruncate(log, 0)
     null = os.open("/dev/null", os.O_RDWR)
     source = null
@@ -54,16 +54,18 @@ def run(shell: list[str], line: str, stdin: bytes | None, programs: str, work: P
         os.close(end)
     variables = {"PATH": programs, "HOME": str(work), "USER": "nobody", "LANG": "C.UTF-8"}
     actions = [(os.POSIX_SPAWN_DUP2, source, 0), (os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
-    alive, held = os.pipe()
-    os.dup2(held, LIFE, inheritable=True)
-    os.close(held)
+    read_end, write_end = os.pipe()
+    os.dup2(write_end, LIFE, inheritable=True)
+    os.close(write_end)
     arguments = [*shell, *([] if stdin is not None else [line])]
     pid = os.posix_spawn(shell[0], arguments, variables, file_actions=actions, setpgroup=0)
     os.close(LIFE)
     for descriptor in {source, null}:
         os.close(descriptor)
-    ready, _, _ = select.select([alive], [], [], SECONDS)  # ends when the shell and all that it started have ended
-    os.close(alive)
+    ready, _, _ = select.select(
+        [read_end], [], [], SECONDS
+    )  # readable once the shell and all its child processes have ended
+    os.close(read_end)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -81,7 +83,7 @@ def main() -> None:
     os.dup2(opened, LOG, inheritable=True)
     prepare(work)
     os.chdir(work)
-    before = state(work)
+    before = read_state(work)
     for text in sys.stdin:
         line = json.loads(text)
         report: list[object] = []
@@ -90,14 +92,14 @@ def main() -> None:
             ended = run([*shell, wrapper] if given is not None else shell, line, given, programs, work, LOG)
             size = os.fstat(LOG).st_size
             data = os.pread(LOG, size, 0).decode("utf-8", "surrogateescape")
-            after = state(work)
+            after = read_state(work)
             changed = [path for path, changed in after.items() if before.get(path) != changed]
             report.append([shell[0], ended, data, changed])
             if after != before:
                 os.chdir("/")
                 prepare(work)
                 os.chdir(work)
-                before = state(work)
+                before = read_state(work)
         sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What real shells run for a line is what the analysis says, for every line that it understands."""
+"""For every supported line, real shells run the commands that the analysis lists."""
 
 import os
 import random
@@ -10,34 +10,32 @@ import pytest
 
 from mainspring.shell_analysis import AnalyzedLine, analyze
 from tests.unit.shell_analysis.grammar import Generator, change
-from tests.unit.shell_analysis.oracle import Oracle, shells
+from tests.unit.shell_analysis.oracle import Oracle, installed_shells
 
 SEED = 20_261_128
 ODDS = (0.0, 0.0, 0.0, 0.3, 1.0)
 BATCH = 500
 
-COMPILED = (
-    shutil.which("cc") is not None
-)  # the program that records calls is in C, since it starts many thousands of times
+COMPILED = shutil.which("cc") is not None  # the program that records calls is written in C for a fast start
 
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[Oracle]:
-    """The shells of this machine."""
+    """An oracle with the shells of this machine."""
     oracle = Oracle()
     yield oracle
     oracle.close()
 
 
 def random_lines(source: random.Random, count: int) -> Iterator[str]:
-    """Lines over the whole grammar, a third of them with random changes."""
+    """Yield lines over the whole grammar, a third of them with random edits."""
     for _ in range(count):
         line = Generator(source, source.choice(ODDS)).line()
         yield change(source, line) if source.random() < 0.35 else line
 
 
 def compare(oracle: Oracle, seed: int, count: int) -> list[str]:
-    """Run the understood ones of random lines; prints how many there were."""
+    """Run the supported ones of random lines, print their number, and return the divergences."""
     source = random.Random(seed)
     problems: list[str] = []
     understood = 0
@@ -46,7 +44,7 @@ def compare(oracle: Oracle, seed: int, count: int) -> list[str]:
         lines = [(line, analysis) for line, analysis in analyzed if not analysis.problem]
         understood += len(lines)
         problems += oracle.check(lines)
-    names = ", ".join(os.path.basename(shell[0]) for shell in shells())
+    names = ", ".join(os.path.basename(shell[0]) for shell in installed_shells())
     sys.stdout.write(
         f"\nseed {seed}: {count} lines, {understood} understood and run in {names}, {len(problems)} divergences\n"
     )
@@ -57,14 +55,14 @@ def compare(oracle: Oracle, seed: int, count: int) -> list[str]:
 @pytest.mark.timeout(300)
 @pytest.mark.covers("SEC-01")
 @pytest.mark.parametrize("count", [5_000] if COMPILED else [])
-def test_random_lines(oracle: Oracle, count: int) -> None:
+def test_random_lines_match_the_analysis(oracle: Oracle, count: int) -> None:
     assert compare(oracle, SEED, count) == []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("count", [500_000] if COMPILED else [])
-def test_many_random_lines(oracle: Oracle, count: int) -> None:
+def test_many_random_lines_match_the_analysis(oracle: Oracle, count: int) -> None:
     assert compare(oracle, random.SystemRandom().randrange(10**9), count) == []
 
 
@@ -81,10 +79,10 @@ def test_many_random_lines(oracle: Oracle, count: int) -> None:
     if COMPILED
     else [],
 )
-def test_the_oracle_sees_divergences(oracle: Oracle, line: str, analyzed_as: str, divergence: str) -> None:
+def test_oracle_detects_divergences(oracle: Oracle, line: str, analyzed_as: str, divergence: str) -> None:
     analysis: AnalyzedLine = analyze(analyzed_as)
 
     problems = oracle.check([(line, analysis)])
 
-    assert len(problems) >= len(shells())
+    assert len(problems) >= len(installed_shells())
     assert any(divergence in problem for problem in problems)

@@ -1,10 +1,10 @@
-"""The language of lines that are understood, and its borders."""
+"""Supported and unsupported constructs of shell lines."""
 
 import pytest
 
 from mainspring.shell_analysis import analyze, wildcards
 from mainspring.shell_analysis.syntax import Redirect
-from tests.unit.permissions.harness import decided, shell
+from tests.unit.permissions.harness import decide_call, shell
 
 NAMED = [
     ("x='a[$(touch F)]'; z=([x]=1)", "an array assignment"),
@@ -161,7 +161,7 @@ WORDS = [
 
 @pytest.mark.parametrize(("line", "construct"), NAMED)
 @pytest.mark.covers("SEC-01")
-async def test_what_is_not_understood_is_named_and_asks(line: str, construct: str) -> None:
+async def test_unsupported_construct_is_named_and_asks(line: str, construct: str) -> None:
     decision = await shell(line, "shell", "shell(*)", "scope:shell-run", reads_free=True)
 
     assert construct in analyze(line).problem
@@ -170,8 +170,8 @@ async def test_what_is_not_understood_is_named_and_asks(line: str, construct: st
 
 @pytest.mark.parametrize("line", HIDDEN.strip().split("\n"))
 @pytest.mark.covers("SEC-01", "SEC-02")
-async def test_nothing_hides_behind_a_construct(line: str) -> None:
-    free = await decided("shell", {"command": line}, mode="allow")
+async def test_commands_after_an_unsupported_construct_are_not_allowed(line: str) -> None:
+    free = await decide_call("shell", {"command": line}, mode="allow")
     denied = await shell(line, "shell", deny=["shell(touch *)"])
 
     assert analyze(line).problem
@@ -180,14 +180,14 @@ async def test_nothing_hides_behind_a_construct(line: str) -> None:
 
 
 @pytest.mark.parametrize(("line", "words"), WORDS)
-def test_words(line: str, words: list[str]) -> None:
+def test_words_are_split_like_in_a_shell(line: str, words: list[str]) -> None:
     analysis = analyze(line)
 
     assert not analysis.problem
     assert words in [[word.text for word in unit.words] for unit in analysis.units]
 
 
-def test_a_loop_is_seen_as_the_commands_that_it_runs() -> None:
+def test_loop_is_analyzed_as_its_commands() -> None:
     units = analyze('for f in a "b c" d/*; do cat "$f"; wc $f; done').units
 
     seen = [(unit.words[1].text, unit.words[1].splits) for unit in units]
@@ -197,7 +197,7 @@ def test_a_loop_is_seen_as_the_commands_that_it_runs() -> None:
     ]  # fmt: skip
 
 
-def test_a_value_that_may_not_have_been_assigned_is_not_known() -> None:
+def test_possibly_unassigned_variable_has_an_unknown_value() -> None:
     analysis = analyze("true || x=a; c $x")
 
     assert [unit.words[1].text for unit in analysis.units if len(unit.words) > 1] == ["a", wildcards.ANY_TEXT]
@@ -215,14 +215,14 @@ def test_a_value_that_may_not_have_been_assigned_is_not_known() -> None:
         ("c <<'EOF' > a\n> b\nEOF", [("a", True)]),
     ],
 )
-def test_redirections(line: str, files: list[tuple[str, bool]]) -> None:
+def test_redirections_are_found(line: str, files: list[tuple[str, bool]]) -> None:
     found = [(part.target.text, part.writes) for part in analyze(line).parts if isinstance(part, Redirect)]
 
     assert found == files
 
 
 @pytest.mark.covers("SEC-01")
-async def test_a_rule_may_name_a_whole_line() -> None:
+async def test_rule_can_name_a_whole_line() -> None:
     line = "for ((i = 0; i < 3; i++)); do echo $i > /tmp/out; done"
     rule = f"shell({line})"
 
@@ -234,7 +234,7 @@ async def test_a_rule_may_name_a_whole_line() -> None:
     assert (await shell(line, rule, deny=["write_file(/tmp/**)"])).outcome == "deny"
 
 
-async def test_a_rule_may_name_a_line_of_several_commands() -> None:
+async def test_rule_can_name_a_line_of_several_commands() -> None:
     rule = "shell(npm test && npm run lint > out.txt)"
 
     assert (await shell("npm test && npm run lint > out.txt", rule)).outcome == "allow"
@@ -244,7 +244,7 @@ async def test_a_rule_may_name_a_line_of_several_commands() -> None:
 
 
 @pytest.mark.parametrize("line", ["x=(1); cat .env", "x=(1); cat config/credentials.json", "x=(1); cat ~/.ssh/id_rsa"])
-async def test_paths_of_a_line_that_is_not_understood_still_ask(line: str) -> None:
+async def test_sensitive_paths_in_an_unanalyzable_line_ask(line: str) -> None:
     decision = await shell(line, f"shell({line})")
 
     assert decision.outcome == "ask"

@@ -11,20 +11,20 @@ from mainspring.testing import ScriptedModel
 
 
 def write_skill(folder: Path, name: str, body: str = "Do it well.", head: str = "", **files: str) -> Path:
-    """A folder with a skill; further files by path, ``__`` standing for ``/``."""
-    own = folder / name
-    own.mkdir(parents=True, exist_ok=True)
+    """Create a skill folder; keyword arguments are more files, with ``__`` for ``/`` in their paths."""
+    skill_folder = folder / name
+    skill_folder.mkdir(parents=True, exist_ok=True)
     lines = head if "description:" in head else f"description: All about {name}.\n{head}"
-    (own / "SKILL.md").write_text(f"---\nname: {name}\n{lines}\n---\n\n{body}\n", encoding="utf-8")
+    (skill_folder / "SKILL.md").write_text(f"---\nname: {name}\n{lines}\n---\n\n{body}\n", encoding="utf-8")
     for path, text in files.items():
-        file = own / path.replace("__", "/").replace("_dot_", ".")
+        file = skill_folder / path.replace("__", "/").replace("_dot_", ".")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    return own
+    return skill_folder
 
 
-def agent_with(folder: Path, *script: Any, **options: Any) -> tuple[Agent, ScriptedModel, SkillsPlug]:
-    """An agent with the skills of a folder, a scripted model and an environment in memory."""
+def make_agent(folder: Path, *script: Any, **options: Any) -> tuple[Agent, ScriptedModel, SkillsPlug]:
+    """Create an agent with the skills of a folder, a scripted model, and an in-memory environment."""
     model = options.pop("model", None) or ScriptedModel(*script)
     config = {k: options.pop(k) for k in ("max_skills", "max_active", "inline") if k in options}
     plug = {k: options.pop(k) for k in ("tell", "usage", "toolsets", "confirm", "catalog") if k in options}
@@ -34,5 +34,5 @@ def agent_with(folder: Path, *script: Any, **options: Any) -> tuple[Agent, Scrip
 
 
 def results(agent: Agent) -> list[ToolResultBlock]:
-    """The results of all calls, in order."""
+    """Return all tool results, in order."""
     return [b for m in agent.messages for b in getattr(m, "tool_results", ())]

@@ -1,4 +1,4 @@
-"""A host of repositories: HTTPS with a certificate of its own, in front of git's own program or of the bare files."""
+"""A Git host over HTTPS with a self-signed certificate, served by ``git http-backend`` or as plain files."""
 
 import os
 import ssl
@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 
 class GitHost:
-    """What it is and does.
+    """A Git host with configurable behavior.
 
     Attributes:
-        root: The folder with its repositories.
-        smart: Whether git's own program answers; else the files are given out as they are.
-        password: Who must log in, as ``Basic ...``; empty for everybody.
-        silent: Whether it never answers.
-        moved: An address that it sends everybody to.
-        asked: The paths that it was asked for.
+        root: The folder with the repositories.
+        smart: Whether ``git http-backend`` answers; otherwise the files are served unchanged.
+        password: The required credentials, as ``Basic ...``; empty for no login.
+        silent: Whether the host never answers.
+        moved: An address that every request is redirected to.
+        requests: The requested paths.
     """
 
     def __init__(self, root: Path, certificate: Path) -> None:
@@ -30,7 +30,7 @@ class GitHost:
         self.password = ""
         self.silent = False
         self.moved = ""
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.over = threading.Event()
         self.port = 0
 
@@ -39,7 +39,7 @@ class GitHost:
         return f"https://localhost:{self.port}"
 
     def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
-        self.asked.append(request.path)
+        self.requests.append(request.path)
         if self.silent:
             self.over.wait(60)
         if self.moved:
@@ -53,7 +53,7 @@ class GitHost:
 
     def _from_git(self, request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
         parts, headers = urlsplit(request.path), request.headers
-        given = {
+        cgi_variables = {
             "GIT_PROJECT_ROOT": str(self.root),
             "GIT_HTTP_EXPORT_ALL": "1",
             "PATH_INFO": parts.path,
@@ -64,17 +64,17 @@ class GitHost:
             "GIT_PROTOCOL": headers.get("Git-Protocol", ""),
         }
         body = request.rfile.read(int(headers.get("Content-Length") or 0))
-        said = subprocess.run(
-            ["git", "http-backend"], input=body, env={**os.environ, **given}, capture_output=True, check=False
+        reply = subprocess.run(
+            ["git", "http-backend"], input=body, env={**os.environ, **cgi_variables}, capture_output=True, check=False
         ).stdout
-        head, _, rest = said.partition(b"\r\n\r\n")
+        head, _, rest = reply.partition(b"\r\n\r\n")
         fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
         return int(fields.pop("Status", "200").split()[0]), fields, rest
 
 
 @contextmanager
 def git_host(root: Path, certificate: Path) -> Generator[GitHost]:
-    """Serve for as long as the block lasts."""
+    """Serve the repositories while the block runs."""
     host = GitHost(root, certificate)
 
     class Handler(BaseHTTPRequestHandler):
@@ -94,14 +94,14 @@ def git_host(root: Path, certificate: Path) -> Generator[GitHost]:
         def handle(self) -> None:
             try:
                 super().handle()
-            except OSError:  # whoever asked has gone
+            except OSError:  # the client has disconnected
                 pass
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            pass  # who does not trust the certificate hangs up
+            pass  # clients that do not trust the certificate disconnect
 
     server = Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

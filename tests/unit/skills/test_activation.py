@@ -8,7 +8,7 @@ from mainspring.skills import Skill, ToolsetContext, load_toolset
 from mainspring.skills.activation import ToolsetError, create_tools
 from mainspring.testing.scripted_model import ScriptedCall
 from mainspring.tools import ToolContext, tool
-from tests.unit.skills.factories import agent_with, results, write_skill
+from tests.unit.skills.factories import make_agent, results, write_skill
 
 _TOOLS = '''
 class Greeter:
@@ -30,8 +30,8 @@ class Greeter:
 '''
 
 
-class Client:
-    """Stands for a client of the application."""
+class FakeClient:
+    """Replaces a client of the application."""
 
     closed = False
 
@@ -39,16 +39,16 @@ class Client:
         return f"Hello, {name}"
 
 
-def use(name: str = "hello") -> ScriptedCall:
+def use_skill(name: str = "hello") -> ScriptedCall:
     return ScriptedCall("skills_use", {"name": name})
 
 
 @pytest.mark.covers("SKL-08", "SKL-39")
-async def test_a_toolset_works_with_what_the_agent_has_while_its_skill_is_active(tmp_path: Path) -> None:
+async def test_toolset_is_available_while_its_skill_is_active(tmp_path: Path) -> None:
     write_skill(tmp_path, "hello", head='toolsets: ["tools.py:Greeter"]\nallowed-tools: Read', tools_dot_py=_TOOLS)
-    client = Client()
-    agent, model, _ = agent_with(
-        tmp_path, use(), ScriptedCall("greet", {"name": "Ada"}), "done", "later", extra={"client": client}
+    client = FakeClient()
+    agent, model, _ = make_agent(
+        tmp_path, use_skill(), ScriptedCall("greet", {"name": "Ada"}), "done", "later", extra={"client": client}
     )
 
     await agent.run("go")
@@ -60,18 +60,18 @@ async def test_a_toolset_works_with_what_the_agent_has_while_its_skill_is_active
 
 
 @pytest.mark.covers("SKL-39")
-async def test_another_toolset_can_stand_for_it_in_a_test(tmp_path: Path) -> None:
+async def test_toolset_can_be_replaced_in_tests(tmp_path: Path) -> None:
     write_skill(
         tmp_path, "hello", head='toolsets: ["tools.py:Greeter"]', tools_dot_py="raise RuntimeError('not loaded')"
     )
 
-    class Fake:
+    class FakeToolset:
         def greet(self, name: str) -> str:
             """Greet."""
             return f"fake {name}"
 
-    agent, _, skills = agent_with(
-        tmp_path, use(), ScriptedCall("greet", {"name": "x"}), "done", toolsets={"hello": [Fake]}
+    agent, _, skills = make_agent(
+        tmp_path, use_skill(), ScriptedCall("greet", {"name": "x"}), "done", toolsets={"hello": [FakeToolset]}
     )
 
     await agent.run("go")
@@ -98,35 +98,33 @@ async def test_another_toolset_can_stand_for_it_in_a_test(tmp_path: Path) -> Non
         ("tools.py:Raises", "class Raises:\n    def __init__(self): raise ValueError('no')", "ValueError: no"),
     ],
 )
-async def test_one_that_cannot_be_had_is_told_and_the_text_comes_all_the_same(
-    tmp_path: Path, spec: str, code: str, why: str
-) -> None:
-    own = write_skill(tmp_path, "hello", "The text.", tools_dot_py=code)
+async def test_invalid_toolset_raises_an_error(tmp_path: Path, spec: str, code: str, why: str) -> None:
+    skill_folder = write_skill(tmp_path, "hello", "The text.", tools_dot_py=code)
     (tmp_path / "outside.py").write_text("class T: pass", encoding="utf-8")
-    (own / "link.py").symlink_to(tmp_path / "outside.py")
+    (skill_folder / "link.py").symlink_to(tmp_path / "outside.py")
     skill = Skill(
         name="hello",
         description="d",
         brief="d",
         source="user",
         trusted=True,
-        directory=str(own),
-        path=str(own / "SKILL.md"),
+        directory=str(skill_folder),
+        path=str(skill_folder / "SKILL.md"),
         toolsets=(spec,),
     )
 
-    def made() -> Any:
+    def load_tools() -> Any:
         return create_tools(load_toolset(skill, spec), ToolsetContext(MemoryEnv(), {}, "a", skill))
 
     with pytest.raises(ToolsetError, match=why):
-        made()
+        load_tools()
 
 
 @pytest.mark.covers("SKL-08")
-async def test_each_public_method_is_a_tool_of_its_own(tmp_path: Path) -> None:
+async def test_each_public_method_becomes_a_tool(tmp_path: Path) -> None:
     code = "class T:\n    def one(self) -> str:\n        return '1'\n    def two(self) -> str:\n        return '2'\n    def _no(self): ...\n"
     write_skill(tmp_path, "hello", head='toolsets: ["tools.py:T"]', tools_dot_py=code)
-    agent, model, _ = agent_with(tmp_path, use(), [ScriptedCall("one", {}), ScriptedCall("two", {})], "done")
+    agent, model, _ = make_agent(tmp_path, use_skill(), [ScriptedCall("one", {}), ScriptedCall("two", {})], "done")
 
     await agent.run("go")
 
@@ -135,9 +133,9 @@ async def test_each_public_method_is_a_tool_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("SKL-08")
-async def test_a_broken_one_does_not_keep_the_skill_from_use(tmp_path: Path) -> None:
+async def test_skill_with_a_broken_toolset_is_still_activated(tmp_path: Path) -> None:
     write_skill(tmp_path, "hello", "The text.", 'toolsets: ["tools.py:Greeter"]', tools_dot_py="1 / 0")
-    agent, _, skills = agent_with(tmp_path, use(), "done")
+    agent, _, skills = make_agent(tmp_path, use_skill(), "done")
 
     await agent.run("go")
 
@@ -150,16 +148,16 @@ async def test_a_broken_one_does_not_keep_the_skill_from_use(tmp_path: Path) -> 
 
 
 @pytest.mark.covers("SKL-08", "SKL-37")
-def test_code_of_a_skill_that_is_not_trusted_is_not_imported(tmp_path: Path) -> None:
-    own = write_skill(tmp_path, "hello", tools_dot_py=f"open({str(tmp_path / 'ran')!r}, 'w')")
-    skill = Skill(name="hello", description="d", brief="d", source="project", directory=str(own))
+def test_code_of_an_untrusted_skill_is_not_imported(tmp_path: Path) -> None:
+    skill_folder = write_skill(tmp_path, "hello", tools_dot_py=f"open({str(tmp_path / 'ran')!r}, 'w')")
+    skill = Skill(name="hello", description="d", brief="d", source="project", directory=str(skill_folder))
 
     with pytest.raises(ToolsetError, match="untrusted"):
         load_toolset(skill, "tools.py:T")
     assert not (tmp_path / "ran").exists()
 
 
-async def test_names_that_are_taken_stay_with_whoever_has_them(tmp_path: Path) -> None:
+async def test_existing_tools_keep_their_names(tmp_path: Path) -> None:
     code = "class T:\n    def tools(self):\n        def shell() -> str:\n            '''S.'''\n            return 'theirs'\n        def read() -> str:\n            '''R.'''\n            return 'r'\n        def load_skill() -> str:\n            '''L.'''\n            return 'l'\n        return [shell, read, load_skill]\n"
     write_skill(tmp_path, "shell", head='toolsets: ["tools.py:T"]', tools_dot_py=code)
 
@@ -168,9 +166,9 @@ async def test_names_that_are_taken_stay_with_whoever_has_them(tmp_path: Path) -
         """Ours."""
         return "ours"
 
-    agent, _, skills = agent_with(
+    agent, _, skills = make_agent(
         tmp_path,
-        use("shell"),
+        use_skill("shell"),
         [ScriptedCall("shell"), ScriptedCall("load_skill", {"name": "shell"})],
         "done",
         "again",
@@ -186,12 +184,12 @@ async def test_names_that_are_taken_stay_with_whoever_has_them(tmp_path: Path) -
     assert len(skills.problems) == 3
 
 
-async def test_one_that_was_made_is_closed_where_the_text_cannot_be_read(tmp_path: Path) -> None:
-    own = write_skill(tmp_path, "hello", head='toolsets: ["tools.py:Greeter"]', tools_dot_py=_TOOLS)
-    client = Client()
-    agent, _, _ = agent_with(tmp_path, use(), "done", extra={"client": client})
+async def test_toolset_is_closed_if_the_skill_text_cannot_be_read(tmp_path: Path) -> None:
+    skill_folder = write_skill(tmp_path, "hello", head='toolsets: ["tools.py:Greeter"]', tools_dot_py=_TOOLS)
+    client = FakeClient()
+    agent, _, _ = make_agent(tmp_path, use_skill(), "done", extra={"client": client})
     await agent.warmup()
-    (own / "SKILL.md").unlink()
+    (skill_folder / "SKILL.md").unlink()
 
     await agent.run("go")
 

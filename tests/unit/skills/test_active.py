@@ -12,17 +12,17 @@ from mainspring.subagents import Subagents
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from mainspring.tools.builtin import builtin_tools
-from tests.unit.skills.factories import agent_with, results, write_skill
+from tests.unit.skills.factories import make_agent, results, write_skill
 
 
-def use(name: str) -> ScriptedCall:
+def use_skill(name: str) -> ScriptedCall:
     return ScriptedCall("skills_use", {"name": name})
 
 
-async def allowed(
+async def find_allowed_calls(
     tmp_path: Path, entries: str, *calls: ScriptedCall, others: tuple[tuple[str, str], ...] = ()
 ) -> list[bool]:
-    """Which calls are let through while a skill with these allowed tools is active."""
+    """Return for each call whether it is allowed while a skill with these allowed tools is active."""
     write_skill(tmp_path / "s", "one", head=f"allowed-tools: {entries}")
     for name, listed in others:
         write_skill(tmp_path / "s", name, head=f"allowed-tools: {listed}" if listed else "")
@@ -35,8 +35,8 @@ async def allowed(
         """Search."""
         return query
 
-    first = [use("one"), *[use(name) for name, _ in others]]
-    agent, _, _ = agent_with(
+    first = [use_skill("one"), *[use_skill(name) for name, _ in others]]
+    agent, _, _ = make_agent(
         tmp_path / "s",
         first,
         list(calls),
@@ -48,7 +48,7 @@ async def allowed(
     return [not r.text.startswith(("Blocked", "Permission denied")) for r in results(agent)[len(first) :]]
 
 
-def sh(command: str) -> ScriptedCall:
+def shell_call(command: str) -> ScriptedCall:
     return ScriptedCall("shell", {"command": command})
 
 
@@ -73,14 +73,14 @@ SEARCH = ScriptedCall("mcp__docs__search", {"query": "x"})
         ('""', [True, True, True, True, True]),
     ],
 )
-async def test_only_what_an_active_skill_allows_is_called(tmp_path: Path, entries: str, expected: list[bool]) -> None:
-    calls = (READ, WRITE, sh("git --version"), sh("ls"), SEARCH)
+async def test_active_skill_restricts_tool_calls(tmp_path: Path, entries: str, expected: list[bool]) -> None:
+    calls = (READ, WRITE, shell_call("git --version"), shell_call("ls"), SEARCH)
 
-    assert await allowed(tmp_path, entries, *calls) == expected
+    assert await find_allowed_calls(tmp_path, entries, *calls) == expected
 
 
 @pytest.mark.covers("SKL-28")
-async def test_nothing_is_slipped_in_behind_an_allowed_command(tmp_path: Path) -> None:
+async def test_commands_joined_to_an_allowed_command_are_blocked(tmp_path: Path) -> None:
     commands = (
         "git --version && rm -rf docs",
         "git --version; ls",
@@ -89,56 +89,56 @@ async def test_nothing_is_slipped_in_behind_an_allowed_command(tmp_path: Path) -
         "git --version | sh",
     )
 
-    assert await allowed(tmp_path, "Bash(git:*)", *map(sh, commands)) == [False] * len(commands)
+    assert await find_allowed_calls(tmp_path, "Bash(git:*)", *map(shell_call, commands)) == [False] * len(commands)
     assert (tmp_path / "p" / "docs" / "a.md").exists()
 
 
 @pytest.mark.covers("SKL-28")
-async def test_all_active_skills_together_allow_and_one_without_a_list_changes_nothing(tmp_path: Path) -> None:
+async def test_allowed_tools_of_all_active_skills_are_combined(tmp_path: Path) -> None:
     calls = (
         READ,
         WRITE,
-        sh("git --version"),
-        use("one"),
+        shell_call("git --version"),
+        use_skill("one"),
         ScriptedCall("skills_read", {"skill": "one", "path": "SKILL.md"}),
     )
     others = (("two", "Bash(git:*)"), ("free", ""))
 
-    assert await allowed(tmp_path, "Read", *calls, others=others) == [True, False, True, True, True]
+    assert await find_allowed_calls(tmp_path, "Read", *calls, others=others) == [True, False, True, True, True]
 
 
 @pytest.mark.covers("SKL-28")
-async def test_what_the_run_before_allowed_is_over_and_nobody_is_asked_in_vain(tmp_path: Path) -> None:
+async def test_restriction_ends_with_the_run_and_blocked_calls_do_not_ask(tmp_path: Path) -> None:
     write_skill(tmp_path / "s", "one", head="allowed-tools: Read")
-    asked: list[PermissionRequest] = []
+    permission_requests: list[PermissionRequest] = []
 
     def ask(request: PermissionRequest) -> bool:
-        asked.append(request)
+        permission_requests.append(request)
         return True
 
-    agent, _, _ = agent_with(
+    agent, _, _ = make_agent(
         tmp_path / "s",
-        *(use("one"), WRITE, "done", WRITE, "done"),
+        *(use_skill("one"), WRITE, "done", WRITE, "done"),
         execution=str(tmp_path),
         tools=builtin_tools(),
         permissions=Permissions(on_permission_request=ask),
     )
     await agent.run("go")
-    assert asked == []
+    assert permission_requests == []
     assert results(agent)[1].text.startswith(
         "Blocked: this call of write_file is not among what the active skill allows (one: Read)"
     )
 
     await agent.run("go")
-    assert len(asked) == 1
+    assert len(permission_requests) == 1
     assert not results(agent)[2].is_error
 
 
 @pytest.mark.covers("SKL-28")
-async def test_a_skill_that_a_trigger_brought_restricts_only_when_it_is_taken_up(tmp_path: Path) -> None:
+async def test_triggered_skill_restricts_only_after_its_activation(tmp_path: Path) -> None:
     write_skill(tmp_path / "s", "one", head="allowed-tools: Read\ntriggers:\n  keywords: [notes]")
-    agent, _, _ = agent_with(
-        tmp_path / "s", WRITE, use("one"), WRITE, "done", execution=str(tmp_path), tools=builtin_tools()
+    agent, _, _ = make_agent(
+        tmp_path / "s", WRITE, use_skill("one"), WRITE, "done", execution=str(tmp_path), tools=builtin_tools()
     )
 
     await agent.run("write the notes")
@@ -147,18 +147,18 @@ async def test_a_skill_that_a_trigger_brought_restricts_only_when_it_is_taken_up
 
 
 @pytest.mark.covers("SKL-28")
-async def test_a_sub_agent_is_held_to_what_its_parents_skill_allows(tmp_path: Path) -> None:
+async def test_subagent_has_the_restrictions_of_its_parent(tmp_path: Path) -> None:
     write_skill(tmp_path / "s", "one", head="allowed-tools: Read Task")
     write_skill(tmp_path / "s", "two", "Second.")
     model = ScriptedModel(
-        use("one"),
+        use_skill("one"),
         ScriptedCall("spawn", {"task": "write it"}),
-        [WRITE, READ, use("two")],  # the child
+        [WRITE, READ, use_skill("two")],  # the subagent
         "child is done",
-        [use("two"), ScriptedCall("skills_read", {"skill": "two", "path": "SKILL.md"})],
+        [use_skill("two"), ScriptedCall("skills_read", {"skill": "two", "path": "SKILL.md"})],
         "done",
     )
-    agent, _, skills = agent_with(
+    agent, _, skills = make_agent(
         tmp_path / "s", model=model, execution=str(tmp_path), tools=builtin_tools(), subagents=Subagents()
     )
     inner: list[tuple[str, bool]] = []
@@ -174,14 +174,16 @@ async def test_a_sub_agent_is_held_to_what_its_parents_skill_allows(tmp_path: Pa
     child = model.requests[2].request
     assert "- two: All about two." in child.system
     assert [t.name for t in child.tools].count("skills_use") == 1
-    assert results(agent)[2].text.startswith('<skill_content name="two"')  # it was the child's, not the parent's
+    assert results(agent)[2].text.startswith('<skill_content name="two"')  # the skill was active for the subagent only
     assert skills.active.names == ()
 
 
 @pytest.mark.covers("SKL-28")
-async def test_an_answer_in_a_form_is_no_call_to_be_kept_out(tmp_path: Path) -> None:
+async def test_structured_output_is_never_blocked(tmp_path: Path) -> None:
     write_skill(tmp_path / "s", "one", head="allowed-tools: Read")
-    agent, _, _ = agent_with(tmp_path / "s", use("one"), ScriptedCall("__output__", {"n": 5}), execution=str(tmp_path))
+    agent, _, _ = make_agent(
+        tmp_path / "s", use_skill("one"), ScriptedCall("__output__", {"n": 5}), execution=str(tmp_path)
+    )
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
     result = await agent.run("go", behavior=RunOptions(schema=schema))
@@ -191,7 +193,7 @@ async def test_an_answer_in_a_form_is_no_call_to_be_kept_out(tmp_path: Path) -> 
 
 @pytest.mark.covers("SKL-28")
 @given(st.lists(st.text(max_size=30), max_size=5))
-def test_whatever_stands_there_is_read(entries: list[str]) -> None:
+def test_any_text_of_allowed_tools_is_parsed(entries: list[str]) -> None:
     read = parse_allowed_tools(tuple(entries))
 
     assert len(read.odd) <= len(entries)
@@ -200,7 +202,7 @@ def test_whatever_stands_there_is_read(entries: list[str]) -> None:
 
 
 @pytest.mark.covers("SKL-28")
-def test_names_of_other_programs_are_ours() -> None:
+def test_tool_names_of_other_programs_are_translated() -> None:
     read = parse_allowed_tools(
         ("Bash", "Edit", "WebFetch", "MultiEdit", "TodoWrite", "LS", "Grep", "Task", "mcp__A__B", "Bash(git:*", "a b")
     )

@@ -1,4 +1,4 @@
-"""A skill is written from what was just done, and the next conversation can use it."""
+"""Creating a skill from a conversation; later conversations can use the skill."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tests.unit.skills.factories import results
 _TEXT = "1. Read the log.\n2. Link tickets.\n\nRules: no adjectives."
 
 
-def create(**more: object) -> ScriptedCall:
+def create_call(**more: object) -> ScriptedCall:
     given = {
         "name": "release-notes",
         "description": 'Writes notes: "short" ones. Use for releases.',
@@ -28,7 +28,7 @@ def create(**more: object) -> ScriptedCall:
     return ScriptedCall("skills_create", {**given, **more})
 
 
-def agent_of(tmp_path: Path, *script: Any, confirm: Any = None) -> tuple[Agent, ScriptedModel]:
+def make_skills_agent(tmp_path: Path, *script: Any, confirm: Any = None) -> tuple[Agent, ScriptedModel]:
     config = SkillsConfig(
         user=(str(tmp_path / "home" / "skills"),), project=str(tmp_path / "p"), trust_project_skills=True
     )
@@ -37,22 +37,22 @@ def agent_of(tmp_path: Path, *script: Any, confirm: Any = None) -> tuple[Agent, 
 
 
 @pytest.mark.covers("SKL-34", "SKL-37")
-async def test_a_confirmed_skill_is_written_mended_and_used_by_the_next_conversation(tmp_path: Path) -> None:
-    shown: list[SkillDraft] = []
+async def test_confirmed_skill_is_written_and_used_later(tmp_path: Path) -> None:
+    drafts: list[SkillDraft] = []
 
     def confirm(written: SkillDraft) -> bool:
-        shown.append(written)
+        drafts.append(written)
         return True
 
     use = ScriptedCall("skills_use", {"name": "create-skill"})
-    agent, model = agent_of(
+    agent, model = make_skills_agent(
         tmp_path,
         "the notes",
         use,
-        create(),
+        create_call(),
         "there it is",
         use,
-        create(replace=True, instructions="3. Newest first."),
+        create_call(replace=True, instructions="3. Newest first."),
         "done",
         confirm=confirm,
     )
@@ -62,26 +62,26 @@ async def test_a_confirmed_skill_is_written_mended_and_used_by_the_next_conversa
 
     file = tmp_path / "p" / ".agent" / "skills" / "release-notes" / "SKILL.md"
     assert file.read_text(encoding="utf-8").endswith("---\n\n3. Newest first.\n")
-    assert [(w.path, w.replaces) for w in shown] == [(str(file), False), (str(file), True)]
-    assert shown[0].text.endswith(f"{_TEXT}\n")
+    assert [(w.path, w.replaces) for w in drafts] == [(str(file), False), (str(file), True)]
+    assert drafts[0].text.endswith(f"{_TEXT}\n")
     assert "create-skill" in (model.requests[0].request.system or "")
     assert "skills_create" not in [t.name for t in model.requests[0].request.tools]
     assert "skills_create" in [t.name for t in model.requests[2].request.tools]
 
-    later, model = agent_of(tmp_path, ScriptedCall("skills_use", {"name": "release-notes"}), "done")
+    later, model = make_skills_agent(tmp_path, ScriptedCall("skills_use", {"name": "release-notes"}), "done")
     await later.run("release notes, please")
     assert '- release-notes: Writes notes: "short" ones. Use for releases.' in (model.requests[0].request.system or "")
     assert "3. Newest first." in results(later)[0].text
 
 
 @pytest.mark.covers("SKL-34", "SKL-37")
-async def test_a_link_of_the_project_leads_no_skill_out_of_it(tmp_path: Path) -> None:
+async def test_link_in_the_project_cannot_redirect_a_new_skill(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "p" / ".agent").mkdir(parents=True)
     (tmp_path / "p" / ".agent" / "skills").symlink_to(outside)
-    agent, _ = agent_of(
-        tmp_path, ScriptedCall("skills_use", {"name": "create-skill"}), create(), "no", confirm=lambda _: True
+    agent, _ = make_skills_agent(
+        tmp_path, ScriptedCall("skills_use", {"name": "create-skill"}), create_call(), "no", confirm=lambda _: True
     )
 
     await agent.run("Create a skill from what we just did")
@@ -92,9 +92,9 @@ async def test_a_link_of_the_project_leads_no_skill_out_of_it(tmp_path: Path) ->
 
 @pytest.mark.covers("SKL-34")
 @pytest.mark.parametrize(("where", "folder"), [("user", "home/skills"), ("project", "p/.agent/skills")])
-async def test_it_is_written_where_it_is_meant_to_be(tmp_path: Path, where: str, folder: str) -> None:
+async def test_skill_is_written_to_the_requested_folder(tmp_path: Path, where: str, folder: str) -> None:
     use = ScriptedCall("skills_use", {"name": "create-skill"})
-    agent, _ = agent_of(tmp_path, use, create(where=where), "ok", confirm=lambda _: True)
+    agent, _ = make_skills_agent(tmp_path, use, create_call(where=where), "ok", confirm=lambda _: True)
 
     await agent.run("create a skill")
 
@@ -102,13 +102,13 @@ async def test_it_is_written_where_it_is_meant_to_be(tmp_path: Path, where: str,
 
 
 @pytest.mark.covers("SKL-34", "SKL-37")
-async def test_what_nobody_confirms_is_not_written(tmp_path: Path) -> None:
-    async def no(written: SkillDraft) -> bool:
+async def test_unconfirmed_skill_is_not_written(tmp_path: Path) -> None:
+    async def reject(written: SkillDraft) -> bool:
         return False
 
-    for confirm in (None, no, lambda written: "yes"):
-        agent, _ = agent_of(
-            tmp_path, ScriptedCall("skills_use", {"name": "create-skill"}), create(), "ok", confirm=confirm
+    for confirm in (None, reject, lambda written: "yes"):
+        agent, _ = make_skills_agent(
+            tmp_path, ScriptedCall("skills_use", {"name": "create-skill"}), create_call(), "ok", confirm=confirm
         )
         await agent.run("create a skill")
         assert "did not confirm it" in results(agent)[1].text
@@ -117,34 +117,32 @@ async def test_what_nobody_confirms_is_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.covers("SKL-34", "SKL-37")
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("invalid_fields", "why"),
     [
-        ({"name": "../evil"}, "is no name"),
-        ({"name": "Upper"}, "is no name"),
-        ({"name": "a--b"}, "is no name"),
-        ({"name": "x" * 65}, "is no name"),
+        ({"name": "../evil"}, "is not a valid name"),
+        ({"name": "Upper"}, "is not a valid name"),
+        ({"name": "a--b"}, "is not a valid name"),
+        ({"name": "x" * 65}, "is not a valid name"),
         ({"description": " "}, "needs 1 to 1024"),
         ({"description": "x" * 1025}, "needs 1 to 1024"),
         ({"instructions": "\n"}, "need 1 to"),
         ({"instructions": "x" * 60_001}, "need 1 to 60000"),
-        ({"instructions": "do \u202eit"}, "cannot see"),
+        ({"instructions": "do \u202eit"}, "invisible characters"),
         ({"instructions": "key: sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"}, "key or password"),
         ({"name": "there"}, "is there already"),
         ({"name": "linked", "replace": True}, "it is a link"),
     ],
 )
-async def test_what_is_no_skill_is_refused_and_nothing_is_written(
-    tmp_path: Path, wrong: dict[str, object], why: str
-) -> None:
+async def test_invalid_skill_is_rejected(tmp_path: Path, invalid_fields: dict[str, object], why: str) -> None:
     folder = tmp_path / "p" / ".agent" / "skills"
     (folder / "there").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     (folder / "linked").symlink_to(tmp_path / "elsewhere")
     before = sorted(tmp_path.rglob("*"))
-    agent, _ = agent_of(
+    agent, _ = make_skills_agent(
         tmp_path,
         ScriptedCall("skills_use", {"name": "create-skill"}),
-        create(**wrong),
+        create_call(**invalid_fields),
         "ok",
         confirm=lambda written: True,
     )
@@ -157,15 +155,15 @@ async def test_what_is_no_skill_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.covers("SKL-34")
-async def test_permissions_ask_about_the_file(tmp_path: Path) -> None:
-    asked: list[PermissionRequest] = []
+async def test_permission_request_has_the_file_content(tmp_path: Path) -> None:
+    permission_requests: list[PermissionRequest] = []
 
     def ask(request: PermissionRequest) -> bool:
-        asked.append(request)
+        permission_requests.append(request)
         return True
 
     config = SkillsConfig(project=str(tmp_path), trust_project_skills=True)
-    model = ScriptedModel(ScriptedCall("skills_use", {"name": "create-skill"}), create(), "done")
+    model = ScriptedModel(ScriptedCall("skills_use", {"name": "create-skill"}), create_call(), "done")
     agent = Agent(
         model,
         skills=SkillsPlug(config, confirm=lambda written: True),
@@ -175,7 +173,9 @@ async def test_permissions_ask_about_the_file(tmp_path: Path) -> None:
 
     await agent.run("create a skill")
 
-    assert [(a.tool, a.action, a.input["instructions"]) for a in asked] == [("skills_create", "write", _TEXT)]
+    assert [(a.tool, a.action, a.input["instructions"]) for a in permission_requests] == [
+        ("skills_create", "write", _TEXT)
+    ]
     assert not results(agent)[1].is_error
 
 
@@ -184,7 +184,7 @@ async def test_permissions_ask_about_the_file(tmp_path: Path) -> None:
     description=st.text(min_size=1, max_size=80).filter(lambda t: t.strip() and t.isprintable()),
     body=st.text(alphabet="ab-#:`'\"\\\n ", min_size=1, max_size=80).filter(str.strip),
 )
-def test_every_file_that_is_written_is_a_skill(description: str, body: str) -> None:
+def test_rendered_skill_parses_back(description: str, body: str) -> None:
     try:
         text = render_skill("a-b", description, body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where skills are found, which of one name counts, and what becomes of the rest."""
+"""Discovery of skills: folders, precedence, and reasons for skipped files."""
 
 import os
 from pathlib import Path
@@ -14,36 +14,38 @@ from mainspring.skills.skill import Script, Skill, SkillError, SkillsConfig
 from tests.requires import on_posix
 
 
-def put(folder: Path, name: str = "", text: str = "", *, description: str = "Does it.", file: str = "SKILL.md") -> Path:
+def put_skill(
+    folder: Path, name: str = "", text: str = "", *, description: str = "Does it.", file: str = "SKILL.md"
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     head = f"---\nname: {name or folder.name}\ndescription: {description}\n{text}---\nBody of {folder}.\n"
     (folder / file).write_text(head, encoding="utf-8")
     return folder / file
 
 
-def found(config: SkillsConfig) -> dict[str, Skill]:
+def find_skills(config: SkillsConfig) -> dict[str, Skill]:
     return {s.name: s for s in discover_skills(config).skills}
 
 
-def told(catalog: SkillCatalog) -> dict[str, str]:
+def problems_by_name(catalog: SkillCatalog) -> dict[str, str]:
     return {
         Path(p.path).name if Path(p.path).name != "SKILL.md" else Path(p.path).parent.name: p.reason
         for p in catalog.problems
     }
 
 
-def only(*folders: Path, **more: Any) -> SkillsConfig:
+def user_config(*folders: Path, **more: Any) -> SkillsConfig:
     return SkillsConfig(user=tuple(map(str, folders)), builtin=False, **more)
 
 
 @pytest.mark.covers("SKL-01", "SKL-02", "SKL-18")
-def test_folders_and_single_files_nested_or_not(tmp_path: Path) -> None:  # K-07
-    put(tmp_path / "a")
-    put(tmp_path / "group" / "deep" / "b")
-    put(tmp_path / "lower", file="skill.md")
-    put(tmp_path, "single", file="single.skill.md")
-    put(tmp_path / "group", "inner", file="inner.SKILL.md")
-    skills = found(only(tmp_path))
+def test_nested_folders_and_single_files_are_found(tmp_path: Path) -> None:  # K-07
+    put_skill(tmp_path / "a")
+    put_skill(tmp_path / "group" / "deep" / "b")
+    put_skill(tmp_path / "lower", file="skill.md")
+    put_skill(tmp_path, "single", file="single.skill.md")
+    put_skill(tmp_path / "group", "inner", file="inner.SKILL.md")
+    skills = find_skills(user_config(tmp_path))
 
     assert set(skills) == {"a", "b", "lower", "single", "inner"}
     assert skills["a"].directory == os.path.realpath(tmp_path / "a")
@@ -53,14 +55,14 @@ def test_folders_and_single_files_nested_or_not(tmp_path: Path) -> None:  # K-07
 
 
 @pytest.mark.covers("SKL-18")
-def test_a_folder_that_is_a_skill_itself_is_one(tmp_path: Path) -> None:
-    put(tmp_path / "mine")
-    put(tmp_path / "mine" / "examples" / "other")  # belongs to it: discovery stops at a skill
-    assert set(found(only(tmp_path / "mine"))) == {"mine"}
+def test_configured_folder_can_be_a_skill_itself(tmp_path: Path) -> None:
+    put_skill(tmp_path / "mine")
+    put_skill(tmp_path / "mine" / "examples" / "other")  # part of the skill: discovery stops at a skill folder
+    assert set(find_skills(user_config(tmp_path / "mine"))) == {"mine"}
 
 
 @pytest.mark.covers("SKL-18", "SKL-19")
-def test_project_beats_user_beats_inline_beats_builtin(tmp_path: Path) -> None:  # K-04
+def test_precedence_is_project_user_inline_builtin(tmp_path: Path) -> None:  # K-04
     config = SkillsConfig(
         project=str(tmp_path / "project"),
         trust_project_skills=True,
@@ -71,10 +73,10 @@ def test_project_beats_user_beats_inline_beats_builtin(tmp_path: Path) -> None: 
         ),
         switched_on=("hello-extended",),
     )
-    put(tmp_path / "project" / ".agent" / "skills" / "a", description="project")
-    put(tmp_path / "user" / "a", description="user")
-    put(tmp_path / "user" / "b", description="user")
-    put(tmp_path / "more" / "b", description="second user")
+    put_skill(tmp_path / "project" / ".agent" / "skills" / "a", description="project")
+    put_skill(tmp_path / "user" / "a", description="user")
+    put_skill(tmp_path / "user" / "b", description="user")
+    put_skill(tmp_path / "more" / "b", description="second user")
     catalog = discover_skills(config)
 
     sources = {s.name: s.source for s in catalog}
@@ -92,22 +94,22 @@ def test_project_beats_user_beats_inline_beats_builtin(tmp_path: Path) -> None: 
 
 
 @pytest.mark.covers("SKL-20")
-def test_an_untrusted_project_is_dropped_or_only_text(tmp_path: Path) -> None:
-    put(tmp_path / ".agents" / "skills" / "a")
+def test_untrusted_project_is_skipped_or_text_only(tmp_path: Path) -> None:
+    put_skill(tmp_path / ".agents" / "skills" / "a")
     for trust, names, trusted in ((True, {"a"}, True), (None, {"a"}, False), (False, set[str](), False)):
         config = SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=trust)
-        skills = found(config)
+        skills = find_skills(config)
         assert set(skills) == names
         assert all(s.trusted == trusted for s in skills.values())
     dropped = discover_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=False))
-    assert "not trusted" in told(dropped)["a"]
-    assert discover_skills(SkillsConfig(builtin=False)).skills == ()  # no project is read unless it is named
+    assert "not trusted" in problems_by_name(dropped)["a"]
+    assert discover_skills(SkillsConfig(builtin=False)).skills == ()  # no project is read without the option
 
 
 @pytest.mark.covers("SKL-20")
 @on_posix
-def test_a_file_of_an_untrusted_project_is_not_even_read(tmp_path: Path) -> None:
-    file = put(tmp_path / ".agents" / "skills" / "a")
+def test_files_of_a_distrusted_project_are_not_read(tmp_path: Path) -> None:
+    file = put_skill(tmp_path / ".agents" / "skills" / "a")
     before = os.stat(file).st_atime_ns
     os.utime(file, ns=(before - 10**12, before - 2 * 10**12))
     stamp = os.stat(file).st_atime_ns
@@ -116,20 +118,20 @@ def test_a_file_of_an_untrusted_project_is_not_even_read(tmp_path: Path) -> None
 
 
 @pytest.mark.covers("BYD-07")
-def test_the_layouts_that_programs_share(tmp_path: Path) -> None:
-    put(tmp_path / ".agent" / "skills" / "a", description="own")
-    put(tmp_path / ".agents" / "skills" / "b", description="shared")
-    put(tmp_path / ".claude" / "skills" / "c", description="other")
-    put(tmp_path / ".claude" / "skills" / "a", description="hidden by the first")
-    put(tmp_path / "elsewhere" / "d")
+def test_skill_folders_of_other_programs_are_searched(tmp_path: Path) -> None:
+    put_skill(tmp_path / ".agent" / "skills" / "a", description="own")
+    put_skill(tmp_path / ".agents" / "skills" / "b", description="shared")
+    put_skill(tmp_path / ".claude" / "skills" / "c", description="other")
+    put_skill(tmp_path / ".claude" / "skills" / "a", description="hidden by the first")
+    put_skill(tmp_path / "elsewhere" / "d")
     config = SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=True)
-    assert {n: s.description for n, s in found(config).items()} == {"a": "own", "b": "shared", "c": "other"}
+    assert {n: s.description for n, s in find_skills(config).items()} == {"a": "own", "b": "shared", "c": "other"}
 
 
 @pytest.mark.covers("BYD-07")
 @on_posix
-def test_a_layout_that_is_a_link_to_another_gives_each_skill_once(tmp_path: Path) -> None:
-    put(tmp_path / ".agents" / "skills" / "a")
+def test_linked_skill_folders_give_each_skill_once(tmp_path: Path) -> None:
+    put_skill(tmp_path / ".agents" / "skills" / "a")
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "skills").symlink_to("../.agents/skills")
     catalog = discover_skills(SkillsConfig(project=str(tmp_path), builtin=False, trust_project_skills=True))
@@ -137,22 +139,22 @@ def test_a_layout_that_is_a_link_to_another_gives_each_skill_once(tmp_path: Path
 
 
 @pytest.mark.covers("BYD-07")
-def test_folders_above_are_searched_and_the_nearest_counts(tmp_path: Path) -> None:
+def test_parent_folders_are_searched_and_the_nearest_wins(tmp_path: Path) -> None:
     inner = tmp_path / "packages" / "one"
-    put(tmp_path / ".agents" / "skills" / "a", description="top")
-    put(tmp_path / ".agents" / "skills" / "b", description="top")
-    put(inner / ".agents" / "skills" / "a", description="near")
-    put(tmp_path.parent / f"{tmp_path.name}-outside" / ".agents" / "skills" / "c")
+    put_skill(tmp_path / ".agents" / "skills" / "a", description="top")
+    put_skill(tmp_path / ".agents" / "skills" / "b", description="top")
+    put_skill(inner / ".agents" / "skills" / "a", description="near")
+    put_skill(tmp_path.parent / f"{tmp_path.name}-outside" / ".agents" / "skills" / "c")
     config = SkillsConfig(project=str(inner), up_to=str(tmp_path), builtin=False, trust_project_skills=True)
-    assert {n: s.description for n, s in found(config).items()} == {"a": "near", "b": "top"}
-    assert set(found(SkillsConfig(project=str(inner), builtin=False))) == {"a"}
+    assert {n: s.description for n, s in find_skills(config).items()} == {"a": "near", "b": "top"}
+    assert set(find_skills(SkillsConfig(project=str(inner), builtin=False))) == {"a"}
 
 
 @pytest.mark.covers("BYD-07")
-def test_everything_that_was_not_loaded_says_why(tmp_path: Path) -> None:
-    put(tmp_path / "good")
-    put(tmp_path / "cased", file="Skill.md")
-    put(tmp_path, "named", file="misnamed.md")
+def test_skipped_files_are_reported_with_reasons(tmp_path: Path) -> None:
+    put_skill(tmp_path / "good")
+    put_skill(tmp_path / "cased", file="Skill.md")
+    put_skill(tmp_path, "named", file="misnamed.md")
     (tmp_path / "README.md").write_text("# Skills\n")
     (tmp_path / "empty" / "below").mkdir(parents=True)
     (tmp_path / "headless").mkdir()
@@ -160,8 +162,8 @@ def test_everything_that_was_not_loaded_says_why(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "SKILL.md").mkdir()
     (tmp_path / "file").write_text("")
-    catalog = discover_skills(only(tmp_path, tmp_path / "file", tmp_path / "missing"))
-    reasons = told(catalog)
+    catalog = discover_skills(user_config(tmp_path, tmp_path / "file", tmp_path / "missing"))
+    reasons = problems_by_name(catalog)
 
     assert {s.name for s in catalog} == {"good", "cased"}
     assert "rename it to misnamed.skill.md" in reasons["misnamed.md"]
@@ -175,18 +177,18 @@ def test_everything_that_was_not_loaded_says_why(tmp_path: Path) -> None:
 
 
 @on_posix
-def test_links_that_lead_nowhere_or_round_are_told_and_end(tmp_path: Path) -> None:  # K-07
-    put(tmp_path / "skills" / "a")
-    put(tmp_path / "real" / "b")
+def test_broken_and_circular_links_are_handled(tmp_path: Path) -> None:  # K-07
+    put_skill(tmp_path / "skills" / "a")
+    put_skill(tmp_path / "real" / "b")
     (tmp_path / "skills" / "b").symlink_to(tmp_path / "real" / "b")
     (tmp_path / "skills" / "round").symlink_to(tmp_path / "skills")
     (tmp_path / "skills" / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "skills" / "self").symlink_to("self")
     os.mkfifo(tmp_path / "skills" / "pipe.skill.md")
-    catalog = discover_skills(only(tmp_path / "skills"))
+    catalog = discover_skills(user_config(tmp_path / "skills"))
     assert {s.name: s.directory for s in catalog}["b"] == os.path.realpath(tmp_path / "real" / "b")
     assert len(scan_folder(tmp_path / "skills").found) == 2
-    reasons = told(catalog)
+    reasons = problems_by_name(catalog)
     assert set(reasons) == {"gone", "self", "pipe.skill.md"}
     assert "broken link" in reasons["gone"]
     assert "not a text file" in reasons["pipe.skill.md"]
@@ -194,12 +196,12 @@ def test_links_that_lead_nowhere_or_round_are_told_and_end(tmp_path: Path) -> No
 
 @pytest.mark.covers("SKL-37")
 @on_posix
-def test_links_of_a_project_do_not_lead_out_of_it(tmp_path: Path) -> None:
+def test_links_out_of_a_project_are_rejected(tmp_path: Path) -> None:
     project, outside, user = tmp_path / "project", tmp_path / "outside", tmp_path / "user"
-    put(outside / "secret")
-    put(user / "shared")
+    put_skill(outside / "secret")
+    put_skill(user / "shared")
     skills = project / ".agents" / "skills"
-    put(skills / "own")
+    put_skill(skills / "own")
     (skills / "out").symlink_to(outside / "secret")
     (skills / "mine").symlink_to(user / "shared")
     (skills / "file").mkdir()
@@ -212,78 +214,80 @@ def test_links_of_a_project_do_not_lead_out_of_it(tmp_path: Path) -> None:
     assert sum("leads out of the project" in p.reason for p in catalog.problems) == 3
 
 
-@pytest.mark.parametrize("kept_out", ["node_modules", ".git", "venv", "vendor", "site-packages", ".hidden"])
-def test_skills_of_dependencies_are_not_found(tmp_path: Path, kept_out: str) -> None:  # K-03
-    put(tmp_path / "a")
-    put(tmp_path / "group" / kept_out / "package" / "b")
-    assert set(found(only(tmp_path))) == {"a"}
+@pytest.mark.parametrize("excluded", ["node_modules", ".git", "venv", "vendor", "site-packages", ".hidden"])
+def test_skills_of_dependencies_are_not_found(tmp_path: Path, excluded: str) -> None:  # K-03
+    put_skill(tmp_path / "a")
+    put_skill(tmp_path / "group" / excluded / "package" / "b")
+    assert set(find_skills(user_config(tmp_path))) == {"a"}
 
 
-def test_a_virtual_environment_of_any_name_is_not_looked_into(tmp_path: Path) -> None:  # K-03
-    put(tmp_path / "myenv" / "lib" / "b")
+def test_virtual_environments_are_not_searched(tmp_path: Path) -> None:  # K-03
+    put_skill(tmp_path / "myenv" / "lib" / "b")
     (tmp_path / "myenv" / "pyvenv.cfg").write_text("")
-    assert found(only(tmp_path)) == {}
+    assert find_skills(user_config(tmp_path)) == {}
 
 
-def test_ignore_files_are_honoured(tmp_path: Path) -> None:  # K-03
+def test_ignore_files_are_respected(tmp_path: Path) -> None:  # K-03
     skills = tmp_path / ".agents" / "skills"
-    put(skills / "a")
-    put(skills / "build" / "b")
-    put(skills / "local-c")
-    put(skills, "d", file="d.skill.md")
+    put_skill(skills / "a")
+    put_skill(skills / "build" / "b")
+    put_skill(skills / "local-c")
+    put_skill(skills, "d", file="d.skill.md")
     (tmp_path / ".gitignore").write_text("build/\n")
     (skills / ".gitignore").write_text("local-*\nd.skill.md\n")
     catalog = discover_skills(SkillsConfig(project=str(tmp_path), builtin=False))
     assert {s.name for s in catalog} == {"a"}
-    assert set(told(catalog)) >= {"local-c", "d.skill.md"}
+    assert set(problems_by_name(catalog)) >= {"local-c", "d.skill.md"}
 
     (tmp_path / ".gitignore").write_text(".agents/\n")  # skills that are not committed are the user's choice
     (skills / ".gitignore").unlink()
-    assert set(found(SkillsConfig(project=str(tmp_path), builtin=False))) == {"a", "b", "local-c", "d"}
+    assert set(find_skills(SkillsConfig(project=str(tmp_path), builtin=False))) == {"a", "b", "local-c", "d"}
 
 
 @pytest.mark.covers("SKL-04")
-def test_off_by_default_disabled_and_switched_on(tmp_path: Path) -> None:
-    put(tmp_path / "a")
-    put(tmp_path / "b", text="default_enabled: false\n")
-    for more, on in (
+def test_skills_can_be_enabled_and_disabled(tmp_path: Path) -> None:
+    put_skill(tmp_path / "a")
+    put_skill(tmp_path / "b", text="default_enabled: false\n")
+    for more, enabled in (
         ({}, {"a"}),
         ({"switched_on": ("b",)}, {"a", "b"}),
         ({"disabled": ("a",)}, set[str]()),
         ({"disabled": ("b",), "switched_on": ("b",)}, {"a"}),
         ({"enabled": False}, set[str]()),
     ):
-        catalog = discover_skills(only(tmp_path, **more))
-        assert {s.name for s in catalog} == on
-    assert {s.name for s in discover_skills(only(tmp_path)).disabled_skills} == {"b"}
+        catalog = discover_skills(user_config(tmp_path, **more))
+        assert {s.name for s in catalog} == enabled
+    assert {s.name for s in discover_skills(user_config(tmp_path)).disabled_skills} == {"b"}
 
 
-def test_a_disabled_skill_still_hides_the_one_behind_it(tmp_path: Path) -> None:
-    put(tmp_path / "one" / "a", description="one")
-    put(tmp_path / "two" / "a", description="two")
-    assert discover_skills(only(tmp_path / "one", tmp_path / "two", disabled=("a",))).skills == ()
+def test_disabled_skill_still_shadows_others(tmp_path: Path) -> None:
+    put_skill(tmp_path / "one" / "a", description="one")
+    put_skill(tmp_path / "two" / "a", description="two")
+    assert discover_skills(user_config(tmp_path / "one", tmp_path / "two", disabled=("a",))).skills == ()
 
 
-def test_one_that_is_off_by_itself_hides_the_one_behind_it_too(tmp_path: Path) -> None:
-    put(tmp_path / "one" / "a", text="default_enabled: false\n")
-    put(tmp_path / "two" / "a")
-    catalog = discover_skills(only(tmp_path / "one", tmp_path / "two"))
+def test_skill_disabled_by_default_still_shadows_others(tmp_path: Path) -> None:
+    put_skill(tmp_path / "one" / "a", text="default_enabled: false\n")
+    put_skill(tmp_path / "two" / "a")
+    catalog = discover_skills(user_config(tmp_path / "one", tmp_path / "two"))
     assert (catalog.skills, len(catalog.disabled_skills), len(catalog.shadowed)) == ((), 1, 1)
 
 
 @pytest.mark.covers("SKL-37")
-def test_the_text_of_a_file_is_cleaned_when_it_is_read(tmp_path: Path) -> None:
-    file = put(tmp_path / "a")
+def test_invisible_characters_are_removed_on_reading(tmp_path: Path) -> None:
+    file = put_skill(tmp_path / "a")
     file.write_text(file.read_text() + "Do\U000e0041\u202e it.\r\nNow.\n", encoding="utf-8")
-    skill = found(only(tmp_path))["a"]
+    skill = find_skills(user_config(tmp_path))["a"]
     assert read_body(skill).endswith("Do it.\nNow.")
     file.unlink()
     with pytest.raises(SkillError, match="it can no longer be read"):
         read_body(skill)
 
 
-def test_scripts_are_those_that_are_there(tmp_path: Path) -> None:
-    put(tmp_path / "a", text="scripts:\n  - name: run\n    path: scripts/run.py\n  - scripts/gone.sh\n  - out.sh\n")
+def test_only_existing_scripts_are_listed(tmp_path: Path) -> None:
+    put_skill(
+        tmp_path / "a", text="scripts:\n  - name: run\n    path: scripts/run.py\n  - scripts/gone.sh\n  - out.sh\n"
+    )
     scripts = tmp_path / "a" / "scripts"
     scripts.mkdir()
     for name in ("run.py", "more.sh", "_helper.py", ".hidden"):
@@ -292,8 +296,8 @@ def test_scripts_are_those_that_are_there(tmp_path: Path) -> None:
     if os.name == "posix":
         (tmp_path / "a" / "out.sh").symlink_to(tmp_path / "out.sh")
         (scripts / "link.sh").symlink_to(tmp_path / "out.sh")
-    put(tmp_path, "single", text="scripts: [x.sh]\n", file="single.skill.md")
-    catalog = discover_skills(only(tmp_path))
+    put_skill(tmp_path, "single", text="scripts: [x.sh]\n", file="single.skill.md")
+    catalog = discover_skills(user_config(tmp_path))
     skills = {s.name: s for s in catalog}
     assert skills["a"].scripts == (
         Script(name="run", path="scripts/run.py"),
@@ -304,9 +308,9 @@ def test_scripts_are_those_that_are_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("SKL-19")
-def test_a_skill_given_inline_must_be_one() -> None:
+def test_inline_skill_is_validated() -> None:
     good = Skill(name="a", description="d", brief="d", source="user", text="x")
-    assert found(SkillsConfig(inline=(good,), builtin=False))["a"].source == "inline"
+    assert find_skills(SkillsConfig(inline=(good,), builtin=False))["a"].source == "inline"
     for bad in (
         Skill(name="A b", description="d", brief="", source="inline"),
         Skill(name="a", description=" ", brief="", source="inline"),
@@ -316,27 +320,27 @@ def test_a_skill_given_inline_must_be_one() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_skills", -1), ("max_active", 0)])
-def test_limits_that_cannot_be(name: str, value: Any) -> None:
+def test_invalid_limits_are_rejected(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):
-        only(**{name: value})
+        user_config(**{name: value})
 
 
-def test_hundreds_of_skills_keep_no_text_in_memory(tmp_path: Path) -> None:  # K-10
+def test_many_skills_use_little_memory(tmp_path: Path) -> None:  # K-10
     text = "---\nname: {}\ndescription: Does it.\n---\n" + "word " * 4_000
     for number in range(300):
         folder = tmp_path / f"s{number}"
         folder.mkdir()
         (folder / "SKILL.md").write_text(text.format(f"s{number}"))
     handles = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    catalog = discover_skills(only(tmp_path))
+    catalog = discover_skills(user_config(tmp_path))
     assert len(catalog) == 300
-    assert len(msgspec.json.encode((catalog.skills, catalog.problems))) < 300_000  # 6 MB of text lie on the disk
+    assert len(msgspec.json.encode((catalog.skills, catalog.problems))) < 300_000  # the files have 6MB of text
     assert not handles or len(os.listdir("/proc/self/fd")) == handles
 
 
-def test_there_is_a_limit_to_how_many_are_taken(tmp_path: Path) -> None:
+def test_number_of_found_skills_is_limited(tmp_path: Path) -> None:
     for number in range(5):
-        put(tmp_path / f"s{number}")
-    places = scan_folder(tmp_path, most=3)
+        put_skill(tmp_path / f"s{number}")
+    places = scan_folder(tmp_path, max_skills=3)
     assert len(places.found) == 3
     assert "the rest is skipped" in places.problems[0].reason

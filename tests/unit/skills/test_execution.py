@@ -8,48 +8,48 @@ from mainspring.loop.hooks import HookBus, PermissionCheck
 from mainspring.skills.execution import MAX_COMMANDS, InlineCommandRunner, has_commands, run_inline_commands
 
 
-async def shout(command: str) -> str:
+async def to_upper(command: str) -> str:
     return command.upper()
 
 
 @pytest.mark.covers("SKL-30")
-async def test_a_command_is_replaced_by_its_output_and_nothing_else_is_touched() -> None:
+async def test_inline_command_is_replaced_by_its_output() -> None:
     body = "On !`git branch` and (!`b`)\n`!x` $1 $ARGUMENTS \\`\n```sh\n!`example`\n```\n~~~\n!`two`\n~~~\nwow!`no` ``!`no` ``\n!`end`"
 
-    made = await run_inline_commands(body, shout)
+    expanded = await run_inline_commands(body, to_upper)
 
     assert (
-        made
+        expanded
         == "On GIT BRANCH and (B)\n`!x` $1 $ARGUMENTS \\`\n```sh\n!`example`\n```\n~~~\n!`two`\n~~~\nwow!`no` ``!`no` ``\nEND"
     )
 
 
 @pytest.mark.covers("SKL-30")
-async def test_output_is_not_looked_at_again() -> None:
-    async def sly(command: str) -> str:
+async def test_output_of_a_command_is_not_expanded() -> None:
+    async def print_command(command: str) -> str:
         return "!`rm -rf /` $1"
 
-    assert await run_inline_commands("!`a`", sly) == "!`rm -rf /` $1"
+    assert await run_inline_commands("!`a`", print_command) == "!`rm -rf /` $1"
 
 
 @pytest.mark.covers("SKL-30")
-async def test_only_so_many_commands_run() -> None:
-    made = await run_inline_commands("!`a`\n" * (MAX_COMMANDS + 2), shout)
+async def test_number_of_inline_commands_is_limited() -> None:
+    expanded = await run_inline_commands("!`a`\n" * (MAX_COMMANDS + 2), to_upper)
 
-    assert made.count("A\n") == MAX_COMMANDS
-    assert made.count("[not run:") == 2
+    assert expanded.count("A\n") == MAX_COMMANDS
+    assert expanded.count("[not run:") == 2
 
 
 @given(st.text(alphabet="!`~ab \n", max_size=60))
-def test_text_without_commands_stays_as_it_is(text: str) -> None:
+def test_text_without_commands_is_unchanged(text: str) -> None:
     import asyncio
 
     if not has_commands(text):
-        assert asyncio.run(run_inline_commands(text, shout)) == text
+        assert asyncio.run(run_inline_commands(text, to_upper)) == text
 
 
 @pytest.mark.covers("SKL-30")
-async def test_failures_stand_in_place(tmp_path: object) -> None:
+async def test_failures_are_shown_in_place(tmp_path: object) -> None:
     env = LocalEnv(str(tmp_path))
     commands = InlineCommandRunner("s", env, HookBus())
 
@@ -63,19 +63,19 @@ async def test_failures_stand_in_place(tmp_path: object) -> None:
 
 
 @pytest.mark.covers("SKL-30")
-async def test_a_command_that_is_refused_does_not_run(tmp_path: object) -> None:
+async def test_denied_command_does_not_run(tmp_path: object) -> None:
     env = LocalEnv(str(tmp_path))
     bus = HookBus()
     request: list[tuple[str, str]] = []
 
-    def refuse(hook: PermissionCheck) -> None:
+    def deny_command(hook: PermissionCheck) -> None:
         request.append((hook.name, hook.input["command"]))
         hook.deny("the user said no")
 
-    bus.on(PermissionCheck, refuse)
+    bus.on(PermissionCheck, deny_command)
 
-    said = await InlineCommandRunner("s", env, bus)("touch x")
+    output = await InlineCommandRunner("s", env, bus)("touch x")
 
-    assert said == "[not run: `touch x`: the user said no]"
+    assert output == "[not run: `touch x`: the user said no]"
     assert request == [("shell", "touch x")]
     assert await env.list_dir(".") == []

@@ -1,4 +1,4 @@
-"""Repositories behind https and ssh: fetched from every kind of host, refused with words, and nobody is asked for a password."""
+"""Fetching repositories over HTTPS and SSH, with clear errors and without password prompts."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ pytestmark = [on_posix, pytest.mark.covers("OPT-06")]
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For ``localhost``, and trusted by nobody."""
+    """A self-signed certificate for ``localhost``."""
     if shutil.which("openssl") is None:
         skip_missing("openssl")
     folder = tmp_path_factory.mktemp("certificate")
@@ -52,7 +52,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> tuple[Path, str]:
-    """A bare repository with two commits, and the older one."""
+    """A bare repository with two commits, and the ID of the older one."""
     skill(tmp_path / "source" / "pdf", body="Old.\n")
     older = commit(tmp_path / "source")
     git(tmp_path / "source", "tag", "v1")
@@ -72,8 +72,8 @@ def host(repository: tuple[Path, str], certificate: Path, monkeypatch: pytest.Mo
         yield made
 
 
-async def text_of(address: str) -> str:
-    """The skill's text behind an address."""
+async def fetch_text(address: str) -> str:
+    """Return the text of the skill at an address."""
     async with open_source(parse_spec(address, cwd="/nowhere")) as source:
         offer = await source.list_skills()
         assert offer.names == {"pdf": "pdf"}
@@ -82,36 +82,36 @@ async def text_of(address: str) -> str:
             return (candidate.staged / "SKILL.md").read_text()
 
 
-async def refusal_of(address: str) -> str:
+async def fetch_error(address: str) -> str:
     with pytest.raises(SkillError) as caught:
-        await text_of(address)
+        await fetch_text(address)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("smart", [True, False])
-async def test_every_kind_of_host_and_of_name_will_do(host: GitHost, repository: tuple[Path, str], smart: bool) -> None:
+async def test_branches_tags_and_commits_are_fetched(host: GitHost, repository: tuple[Path, str], smart: bool) -> None:
     host.smart = smart
     older = repository[1]
     address = f"{host.url}/skills.git"
-    assert "New." in await text_of(address)
-    assert "New." in await text_of(f"{address}#main")
+    assert "New." in await fetch_text(address)
+    assert "New." in await fetch_text(f"{address}#main")
     for ref in ("v1", older, older[:12]):
-        assert "Old." in await text_of(f"{address}#{ref}"), ref
-    assert "couldn't find remote ref gone" in await refusal_of(f"{address}#gone")
+        assert "Old." in await fetch_text(f"{address}#{ref}"), ref
+    assert "couldn't find remote ref gone" in await fetch_error(f"{address}#gone")
 
 
-async def test_a_repository_that_is_not_there_and_a_login_are_told_and_nobody_is_asked(host: GitHost) -> None:
-    assert "the repository does not exist" in await refusal_of(f"{host.url}/other.git")
+async def test_missing_repository_or_login_is_an_error_without_a_prompt(host: GitHost) -> None:
+    assert "the repository does not exist" in await fetch_error(f"{host.url}/other.git")
     host.password = "Basic " + base64.b64encode(b"me:right").decode()
     for ref in ("", "#main", "#0123456789"):
-        before = len(host.asked)
-        text = await refusal_of(f"{host.url}/skills.git{ref}")
+        before = len(host.requests)
+        text = await fetch_error(f"{host.url}/skills.git{ref}")
         assert "requires a login, and Mainspring does not ask for one: log in with git first" in text
-        assert len(host.asked) == before + 1  # it is not asked again in another way
+        assert len(host.requests) == before + 1  # no second attempt by another protocol
 
 
 @pytest.mark.parametrize("password", ["right", "wrong"])
-async def test_the_credentials_that_git_has_are_used(
+async def test_git_credentials_are_used(
     host: GitHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str
 ) -> None:
     host.password = "Basic " + base64.b64encode(b"me:right").decode()
@@ -123,45 +123,43 @@ async def test_the_credentials_that_git_has_are_used(
     (tmp_path / "config").write_text(f'[credential]\n\thelper = "{helper}"\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
     if password == "right":
-        assert "New." in await text_of(f"{host.url}/skills.git")
+        assert "New." in await fetch_text(f"{host.url}/skills.git")
     else:
-        assert "requires a login" in await refusal_of(f"{host.url}/skills.git")
+        assert "requires a login" in await fetch_error(f"{host.url}/skills.git")
 
 
-async def test_a_certificate_that_nobody_trusts_or_of_another_host(
-    host: GitHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_untrusted_or_wrong_certificate_is_rejected(host: GitHost, monkeypatch: pytest.MonkeyPatch) -> None:
     other = f"https://127.0.0.1:{host.port}/skills.git"
     monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
-    assert "not trusted or belongs to another host" in await refusal_of(other)
+    assert "not trusted or belongs to another host" in await fetch_error(other)
     monkeypatch.delenv("GIT_SSL_CAINFO")
-    assert "not trusted or belongs to another host" in await refusal_of(f"{host.url}/skills.git")
-    assert host.asked == []
+    assert "not trusted or belongs to another host" in await fetch_error(f"{host.url}/skills.git")
+    assert host.requests == []
 
 
-async def test_no_way_that_is_not_encrypted_is_followed(host: GitHost) -> None:
+async def test_redirect_to_plain_http_is_rejected(host: GitHost) -> None:
     host.moved = "http://localhost:9/skills.git/info/refs?service=git-upload-pack"
-    assert "redirects to a URL that is neither https" in await refusal_of(f"{host.url}/skills.git")
+    assert "redirects to a URL that is neither https" in await fetch_error(f"{host.url}/skills.git")
 
 
-async def test_no_network_and_no_such_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_network_or_unknown_host_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
-    with socket.socket() as taken:  # bound, and nobody listens
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        assert "is unreachable" in await refusal_of(f"https://127.0.0.1:{port}/a.git#main")
-    assert "unknown host or no network" in await refusal_of("https://no-such-host.invalid/a.git")
+    with socket.socket() as unused_socket:  # bound, but not listening
+        unused_socket.bind(("127.0.0.1", 0))
+        port = unused_socket.getsockname()[1]
+        assert "is unreachable" in await fetch_error(f"https://127.0.0.1:{port}/a.git#main")
+    assert "unknown host or no network" in await fetch_error("https://no-such-host.invalid/a.git")
 
 
 @pytest.mark.parametrize(("name", "value"), [("_STALL_SECONDS", 1), ("_SECONDS", 0.5)])
-async def test_a_host_that_never_answers_is_left(
+async def test_unresponsive_host_times_out(
     host: GitHost, monkeypatch: pytest.MonkeyPatch, name: str, value: float
 ) -> None:
     monkeypatch.setattr(git_module, name, value)
     host.silent = True
-    text = await refusal_of(f"{host.url}/skills.git#main")
+    text = await fetch_error(f"{host.url}/skills.git#main")
     assert ("does not answer" in text) or ("took more than 0.5 seconds" in text)
-    assert len(host.asked) == 1
+    assert len(host.requests) == 1
 
 
 SSH = """#!{python}
@@ -181,8 +179,8 @@ except OSError:
 HANGS = 'open({root!r} + "/pid", "w").write(str(os.getpid())); import time; time.sleep(600)'
 
 
-def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
-    """A program in place of ssh; the file with what it was called with."""
+def install_fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
+    """Install a program in place of ssh; return the log of its arguments."""
     program, log = tmp_path / "bin" / "ssh", tmp_path / "ssh.log"
     program.parent.mkdir(exist_ok=True)
     program.write_text(
@@ -207,34 +205,34 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> Path:
         ),
     ],
 )
-async def test_ssh_is_given_the_host_and_the_path_that_were_named(
+async def test_ssh_gets_the_host_and_path(
     repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, called: list[str]
 ) -> None:
     root = str(repository[0].parent)
-    log = ssh(tmp_path, monkeypatch, RUNS)
-    text = await text_of(address.replace("{root}", root))
+    log = install_fake_ssh(tmp_path, monkeypatch, RUNS)
+    text = await fetch_text(address.replace("{root}", root))
     assert ("Old." if "#v1" in address else "New.") in text
     first = log.read_text().splitlines()[0]
     assert all(repr(word.replace("{root}", root)) in first for word in called), first
 
 
-async def test_ssh_cannot_ask_either(
+async def test_ssh_login_is_an_error_without_a_prompt(
     repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ssh(tmp_path, monkeypatch, ASKS)
-    assert "requires a login, and Mainspring does not ask for one" in await refusal_of("git@host.example:skills.git")
-    ssh(tmp_path, monkeypatch, 'sys.exit("Host key verification failed.")')
-    assert "the host's key is unknown" in await refusal_of("git@host.example:skills.git#main")
-    ssh(tmp_path, monkeypatch, RUNS)
-    assert "the repository does not exist" in await refusal_of("git@host.example:gone.git")
+    install_fake_ssh(tmp_path, monkeypatch, ASKS)
+    assert "requires a login, and Mainspring does not ask for one" in await fetch_error("git@host.example:skills.git")
+    install_fake_ssh(tmp_path, monkeypatch, 'sys.exit("Host key verification failed.")')
+    assert "the host's key is unknown" in await fetch_error("git@host.example:skills.git#main")
+    install_fake_ssh(tmp_path, monkeypatch, RUNS)
+    assert "the repository does not exist" in await fetch_error("git@host.example:gone.git")
 
 
-async def test_ssh_is_ended_with_whoever_waits_for_it(
+async def test_cancelled_fetch_stops_ssh(
     repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ssh(tmp_path, monkeypatch, HANGS)
+    install_fake_ssh(tmp_path, monkeypatch, HANGS)
     os.mkfifo(tmp_path / "root" / "pid")
-    task = asyncio.ensure_future(text_of("git@host.example:skills.git"))
+    task = asyncio.ensure_future(fetch_text("git@host.example:skills.git"))
     pid = int(await asyncio.to_thread((tmp_path / "root" / "pid").read_text))
     task.cancel()
     await asyncio.wait({task})

@@ -1,4 +1,4 @@
-"""What stays inside the folder of a skill: its files, its scripts, and what they may take."""
+"""Files and scripts of a skill: paths stay in its folder, and scripts have limits."""
 
 import asyncio
 import json
@@ -16,18 +16,18 @@ from mainspring.skills.content import OutsideFolderError, list_skill_files, reso
 from mainspring.skills.execution import ScriptError, run_script, validate_arguments
 from mainspring.skills.skill import Script, Skill
 from mainspring.testing.scripted_model import ScriptedCall
-from tests.unit.skills.factories import agent_with, results, write_skill
+from tests.unit.skills.factories import make_agent, results, write_skill
 
 
-def use(name: str = "pdf") -> ScriptedCall:
+def use_skill(name: str = "pdf") -> ScriptedCall:
     return ScriptedCall("skills_use", {"name": name})
 
 
-def read(path: str, **more: Any) -> ScriptedCall:
+def read_call(path: str, **more: Any) -> ScriptedCall:
     return ScriptedCall("skills_read", {"skill": "pdf", "path": path, **more})
 
 
-def run(script: str, *arguments: str, **more: Any) -> ScriptedCall:
+def run_call(script: str, *arguments: str, **more: Any) -> ScriptedCall:
     return ScriptedCall("skills_run_script", {"skill": "pdf", "script": script, "arguments": list(arguments), **more})
 
 
@@ -52,57 +52,59 @@ def run(script: str, *arguments: str, **more: Any) -> ScriptedCall:
         "a\0b",
     ],
 )
-async def test_no_path_leaves_the_folder(tmp_path: Path, path: str) -> None:
-    own = write_skill(tmp_path, "pdf", references__guide_dot_md="g")
+async def test_path_outside_the_skill_folder_is_rejected(tmp_path: Path, path: str) -> None:
+    skill_folder = write_skill(tmp_path, "pdf", references__guide_dot_md="g")
     other = write_skill(tmp_path, "other")
-    (own / "link.md").symlink_to(other / "SKILL.md")
-    (own / "LINK.md").symlink_to("../other/SKILL.md")
-    (own / "folder").symlink_to(other)
+    (skill_folder / "link.md").symlink_to(other / "SKILL.md")
+    (skill_folder / "LINK.md").symlink_to("../other/SKILL.md")
+    (skill_folder / "folder").symlink_to(other)
 
     with pytest.raises(OutsideFolderError):
-        await resolve_skill_path(LocalEnv(str(tmp_path)), str(own), path)
+        await resolve_skill_path(LocalEnv(str(tmp_path)), str(skill_folder), path)
 
 
 @pytest.mark.covers("SEC-14", "SKL-31")
-async def test_a_folder_whose_name_begins_like_the_skills_is_another(tmp_path: Path) -> None:
-    own = write_skill(tmp_path, "pdf")
+async def test_link_to_a_folder_with_the_same_prefix_is_rejected(tmp_path: Path) -> None:
+    skill_folder = write_skill(tmp_path, "pdf")
     write_skill(tmp_path, "pdf-more")
-    (own / "link").symlink_to(tmp_path / "pdf-more")
+    (skill_folder / "link").symlink_to(tmp_path / "pdf-more")
 
     with pytest.raises(OutsideFolderError, match="link that leads out"):
-        await resolve_skill_path(LocalEnv(str(tmp_path)), str(own), "link/SKILL.md")
+        await resolve_skill_path(LocalEnv(str(tmp_path)), str(skill_folder), "link/SKILL.md")
 
 
 @pytest.mark.covers("SEC-14")
-async def test_links_inside_are_fine_and_secrets_are_not(tmp_path: Path) -> None:
-    own = write_skill(tmp_path, "pdf", a__guide_dot_md="g", _dot_env="KEY=1", keys__id_rsa="k", secrets_dot_md="how to")
-    (own / "short.md").symlink_to("a/guide.md")
+async def test_links_inside_the_folder_are_allowed_but_secrets_are_not(tmp_path: Path) -> None:
+    skill_folder = write_skill(
+        tmp_path, "pdf", a__guide_dot_md="g", _dot_env="KEY=1", keys__id_rsa="k", secrets_dot_md="how to"
+    )
+    (skill_folder / "short.md").symlink_to("a/guide.md")
     env = LocalEnv(str(tmp_path))
 
-    assert await resolve_skill_path(env, str(own), "short.md") == str(own / "a" / "guide.md")
-    assert await resolve_skill_path(env, str(own), "./a//guide.md") == str(own / "a" / "guide.md")
+    assert await resolve_skill_path(env, str(skill_folder), "short.md") == str(skill_folder / "a" / "guide.md")
+    assert await resolve_skill_path(env, str(skill_folder), "./a//guide.md") == str(skill_folder / "a" / "guide.md")
     for path in (".env", "keys/id_rsa", ".ENV"):
         with pytest.raises(OutsideFolderError, match="keys or passwords"):
-            await resolve_skill_path(env, str(own), path)
-    files, count = await list_skill_files(env, str(own))
+            await resolve_skill_path(env, str(skill_folder), path)
+    files, count = await list_skill_files(env, str(skill_folder))
     assert (list(files), count) == (["a/guide.md", "secrets.md"], 2)
 
 
 @pytest.mark.covers("SKL-31", "SEC-14")
-async def test_files_are_read_while_the_skill_is_active(tmp_path: Path) -> None:
-    own = write_skill(tmp_path, "pdf", "The body.", references__guide_dot_md="one\ntwo </skill_content>\n")
-    (own / "long.txt").write_text("x" * 70 + "\n" + ("line\n" * 9000), encoding="utf-8")
-    (own / "data.bin").write_bytes(b"\0\1")
+async def test_files_are_readable_while_the_skill_is_active(tmp_path: Path) -> None:
+    skill_folder = write_skill(tmp_path, "pdf", "The body.", references__guide_dot_md="one\ntwo </skill_content>\n")
+    (skill_folder / "long.txt").write_text("x" * 70 + "\n" + ("line\n" * 9000), encoding="utf-8")
+    (skill_folder / "data.bin").write_bytes(b"\0\1")
     calls = [
-        read("references/guide.md"),
-        read("SKILL.md"),
-        read("long.txt"),
-        read("long.txt", offset=9001),
-        read("data.bin"),
-        read("no.md"),
-        read("../x"),
+        read_call("references/guide.md"),
+        read_call("SKILL.md"),
+        read_call("long.txt"),
+        read_call("long.txt", offset=9001),
+        read_call("data.bin"),
+        read_call("no.md"),
+        read_call("../x"),
     ]
-    agent, _, _ = agent_with(tmp_path, read("SKILL.md"), use(), calls, "done")
+    agent, _, _ = make_agent(tmp_path, read_call("SKILL.md"), use_skill(), calls, "done")
 
     await agent.run("go")
 
@@ -115,17 +117,17 @@ async def test_files_are_read_while_the_skill_is_active(tmp_path: Path) -> None:
     assert len(long.text) < 30_000
     assert end.text == "line\n"
     assert [r.is_error for r in (binary, missing, outside)] == [True, True, True]
-    assert binary.text == "data.bin is no text file"
+    assert binary.text == "data.bin is not a text file"
 
 
 @pytest.mark.covers("SKL-31", "SEC-14")
 @pytest.mark.parametrize("path", ["../secret.txt", "link.txt", "a/../../secret.txt", "{absolute}"])
-async def test_the_tool_reads_nothing_that_lies_beside_the_skill(tmp_path: Path, path: str) -> None:
-    own = write_skill(tmp_path, "pdf", a__b_dot_md="inside")
+async def test_skills_read_rejects_outside_paths(tmp_path: Path, path: str) -> None:
+    skill_folder = write_skill(tmp_path, "pdf", a__b_dot_md="inside")
     (tmp_path / "secret.txt").write_text("outside", encoding="utf-8")
-    (own / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (skill_folder / "link.txt").symlink_to(tmp_path / "secret.txt")
     path = path.format(absolute=tmp_path / "secret.txt")
-    agent, _, _ = agent_with(tmp_path, use(), [read(path), read("a/b.md")], "done")
+    agent, _, _ = make_agent(tmp_path, use_skill(), [read_call(path), read_call("a/b.md")], "done")
 
     await agent.run("go")
 
@@ -135,31 +137,33 @@ async def test_the_tool_reads_nothing_that_lies_beside_the_skill(tmp_path: Path,
 
 
 @pytest.mark.covers("SKL-09")
-async def test_no_script_takes_longer_than_a_minute_whoever_says_so(tmp_path: Path) -> None:
+async def test_script_timeout_is_at_most_a_minute(tmp_path: Path) -> None:
     request: list[float | None] = []
 
-    class Watched(LocalEnv):
+    class RecordingEnv(LocalEnv):
         async def run(self, *arguments: Any, **options: Any) -> Any:
             request.append(options["timeout"])
             return await super().run(*arguments, **options)
 
-    own = write_skill(tmp_path, "pdf", scripts__a_dot_sh="true")
-    skill = Skill(name="pdf", description="d", brief="d", source="user", directory=str(own))
+    skill_folder = write_skill(tmp_path, "pdf", scripts__a_dot_sh="true")
+    skill = Skill(name="pdf", description="d", brief="d", source="user", directory=str(skill_folder))
     for seconds in (5.0, 600.0, 0.0):
         script = Script(name="a", path="scripts/a.sh", timeout=seconds)
-        assert (await run_script(Watched(str(tmp_path)), skill, script, str(own / "scripts" / "a.sh"), ()))["ok"]
+        assert (
+            await run_script(RecordingEnv(str(tmp_path)), skill, script, str(skill_folder / "scripts" / "a.sh"), ())
+        )["ok"]
     assert request == [5.0, 60.0, 60.0]
 
 
 @pytest.mark.covers("SKL-31")
-async def test_files_in_the_project_are_judged_like_any_of_its_files(tmp_path: Path) -> None:
+async def test_skill_files_in_the_project_follow_permission_rules(tmp_path: Path) -> None:
     folder = tmp_path / "project" / ".agent" / "skills"
     write_skill(folder, "pdf", guide_dot_md="g", private_dot_md="p")
     config = SkillsConfig(project=str(tmp_path / "project"), trust_project_skills=True, builtin=False)
-    agent, _, _ = agent_with(
+    agent, _, _ = make_agent(
         tmp_path / "none",
-        use(),
-        [read("guide.md"), read("private.md")],
+        use_skill(),
+        [read_call("guide.md"), read_call("private.md")],
         "done",
         plugs=[SkillsPlug(config)],
         execution=str(tmp_path / "project"),
@@ -177,14 +181,18 @@ _ECHO = "import json, os, sys\nprint(json.dumps({'args': sys.argv[1:], 'cwd': os
 
 
 @pytest.mark.covers("SKL-09")
-async def test_a_script_runs_in_the_project_or_the_skill_and_tells_json(tmp_path: Path) -> None:
-    own = write_skill(
+async def test_script_runs_in_the_project_or_skill_folder_and_returns_json(tmp_path: Path) -> None:
+    skill_folder = write_skill(
         tmp_path / "skills", "pdf", scripts__echo_dot_py=_ECHO, scripts__say_dot_sh="echo plain; echo bad >&2; exit 3"
     )
     project = tmp_path / "project"
     project.mkdir()
-    calls = [run("scripts/echo.py", "a b", "$HOME", "*"), run("echo.py", run_in="skill"), run("scripts/say.sh")]
-    agent, _, _ = agent_with(tmp_path / "skills", use(), calls, "done", execution=str(project))
+    calls = [
+        run_call("scripts/echo.py", "a b", "$HOME", "*"),
+        run_call("echo.py", run_in="skill"),
+        run_call("scripts/say.sh"),
+    ]
+    agent, _, _ = make_agent(tmp_path / "skills", use_skill(), calls, "done", execution=str(project))
 
     await agent.run("go")
 
@@ -192,28 +200,28 @@ async def test_a_script_runs_in_the_project_or_the_skill_and_tells_json(tmp_path
     assert first == {
         "ok": True,
         "exit_code": 0,
-        "result": {"args": ["a b", "$HOME", "*"], "cwd": str(project), "dir": str(own)},
+        "result": {"args": ["a b", "$HOME", "*"], "cwd": str(project), "dir": str(skill_folder)},
     }
-    assert second["result"]["cwd"] == str(own)
+    assert second["result"]["cwd"] == str(skill_folder)
     assert third == {"ok": False, "exit_code": 3, "stdout": "plain\n", "stderr": "bad\n"}
     assert results(agent)[3].is_error
 
 
 @pytest.mark.covers("SKL-09")
-def test_arguments_have_limits() -> None:
+def test_script_arguments_are_limited() -> None:
     validate_arguments(["x" * 4096] * 100)
-    for wrong, reason in ((["x"] * 101, "100 arguments at most"), (["é" * 2049], "4098 bytes"), (["a\0"], "NUL")):
+    for invalid, reason in ((["x"] * 101, "100 arguments at most"), (["é" * 2049], "4098 bytes"), (["a\0"], "NUL")):
         with pytest.raises(ScriptError, match=reason):
-            validate_arguments(wrong)
+            validate_arguments(invalid)
 
 
 @pytest.mark.covers("SKL-09", "SEC-14")
-async def test_what_is_no_script_of_the_skill_does_not_run(tmp_path: Path) -> None:
-    own = write_skill(
+async def test_files_that_are_not_scripts_do_not_run(tmp_path: Path) -> None:
+    skill_folder = write_skill(
         tmp_path / "s", "pdf", scripts__a_dot_sh="echo a", other__b_dot_sh="echo b", scripts__data_dot_xyz="?"
     )
     write_skill(tmp_path / "s", "evil", scripts__c_dot_sh="echo c")
-    (own / "scripts" / "out.sh").symlink_to("../../evil/scripts/c.sh")
+    (skill_folder / "scripts" / "out.sh").symlink_to("../../evil/scripts/c.sh")
     names = (
         "other/b.sh",
         "../evil/scripts/c.sh",
@@ -224,10 +232,10 @@ async def test_what_is_no_script_of_the_skill_does_not_run(tmp_path: Path) -> No
         "scripts/none.sh",
         "",
     )
-    agent, _, _ = agent_with(
+    agent, _, _ = make_agent(
         tmp_path / "s",
-        use(),
-        [run(n) for n in names] + [run("scripts/a.sh", *["x"] * 101)],
+        use_skill(),
+        [run_call(n) for n in names] + [run_call("scripts/a.sh", *["x"] * 101)],
         "done",
         execution=str(tmp_path),
     )
@@ -239,7 +247,7 @@ async def test_what_is_no_script_of_the_skill_does_not_run(tmp_path: Path) -> No
 
 
 @pytest.mark.covers("SKL-09")
-async def test_a_script_is_stopped_at_its_limits_and_by_an_abort(tmp_path: Path) -> None:
+async def test_script_is_stopped_at_limits_and_by_an_abort(tmp_path: Path) -> None:
     head = "scripts:\n  - name: slow\n    path: scripts/slow.sh\n    timeout: 0.3\n"
     write_skill(
         tmp_path / "s",
@@ -249,13 +257,13 @@ async def test_a_script_is_stopped_at_its_limits_and_by_an_abort(tmp_path: Path)
         scripts__loud_dot_sh="head -c 9000000 /dev/zero | tr '\\0' a; touch after",
         scripts__mark_dot_sh='touch "$PROJECT_DIR/started"; sleep 60; touch "$PROJECT_DIR/ended"',
     )
-    agent, _, _ = agent_with(
+    agent, _, _ = make_agent(
         tmp_path / "s",
-        use(),
-        [run("slow"), run("scripts/loud.sh")],
+        use_skill(),
+        [run_call("slow"), run_call("scripts/loud.sh")],
         "done",
-        use(),
-        run("scripts/mark.sh"),
+        use_skill(),
+        run_call("scripts/mark.sh"),
         execution=str(tmp_path),
     )
     await agent.run("go")
@@ -279,20 +287,20 @@ async def test_a_script_is_stopped_at_its_limits_and_by_an_abort(tmp_path: Path)
 
 
 @pytest.mark.covers("SKL-09")
-async def test_permissions_see_the_command_that_a_script_is(tmp_path: Path) -> None:
-    own = write_skill(tmp_path / "s", "pdf", scripts__a_dot_sh="echo ran")
-    asked: list[PermissionRequest] = []
+async def test_permission_request_names_the_command_of_a_script(tmp_path: Path) -> None:
+    skill_folder = write_skill(tmp_path / "s", "pdf", scripts__a_dot_sh="echo ran")
+    requests: list[PermissionRequest] = []
 
     def ask(request: PermissionRequest) -> bool:
-        asked.append(request)
+        requests.append(request)
         return False
 
-    rule = f"skills_run_script(bash {own}/scripts/a.sh --quick)"
+    rule = f"skills_run_script(bash {skill_folder}/scripts/a.sh --quick)"
     permissions = Permissions(on_permission_request=ask, allow=[rule])
-    agent, _, _ = agent_with(
+    agent, _, _ = make_agent(
         tmp_path / "s",
-        use(),
-        [run("scripts/a.sh", "x"), run("scripts/a.sh", "--quick")],
+        use_skill(),
+        [run_call("scripts/a.sh", "x"), run_call("scripts/a.sh", "--quick")],
         "done",
         execution=str(tmp_path),
         permissions=permissions,
@@ -300,24 +308,24 @@ async def test_permissions_see_the_command_that_a_script_is(tmp_path: Path) -> N
 
     await agent.run("go")
 
-    assert [a.resource for a in asked] == [f"bash {own}/scripts/a.sh x"]
+    assert [a.resource for a in requests] == [f"bash {skill_folder}/scripts/a.sh x"]
     first, second = results(agent)[1:]
     assert first.text.startswith("Permission denied")
     assert json.loads(second.text)["stdout"] == "ran\n"
 
 
-async def test_a_script_is_judged_although_its_skill_becomes_active_in_the_same_turn(tmp_path: Path) -> None:
+async def test_script_asks_even_if_its_skill_is_activated_in_the_same_turn(tmp_path: Path) -> None:
     write_skill(tmp_path / "s", "pdf", scripts__a_dot_sh="touch ran", secret_dot_md="x")
-    asked: list[PermissionRequest] = []
+    requests: list[PermissionRequest] = []
 
     def ask(request: PermissionRequest) -> bool:
-        asked.append(request)
+        requests.append(request)
         return False
 
     permissions = Permissions(on_permission_request=ask)
-    for first in (use(), ScriptedCall("load_skill", {"name": "pdf"})):
-        calls = [run("scripts/a.sh"), first, run("scripts/a.sh")]
-        agent, _, _ = agent_with(tmp_path / "s", calls, "done", execution=str(tmp_path), permissions=permissions)
+    for first in (use_skill(), ScriptedCall("load_skill", {"name": "pdf"})):
+        calls = [run_call("scripts/a.sh"), first, run_call("scripts/a.sh")]
+        agent, _, _ = make_agent(tmp_path / "s", calls, "done", execution=str(tmp_path), permissions=permissions)
 
         await agent.run("go")
 
@@ -326,7 +334,7 @@ async def test_a_script_is_judged_although_its_skill_becomes_active_in_the_same_
 
 
 @pytest.mark.covers("SKL-09", "SKL-20", "SKL-30", "SKL-37")
-async def test_nothing_of_a_skill_that_is_not_trusted_runs(tmp_path: Path) -> None:
+async def test_scripts_and_commands_of_an_untrusted_skill_do_not_run(tmp_path: Path) -> None:
     folder = tmp_path / ".agent" / "skills"
     write_skill(
         folder,
@@ -336,9 +344,14 @@ async def test_nothing_of_a_skill_that_is_not_trusted_runs(tmp_path: Path) -> No
         scripts__a_dot_sh="touch ran",
         tools_dot_py="open('ran', 'w')",
     )
-    config = SkillsConfig(project=str(tmp_path), builtin=False)  # nobody has said whether it is trusted
-    agent, _, plug = agent_with(
-        tmp_path / "none", use(), run("scripts/a.sh"), "done", execution=str(tmp_path), plugs=[SkillsPlug(config)]
+    config = SkillsConfig(project=str(tmp_path), builtin=False)  # the user has not decided about trust
+    agent, _, plug = make_agent(
+        tmp_path / "none",
+        use_skill(),
+        run_call("scripts/a.sh"),
+        "done",
+        execution=str(tmp_path),
+        plugs=[SkillsPlug(config)],
     )
 
     await agent.run("go")
@@ -353,9 +366,11 @@ async def test_nothing_of_a_skill_that_is_not_trusted_runs(tmp_path: Path) -> No
     assert plug.problems == ()
 
 
-async def test_a_script_that_is_not_where_tools_work_says_so(tmp_path: Path) -> None:
+async def test_script_missing_in_the_environment_is_an_error(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", scripts__a_dot_sh="echo a", guide_dot_md="g")
-    agent, _, _ = agent_with(tmp_path, use(), [run("scripts/a.sh"), read("guide.md")], "done", execution=MemoryEnv())
+    agent, _, _ = make_agent(
+        tmp_path, use_skill(), [run_call("scripts/a.sh"), read_call("guide.md")], "done", execution=MemoryEnv()
+    )
 
     await agent.run("go")
 

@@ -1,4 +1,4 @@
-"""Installing: what is fetched is shown before it counts, nothing of it runs, and a failure leaves what was there."""
+"""Installing skills: a preview first, no code of the skill runs, and a failure keeps the old skill."""
 
 import os
 import stat
@@ -50,7 +50,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def commit(folder: Path) -> str:
-    """Commit everything in a folder; the commit's name."""
+    """Commit everything in a folder; return the commit ID."""
     if not (folder / ".git").exists():
         git(folder, "init", "-q")
     git(folder, "add", "-A", "-f")
@@ -58,19 +58,19 @@ def commit(folder: Path) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-async def take(spec: InstallSpec, home: Path, name: str = "") -> Candidate:
+async def stage_skill(spec: InstallSpec, home: Path, name: str = "") -> Candidate:
     async with open_source(spec) as source:
         offer = await source.list_skills()
         return await source.stage(offer.names[name or next(iter(offer.names))], home)
 
 
-def left(home: Path) -> set[str]:
+def list_names(home: Path) -> set[str]:
     return {p.name for p in home.iterdir()} if home.exists() else set()
 
 
 @pytest.mark.covers("OPT-06", "SKL-36")
 @pytest.mark.parametrize("as_git", [False, True])
-async def test_a_skill_is_taken_whole_and_where_it_came_from_is_remembered(tmp_path: Path, as_git: bool) -> None:
+async def test_skill_is_installed_completely_with_its_origin(tmp_path: Path, as_git: bool) -> None:
     source, home = tmp_path / "source", tmp_path / "home"
     skill(
         source / "skills" / "pdf",
@@ -82,10 +82,10 @@ async def test_a_skill_is_taken_whole_and_where_it_came_from_is_remembered(tmp_p
     (source / "skills" / "pdf" / "scripts" / "run.sh").chmod(0o755)
     (source / "skills" / "pdf" / "data.bin").write_bytes(bytes(range(256)))
     (source / "other.txt").write_text("not of the skill")
-    taken = commit(source)
+    commit_id = commit(source)
     spec = parse_spec(f"file://{source}#main" if as_git else str(source), cwd=str(tmp_path))
 
-    candidate = await take(spec, home)
+    candidate = await stage_skill(spec, home)
     preview = candidate.preview
 
     assert (preview.name, preview.files) == ("pdf", ("SKILL.md", "data.bin", "scripts/run.sh"))
@@ -93,7 +93,9 @@ async def test_a_skill_is_taken_whole_and_where_it_came_from_is_remembered(tmp_p
     assert (preview.toolsets, preview.shell_lines, preview.allowed_tools) == (("tools.py:T",), ("ls",), ("Read",))
     assert [each.name for each in preview.lacking] == ["no-such-x"]
     assert not preview.replaces
-    assert discover_skills(SkillsConfig(user=(str(home),), builtin=False)).skills == ()  # it does not count yet
+    assert (
+        discover_skills(SkillsConfig(user=(str(home),), builtin=False)).skills == ()
+    )  # a staged skill is not found yet
 
     registry = SkillStateFile(home)
     target = install_skill(candidate, home, registry)
@@ -103,14 +105,18 @@ async def test_a_skill_is_taken_whole_and_where_it_came_from_is_remembered(tmp_p
     assert os.name != "posix" or stat.S_IMODE((target / "scripts" / "run.sh").stat().st_mode) & 0o111
     origin = registry.entries()["pdf"].origin
     assert origin is not None
-    assert (origin.path, origin.ref, origin.commit) == ("skills/pdf", "main" if as_git else "", taken if as_git else "")
+    assert (origin.path, origin.ref, origin.commit) == (
+        "skills/pdf",
+        "main" if as_git else "",
+        commit_id if as_git else "",
+    )
     assert origin.digest == hash_folder(target)
-    assert left(home) == {"pdf", ".registry.json"}
+    assert list_names(home) == {"pdf", ".registry.json"}
     assert [s.name for s in discover_skills(SkillsConfig(user=(str(home),), builtin=False))] == ["pdf"]
 
 
 @pytest.mark.covers("OPT-06")
-async def test_branches_tags_and_commits(tmp_path: Path) -> None:
+async def test_branches_tags_and_commits_are_installed(tmp_path: Path) -> None:
     source, home = tmp_path / "source", tmp_path / "home"
     skill(source, "pdf", body="one")
     first = commit(source)
@@ -127,20 +133,20 @@ async def test_branches_tags_and_commits(tmp_path: Path) -> None:
         second: second,
         second[:9]: second,
     }.items():
-        candidate = await take(InstallSpec(url=f"file://{source}", git=True, ref=ref), home)
+        candidate = await stage_skill(InstallSpec(url=f"file://{source}", git=True, ref=ref), home)
         assert candidate.origin.commit == requested, ref
         assert ("two" in (candidate.staged / "SKILL.md").read_text()) == (requested == second)
         discard_staged([candidate])
     for ref in ("gone", "f" * 40, "abcdef0"):
         with pytest.raises(SkillError, match=ref):
-            await take(InstallSpec(url=f"file://{source}", git=True, ref=ref), home)
+            await stage_skill(InstallSpec(url=f"file://{source}", git=True, ref=ref), home)
     with pytest.raises(SkillError, match="the repository does not exist"):
-        await take(InstallSpec(url=f"file://{tmp_path}/nowhere", git=True), home)
-    assert left(home) == set()
+        await stage_skill(InstallSpec(url=f"file://{tmp_path}/nowhere", git=True), home)
+    assert list_names(home) == set()
 
 
 @pytest.mark.covers("OPT-06")
-async def test_what_a_repository_offers(tmp_path: Path) -> None:
+async def test_list_skills_of_a_repository(tmp_path: Path) -> None:
     source = tmp_path / "source"
     skill(source / ".claude" / "skills" / "a")
     skill(source / ".claude" / "skills" / "a" / "examples" / "inner")
@@ -167,7 +173,7 @@ async def test_what_a_repository_offers(tmp_path: Path) -> None:
 
 @pytest.mark.covers("OPT-06", "SKL-37")
 @on_posix
-async def test_nothing_of_a_repository_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_repository_cannot_run_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, home, proof = tmp_path / "source", tmp_path / "home", tmp_path / "proof"
     run = tmp_path / "run"
     run.write_text(f"#!/bin/sh\ntouch {proof}\ncat\n")
@@ -183,11 +189,11 @@ async def test_nothing_of_a_repository_runs(tmp_path: Path, monkeypatch: pytest.
         (source / ".git" / "hooks" / hook).chmod(0o755)
     git(source, "config", "filter.evil.smudge", str(run))
     git(source, "config", "core.fsmonitor", str(run))
-    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"):  # as in a hook of somebody's own repository
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"):  # as in a Git hook of another repository
         monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(run))
-    install_skill(await take(InstallSpec(url=f"file://{source}", git=True), home), home, SkillStateFile(home))
-    install_skill(await take(InstallSpec(url=str(source), git=False), home), home, SkillStateFile(home))
+    install_skill(await stage_skill(InstallSpec(url=f"file://{source}", git=True), home), home, SkillStateFile(home))
+    install_skill(await stage_skill(InstallSpec(url=str(source), git=False), home), home, SkillStateFile(home))
     assert not (tmp_path / "elsewhere").exists()
     assert not proof.exists()
     assert not (home / "pdf" / ".git").exists()
@@ -200,7 +206,7 @@ async def test_nothing_of_a_repository_runs(tmp_path: Path, monkeypatch: pytest.
     ("link", "why"),
     [("/etc/passwd", "leads out"), ("../../secret", "leads out"), ("gone", "leads nowhere"), (".", "leads out")],
 )
-async def test_links_out_of_the_folder_are_refused(tmp_path: Path, link: str, why: str, as_git: bool) -> None:
+async def test_links_out_of_the_folder_are_rejected(tmp_path: Path, link: str, why: str, as_git: bool) -> None:
     source, home = tmp_path / "source", tmp_path / "home"
     skill(source / "pdf")
     home.mkdir()
@@ -210,18 +216,18 @@ async def test_links_out_of_the_folder_are_refused(tmp_path: Path, link: str, wh
     commit(source)
     spec = InstallSpec(url=f"file://{source}", git=True) if as_git else InstallSpec(url=str(source), git=False)
     with pytest.raises(SkillError, match=why):
-        await take(spec, home)
-    assert left(home) == {"secret"}
+        await stage_skill(spec, home)
+    assert list_names(home) == {"secret"}
 
 
 @pytest.mark.covers("SKL-37")
 @on_posix
-async def test_links_within_the_folder_stay_links_and_nothing_is_written_through_one(tmp_path: Path) -> None:
+async def test_inner_links_stay_links_and_linked_skill_files_are_rejected(tmp_path: Path) -> None:
     source, home = tmp_path / "source", tmp_path / "home"
     skill(source / "pdf")
     (source / "pdf" / "a.md").write_text("text")
     (source / "pdf" / "b.md").symlink_to("a.md")
-    candidate = await take(InstallSpec(url=str(source), git=False), home)
+    candidate = await stage_skill(InstallSpec(url=str(source), git=False), home)
     assert (candidate.staged / "b.md").is_symlink()
     assert (candidate.staged / "b.md").read_text() == "text"
     discard_staged([candidate])
@@ -237,7 +243,7 @@ async def test_links_within_the_folder_stay_links_and_nothing_is_written_through
 @pytest.mark.covers("OPT-06", "SKL-37")
 @on_posix
 @pytest.mark.parametrize("kind", ["many", "large", "deep", "fifo", "case", "hidden"])
-async def test_what_is_too_much_or_of_an_odd_kind_is_refused(tmp_path: Path, kind: str) -> None:
+async def test_oversized_or_unusual_files_are_rejected(tmp_path: Path, kind: str) -> None:
     source, home = tmp_path / "source", tmp_path / "home"
     pdf = skill(source / "pdf")
     match kind:
@@ -259,7 +265,7 @@ async def test_what_is_too_much_or_of_an_odd_kind_is_refused(tmp_path: Path, kin
         case _:
             (pdf / "a\u202eb.md").touch()
     with pytest.raises(SkillError) as caught:
-        await take(InstallSpec(url=str(source), git=False), home)
+        await stage_skill(InstallSpec(url=str(source), git=False), home)
     reasons = {
         "many": "the maximum is 2000",
         "large": "the maximum is 50",
@@ -269,16 +275,16 @@ async def test_what_is_too_much_or_of_an_odd_kind_is_refused(tmp_path: Path, kin
         "hidden": "invalid name",
     }
     assert reasons[kind] in str(caught.value)
-    assert left(home) == set()
+    assert list_names(home) == set()
 
 
 @pytest.mark.covers("OPT-06")
-async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tmp_path: Path) -> None:
+async def test_update_replaces_the_skill_and_lists_changes(tmp_path: Path) -> None:
     source, home, registry = tmp_path / "source", tmp_path / "home", SkillStateFile(tmp_path / "home")
     skill(source / "pdf", body="one\n")
     (source / "pdf" / "gone.md").write_text("x")
     spec = InstallSpec(url=str(source), git=False)
-    install_skill(await take(spec, home), home, registry)
+    install_skill(await stage_skill(spec, home), home, registry)
     first = registry.entries()["pdf"].origin
     assert first is not None
     first = replace(first, installed=datetime(2020, 1, 1, tzinfo=UTC))
@@ -288,7 +294,7 @@ async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tm
     skill(source / "pdf", body="two\n")
     (source / "pdf" / "gone.md").unlink()
     (source / "pdf" / "new.md").write_text("x")
-    candidate = await take(spec, home)
+    candidate = await stage_skill(spec, home)
     changes = diff_folders(home / "pdf", candidate.staged)
 
     assert candidate.preview.replaces
@@ -302,37 +308,37 @@ async def test_a_newer_one_takes_the_place_of_the_older_and_says_what_changes(tm
     assert entry.enabled is False
     assert entry.origin is not None
     assert (entry.origin.installed, entry.origin.digest != first.digest) == (first.installed, True)
-    assert left(home) == {"pdf", ".registry.json"}
+    assert list_names(home) == {"pdf", ".registry.json"}
     assert not diff_folders(home / "pdf", source / "pdf")
 
 
 @pytest.mark.covers("OPT-06")
-async def test_a_failure_leaves_the_old_one(tmp_path: Path) -> None:
+async def test_failed_update_leaves_the_old_skill(tmp_path: Path) -> None:
     source, home, registry = tmp_path / "source", tmp_path / "home", SkillStateFile(tmp_path / "home")
     skill(source / "pdf", body="one\n")
     spec = InstallSpec(url=str(source), git=False)
-    install_skill(await take(spec, home), home, registry)
+    install_skill(await stage_skill(spec, home), home, registry)
 
     skill(source / "pdf", body="two\n")
-    candidate = await take(spec, home)
-    (home / ".registry.json").write_text("{")  # what was installed cannot be noted
+    candidate = await stage_skill(spec, home)
+    (home / ".registry.json").write_text("{")  # the registry cannot be updated
     with pytest.raises(ConfigError):
         install_skill(candidate, home, registry)
     assert "one" in (home / "pdf" / "SKILL.md").read_text()
     discard_staged([candidate])
     (home / ".registry.json").unlink()
 
-    candidate = await take(spec, home)
-    candidate.staged.rename(candidate.staged.with_name("moved"))  # its files are gone in between
+    candidate = await stage_skill(spec, home)
+    candidate.staged.rename(candidate.staged.with_name("moved"))  # the staged files disappear
     with pytest.raises(SkillError, match="Cannot install to"):
         install_skill(candidate, home, registry)
     assert "one" in (home / "pdf" / "SKILL.md").read_text()
     discard_staged([candidate])
-    assert left(home) == {"pdf"}
+    assert list_names(home) == {"pdf"}
 
 
 @pytest.mark.covers("OPT-06")
-def test_what_an_interrupted_installation_set_aside_comes_back(tmp_path: Path) -> None:
+def test_interrupted_installation_is_rolled_back(tmp_path: Path) -> None:
     skill(tmp_path / ".replaced-pdf-x" / "pdf", body="old")
     skill(tmp_path / ".replaced-doc-x" / "doc", body="old")
     skill(tmp_path / "doc", body="new")
@@ -341,14 +347,14 @@ def test_what_an_interrupted_installation_set_aside_comes_back(tmp_path: Path) -
     fresh.mkdir()
     os.utime(stale, (1, 1))
     recover_interrupted(tmp_path)
-    assert left(tmp_path) == {"pdf", "doc", ".staging-b"}
+    assert list_names(tmp_path) == {"pdf", "doc", ".staging-b"}
     assert "new" in (tmp_path / "doc" / "SKILL.md").read_text()
     recover_interrupted(tmp_path / "nowhere")
 
 
 @pytest.mark.covers("SKL-37")
-async def test_hidden_characters_are_told_before_anything_is_installed(tmp_path: Path) -> None:
+async def test_hidden_characters_are_reported_before_installation(tmp_path: Path) -> None:
     skill(tmp_path / "pdf", body="Do\U000e0041\U000e0042 it.")
-    candidate = await take(InstallSpec(url=str(tmp_path), git=False), tmp_path / "home")
+    candidate = await stage_skill(InstallSpec(url=str(tmp_path), git=False), tmp_path / "home")
     assert any("2 hidden characters" in text for text in candidate.preview.warnings)
     discard_staged([candidate])

@@ -1,4 +1,4 @@
-"""A skill's file as a skill: what is understood, what is odd, and what gives none."""
+"""Parsing of skill files: accepted forms, warnings, and errors."""
 
 import json
 
@@ -55,7 +55,7 @@ Do this.
 
 
 @pytest.mark.covers("SKL-01", "SKL-04", "SKL-05", "SKL-06")
-def test_all_fields_of_the_format_and_of_the_extended_manifest() -> None:
+def test_all_fields_are_parsed() -> None:
     skill = parse_skill(FULL, default_name="pdf-forms")
 
     assert skill == Skill(
@@ -87,7 +87,7 @@ def test_all_fields_of_the_format_and_of_the_extended_manifest() -> None:
 
 
 @pytest.mark.covers("SKL-04")
-def test_what_a_file_leaves_out() -> None:
+def test_missing_fields_have_defaults() -> None:
     skill = parse_skill("---\nname: a\ndescription: Does a thing.\n---\n")
     assert (skill.default_enabled, skill.model_invocable, skill.user_invocable) == (True, True, True)
     assert (skill.allowed_tools, skill.tools, skill.scripts, skill.toolsets) == (None, (), (), ())
@@ -109,7 +109,7 @@ def test_what_a_file_leaves_out() -> None:
         ("", ""),
     ],
 )
-def test_the_brief_is_the_first_sentence(text: str, brief: str) -> None:
+def test_brief_is_the_first_sentence(text: str, brief: str) -> None:
     assert first_sentence(text) == brief
     if text:
         assert parse_skill(f"---\nname: a\ndescription: '{text.strip()}'\n---\n").brief == brief
@@ -134,7 +134,7 @@ def test_the_brief_is_the_first_sentence(text: str, brief: str) -> None:
         ("../../shared/pdf/SKILL.md", "it is a link that was checked out as a file", 0),
     ],
 )
-def test_what_gives_no_skill_says_why_and_where(text: str, reason: str, line: int) -> None:
+def test_invalid_file_raises_with_reason_and_line(text: str, reason: str, line: int) -> None:
     with pytest.raises(SkillError) as caught:
         parse_skill(text)
     assert reason in str(caught.value)
@@ -143,7 +143,7 @@ def test_what_gives_no_skill_says_why_and_where(text: str, reason: str, line: in
 
 @pytest.mark.covers("SKL-03")
 @pytest.mark.parametrize(
-    ("name", "called", "odd"),
+    ("name", "expected_name", "has_warning"),
     [
         ("pdf", "pdf", False),
         ("a1-b2", "a1-b2", False),
@@ -159,14 +159,16 @@ def test_what_gives_no_skill_says_why_and_where(text: str, reason: str, line: in
         ("***", "folder", True),
     ],
 )
-def test_names_become_what_the_format_asks(name: str, called: str, odd: bool) -> None:
-    skill = parse_skill(f"---\nname: '{name}'\ndescription: d\n---\n", default_name=called if not odd else "folder")
-    assert skill.name == called
-    assert bool(skill.warnings) == odd
+def test_names_are_normalized(name: str, expected_name: str, has_warning: bool) -> None:
+    skill = parse_skill(
+        f"---\nname: '{name}'\ndescription: d\n---\n", default_name=expected_name if not has_warning else "folder"
+    )
+    assert skill.name == expected_name
+    assert bool(skill.warnings) == has_warning
 
 
 @pytest.mark.parametrize("value", ["on", "yes", "1.0", "null", "2024", "0x1f", "true"])
-def test_a_name_is_text_whatever_yaml_takes_it_for(value: str) -> None:  # K-02
+def test_yaml_values_are_read_as_text(value: str) -> None:  # K-02
     skill = parse_skill(f"---\nname: {value}\ndescription: no\nversion: 1.10\nallowed-tools: [on, off]\n---\n")
     assert skill.name == normalize_name(value)
     assert (skill.description, skill.version, skill.allowed_tools) == ("no", "1.10", ("on", "off"))
@@ -174,7 +176,7 @@ def test_a_name_is_text_whatever_yaml_takes_it_for(value: str) -> None:  # K-02
 
 @pytest.mark.covers("SKL-01", "SKL-21")
 @pytest.mark.parametrize(
-    ("head", "description", "warned"),
+    ("head", "description", "warning"),
     [
         ("name: a\ndescription: Use when: it rains", "Use when: it rains", "line 3: description is not valid YAML"),
         ("name: a\ndescription: It's \"quoted\": yes", "It's \"quoted\": yes", "description is not valid YAML"),
@@ -205,11 +207,11 @@ def test_a_name_is_text_whatever_yaml_takes_it_for(value: str) -> None:  # K-02
         ("name: a\ndescription: d\ntriggers:\n  words: [x]", "d", "triggers has an unknown key words"),
     ],
 )  # fmt: skip
-def test_what_real_files_do_is_understood_with_a_warning(head: str, description: str, warned: str) -> None:  # K-01
+def test_common_mistakes_are_accepted_with_a_warning(head: str, description: str, warning: str) -> None:  # K-01
     skill = parse_skill(f"---\n{head}\n---\nbody", default_name="a")
     assert (skill.name, skill.description) == ("a", description)
-    assert warned in "; ".join(skill.warnings)
-    assert bool(skill.warnings) == bool(warned)
+    assert warning in "; ".join(skill.warnings)
+    assert bool(skill.warnings) == bool(warning)
 
 
 @pytest.mark.covers("SKL-01")
@@ -225,7 +227,7 @@ def test_what_real_files_do_is_understood_with_a_warning(head: str, description:
         "---\nname: a\ndescription: é\n---\nx\ny".encode("utf-16"),
     ],
 )
-def test_bytes_of_all_editors_are_read(data: bytes) -> None:  # K-01
+def test_common_encodings_and_line_endings_are_read(data: bytes) -> None:  # K-01
     skill = parse_skill(decode_skill_file(data), default_name="a")
     assert (skill.name, skill.description, read_body(skill)) == ("a", "é", "x\ny")
 
@@ -238,7 +240,7 @@ def test_bytes_of_all_editors_are_read(data: bytes) -> None:  # K-01
         (b"x" * (1 << 20) + b"x", "it is larger than 1024 KiB", 0),
     ],
 )
-def test_bytes_that_are_no_text_say_so(data: bytes, reason: str, line: int) -> None:
+def test_unreadable_file_raises_with_reason_and_line(data: bytes, reason: str, line: int) -> None:
     with pytest.raises(SkillError) as caught:
         decode_skill_file(data)
     assert reason in str(caught.value)
@@ -246,7 +248,7 @@ def test_bytes_that_are_no_text_say_so(data: bytes, reason: str, line: int) -> N
 
 
 @pytest.mark.covers("SKL-37")
-def test_hidden_characters_reach_neither_list_nor_text() -> None:
+def test_hidden_characters_are_removed() -> None:
     hidden = "\U000e0041\u202e\u200b\x1b[31m"
     skill = parse_skill(
         f'---\nname: a{hidden}\ndescription: "Nice.{hidden}"\nlicense: "M{hidden}IT"\n---\nDo{hidden} it.'
@@ -268,26 +270,33 @@ def test_hidden_characters_reach_neither_list_nor_text() -> None:
         ({"a": "b"}, ()),
     ],
 )
-def test_tools_are_named_in_many_forms(value: object, rules: tuple[str, ...]) -> None:
+def test_tool_rules_are_parsed_from_many_forms(value: object, rules: tuple[str, ...]) -> None:
     assert parse_tool_rules(value) == rules
 
 
 @pytest.mark.parametrize("text", ["allowed-tools: []", "allowed-tools: ''", "allowed-tools:"])
-def test_no_tools_allowed_is_other_than_no_rule(text: str) -> None:
+def test_empty_allowed_tools_differ_from_missing_ones(text: str) -> None:
     skill = parse_skill(f"---\nname: a\ndescription: d\n{text}\n---\n")
     assert skill.allowed_tools == (() if "[" in text else None)
 
 
-def test_requirements_in_all_their_forms() -> None:
-    def needs(text: str) -> tuple[str, ...]:
+def test_requirements_are_parsed_from_many_forms() -> None:
+    def parse_requires(text: str) -> tuple[str, ...]:
         return parse_skill(f"---\nname: a\ndescription: d\n{text}\n---\n").requires
 
-    assert needs("requires: git, jq") == ("git", "jq")
-    assert needs("requires:\n  bins: [git]\n  python: [pandas]\n  env: [KEY]") == ("git", "python:pandas", "env:KEY")
-    assert needs("dependencies: python>=3.8, pandas>=2, python-docx") == ("python:pandas>=2", "python:python-docx")
+    assert parse_requires("requires: git, jq") == ("git", "jq")
+    assert parse_requires("requires:\n  bins: [git]\n  python: [pandas]\n  env: [KEY]") == (
+        "git",
+        "python:pandas",
+        "env:KEY",
+    )
+    assert parse_requires("dependencies: python>=3.8, pandas>=2, python-docx") == (
+        "python:pandas>=2",
+        "python:python-docx",
+    )
 
 
-def test_commands_and_examples_of_a_text() -> None:
+def test_commands_and_examples_are_extracted() -> None:
     assert find_shell_commands("a !`git status` b !`ls -l` c !`git status` `!x`") == ("git status", "ls -l")
     body = "# T\n```md\n## Examples\nno\n```\n### Usage examples\nyes\n#### deeper\nalso\n## Next\nno"
     assert extract_examples(body) == "yes\n#### deeper\nalso"
@@ -295,7 +304,7 @@ def test_commands_and_examples_of_a_text() -> None:
 
 
 @pytest.mark.covers("SKL-37")
-def test_a_yaml_bomb_stays_small() -> None:
+def test_yaml_bomb_stays_small() -> None:
     laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     )
@@ -306,7 +315,7 @@ def test_a_yaml_bomb_stays_small() -> None:
         parse_skill(f"---\nname: a\ndescription: d\n{loop}: &l [*l]\n---\n")
 
 
-def _skill_of(text: str) -> Skill | None:
+def _try_parse(text: str) -> Skill | None:
     try:
         return parse_skill(text, default_name="a")
     except SkillError:
@@ -314,8 +323,8 @@ def _skill_of(text: str) -> Skill | None:
 
 
 @given(st.text())
-def test_no_text_breaks_it(text: str) -> None:
-    skill = _skill_of(text)
+def test_arbitrary_text_does_not_crash(text: str) -> None:
+    skill = _try_parse(text)
     assert skill is None or (skill.name == normalize_name(skill.name) and skill.description)
 
 
@@ -334,33 +343,33 @@ _values = st.recursive(
         _values,
     )
 )
-def test_no_fields_break_it(fields: dict[str, object]) -> None:
+def test_arbitrary_fields_do_not_crash(fields: dict[str, object]) -> None:
     head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in fields.items())
-    skill = _skill_of(f"---\n{head}---\n")
+    skill = _try_parse(f"---\n{head}---\n")
     if skill is not None:
         assert all(isinstance(each, str) for each in (*skill.tools, *skill.toolsets, *skill.metadata.values()))
         assert len(skill.description) <= 1024
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=80))
-def test_names_and_lists_are_settled(text: str) -> None:
+def test_normalizing_is_idempotent(text: str) -> None:
     assert normalize_name(normalize_name(text)) == normalize_name(text)
     assert all(t == t.strip() and t for t in parse_list(text))
 
 
 @pytest.mark.covers("SKL-03")
-def test_a_description_is_best_no_longer_than_five_hundred_characters() -> None:
-    def warned(length: int) -> list[str]:
+def test_description_over_500_characters_gives_a_warning() -> None:
+    def warning(length: int) -> list[str]:
         return [w for w in parse_skill(f"---\nname: a\ndescription: {'d' * length}\n---\nB\n").warnings if "500" in w]
 
-    assert warned(500) == []
-    assert len(warned(501)) == 1
+    assert warning(500) == []
+    assert len(warning(501)) == 1
 
 
 @pytest.mark.covers("SKL-37")
-def test_a_file_with_thousands_of_flaws_says_so_in_a_few_lines() -> None:
-    odd = "".join(f"k{n}: v\n" for n in range(5_000))
-    found = parse_skill(f"---\nname: a\ndescription: d\n{odd}---\nB\n")
+def test_number_of_warnings_is_limited() -> None:
+    unknown_fields = "".join(f"k{n}: v\n" for n in range(5_000))
+    found = parse_skill(f"---\nname: a\ndescription: d\n{unknown_fields}---\nB\n")
 
     assert len(found.warnings) == 31
     assert found.warnings[-1] == "and 4970 more of this kind"

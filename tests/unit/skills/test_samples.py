@@ -1,4 +1,4 @@
-"""The bundled skills: each loads, and does what it says."""
+"""Bundled skills: each one loads and works."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ EVERY = SkillsConfig(switched_on=("hello-extended",))
 
 
 @pytest.mark.covers("SKL-18", "SKL-33")
-def test_all_of_them_load_without_a_warning() -> None:
+def test_bundled_skills_load_without_warnings() -> None:
     catalog = discover_skills(EVERY)
     assert len(catalog) == len(scan_folder(BUNDLED_FOLDER).found)
     assert catalog.problems == ()
@@ -31,8 +31,8 @@ def test_all_of_them_load_without_a_warning() -> None:
 
 
 @pytest.mark.covers("SKL-33", "SKL-04")
-def test_the_sample_shows_everything_that_a_skill_can_have() -> None:
-    assert discover_skills().get("hello-extended") is None  # it costs nobody tokens who does not want it
+def test_extended_sample_uses_every_feature() -> None:
+    assert discover_skills().get("hello-extended") is None  # disabled by default, to save tokens
     skill = discover_skills(EVERY).get("hello-extended")
     assert skill is not None
     assert skill.brief == "Greets people in several languages."
@@ -50,11 +50,11 @@ def test_the_sample_shows_everything_that_a_skill_can_have() -> None:
 
 
 @pytest.mark.covers("SKL-33")
-async def test_the_toolset_of_the_sample_greets() -> None:
+async def test_toolset_of_the_sample_returns_greetings() -> None:
     skill = discover_skills(EVERY).get("hello-extended")
     assert skill is not None
-    made = load_toolset(skill, skill.toolsets[0])
-    toolset, tools = create_tools(made, ToolsetContext(env=MemoryEnv({}), extra={}, agent="a", skill=skill))
+    toolset_class = load_toolset(skill, skill.toolsets[0])
+    toolset, tools = create_tools(toolset_class, ToolsetContext(env=MemoryEnv({}), extra={}, agent="a", skill=skill))
     assert {t.name for t in tools} == {"hello", "greeting_languages"}
     assert await toolset.hello(" Ada ", "French") == "Bonjour, Ada !"
     with pytest.raises(ValueError, match="No greeting in klingon"):

@@ -1,4 +1,4 @@
-"""Skills in an agent: told of, taken up, let go."""
+"""Skills in an agent: listing, activation, and deactivation."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,29 +22,29 @@ from mainspring.loop.hooks import (
 from mainspring.messages import Message
 from mainspring.skills import Skill, SkillError, SkillsConfig, SkillsPlug
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
-from tests.unit.skills.factories import agent_with, results, write_skill
+from tests.unit.skills.factories import make_agent, results, write_skill
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
 
-def told(agent: Agent) -> list[tuple[str, ...]]:
-    """What the hooks of skills tell from now on."""
-    heard: list[tuple[str, ...]] = []
-    agent.on(SkillsActivate, lambda h: heard.append(("on", h.name, h.via)))
-    agent.on(SkillsDeactivate, lambda h: heard.append(("off", h.name, h.reason)))
-    return heard
+def record_events(agent: Agent) -> list[tuple[str, ...]]:
+    """Return a list that records activations and deactivations of skills."""
+    events: list[tuple[str, ...]] = []
+    agent.on(SkillsActivate, lambda h: events.append(("on", h.name, h.via)))
+    agent.on(SkillsDeactivate, lambda h: events.append(("off", h.name, h.reason)))
+    return events
 
 
-def use(name: str) -> ScriptedCall:
+def use_skill(name: str) -> ScriptedCall:
     return ScriptedCall("skills_use", {"name": name})
 
 
 @pytest.mark.covers("SKL-17", "SKL-22", "SKL-29", "TOL-19")
-async def test_the_index_is_in_the_prompt_and_the_text_comes_by_tool(tmp_path: Path) -> None:
-    own = write_skill(
+async def test_prompt_lists_skills_and_a_tool_returns_the_text(tmp_path: Path) -> None:
+    skill_folder = write_skill(
         tmp_path, "pdf", "Rotate by 90.", "compatibility: needs qpdf\nallowed-tools: Read", references__guide_dot_md="x"
     )
-    agent, model, _ = agent_with(tmp_path, use("pdf"), "done")
+    agent, model, _ = make_agent(tmp_path, use_skill("pdf"), "done")
 
     await agent.run("rotate it")
 
@@ -54,14 +54,14 @@ async def test_the_index_is_in_the_prompt_and_the_text_comes_by_tool(tmp_path: P
     assert "Rotate by 90" not in first.system
     assert [t.name for t in first.tools] == ["skills_use", "skills_read", "skills_run_script"]
     assert results(agent)[0].text == (
-        f'<skill_content name="pdf" directory="{own}">\nCompatibility: needs qpdf\nAllowed tools: Read\n'
+        f'<skill_content name="pdf" directory="{skill_folder}">\nCompatibility: needs qpdf\nAllowed tools: Read\n'
         "Files, for skills_read: references/guide.md\n\nRotate by 90.\n</skill_content>"
     )
 
 
 @pytest.mark.covers("SKL-13", "SKL-22")
-async def test_without_skills_nothing_is_there(tmp_path: Path) -> None:
-    agent, model, skills = agent_with(tmp_path, "hi", "ho")
+async def test_agent_without_skills_has_no_list_and_no_tools(tmp_path: Path) -> None:
+    agent, model, skills = make_agent(tmp_path, "hi", "ho")
 
     await agent.run("hello")
     await agent.run("again")
@@ -72,10 +72,12 @@ async def test_without_skills_nothing_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("SKL-17")
-async def test_an_unknown_skill_is_an_error_that_helps(tmp_path: Path) -> None:
+async def test_unknown_skill_is_an_error_with_a_suggestion(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, _, _ = agent_with(
-        tmp_path, [use("pfd"), use("zzz"), ScriptedCall("skills_read", {"skill": "no", "path": "x"})], "done"
+    agent, _, _ = make_agent(
+        tmp_path,
+        [use_skill("pfd"), use_skill("zzz"), ScriptedCall("skills_read", {"skill": "no", "path": "x"})],
+        "done",
     )
 
     await agent.run("go")
@@ -88,10 +90,12 @@ async def test_an_unknown_skill_is_an_error_that_helps(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("SKL-23", "SKL-25", "SKL-26", "HOK-35")
-async def test_active_until_the_end_of_the_run_delivered_once(tmp_path: Path) -> None:
+async def test_skill_is_active_until_the_end_of_the_run(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, skills = agent_with(tmp_path, [use("pdf"), use(" /PDF ")], use("pdf"), "done", use("pdf"), "done")
-    heard = told(agent)
+    agent, model, skills = make_agent(
+        tmp_path, [use_skill("pdf"), use_skill(" /PDF ")], use_skill("pdf"), "done", use_skill("pdf"), "done"
+    )
+    events = record_events(agent)
 
     await agent.run("go")
     assert skills.active.names == ()
@@ -101,29 +105,31 @@ async def test_active_until_the_end_of_the_run_delivered_once(tmp_path: Path) ->
     assert [t.startswith("<skill_content") for t in texts] == [True, False, False, False]
     assert texts[1] == texts[2] == "The skill pdf is active already; its instructions stand above and still hold."
     assert texts[3] == "The skill pdf is active again; its instructions stand above, unchanged."
-    assert heard == [("on", "pdf", "model"), ("off", "pdf", "run-end")] * 2
+    assert events == [("on", "pdf", "model"), ("off", "pdf", "run-end")] * 2
     assert len({seen.request.system for seen in model.requests}) == 1
 
 
 @pytest.mark.covers("SKL-23")
-async def test_no_more_than_max_active(tmp_path: Path) -> None:
+async def test_number_of_active_skills_is_limited(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         write_skill(tmp_path, name)
-    agent, _, _ = agent_with(tmp_path, [use("a"), use("b"), use("c"), use("a")], "done", max_active=2)
+    agent, _, _ = make_agent(
+        tmp_path, [use_skill("a"), use_skill("b"), use_skill("c"), use_skill("a")], "done", max_active=2
+    )
 
     await agent.run("go")
 
     third, again = results(agent)[2:]
     assert third.is_error
-    assert third.text == "The skill c was not taken up: 2 skills are active (a, b), which is the maximum"
+    assert third.text == "The skill c was not activated: 2 skills are active (a, b), which is the maximum"
     assert not again.is_error
 
 
 @pytest.mark.covers("SKL-24", "SKL-25", "SKL-26")
-async def test_the_host_activates_and_the_text_joins_the_run(tmp_path: Path) -> None:
+async def test_application_can_activate_a_skill(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, skills = agent_with(tmp_path, "one", "two", "three")
-    heard = told(agent)
+    agent, model, skills = make_agent(tmp_path, "one", "two", "three")
+    events = record_events(agent)
 
     await agent.activate_skill("pdf")
     assert skills.active.names == ("pdf",)
@@ -134,7 +140,7 @@ async def test_the_host_activates_and_the_text_joins_the_run(tmp_path: Path) -> 
     assert second.role == "user"
     assert second.text.startswith('<skill_content name="pdf"')
     assert [m.text.count("<skill_content") for m in model.requests[1].messages] == [0, 1, 0, 0]
-    assert heard == [("on", "pdf", "explicit"), ("off", "pdf", "run-end")]
+    assert events == [("on", "pdf", "explicit"), ("off", "pdf", "run-end")]
 
     await agent.activate_skill("pdf")
     await agent.activate_skill("pdf")
@@ -142,13 +148,13 @@ async def test_the_host_activates_and_the_text_joins_the_run(tmp_path: Path) -> 
     assert skills.active.names == ("pdf",)
     assert await agent.deactivate_skill("pdf")
     assert not await agent.deactivate_skill("pdf")
-    assert heard[-1] == ("off", "pdf", "explicit")
+    assert events[-1] == ("off", "pdf", "explicit")
 
 
 @pytest.mark.covers("SKL-24", "SKL-29")
-async def test_activated_again_the_text_is_not_sent_again_and_word_of_it_is(tmp_path: Path) -> None:
+async def test_reactivated_skill_is_announced_without_its_text(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, _ = agent_with(tmp_path, "one", "two")
+    agent, model, _ = make_agent(tmp_path, "one", "two")
 
     await agent.activate_skill("pdf")
     await agent.run("go")
@@ -163,10 +169,10 @@ async def test_activated_again_the_text_is_not_sent_again_and_word_of_it_is(tmp_
 
 
 @pytest.mark.covers("SKL-24")
-async def test_activated_while_it_runs_the_text_joins_behind_the_results(tmp_path: Path) -> None:
+async def test_skill_activated_during_a_run_is_added_after_the_results(tmp_path: Path) -> None:
     write_skill(tmp_path, "a")
     write_skill(tmp_path, "pdf")
-    agent, model, _ = agent_with(tmp_path, use("a"), "done")
+    agent, model, _ = make_agent(tmp_path, use_skill("a"), "done")
 
     async def activate(hook: Any) -> None:
         if hook.name == "skills_use":
@@ -181,35 +187,35 @@ async def test_activated_while_it_runs_the_text_joins_behind_the_results(tmp_pat
 
 
 @pytest.mark.covers("SKL-25")
-async def test_reset_lets_go_and_tells_sync_and_async_handlers(tmp_path: Path) -> None:
+async def test_reset_deactivates_skills_and_notifies_handlers(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, _, skills = agent_with(tmp_path, "hi")
-    heard = told(agent)
+    agent, _, skills = make_agent(tmp_path, "hi")
+    events = record_events(agent)
     later: list[str] = []
 
-    async def hear(hook: Any) -> None:
+    async def record_reason(hook: Any) -> None:
         later.append(hook.reason)
 
-    agent.on(SkillsDeactivate, hear)
+    agent.on(SkillsDeactivate, record_reason)
     await agent.activate_skill("pdf")
     agent.reset()
 
     assert skills.active.names == ()
-    assert heard == [("on", "pdf", "explicit"), ("off", "pdf", "reset")]
+    assert events == [("on", "pdf", "explicit"), ("off", "pdf", "reset")]
     await agent.run("hi")
     assert later == ["reset"]
-    assert len(heard) == 2
+    assert len(events) == 2
 
 
 @pytest.mark.covers("SKL-26")
-async def test_a_paused_run_keeps_its_skills_and_an_aborted_one_does_not(tmp_path: Path) -> None:
+async def test_paused_run_keeps_active_skills_and_aborted_run_does_not(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, _, skills = agent_with(
+    agent, _, skills = make_agent(
         tmp_path,
-        use("pdf"),
+        use_skill("pdf"),
         ScriptedCall("skills_read", {"skill": "pdf", "path": "SKILL.md"}),
         "done",
-        use("pdf"),
+        use_skill("pdf"),
         Reply("slow", delay=30),
     )
     agent.on(ToolGate, lambda h: {"pause": "sure?"} if h.name == "skills_read" else None)
@@ -222,10 +228,10 @@ async def test_a_paused_run_keeps_its_skills_and_an_aborted_one_does_not(tmp_pat
     assert results(agent)[-1].text == "Do it well."
     assert skills.active.names == ()
 
-    taken = asyncio.Event()
-    agent.on(SkillsActivate, lambda h: taken.set())
+    activated = asyncio.Event()
+    agent.on(SkillsActivate, lambda h: activated.set())
     running = asyncio.ensure_future(agent.run("go on"))
-    await taken.wait()
+    await activated.wait()
     agent.abort()
     with pytest.raises(AgentAbortedError):
         await running
@@ -233,27 +239,27 @@ async def test_a_paused_run_keeps_its_skills_and_an_aborted_one_does_not(tmp_pat
 
 
 @pytest.mark.covers("SKL-32", "HOK-35", "AGT-11")
-async def test_they_are_looked_for_once_whoever_comes_first(tmp_path: Path) -> None:
+async def test_skills_are_discovered_once(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, _, _ = agent_with(tmp_path, "hi")
-    heard: list[str] = []
-    agent.on(SkillsResolve, lambda h: heard.append(f"resolve {[s.name for s in h.skills]}"))
-    agent.on(SkillsCatalog, lambda h: heard.append("catalog"))
+    agent, _, _ = make_agent(tmp_path, "hi")
+    events: list[str] = []
+    agent.on(SkillsResolve, lambda h: events.append(f"resolve {[s.name for s in h.skills]}"))
+    agent.on(SkillsCatalog, lambda h: events.append("catalog"))
 
     await asyncio.gather(agent.activate_skill("pdf"), agent.warmup(), agent.activate_skill("pdf"))
     await agent.run("hi")
     await agent.warmup()
 
-    assert heard == ["resolve ['pdf']", "catalog"]
+    assert events == ["resolve ['pdf']", "catalog"]
 
 
 @pytest.mark.covers("AGT-11")
-async def test_skills_are_looked_for_while_others_get_ready(tmp_path: Path) -> None:
+async def test_skills_are_discovered_in_parallel_with_other_plugins(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
     resolved, connected = asyncio.Event(), asyncio.Event()
 
-    class Server:
-        """Stands for a server: each of the two waits for the other."""
+    class FakeServer:
+        """Replaces a server whose startup and the skill discovery wait for each other."""
 
         def install(self, agent: Any) -> None: ...
 
@@ -263,13 +269,13 @@ async def test_skills_are_looked_for_while_others_get_ready(tmp_path: Path) -> N
             connected.set()
             await resolved.wait()
 
-    agent, _, skills = agent_with(tmp_path, "hi", plugs=[Server()])
+    agent, _, skills = make_agent(tmp_path, "hi", plugs=[FakeServer()])
 
-    async def wait(hook: Any) -> None:
+    async def wait_for_server(hook: Any) -> None:
         await connected.wait()
         resolved.set()
 
-    agent.on(SkillsResolve, wait)
+    agent.on(SkillsResolve, wait_for_server)
 
     await asyncio.wait_for(agent.warmup(), 5)
 
@@ -277,11 +283,11 @@ async def test_skills_are_looked_for_while_others_get_ready(tmp_path: Path) -> N
 
 
 @pytest.mark.covers("SKL-40", "HOK-35")
-async def test_the_list_may_be_changed_before_it_reaches_the_prompt(tmp_path: Path) -> None:
+async def test_handler_can_change_the_skill_list(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, _ = agent_with(tmp_path, "hi")
+    agent, model, _ = make_agent(tmp_path, "hi")
     agent.on(SkillsCatalog, lambda h: {"catalog": h.catalog.replace("All about pdf.", "Ours.")})
-    agent.on(SkillsCatalog, lambda h: {"catalog": 5})  # of no use, so it is a failure of the handler
+    agent.on(SkillsCatalog, lambda h: {"catalog": 5})  # invalid, so the handler fails
 
     await agent.run("hi")
 
@@ -289,25 +295,25 @@ async def test_the_list_may_be_changed_before_it_reaches_the_prompt(tmp_path: Pa
 
 
 @pytest.mark.covers("SKL-23")
-async def test_two_activations_at_once_make_one(tmp_path: Path) -> None:
+async def test_concurrent_activations_activate_once(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", "!`date`")
     env = MemoryEnv(run=lambda command: "now")
-    agent, model, skills = agent_with(tmp_path, "hi", execution=env)
-    heard = told(agent)
+    agent, model, skills = make_agent(tmp_path, "hi", execution=env)
+    events = record_events(agent)
 
     await asyncio.gather(*[agent.activate_skill("pdf") for _ in range(5)])
     await agent.run("hi")
 
     assert env.commands == ["date"]
-    assert heard[0] == ("on", "pdf", "explicit")
+    assert events[0] == ("on", "pdf", "explicit")
     assert sum(m.text.count("<skill_content") for m in model.requests[0].messages) == 1
-    assert skills.active.names == ("pdf",)  # four of them asserted it again
+    assert skills.active.names == ("pdf",)  # the other four calls changed nothing
 
 
 @pytest.mark.covers("TOL-19")
-async def test_load_skill_is_the_same_and_is_decided_on_as_such(tmp_path: Path) -> None:
+async def test_load_skill_is_an_alias_of_skills_use(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, skills = agent_with(
+    agent, model, skills = make_agent(
         tmp_path, [ScriptedCall("load_skill", {"skill": "pdf"}), ScriptedCall("load_skill", {"name": "x"})], "done"
     )
     await agent.run("go")
@@ -317,17 +323,17 @@ async def test_load_skill_is_the_same_and_is_decided_on_as_such(tmp_path: Path) 
     assert second.text == "Skill not found: x. Available: pdf."
     assert "load_skill" not in [t.name for t in model.requests[0].request.tools]
 
-    other, _, theirs = agent_with(tmp_path, ScriptedCall("load_skill", {"name": "pdf"}), "done")
+    other, _, other_skills = make_agent(tmp_path, ScriptedCall("load_skill", {"name": "pdf"}), "done")
     other.on(PermissionCheck, lambda h: h.deny("not here") if h.name == "skills_use" else None)
     await other.run("go")
     assert results(other)[0].text == "Permission denied: not here"
-    assert "pdf" not in theirs.active
+    assert "pdf" not in other_skills.active
 
 
 @pytest.mark.covers("TOL-19")
-async def test_an_alias_is_what_the_model_is_told(tmp_path: Path) -> None:
+async def test_alias_of_the_tool_is_used_in_the_prompt(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, _ = agent_with(
+    agent, model, _ = make_agent(
         tmp_path, ScriptedCall("load_skill", {"name": "pdf"}), "done", tool_aliases={"skills_use": "load_skill"}
     )
 
@@ -339,11 +345,11 @@ async def test_an_alias_is_what_the_model_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("SKL-14", "SKL-15", "SKL-16", "SKL-12", "SKL-11")
-async def test_a_breadcrumb_the_list_when_asked_and_texts_on_a_match(tmp_path: Path) -> None:
+async def test_breadcrumb_mode_lists_on_request_and_activates_on_triggers(tmp_path: Path) -> None:
     for name in ("aa", "bb", "cc", "dd"):
         write_skill(tmp_path, name, f"Body of {name}.", "triggers:\n  keywords: [merge, split]")
-    agent, model, skills = agent_with(tmp_path, "1", "2", "3", "4", tell="breadcrumb")
-    heard = told(agent)
+    agent, model, skills = make_agent(tmp_path, "1", "2", "3", "4", tell="breadcrumb")
+    events = record_events(agent)
 
     await agent.run("hello")
     await agent.run("What can you do?")
@@ -355,16 +361,16 @@ async def test_a_breadcrumb_the_list_when_asked_and_texts_on_a_match(tmp_path: P
     assert added[0] == "hello"
     assert added[2].startswith("<available_skills>\n- aa: All about aa.")
     assert [t.split("\n")[-2] for t in added[4:7]] == ["Body of aa.", "Body of bb.", "Body of cc."]
-    assert [each for each in heard if each[0] == "on"][:3] == [("on", n, "trigger") for n in ("aa", "bb", "cc")]
-    assert heard[6] == ("on", "bb", "trigger")  # named, so it comes first
-    assert sum(t.count("Body of bb.") for t in added) == 1  # it stands there already
+    assert [each for each in events if each[0] == "on"][:3] == [("on", n, "trigger") for n in ("aa", "bb", "cc")]
+    assert events[6] == ("on", "bb", "trigger")  # named in the prompt, so it comes first
+    assert sum(t.count("Body of bb.") for t in added) == 1  # the text is already in the history
     assert skills.active.names == ()
 
 
 @pytest.mark.covers("SKL-15")
-async def test_without_triggers_the_list_stands_in_for_the_breadcrumb(tmp_path: Path) -> None:
+async def test_breadcrumb_mode_lists_skills_without_triggers(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, _ = agent_with(tmp_path, "hi", tell="breadcrumb")
+    agent, model, _ = make_agent(tmp_path, "hi", tell="breadcrumb")
 
     await agent.run("hi")
 
@@ -374,9 +380,9 @@ async def test_without_triggers_the_list_stands_in_for_the_breadcrumb(tmp_path: 
 
 
 @pytest.mark.covers("SKL-13")
-async def test_nothing_is_told_where_nothing_is_to_be(tmp_path: Path) -> None:
+async def test_mode_none_announces_no_skills(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", "B.", "triggers:\n  keywords: [pdf]")
-    agent, model, _ = agent_with(tmp_path, "hi", tell="none")
+    agent, model, _ = make_agent(tmp_path, "hi", tell="none")
 
     await agent.run("my pdf: list skills")
 
@@ -385,11 +391,11 @@ async def test_nothing_is_told_where_nothing_is_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("SKL-11", "SKL-12")
-async def test_recent_use_is_asked_for_and_noted(tmp_path: Path) -> None:
+async def test_usage_store_is_read_and_updated(tmp_path: Path) -> None:
     for name in ("aa", "bb"):
         write_skill(tmp_path, name, head="triggers:\n  keywords: [merge]")
 
-    class Noted:
+    class FakeUsage:
         def __init__(self) -> None:
             self.names: list[str] = []
 
@@ -399,21 +405,21 @@ async def test_recent_use_is_asked_for_and_noted(tmp_path: Path) -> None:
         def record_use(self, name: str) -> None:
             self.names.append(name)
 
-    usage = Noted()
-    agent, _, _ = agent_with(tmp_path, "hi", usage=usage, max_skills=1)
-    heard = told(agent)
+    usage = FakeUsage()
+    agent, _, _ = make_agent(tmp_path, "hi", usage=usage, max_skills=1)
+    events = record_events(agent)
 
     await agent.run("merge")
 
-    assert heard[0] == ("on", "bb", "trigger")
+    assert events[0] == ("on", "bb", "trigger")
     assert usage.names == ["bb"]
 
 
 @pytest.mark.covers("SKL-16")
-async def test_what_is_said_meanwhile_calls_for_skills_too(tmp_path: Path) -> None:
+async def test_steering_message_can_trigger_a_skill(tmp_path: Path) -> None:
     write_skill(tmp_path, "aa")
     write_skill(tmp_path, "zip", "Zip it.", "triggers:\n  keywords: [archive]")
-    agent, model, _ = agent_with(tmp_path, use("aa"), "done")
+    agent, model, _ = make_agent(tmp_path, use_skill("aa"), "done")
     agent.on(ToolFinished, lambda h: agent.steer("make an archive"))
 
     await agent.run("go")
@@ -422,23 +428,23 @@ async def test_what_is_said_meanwhile_calls_for_skills_too(tmp_path: Path) -> No
 
 
 @pytest.mark.covers("SKL-22")
-async def test_a_run_with_tools_of_its_own_is_not_told(tmp_path: Path) -> None:
+async def test_run_with_its_own_tools_gets_no_skill_list(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, _ = agent_with(tmp_path, "hi")
+    agent, model, _ = make_agent(tmp_path, "hi")
 
     await agent.run("hi", tools=[])
 
     assert model.requests[0].request.system == "Be kind."
 
 
-async def test_a_tool_of_that_name_stays_the_applications(tmp_path: Path) -> None:
+async def test_tool_of_the_application_with_the_same_name_wins(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
 
     def skills_use(name: str) -> str:
         """Mine."""
         return f"mine {name}"
 
-    agent, _, skills = agent_with(tmp_path, use("pdf"), "done", tools=[skills_use])
+    agent, _, skills = make_agent(tmp_path, use_skill("pdf"), "done", tools=[skills_use])
 
     await agent.run("go")
 
@@ -447,10 +453,10 @@ async def test_a_tool_of_that_name_stays_the_applications(tmp_path: Path) -> Non
 
 
 @pytest.mark.covers("SKL-24")
-async def test_options_and_mistakes(tmp_path: Path) -> None:
+async def test_options_and_errors(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
     inline = Skill(name="inline", description="d", brief="d", source="inline", text="Inline text.", trusted=True)
-    model = ScriptedModel(use("inline"), "done")
+    model = ScriptedModel(use_skill("inline"), "done")
     agent = Agent(model, skills=[tmp_path, inline], execution=MemoryEnv())
     await agent.run("go")
     assert "Inline text." in results(agent)[0].text
@@ -468,10 +474,10 @@ async def test_options_and_mistakes(tmp_path: Path) -> None:
         Agent(ScriptedModel(), execution=MemoryEnv(), skills=plug)
 
 
-async def test_a_skill_only_for_people_is_not_told_and_not_used_by_the_model(tmp_path: Path) -> None:
+async def test_user_only_skill_is_hidden_from_the_model(tmp_path: Path) -> None:
     write_skill(tmp_path, "deploy", head="disable-model-invocation: true")
     write_skill(tmp_path, "pdf")
-    agent, model, _ = agent_with(tmp_path, use("deploy"), "done")
+    agent, model, _ = make_agent(tmp_path, use_skill("deploy"), "done")
 
     await agent.activate_skill("deploy")
     await agent.run("go")
@@ -482,15 +488,15 @@ async def test_a_skill_only_for_people_is_not_told_and_not_used_by_the_model(tmp
 
 
 @pytest.mark.covers("SKL-17")
-async def test_a_skill_that_is_gone_or_broken_by_then_is_an_error(tmp_path: Path) -> None:
-    own = write_skill(tmp_path, "pdf")
-    agent, _, skills = agent_with(tmp_path, use("pdf"), "done")
+async def test_deleted_skill_is_an_error_on_activation(tmp_path: Path) -> None:
+    skill_folder = write_skill(tmp_path, "pdf")
+    agent, _, skills = make_agent(tmp_path, use_skill("pdf"), "done")
     await agent.warmup()
-    (own / "SKILL.md").unlink()
+    (skill_folder / "SKILL.md").unlink()
 
     await agent.run("go")
 
     assert results(agent)[0].is_error
-    assert "was not taken up" in results(agent)[0].text
+    assert "was not activated" in results(agent)[0].text
     assert isinstance(agent.messages[0], Message)
     assert skills.active.names == ()

@@ -1,4 +1,4 @@
-"""What somebody names to install from."""
+"""Parsing of install sources."""
 
 import re
 from pathlib import Path
@@ -39,12 +39,12 @@ COMMIT = "0123456789" * 4
         ),
     ],
 )  # fmt: skip
-def test_addresses(text: str, spec: InstallSpec, tmp_path: Path) -> None:
+def test_addresses_are_parsed(text: str, spec: InstallSpec, tmp_path: Path) -> None:
     assert parse_spec(text, cwd=str(tmp_path)) == spec
 
 
 @pytest.mark.covers("OPT-06")
-def test_folders_and_files(tmp_path: Path) -> None:
+def test_folders_and_files_are_parsed(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "SKILL.md").write_text("")
     (tmp_path / "one.skill.md").write_text("")
@@ -82,19 +82,19 @@ def test_folders_and_files(tmp_path: Path) -> None:
         ("https://example.org/a#a b", "Invalid branch"),
     ],
 )
-def test_what_cannot_be_installed_from(text: str, why: str, tmp_path: Path) -> None:
+def test_invalid_source_is_rejected(text: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(SkillError, match=why) as caught:
         parse_spec(text, cwd=str(tmp_path))
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../b", "-x"])
-def test_a_folder_outside_of_the_repository(path: str, tmp_path: Path) -> None:
+def test_folder_outside_the_repository_is_rejected(path: str, tmp_path: Path) -> None:
     with pytest.raises(SkillError, match="Invalid folder in a repository"):
         parse_spec("https://example.org/a", cwd=str(tmp_path), path=path)
 
 
-def test_what_is_pinned_and_what_needs_the_network() -> None:
+def test_is_pinned_and_is_remote() -> None:
     assert InstallSpec(url="https://x", git=True, ref=COMMIT).is_pinned
     assert not InstallSpec(url="https://x", git=True, ref="main").is_pinned
     assert InstallSpec(url="https://x", git=True).is_remote
@@ -103,7 +103,7 @@ def test_what_is_pinned_and_what_needs_the_network() -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=10), st.text(max_size=10))
-def test_whatever_is_named_git_gets_no_option(text: str, ref: str, path: str) -> None:
+def test_parsed_spec_never_passes_options_to_git(text: str, ref: str, path: str) -> None:
     try:
         spec = parse_spec(text, cwd="/nowhere", ref=ref, path=path)
     except SkillError:

@@ -1,4 +1,4 @@
-"""What is remembered of skills: from where, on or off, and when they were used."""
+"""State of skills: origin, enabled or disabled, and usage."""
 
 import json
 import stat
@@ -19,7 +19,7 @@ ORIGIN = InstallOrigin(
 
 
 @pytest.mark.covers("SKL-36")
-def test_it_is_kept_from_program_to_program(tmp_path: Path) -> None:
+def test_state_is_shared_between_instances(tmp_path: Path) -> None:
     folder = tmp_path / "skills"
     first = SkillStateFile(folder)
     assert first.entries() == {}
@@ -43,7 +43,7 @@ def test_it_is_kept_from_program_to_program(tmp_path: Path) -> None:
 
 @pytest.mark.covers("SKL-36")
 @on_posix
-def test_only_its_owner_may_read_it_and_nothing_half_written_stays(tmp_path: Path) -> None:
+def test_only_the_owner_can_access_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "skills"
     SkillStateFile(folder).record_use("a")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -53,13 +53,13 @@ def test_only_its_owner_may_read_it_and_nothing_half_written_stays(tmp_path: Pat
 
 
 @pytest.mark.covers("SKL-36")
-def test_many_at_a_time_lose_nothing(tmp_path: Path) -> None:
-    def work(number: int) -> None:
+def test_concurrent_writes_lose_nothing(tmp_path: Path) -> None:
+    def write_state(number: int) -> None:
         for _ in range(5):
             SkillStateFile(tmp_path).record_use("a")
         SkillStateFile(tmp_path).set_enabled(f"s{number}", True)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    threads = [threading.Thread(target=write_state, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -72,7 +72,7 @@ def test_many_at_a_time_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.covers("SKL-36")
 @pytest.mark.parametrize("text", ["{", "[]", '{"skills": {"a": {"enabled": 3}}}', '{"version": 2}', "\xff"])
-def test_a_broken_file_is_told_and_left_alone(tmp_path: Path, text: str) -> None:
+def test_invalid_file_is_reported_and_unchanged(tmp_path: Path, text: str) -> None:
     (tmp_path / STATE_FILE_NAME).write_bytes(text.encode("latin-1"))
     registry = SkillStateFile(tmp_path)
     for act in (
@@ -83,25 +83,25 @@ def test_a_broken_file_is_told_and_left_alone(tmp_path: Path, text: str) -> None
     ):
         with pytest.raises(ConfigError, match=r"\.registry\.json"):
             act()
-    registry.record_use("a")  # a hint alone: a run goes on without it
+    registry.record_use("a")  # usage is only a hint: errors are ignored
     assert registry.last_used() == {}
     assert (tmp_path / STATE_FILE_NAME).read_bytes() == text.encode("latin-1")
 
 
-def test_without_a_folder_it_lasts_as_long_as_the_object() -> None:
+def test_state_without_a_folder_is_kept_in_memory() -> None:
     registry = SkillStateFile(None)
     registry.record_use("a", NOON.astimezone(timezone(timedelta(hours=5))))
     assert registry.entries() == {"a": SkillState(usage=UsageRecord(1, NOON))}
 
 
-def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_write_error_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         SkillStateFile(tmp_path / "file").set_enabled("a", True)
     SkillStateFile(tmp_path / "file").record_use("a")
 
 
-def test_usage_of_long_ago_is_dropped_where_there_is_much(tmp_path: Path) -> None:
+def test_oldest_usage_records_are_dropped(tmp_path: Path) -> None:
     skills: dict[str, dict[str, object]] = {
         f"s{n}": {"usage": {"count": 1, "last": (NOON + timedelta(days=n)).isoformat()}} for n in range(1_000)
     }

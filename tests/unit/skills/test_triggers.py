@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from mainspring.skills.skill import Skill
 from mainspring.skills.skill import TriggerWords as Given
-from mainspring.skills.triggers import TriggerMatcher, asks_for_skills, sort_matches
+from mainspring.skills.triggers import TriggerMatcher, asks_for_skills, max_safe_length, sort_matches
 
 
-def skill(name: str, *keywords: str, verbs: tuple[str, ...] = (), patterns: tuple[str, ...] = ()) -> Skill:
+def make_skill(name: str, *keywords: str, verbs: tuple[str, ...] = (), patterns: tuple[str, ...] = ()) -> Skill:
     return Skill(
         name=name,
         description=name,
@@ -19,7 +19,7 @@ def skill(name: str, *keywords: str, verbs: tuple[str, ...] = (), patterns: tupl
     )
 
 
-def found(prompt: str, *skills: Skill) -> list[str]:
+def find_names(prompt: str, *skills: Skill) -> list[str]:
     return [hit.skill.name for hit in TriggerMatcher(skills).find(prompt)]
 
 
@@ -43,33 +43,33 @@ def found(prompt: str, *skills: Skill) -> list[str]:
         ("straßen", False),
     ],
 )
-def test_words_count_between_word_boundaries_and_patterns_anywhere(prompt: str, matches: bool) -> None:
-    one = skill("one", "pull request", "c++", "Straße", verbs=("merge",), patterns=(r"[A-Z]{3}-\d+",))
+def test_words_match_at_word_boundaries_and_patterns_anywhere(prompt: str, matches: bool) -> None:
+    one = make_skill("one", "pull request", "c++", "Straße", verbs=("merge",), patterns=(r"[A-Z]{3}-\d+",))
 
-    assert found(prompt, one) == (["one"] if matches else [])
+    assert find_names(prompt, one) == (["one"] if matches else [])
 
 
 @pytest.mark.covers("SKL-10", "SKL-11")
-def test_a_name_counts_where_it_is_meant_as_one() -> None:
-    plain, long, worded = skill("pdf"), skill("release-notes"), skill("review", "diff")
+def test_skill_name_matches_in_unambiguous_forms() -> None:
+    plain, long, worded = make_skill("pdf"), make_skill("release-notes"), make_skill("review", "diff")
 
-    assert found("read the pdf", plain, long, worded) == []
-    assert found("use the PDF skill", plain, long, worded) == ["pdf"]
-    assert found("/pdf a.pdf", plain, long, worded) == ["pdf"]
-    assert found("with $pdf", plain, long, worded) == ["pdf"]
-    assert found("a/pdf/b", plain, long, worded) == []
-    assert found("write release-notes", plain, long, worded) == ["release-notes"]
-    assert found("review it", plain, long, worded) == ["review"]
+    assert find_names("read the pdf", plain, long, worded) == []
+    assert find_names("use the PDF skill", plain, long, worded) == ["pdf"]
+    assert find_names("/pdf a.pdf", plain, long, worded) == ["pdf"]
+    assert find_names("with $pdf", plain, long, worded) == ["pdf"]
+    assert find_names("a/pdf/b", plain, long, worded) == []
+    assert find_names("write release-notes", plain, long, worded) == ["release-notes"]
+    assert find_names("review it", plain, long, worded) == ["review"]
 
 
 @pytest.mark.covers("SKL-11", "SKL-12")
-def test_named_goes_before_phrase_before_recent_use_before_the_rest() -> None:
+def test_matches_are_ranked_by_name_phrase_and_recent_use() -> None:
     skills = [
-        skill("beta", "tests"),
-        skill("alpha", "tests"),
-        skill("gamma", "tests"),
-        skill("phrase", "failing tests"),
-        skill("named", "tests"),
+        make_skill("beta", "tests"),
+        make_skill("alpha", "tests"),
+        make_skill("gamma", "tests"),
+        make_skill("phrase", "failing tests"),
+        make_skill("named", "tests"),
     ]
     hits = TriggerMatcher(skills).find("use named on the failing tests")
 
@@ -81,8 +81,8 @@ def test_named_goes_before_phrase_before_recent_use_before_the_rest() -> None:
 
 
 @pytest.mark.covers("SKL-10", "SKL-37")
-def test_a_pattern_that_would_take_for_ever_is_left_out_or_bounded() -> None:
-    triggers = TriggerMatcher([skill("slow", patterns=(r"^(a+)+$", r"(x*)*y", "(", "a" * 600))])
+def test_slow_pattern_is_rejected_or_bounded() -> None:
+    triggers = TriggerMatcher([make_skill("slow", patterns=(r"^(a+)+$", r"(x*)*y", "(", "a" * 600))])
     started = time.perf_counter()
 
     hits = triggers.find("a" * 19_999 + "!")
@@ -103,20 +103,20 @@ def test_a_pattern_that_would_take_for_ever_is_left_out_or_bounded() -> None:
         "show me available skills",
     ],
 )
-def test_a_question_for_the_list_is_one(prompt: str) -> None:
+def test_question_about_skills_is_recognized(prompt: str) -> None:
     assert asks_for_skills(prompt)
 
 
 @pytest.mark.covers("SKL-15")
 @pytest.mark.parametrize("prompt", ["what can you do about this bug? no", "list the files", "skills of a baker", ""])
-def test_another_question_is_none(prompt: str) -> None:
+def test_other_questions_are_not_recognized(prompt: str) -> None:
     assert asks_for_skills(prompt) is prompt.startswith("what can you do")
 
 
 @given(prompt=st.text(max_size=300), words=st.lists(st.text(min_size=1, max_size=20), max_size=5))
 @pytest.mark.covers("SKL-10")
-def test_no_prompt_and_no_keyword_breaks_the_search(prompt: str, words: list[str]) -> None:
-    one = skill("one", *words)
+def test_arbitrary_prompts_and_keywords_do_not_crash(prompt: str, words: list[str]) -> None:
+    one = make_skill("one", *words)
 
     triggers = TriggerMatcher([one])
 
@@ -124,3 +124,8 @@ def test_no_prompt_and_no_keyword_breaks_the_search(prompt: str, words: list[str
     for word in words:
         if word.strip():
             assert triggers.find(f"a {word} b") or not word.strip()
+
+
+@pytest.mark.parametrize(("pattern", "low", "high"), [("(", -1, -1), ("^[a-z]{3}$", 10_000, 2**20), ("^(a+)+$", 1, 64)])
+def test_a_pattern_is_searched_up_to_a_safe_length(pattern: str, low: int, high: int):
+    assert low <= max_safe_length(pattern) <= high

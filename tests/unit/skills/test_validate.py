@@ -1,4 +1,4 @@
-"""The verdict by the letter of the format, our own beside it, and new skills, which are valid by both."""
+"""Strict validation by the format, lenient loading, and new skills, which pass both."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from mainspring.skills.skill import SkillError
 from mainspring.skills.validation import check_skills, check_spec
 
 
-def write(folder: Path, text: str, name: str = "SKILL.md") -> Path:
+def write_file(folder: Path, text: str, name: str = "SKILL.md") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
     return folder
@@ -49,7 +49,7 @@ def write(folder: Path, text: str, name: str = "SKILL.md") -> Path:
         ("", ["no-map"]),
     ],
 )
-def test_the_rules_of_the_format(head: str, rules: list[str]) -> None:
+def test_format_rules(head: str, rules: list[str]) -> None:
     assert [f.rule for f in check_spec(f"---\n{head}\n---\nbody", "skill")] == rules
 
 
@@ -65,22 +65,24 @@ def test_the_rules_of_the_format(head: str, rules: list[str]) -> None:
         ("---\nname: ｓｋｉｌｌ\ndescription: d\n---", []),
     ],
 )
-def test_the_head_ends_at_the_second_dashes_wherever_they_stand(text: str, rules: list[str]) -> None:
+def test_front_matter_ends_at_the_second_dashes(text: str, rules: list[str]) -> None:
     assert [f.rule for f in check_spec(text, "skill")] == rules
 
 
 @given(st.text(), st.text(max_size=20))
-def test_no_text_breaks_the_strict_reading(text: str, folder: str) -> None:
+def test_arbitrary_text_does_not_crash(text: str, folder: str) -> None:
     check_spec(text, folder)
     check_spec(f"---\n{text}\n---\n", folder)
 
 
 @pytest.mark.covers("SKL-21", "SKL-38")
-def test_a_folder_a_file_and_many_are_looked_at(tmp_path: Path) -> None:
-    write(tmp_path / "good", "---\nname: good\ndescription: d\n---\nText.")
-    write(tmp_path / "odd", "---\nname: odd\ndescription: Use when: it\n---\n[gone](references/x.md) [there](SKILL.md)")
-    write(tmp_path / "bad", "no front matter")
-    write(tmp_path, "---\nname: single\ndescription: d\n---\nText.", "single.skill.md")
+def test_check_skills_accepts_folders_and_files(tmp_path: Path) -> None:
+    write_file(tmp_path / "good", "---\nname: good\ndescription: d\n---\nText.")
+    write_file(
+        tmp_path / "odd", "---\nname: odd\ndescription: Use when: it\n---\n[gone](references/x.md) [there](SKILL.md)"
+    )
+    write_file(tmp_path / "bad", "no front matter")
+    write_file(tmp_path, "---\nname: single\ndescription: d\n---\nText.", "single.skill.md")
 
     verdicts = {v.name or Path(v.path).parent.name: v for v in check_skills(tmp_path)}
 
@@ -94,36 +96,38 @@ def test_a_folder_a_file_and_many_are_looked_at(tmp_path: Path) -> None:
     assert any("links to references/x.md" in w for w in verdicts["odd"].warnings)
     assert check_skills(tmp_path / "good") == (verdicts["good"],)
     assert check_skills(tmp_path / "good" / "SKILL.md") == (verdicts["good"],)
-    [none] = check_skills(write(tmp_path / "empty", "x", "README.md"))
+    [none] = check_skills(write_file(tmp_path / "empty", "x", "README.md"))
     assert [f.rule for f in none.faults] == ["file-missing"]
-    with pytest.raises(SkillError, match="there is no"):
+    with pytest.raises(SkillError, match="does not exist"):
         check_skills(tmp_path / "nowhere")
 
 
-def test_what_else_is_odd_is_told(tmp_path: Path) -> None:
-    latin = write(tmp_path / "latin", "")
+def test_other_problems_are_reported(tmp_path: Path) -> None:
+    latin = write_file(tmp_path / "latin", "")
     (latin / "SKILL.md").write_bytes("---\nname: latin\ndescription: é\n---\n".encode("latin-1"))
     [verdict] = check_skills(latin)
     assert ([f.rule for f in verdict.faults], verdict.loads) == (["text-encoding"], False)
 
-    [verdict] = check_skills(write(tmp_path / "cased", "---\nname: cased\ndescription: d\n---\nx", "Skill.md"))
+    [verdict] = check_skills(write_file(tmp_path / "cased", "---\nname: cased\ndescription: d\n---\nx", "Skill.md"))
     assert ([f.rule for f in verdict.faults], verdict.loads) == (["file-missing"], True)
 
     [verdict] = check_skills(
-        write(tmp_path / "bare", "---\nname: bare\ndescription: d\nrequires: [no-such-program-x]\n---\n")
+        write_file(tmp_path / "bare", "---\nname: bare\ndescription: d\nrequires: [no-such-program-x]\n---\n")
     )
-    assert verdict.warnings[0] == "it has no instructions behind its head"
+    assert verdict.warnings[0] == "it has no instructions after its front matter"
     assert "no-such-program-x is not on PATH" in verdict.warnings[1]
 
-    [verdict] = check_skills(write(tmp_path / "long", "---\nname: long\ndescription: d\n---\n" + "x\n" * 600))
+    [verdict] = check_skills(write_file(tmp_path / "long", "---\nname: long\ndescription: d\n---\n" + "x\n" * 600))
     assert "its text has 600 lines" in verdict.warnings[0]
 
 
 @pytest.mark.covers("SKL-38")
-def test_a_new_skill_is_valid_by_both_readings(tmp_path: Path) -> None:
+def test_new_skill_is_valid(tmp_path: Path) -> None:
     for number, description in enumerate(("", 'Writes "notes": use it when\nasked. #1 \\o/', "[x]", "yes")):
-        made = create_skill_folder(tmp_path / "skills", f"notes-{number}", description=description, scripts=number == 1)
-        [verdict] = check_skills(made)
+        skill_folder = create_skill_folder(
+            tmp_path / "skills", f"notes-{number}", description=description, scripts=number == 1
+        )
+        [verdict] = check_skills(skill_folder)
         assert (verdict.valid, verdict.loads, verdict.warnings) == (True, True, ()), verdict
     assert (tmp_path / "skills" / "notes-1" / "scripts" / "example.py").is_file()
     assert not [p for p in (tmp_path / "skills").iterdir() if p.name.startswith(".")]
@@ -131,14 +135,14 @@ def test_a_new_skill_is_valid_by_both_readings(tmp_path: Path) -> None:
 
 @pytest.mark.covers("SKL-38")
 @pytest.mark.parametrize("name", ["", "A", "a b", "../a", "a/b", "-a", "a--b", "x" * 65, ".", "a_b"])
-def test_a_new_skill_needs_a_proper_name(tmp_path: Path, name: str) -> None:
+def test_new_skill_requires_a_valid_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(SkillError, match="Invalid skill name"):
         create_skill_folder(tmp_path / "skills", name)
     assert not (tmp_path / "skills").exists()
 
 
 @pytest.mark.covers("SKL-38")
-def test_a_new_skill_takes_no_place_that_is_taken(tmp_path: Path) -> None:
+def test_new_skill_does_not_replace_an_existing_one(tmp_path: Path) -> None:
     create_skill_folder(tmp_path, "a")
     with pytest.raises(SkillError, match="already"):
         create_skill_folder(tmp_path, "a")

@@ -1,4 +1,4 @@
-"""What a skill needs of the machine, and what of it is missing."""
+"""Missing requirements of a skill."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from mainspring.skills.validation import find_missing
 HERE = {"git": "/usr/bin/git", "python3": "/usr/bin/python3"}
 
 
-def missing(head: str) -> list[tuple[str, str]]:
+def list_missing(head: str) -> list[tuple[str, str]]:
     skill = parse_skill(f"---\nname: a\ndescription: d\n{head}\n---\n")
     found = find_missing(skill, environ={"HOME": "/x"}, which=HERE.get, has_package=lambda name: name == "pandas")
     assert all(each.name in each.text for each in found)
@@ -41,12 +41,12 @@ def missing(head: str) -> list[tuple[str, str]]:
         ("license: MIT", []),
     ],
 )
-def test_programs_packages_and_variables(head: str, found: list[tuple[str, str]]) -> None:
-    assert missing(head) == found
+def test_missing_programs_packages_and_variables_are_found(head: str, found: list[tuple[str, str]]) -> None:
+    assert list_missing(head) == found
 
 
 @pytest.mark.covers("OPT-06")
-def test_the_first_lines_of_scripts_name_programs(tmp_path: Path) -> None:
+def test_shebang_lines_of_scripts_are_checked(tmp_path: Path) -> None:
     scripts = tmp_path / "a" / "scripts"
     scripts.mkdir(parents=True)
     (tmp_path / "a" / "SKILL.md").write_text("---\nname: a\ndescription: d\n---\n")
@@ -65,6 +65,6 @@ def test_the_first_lines_of_scripts_name_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("OPT-06")
-def test_packages_are_looked_for_where_mainspring_runs() -> None:
+def test_packages_are_searched_in_the_current_environment() -> None:
     skill = parse_skill("---\nname: a\ndescription: d\nrequires: ['python:msgspec', 'python:no-such-package-x']\n---\n")
     assert [each.name for each in find_missing(skill)] == ["no-such-package-x"]

@@ -1,4 +1,4 @@
-"""What the tests of sub-agents are set on: a parent and children, each with a script of its own."""
+"""Helpers for subagent tests: scripted parents and subagents."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,47 +10,47 @@ from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 
 
-def spawn(task: str, agent: str = "", **more: Any) -> ScriptedCall:
-    """A call that starts a sub-agent."""
+def spawn_call(task: str, agent: str = "", **more: Any) -> ScriptedCall:
+    """Return a call that starts a subagent."""
     return ScriptedCall("spawn", {"task": task, **({"agent": agent} if agent else {}), **more})
 
 
-def paid(text: str, dollars: float, *calls: ScriptedCall, tokens: int = 10) -> Reply:
-    """An answer that costs something."""
+def make_reply(text: str, dollars: float, *calls: ScriptedCall, tokens: int = 10) -> Reply:
+    """Return a response with a cost."""
     return Reply(text, calls=calls, usage=Usage(output_tokens=tokens, cost=Cost(output=dollars)))
 
 
-def kind(name: str, *script: Any, **fields: Any) -> AgentDefinition:
-    """A kind of sub-agent that follows a script; all its children share it."""
+def make_definition(name: str, *script: Any, **fields: Any) -> AgentDefinition:
+    """Define a subagent with a script; all its instances share the script."""
     return AgentDefinition(name=name, model=ScriptedModel(*script, provider=name), **fields)
 
 
-def parent(
+def make_parent(
     *script: Any, kinds: Iterable[AgentDefinition] = (), options: dict[str, Any] | None = None, **fields: Any
 ) -> Agent:
-    """An agent that follows a script and may start these kinds."""
+    """Create a scripted agent that can start these subagents."""
     subagents = Subagents(kinds, **(options or {}))
     return Agent(ScriptedModel(*script), execution=MemoryEnv({"a.txt": "text"}), subagents=subagents, **fields)
 
 
 def results(agent: Agent) -> list[ToolResultBlock]:
-    """Every result of a call in the agent's history."""
+    """Return all tool results in the history of an agent."""
     return [r for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
 
 
 def requests_of(definition: AgentDefinition) -> list[Any]:
-    """The requests that children of a kind made."""
+    """Return the requests of all subagents of a definition."""
     assert isinstance(definition.model, ScriptedModel)
     return [seen.request for seen in definition.model.requests]
 
 
-def heard(agent: Agent, *events: str) -> list[tuple[str, Any]]:
-    """A list that fills with what these hooks tell."""
-    told: list[tuple[str, Any]] = []
+def record_events(agent: Agent, *events: str) -> list[tuple[str, Any]]:
+    """Return a list that records these events of an agent."""
+    recorded: list[tuple[str, Any]] = []
 
-    def listen(event: str) -> Callable[[Any], None]:
-        return lambda hook: told.append((event, hook))
+    def make_listener(event: str) -> Callable[[Any], None]:
+        return lambda hook: recorded.append((event, hook))
 
     for event in events:
-        agent.on(event, listen(event))
-    return told
+        agent.on(event, make_listener(event))
+    return recorded

@@ -1,4 +1,4 @@
-"""What sub-agents do is heard by those above them, and decided there."""
+"""Events of subagents reach their parents, which can decide their calls."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from mainspring.loop.hooks import (
 from mainspring.messages import ToolUseBlock
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from mainspring.tools import tool
-from tests.unit.subagents.harness import heard, kind, parent, requests_of, results, spawn
+from tests.unit.subagents.harness import make_definition, make_parent, record_events, requests_of, results, spawn_call
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
@@ -35,24 +35,24 @@ async def look(key: str) -> str:
 
 
 @pytest.mark.covers("HOK-37")
-async def test_what_a_child_does_is_heard_with_its_id_and_depth() -> None:
-    helper = kind(
+async def test_child_events_have_its_id_and_depth() -> None:
+    helper = make_definition(
         "helper",
         Reply("hm", thinking="let me see", calls=[ScriptedCall("look", {"key": "a"})]),
         ScriptedCall("look", {"key": "bad"}),
         "end",
     )
-    one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
-    told = heard(one, *NAMES)
-    await one.run("go")
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper], tools=[look])
+    events = record_events(agent, *NAMES)
+    await agent.run("go")
 
-    assert [name.removeprefix("child:") for name, _ in told] == [
+    assert [name.removeprefix("child:") for name, _ in events] == [
         "stream:thinking", "stream:text", "stream:end", "turn:after", "tool:gate", "tool:before", "tool:after",
         "turn:after", "tool:gate", "tool:before", "tool:error", "tool:after",
         "stream:text", "stream:end", "turn:after",
     ]  # fmt: skip
-    assert {(h.child_id, h.child, h.depth) for _, h in told} == {("helper-1", "helper", 1)}
-    hooks = dict(reversed(told))
+    assert {(h.child_id, h.child, h.depth) for _, h in events} == {("helper-1", "helper", 1)}
+    hooks = dict(reversed(events))
     assert (hooks["child:stream:thinking"].thinking, hooks["child:stream:text"].text) == ("let me see", "hm")
     assert hooks["child:tool:gate"].name == "look"
     assert hooks["child:tool:after"].result.text == "value of a"
@@ -61,13 +61,13 @@ async def test_what_a_child_does_is_heard_with_its_id_and_depth() -> None:
 
 
 @pytest.mark.covers("SUB-06", "HOK-37")
-async def test_grandchildren_are_heard_by_everybody_above_with_their_own_depth() -> None:
-    inner = kind("inner", ScriptedCall("look", {"key": "a"}), "deep")
-    outer = kind("outer", spawn("deeper", "inner"), "back")
-    one = parent(spawn("deep", "outer"), "done", kinds=[inner, outer], tools=[look], options={"depth": 2})
-    told = heard(one, "child:tool:gate", "child:stream:text")
-    await one.run("go")
-    assert [(n, h.child, h.child_id, h.depth) for n, h in told] == [
+async def test_events_of_nested_subagents_reach_every_ancestor() -> None:
+    inner = make_definition("inner", ScriptedCall("look", {"key": "a"}), "deep")
+    outer = make_definition("outer", spawn_call("deeper", "inner"), "back")
+    agent = make_parent(spawn_call("deep", "outer"), "done", kinds=[inner, outer], tools=[look], options={"depth": 2})
+    events = record_events(agent, "child:tool:gate", "child:stream:text")
+    await agent.run("go")
+    assert [(n, h.child, h.child_id, h.depth) for n, h in events] == [
         ("child:tool:gate", "outer", "outer-1", 1),
         ("child:tool:gate", "inner", "inner-2", 2),
         ("child:stream:text", "inner", "inner-2", 2),
@@ -76,17 +76,17 @@ async def test_grandchildren_are_heard_by_everybody_above_with_their_own_depth()
 
 
 @pytest.mark.covers("HOK-38", "SUB-05")
-async def test_a_parent_decides_within_the_childs_own_gate() -> None:
-    helper = kind(
+async def test_parent_gate_can_decide_calls_of_a_subagent() -> None:
+    helper = make_definition(
         "helper",
         ScriptedCall("look", {"key": "a"}),
         ScriptedCall("look", {"key": "b"}),
         ScriptedCall("look", {"key": "c"}),
         "end",
     )
-    one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper], tools=[look])
 
-    @one.on(ChildToolGate)
+    @agent.on(ChildToolGate)
     async def gate(hook: ChildToolGate) -> Any:
         if hook.input["key"] == "a":
             hook.block = "not a"
@@ -94,74 +94,74 @@ async def test_a_parent_decides_within_the_childs_own_gate() -> None:
             return {"result": "from above"}
         return None
 
-    @one.on(ChildToolBefore)
+    @agent.on(ChildToolBefore)
     def change(hook: ChildToolBefore) -> None:
         hook.input = {"key": "changed"}
 
-    await one.run("go")
+    await agent.run("go")
     texts = [m.tool_results[0].text for m in requests_of(helper)[-1].messages if m.tool_results]
     assert texts == ["Blocked: not a", "from above", "value of changed"]
 
 
 @pytest.mark.covers("HOK-38")
-async def test_a_parents_gate_that_fails_blocks_the_childs_call() -> None:
-    helper = kind("helper", ScriptedCall("look", {"key": "a"}), "end")
-    one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
+async def test_failing_parent_gate_blocks_the_call_of_a_subagent() -> None:
+    helper = make_definition("helper", ScriptedCall("look", {"key": "a"}), "end")
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper], tools=[look])
 
     def broken(hook: ChildToolGate) -> None:
         raise ZeroDivisionError
 
-    one.on(ChildToolGate, broken)
-    one.on(ChildToolError, lambda hook: None)
-    await one.run("go")
+    agent.on(ChildToolGate, broken)
+    agent.on(ChildToolError, lambda hook: None)
+    await agent.run("go")
     assert "ZeroDivisionError" in requests_of(helper)[-1].messages[-1].tool_results[0].text
 
 
 @pytest.mark.covers("HOK-38")
-async def test_an_error_of_a_child_can_be_answered_from_above() -> None:
-    helper = kind("helper", ScriptedCall("look", {"key": "bad"}), "end")
-    one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
-    one.on("child:tool:error", lambda hook: {"result": "mended"})
-    await one.run("go")
+async def test_parent_can_replace_a_tool_error_of_a_subagent() -> None:
+    helper = make_definition("helper", ScriptedCall("look", {"key": "bad"}), "end")
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper], tools=[look])
+    agent.on("child:tool:error", lambda hook: {"result": "mended"})
+    await agent.run("go")
     assert requests_of(helper)[-1].messages[-1].tool_results[0].text == "mended"
 
 
 @pytest.mark.covers("HOK-38")
-async def test_gates_that_are_added_while_a_child_runs_are_asked() -> None:
-    helper = kind("helper", ScriptedCall("look", {"key": "a"}), "end")
-    one = parent(spawn("go", "helper"), "done", kinds=[helper], tools=[look])
+async def test_gate_added_during_a_subagent_run_is_called() -> None:
+    helper = make_definition("helper", ScriptedCall("look", {"key": "a"}), "end")
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper], tools=[look])
 
-    def late(hook: BeforeSpawn) -> None:
-        hook.agent.on("turn:before", lambda _: one.on("child:tool:gate", lambda g: {"block": "late"}))
+    def add_late_gate(hook: BeforeSpawn) -> None:
+        hook.agent.on("turn:before", lambda _: agent.on("child:tool:gate", lambda g: {"block": "late"}))
 
-    one.on(BeforeSpawn, late)
-    await one.run("go")
+    agent.on(BeforeSpawn, add_late_gate)
+    await agent.run("go")
     assert requests_of(helper)[-1].messages[-1].tool_results[0].text == "Blocked: late"
 
 
 @pytest.mark.covers("HOK-37")
-async def test_the_gate_of_mcp_tools_bubbles_too() -> None:
-    helper = kind("helper", "end")
-    one = parent(spawn("go", "helper"), "done", kinds=[helper])
-    one.on(ChildMcpToolGate, lambda hook: {"block": f"not from {hook.server} for {hook.child_id}"})
+async def test_mcp_tool_gate_reaches_the_parent() -> None:
+    helper = make_definition("helper", "end")
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper])
+    agent.on(ChildMcpToolGate, lambda hook: {"block": f"not from {hook.server} for {hook.child_id}"})
     fired: list[McpToolGate] = []
 
-    async def fire(hook: BeforeSpawn) -> None:
-        async def during(_: Any) -> None:
+    async def emit_gate(hook: BeforeSpawn) -> None:
+        async def emit_before_turn(_: Any) -> None:
             gate = McpToolGate(ToolUseBlock("1", "mcp__docs__find"), "turn", {})
             gate.server = "docs"
             gate.side_call = _.side_call
             fired.append(await hook.agent.bus.emit(gate))
 
-        hook.agent.on("turn:before", during)
+        hook.agent.on("turn:before", emit_before_turn)
 
-    one.on(BeforeSpawn, fire)
-    await one.run("go")
+    agent.on(BeforeSpawn, emit_gate)
+    await agent.run("go")
     assert [g.block for g in fired] == ["not from docs for helper-1"]
 
 
 @pytest.mark.covers("HOK-37")
-def test_every_child_hook_stands_for_one_of_a_child() -> None:
+def test_child_hooks_mirror_the_hooks_of_a_subagent() -> None:
     assert NAMES == [
         "child:stream:text", "child:stream:thinking", "child:stream:end", "child:tool:gate", "child:tool:before",
         "child:tool:after", "child:tool:error", "child:mcp:tool:gate", "child:turn:after",
@@ -172,12 +172,12 @@ def test_every_child_hook_stands_for_one_of_a_child() -> None:
         assert HOOKS[hook.event] is hook
 
 
-def test_a_child_hook_reads_and_sets_the_fields_of_the_childs_own() -> None:
-    own = ToolGate(ToolUseBlock("1", "look", {"key": "a"}), "turn", {})
-    hook: ChildHook = ChildToolGate("helper-1", "helper", 2, own)
+def test_child_hook_reads_and_writes_the_original_fields() -> None:
+    original = ToolGate(ToolUseBlock("1", "look", {"key": "a"}), "turn", {})
+    hook: ChildHook = ChildToolGate("helper-1", "helper", 2, original)
     assert (hook.name, hook.input, hook.is_decided, hook.depth) == ("look", {"key": "a"}, False, 2)
     hook.block = "no"
-    assert own.block == "no"
+    assert original.block == "no"
     assert hook.is_decided
     with pytest.raises(AttributeError):
         _ = hook.nothing
@@ -185,15 +185,15 @@ def test_a_child_hook_reads_and_sets_the_fields_of_the_childs_own() -> None:
         _ = hook.side_call
 
 
-async def test_a_child_costs_its_parent_no_events_that_nobody_asked_for() -> None:
-    helper = kind("helper", "end")
-    one = parent(spawn("go", "helper"), "done", kinds=[helper])
-    listened: list[bool] = []
+async def test_subagent_emits_no_unneeded_events() -> None:
+    helper = make_definition("helper", "end")
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper])
+    has_listeners: list[bool] = []
 
-    def look_at(hook: BeforeSpawn) -> None:
-        hook.agent.on("turn:before", lambda _: listened.append(hook.agent.bus.has(HOOKS["stream:text"])))
+    def check_listeners(hook: BeforeSpawn) -> None:
+        hook.agent.on("turn:before", lambda _: has_listeners.append(hook.agent.bus.has(HOOKS["stream:text"])))
 
-    one.on(BeforeSpawn, look_at)
-    await one.run("go")
-    assert listened == [False]
-    assert results(one)[0].text == "end"
+    agent.on(BeforeSpawn, check_listeners)
+    await agent.run("go")
+    assert has_listeners == [False]
+    assert results(agent)[0].text == "end"

@@ -1,4 +1,4 @@
-"""Kinds of sub-agents in Markdown files."""
+"""Subagent definitions in Markdown files."""
 
 import contextlib
 from pathlib import Path
@@ -14,7 +14,7 @@ from mainspring.loop import RunOptions
 from mainspring.subagents import AgentDefinition, load_definitions, parse_definition
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools.builtin import builtin_tools
-from tests.unit.subagents.harness import spawn
+from tests.unit.subagents.harness import spawn_call
 
 REVIEWER = """---
 name: reviewer
@@ -35,9 +35,9 @@ Be brief.
 
 
 @pytest.mark.covers("BYD-03")
-def test_a_file_says_prompt_tools_model_and_limits() -> None:
-    made = parse_definition(REVIEWER, source="reviewer.md")
-    assert made == AgentDefinition(
+def test_file_defines_prompt_tools_model_and_limits() -> None:
+    parsed = parse_definition(REVIEWER, source="reviewer.md")
+    assert parsed == AgentDefinition(
         name="reviewer",
         description="Reviews a change. Use when: a change is ready.",
         system="You review changes.\n\nBe brief.",
@@ -49,16 +49,16 @@ def test_a_file_says_prompt_tools_model_and_limits() -> None:
 
 
 @pytest.mark.covers("BYD-03")
-def test_what_a_file_leaves_out_is_as_the_parent_has_it() -> None:
-    made = parse_definition("---\nmodel: inherit\n---\n", name="plain")
-    assert made == AgentDefinition(name="plain")
+def test_missing_fields_are_inherited_from_the_parent() -> None:
+    parsed = parse_definition("---\nmodel: inherit\n---\n", name="plain")
+    assert parsed == AgentDefinition(name="plain")
     assert parse_definition("Just a prompt.", name="x").system == "Just a prompt."
     assert parse_definition("---\ntools: []\n---\n", name="x").tools == ()
     assert parse_definition("---\ntools:\n  - Read\n  - custom\n---\n", name="x").tools == ("read_file", "custom")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("---\nmax_turns: many\n---\n", "max_turns"),
         ("---\nmax_turns: 0\n---\n", "more than 0"),
@@ -68,13 +68,13 @@ def test_what_a_file_leaves_out_is_as_the_parent_has_it() -> None:
         ("---\nname: ''\n---\n", "1 to 64"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_place(text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+def test_invalid_value_is_reported_with_its_file(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         parse_definition(text, source="some/file.md")
     assert "some/file.md" in str(caught.value)
 
 
-def write(folder: Path, **files: str | bytes) -> Path:
+def write_files(folder: Path, **files: str | bytes) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / f"{name}.md").write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -82,32 +82,32 @@ def write(folder: Path, **files: str | bytes) -> Path:
 
 
 @pytest.mark.covers("BYD-03")
-def test_folders_are_read_and_those_of_a_project_only_with_trust(tmp_path: Path) -> None:
-    user = write(tmp_path / "user", zeta="Z", both="---\ndescription: the user's\n---\n")
+def test_definitions_of_a_project_require_trust(tmp_path: Path) -> None:
+    user = write_files(tmp_path / "user", zeta="Z", both="---\ndescription: the user's\n---\n")
     project = tmp_path / "project"
-    write(project / ".agents" / "agents", both="---\ndescription: the project's\n---\n", alpha="A")
-    write(project / ".agent" / "agents", alpha="another A", broken="---\nmax_turns: x\n---\n")
+    write_files(project / ".agents" / "agents", both="---\ndescription: the project's\n---\n", alpha="A")
+    write_files(project / ".agent" / "agents", alpha="another A", broken="---\nmax_turns: x\n---\n")
 
-    wary = load_definitions(user=[user, tmp_path / "none"], project=project)
-    assert [(d.name, d.description) for d in wary.definitions] == [("both", "the user's"), ("zeta", "")]
-    assert {s.reason for s in wary.skipped} == {"the project is not trusted"}
-    assert len(wary.skipped) == 4
+    without_trust = load_definitions(user=[user, tmp_path / "none"], project=project)
+    assert [(d.name, d.description) for d in without_trust.definitions] == [("both", "the user's"), ("zeta", "")]
+    assert {s.reason for s in without_trust.skipped} == {"the project is not trusted"}
+    assert len(without_trust.skipped) == 4
 
-    trusting = load_definitions(user=[user], project=project, trusted=True)
-    assert [(d.name, d.description) for d in trusting.definitions] == [
+    with_trust = load_definitions(user=[user], project=project, trusted=True)
+    assert [(d.name, d.description) for d in with_trust.definitions] == [
         ("alpha", ""),
         ("both", "the project's"),
         ("zeta", ""),
     ]
-    assert trusting.definitions[0].system == "A"
-    reasons = {Path(s.path).stem: s.reason for s in trusting.skipped}
+    assert with_trust.definitions[0].system == "A"
+    reasons = {Path(s.path).stem: s.reason for s in with_trust.skipped}
     assert "is already defined by" in reasons["alpha"]
     assert "is already defined by" in reasons["both"]
     assert "max_turns" in reasons["broken"]
 
 
-def test_what_is_no_definition_is_skipped_with_a_reason(tmp_path: Path) -> None:
-    folder = write(tmp_path, binary=b"\xff\xfe\x00", large="x" * 300_000, fine="ok")
+def test_invalid_files_are_skipped_with_a_reason(tmp_path: Path) -> None:
+    folder = write_files(tmp_path, binary=b"\xff\xfe\x00", large="x" * 300_000, fine="ok")
     (folder / "notes.txt").write_text("not Markdown")
     (folder / "folder.md").mkdir()
     found = load_definitions(user=[folder])
@@ -119,22 +119,22 @@ def test_what_is_no_definition_is_skipped_with_a_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("BYD-03")
-async def test_a_kind_of_a_file_runs_with_its_prompt_and_its_tools(tmp_path: Path) -> None:
-    write(tmp_path, scout="---\ndescription: Looks around.\ntools: Read, Write, Nonsense\n---\nLook around.")
-    model = ScriptedModel(spawn("go", "scout"), "seen", "done")
-    one = Agent(
+async def test_defined_subagent_runs_with_its_prompt_and_tools(tmp_path: Path) -> None:
+    write_files(tmp_path, scout="---\ndescription: Looks around.\ntools: Read, Write, Nonsense\n---\nLook around.")
+    model = ScriptedModel(spawn_call("go", "scout"), "seen", "done")
+    agent = Agent(
         model,
         system="Parent.",
         execution=MemoryEnv({}),
         tools=builtin_tools(),
         subagents=load_definitions(user=[tmp_path]).definitions,
     )
-    assert (await one.run("go")).text == "done"
+    assert (await agent.run("go")).text == "done"
     request = model.requests[1].request
     assert (request.system, [t.name for t in request.tools]) == ("Look around.", ["read_file", "write_file"])
 
 
 @given(st.text())
-def test_any_text_is_a_definition_or_an_error_that_says_why(text: str) -> None:
+def test_any_text_is_a_definition_or_a_config_error(text: str) -> None:
     with contextlib.suppress(ConfigError):
         assert parse_definition(text, name="x").name

@@ -1,4 +1,4 @@
-"""Money, tokens, time and places of sub-agents, and how they are stopped."""
+"""Costs, tokens, time, and concurrency of subagents, and how to abort them."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,15 @@ from mainspring.subagents import SubagentRun
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, tool
 from mainspring.tools.builtin import write_file
-from tests.unit.subagents.harness import heard, kind, paid, parent, requests_of, results, spawn
+from tests.unit.subagents.harness import (
+    make_definition,
+    make_parent,
+    make_reply,
+    record_events,
+    requests_of,
+    results,
+    spawn_call,
+)
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
@@ -36,60 +44,72 @@ async def hang(ctx: ToolContext) -> str:
 
 
 @pytest.mark.covers("SUB-03", "BYD-03", "BYD-20")
-async def test_what_children_spend_counts_in_their_parents_run() -> None:
-    helper = kind("helper", paid("", 0.25, ScriptedCall("look", {"key": "a"})), paid("end", 0.25))
-    one = parent(paid("", 0.5, spawn("go", "helper")), paid("done", 0.125), kinds=[helper], tools=[look])
-    result = await one.run("go")
+async def test_subagent_spending_is_added_to_the_run_of_the_parent() -> None:
+    helper = make_definition(
+        "helper", make_reply("", 0.25, ScriptedCall("look", {"key": "a"})), make_reply("end", 0.25)
+    )
+    agent = make_parent(
+        make_reply("", 0.5, spawn_call("go", "helper")), make_reply("done", 0.125), kinds=[helper], tools=[look]
+    )
+    result = await agent.run("go")
     assert result.cost is not None
     assert result.cost.total == 1.125
     assert result.usage.total_tokens == 40
     assert result.stats.side_usage["spawn"].total_tokens == 20
     assert result.stats.children[0].usage.total_tokens == 20
-    assert (one.ledger.cost, one.ledger.tokens, one.ledger.turns) == (1.125, 40, 4)
+    assert (agent.ledger.cost, agent.ledger.tokens, agent.ledger.turns) == (1.125, 40, 4)
 
 
 @pytest.mark.covers("BYD-20", "SUB-02")
-async def test_a_limit_of_the_parent_ends_its_children_before_their_next_request() -> None:
-    spender = kind("spender", *[paid("", 0.4, ScriptedCall("look", {"key": "a"}))] * 9)
-    one = parent(
-        paid("", 0.1, spawn("go", "spender")), "never", kinds=[spender], tools=[look], behavior=RunOptions(max_cost=1.0)
+async def test_limit_of_the_parent_stops_its_subagents() -> None:
+    spender = make_definition("spender", *[make_reply("", 0.4, ScriptedCall("look", {"key": "a"}))] * 9)
+    agent = make_parent(
+        make_reply("", 0.1, spawn_call("go", "spender")),
+        "never",
+        kinds=[spender],
+        tools=[look],
+        behavior=RunOptions(max_cost=1.0),
     )
-    result = await one.run("go")
+    result = await agent.run("go")
     assert len(requests_of(spender)) == 3  # 0.1 + 3 * 0.4 is over the limit
     assert result.status == "max_cost"
     assert result.stats.children[0].status == "max_cost"
-    assert "reached its limit of cost" in results(one)[0].text
+    assert "reached its limit of cost" in results(agent)[0].text
 
 
 @pytest.mark.covers("BYD-20")
-async def test_a_limit_is_shared_by_children_side_by_side_and_on_all_levels() -> None:
-    deep = kind("deep", *[paid("", 0.3, ScriptedCall("look", {"key": "a"}))] * 9)
-    middle = kind("middle", paid("", 0.1, spawn("x", "deep"), spawn("y", "deep")), "never")
-    one = parent(
-        paid("", 0.1, spawn("go", "middle")), "never", kinds=[deep, middle], tools=[look], options={"depth": 2},
+async def test_limit_is_shared_by_parallel_and_nested_subagents() -> None:
+    deep = make_definition("deep", *[make_reply("", 0.3, ScriptedCall("look", {"key": "a"}))] * 9)
+    middle = make_definition("middle", make_reply("", 0.1, spawn_call("x", "deep"), spawn_call("y", "deep")), "never")
+    agent = make_parent(
+        make_reply("", 0.1, spawn_call("go", "middle")), "never", kinds=[deep, middle], tools=[look], options={"depth": 2},
         behavior=RunOptions(max_cost=1.0),
     )  # fmt: skip
-    result = await one.run("go")
+    result = await agent.run("go")
     assert result.status == "max_cost"
-    # 0.2 before, then 0.3 for each request of two children: nobody asks once 1.0 is reached
+    # 0.2 first, then 0.3 per request of two subagents: no request is sent above 1.0
     assert len(requests_of(deep)) in (3, 4)
     assert len(requests_of(middle)) == 1
 
 
 @pytest.mark.covers("SUB-02")
-async def test_a_kind_may_have_tighter_limits_of_its_own() -> None:
-    small = kind(
-        "small", *[paid("part", 0.2, ScriptedCall("look", {"key": "a"}))] * 9, behavior=RunOptions(max_cost=0.3)
+async def test_subagent_can_have_tighter_limits() -> None:
+    small = make_definition(
+        "small", *[make_reply("part", 0.2, ScriptedCall("look", {"key": "a"}))] * 9, behavior=RunOptions(max_cost=0.3)
     )
-    one = parent(
-        paid("", 0.1, spawn("go", "small")), "done", kinds=[small], tools=[look], behavior=RunOptions(max_cost=9)
+    agent = make_parent(
+        make_reply("", 0.1, spawn_call("go", "small")),
+        "done",
+        kinds=[small],
+        tools=[look],
+        behavior=RunOptions(max_cost=9),
     )
-    result = await one.run("go")
+    result = await agent.run("go")
     assert (result.status, result.text, len(requests_of(small))) == ("completed", "done", 2)
 
 
 @pytest.mark.covers("SUB-07")
-async def test_three_run_at_once_and_the_rest_waits_its_turn() -> None:
+async def test_three_subagents_run_at_the_same_time() -> None:
     running = limit = 0
     order: list[str] = []
 
@@ -105,157 +125,170 @@ async def test_three_run_at_once_and_the_rest_waits_its_turn() -> None:
         return key
 
     script = [ScriptedCall("work", {"key": "k"}), *["end"]]
-    kinds = [kind(f"k{i}", *script) for i in range(7)]
-    one = parent([spawn("go", f"k{i}") for i in range(7)], "done", kinds=kinds, tools=[work])
-    result = await one.run("go")
+    kinds = [make_definition(f"k{i}", *script) for i in range(7)]
+    agent = make_parent([spawn_call("go", f"k{i}") for i in range(7)], "done", kinds=kinds, tools=[work])
+    result = await agent.run("go")
     assert limit == 3
     assert len(order) == 7
-    assert [r.text for r in results(one)] == ["end"] * 7
+    assert [r.text for r in results(agent)] == ["end"] * 7
     assert len(result.stats.children) == 7
 
 
 @pytest.mark.covers("SUB-07")
-async def test_a_run_starts_only_so_many_sub_agents_on_all_levels() -> None:
-    swarm = kind("swarm", [spawn("more", "swarm")] * 4, *["end"] * 60)
-    one = parent([spawn("a", "swarm"), spawn("b", "swarm")], "done", kinds=[swarm], options={"depth": 3, "limit": 5})
-    result = await one.run("go")
+async def test_number_of_subagents_per_run_is_limited() -> None:
+    swarm = make_definition("swarm", [spawn_call("more", "swarm")] * 4, *["end"] * 60)
+    agent = make_parent(
+        [spawn_call("a", "swarm"), spawn_call("b", "swarm")], "done", kinds=[swarm], options={"depth": 3, "limit": 5}
+    )
+    result = await agent.run("go")
 
-    def total(stats: Any) -> int:
-        return sum(1 + total(s.children) for s in stats)
+    def count_all(stats: Any) -> int:
+        return sum(1 + count_all(s.children) for s in stats)
 
     assert result.status == "completed"
-    assert total(result.stats.children) <= 5
+    assert count_all(result.stats.children) <= 5
 
 
 @pytest.mark.covers("BYD-03")
-async def test_one_child_can_be_stopped_and_everybody_else_goes_on() -> None:
-    slow, quick = kind("slow", ScriptedCall("hang"), "never"), kind("quick", "quick end")
-    one = parent([spawn("a", "slow"), spawn("b", "quick")], "done", kinds=[slow, quick], tools=[hang])
+async def test_one_subagent_can_be_aborted() -> None:
+    slow, quick = make_definition("slow", ScriptedCall("hang"), "never"), make_definition("quick", "quick end")
+    agent = make_parent([spawn_call("a", "slow"), spawn_call("b", "quick")], "done", kinds=[slow, quick], tools=[hang])
     seen: list[tuple[str, str, bool]] = []
 
-    def stop(_: Any) -> None:
-        seen.extend((c.id, c.task, c.running) for c in one.children)
-        next(c for c in one.children if c.name == "slow").abort("not needed")
+    def abort_waiting(_: Any) -> None:
+        seen.extend((c.id, c.task, c.running) for c in agent.children)
+        next(c for c in agent.children if c.name == "slow").abort("not needed")
 
-    one.on("spawn:complete", stop)
-    errors = heard(one, "spawn:error")
-    result = await one.run("go", behavior=RunOptions(abort_grace=0.05))
-    first, second = results(one)
+    agent.on("spawn:complete", abort_waiting)
+    errors = record_events(agent, "spawn:error")
+    result = await agent.run("go", behavior=RunOptions(abort_grace=0.05))
+    first, second = results(agent)
     assert result.text == "done"
     assert "it was stopped" in first.text
     assert first.is_error
     assert second.text == "quick end"
     assert ("slow-1", "a", True) in seen
     assert [e.status for _, e in errors] == ["aborted"]
-    assert one.children == ()
+    assert agent.children == ()
 
 
-async def test_a_child_that_waits_for_its_turn_can_be_stopped_before_it_began() -> None:
-    slow = kind("slow", ScriptedCall("look", {"key": "x"}), "end")
-    never = kind("never")
-    one = parent(
-        [spawn("a", "slow"), spawn("b", "never")], "done", kinds=[slow, never], tools=[look], options={"concurrency": 1}
+async def test_waiting_subagent_can_be_aborted_before_it_starts() -> None:
+    slow = make_definition("slow", ScriptedCall("look", {"key": "x"}), "end")
+    never = make_definition("never")
+    agent = make_parent(
+        [spawn_call("a", "slow"), spawn_call("b", "never")],
+        "done",
+        kinds=[slow, never],
+        tools=[look],
+        options={"concurrency": 1},
     )
 
-    def stop(_: Any) -> None:
-        waiting = [c for c in one.children if c.name == "never"]
+    def abort_waiting(_: Any) -> None:
+        waiting = [c for c in agent.children if c.name == "never"]
         assert [c.running for c in waiting] == [False]
         waiting[0].abort()
 
-    one.on("child:tool:gate", stop)
-    await one.run("go")
-    assert results(one)[0].text == "end"
-    assert "stopped before it began" in results(one)[1].text
+    agent.on("child:tool:gate", abort_waiting)
+    await agent.run("go")
+    assert results(agent)[0].text == "end"
+    assert "stopped before it began" in results(agent)[1].text
     assert requests_of(never) == []
 
 
 @pytest.mark.covers("BYD-03")
-async def test_an_abort_of_the_parent_ends_all_children_in_bounded_time() -> None:
-    over = asyncio.Event()
+async def test_abort_of_the_parent_stops_all_subagents_quickly() -> None:
+    finished = asyncio.Event()
 
     @tool
     async def stubborn(ctx: ToolContext) -> str:
         """Ignore every request to stop."""
-        while not over.is_set():
+        while not finished.is_set():
             with contextlib.suppress(asyncio.CancelledError):
-                await over.wait()
+                await finished.wait()
         return ""
 
-    deep = kind("deep", paid("", 0.1, ScriptedCall("stubborn")), paid("", 0.1, ScriptedCall("stubborn")), "never")
-    middle = kind("middle", paid("", 0.1, spawn("x", "deep")), "never")
-    one = parent(
-        [spawn("a", "middle"), spawn("b", "deep")], "never", kinds=[deep, middle], tools=[stubborn],
+    deep = make_definition(
+        "deep", make_reply("", 0.1, ScriptedCall("stubborn")), make_reply("", 0.1, ScriptedCall("stubborn")), "never"
+    )
+    middle = make_definition("middle", make_reply("", 0.1, spawn_call("x", "deep")), "never")
+    agent = make_parent(
+        [spawn_call("a", "middle"), spawn_call("b", "deep")], "never", kinds=[deep, middle], tools=[stubborn],
         options={"depth": 2}, behavior=RunOptions(abort_grace=0.1),
     )  # fmt: skip
     max_depth = asyncio.Event()
-    one.on(ChildToolBefore, lambda hook: max_depth.set() if hook.depth == 2 else None)
-    errors = heard(one, "spawn:error")
-    run = asyncio.ensure_future(one.run("go"))
+    agent.on(ChildToolBefore, lambda hook: max_depth.set() if hook.depth == 2 else None)
+    errors = record_events(agent, "spawn:error")
+    run = asyncio.ensure_future(agent.run("go"))
     await max_depth.wait()
     started = time.monotonic()
-    one.abort("enough")
+    agent.abort("enough")
     with pytest.raises(AgentAbortedError):
         await run
     assert time.monotonic() - started < 2
     assert {h.status for _, h in errors} == {"aborted"}
-    assert len(results(one)) == 2
-    assert one.children == ()
-    over.set()
+    assert len(results(agent)) == 2
+    assert agent.children == ()
+    finished.set()
 
 
-async def test_figures_of_an_aborted_child_are_not_lost() -> None:
-    helper = kind("helper", paid("", 0.25, ScriptedCall("hang")), "never")
-    one = parent(paid("", 0.5, spawn("a", "helper")), "never", kinds=[helper], tools=[hang])
-    one.on("child:tool:before", lambda hook: one.abort())
-    result = await one.run("go", raise_errors=False, behavior=RunOptions(abort_grace=0.2))
+async def test_usage_of_an_aborted_subagent_is_counted() -> None:
+    helper = make_definition("helper", make_reply("", 0.25, ScriptedCall("hang")), "never")
+    agent = make_parent(make_reply("", 0.5, spawn_call("a", "helper")), "never", kinds=[helper], tools=[hang])
+    agent.on("child:tool:before", lambda hook: agent.abort())
+    result = await agent.run("go", raise_errors=False, behavior=RunOptions(abort_grace=0.2))
     assert result.status == "aborted"
     assert result.stats.children[0].usage.total_tokens == 10
-    assert one.ledger.cost == 0.75
+    assert agent.ledger.cost == 0.75
 
 
-async def test_cancelling_the_run_from_outside_ends_the_children() -> None:
-    helper = kind("helper", ScriptedCall("hang"), "never")
-    one = parent(spawn("a", "helper"), "never", kinds=[helper], tools=[hang], behavior=RunOptions(abort_grace=0.05))
+async def test_cancelling_the_run_stops_the_subagents() -> None:
+    helper = make_definition("helper", ScriptedCall("hang"), "never")
+    agent = make_parent(
+        spawn_call("a", "helper"), "never", kinds=[helper], tools=[hang], behavior=RunOptions(abort_grace=0.05)
+    )
     reached = asyncio.Event()
-    one.on("child:tool:before", lambda hook: reached.set())
+    agent.on("child:tool:before", lambda hook: reached.set())
     children: list[SubagentRun] = []
-    run = asyncio.ensure_future(one.run("go"))
+    run = asyncio.ensure_future(agent.run("go"))
     await reached.wait()
-    children += one.children
+    children += agent.children
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
     assert [c.running for c in children] == [False]
 
 
-def test_an_agent_with_sub_agents_works_in_one_event_loop_after_another() -> None:
-    model = ScriptedModel([spawn("a"), spawn("b")], "a end", "b end", "done", loop=True)
-    one = Agent(model, execution=MemoryEnv({}), subagents=True)
-    assert [one.run_sync("go").text for _ in range(3)] == ["done"] * 3
+def test_agent_with_subagents_works_in_consecutive_event_loops() -> None:
+    model = ScriptedModel([spawn_call("a"), spawn_call("b")], "a end", "b end", "done", loop=True)
+    agent = Agent(model, execution=MemoryEnv({}), subagents=True)
+    assert [agent.run_sync("go").text for _ in range(3)] == ["done"] * 3
 
 
-async def test_children_that_are_asked_for_at_the_same_moment_have_different_names() -> None:
-    helper = kind("helper", *["end"] * 5)
-    one = parent([spawn(str(i), "helper") for i in range(5)], "done", kinds=[helper])
-    result = await one.run("go")
+async def test_parallel_subagents_have_unique_ids() -> None:
+    helper = make_definition("helper", *["end"] * 5)
+    agent = make_parent([spawn_call(str(i), "helper") for i in range(5)], "done", kinds=[helper])
+    result = await agent.run("go")
     assert len({s.child_id for s in result.stats.children}) == 5
-    assert isinstance(one.model, ScriptedModel)
+    assert isinstance(agent.model, ScriptedModel)
     assert Reply("").usage is None
 
 
-async def test_children_side_by_side_may_all_ask_one_person() -> None:
-    asked: list[str] = []
+async def test_parallel_subagents_can_ask_for_approval() -> None:
+    resources: list[str] = []
 
     async def ask(request: Any) -> bool:
-        asked.append(request["resource"])
+        resources.append(request["resource"])
         await asyncio.sleep(0)
         return True
 
-    kinds = [kind(f"k{i}", ScriptedCall("write_file", {"path": f"{i}.txt", "content": "x"}), "end") for i in range(3)]
-    one = parent(
-        [spawn("go", f"k{i}") for i in range(3)], "done", kinds=kinds, tools=[write_file],
+    kinds = [
+        make_definition(f"k{i}", ScriptedCall("write_file", {"path": f"{i}.txt", "content": "x"}), "end")
+        for i in range(3)
+    ]
+    agent = make_parent(
+        [spawn_call("go", f"k{i}") for i in range(3)], "done", kinds=kinds, tools=[write_file],
         permissions=Permissions(on_permission_request=ask),
     )  # fmt: skip
-    await one.run("go")
-    assert len(asked) == 3
-    assert [(await one.env.stat(f"{i}.txt")).size for i in range(3)] == [1, 1, 1]
+    await agent.run("go")
+    assert len(resources) == 3
+    assert [(await agent.env.stat(f"{i}.txt")).size for i in range(3)] == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""Any tree of sub-agents keeps the rules: one bill, hard limits, depth, places, and a legal history everywhere."""
+"""Any tree of subagents respects cost, depth, and concurrency limits, and has valid histories."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,9 +21,9 @@ from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.loop.harness import assert_results_follow_calls
 
 Node = tuple[int, bool, list[Any]]
-"""Cents that each of its two calls of the model costs, whether it fails after the first, and its children."""
+"""Cost in cents of each of its two model calls, whether it fails after the first call, and its children."""
 
-nodes: st.SearchStrategy[Node] = st.recursive(
+node_trees: st.SearchStrategy[Node] = st.recursive(
     st.tuples(st.integers(1, 9), st.booleans(), st.just([])),
     lambda inner: st.tuples(st.integers(1, 9), st.booleans(), st.lists(inner, max_size=3)),
     max_leaves=8,
@@ -31,7 +31,7 @@ nodes: st.SearchStrategy[Node] = st.recursive(
 
 
 class TreeModel:
-    """Plays every agent of a tree: the task names the node."""
+    """Acts as the model of every agent of a tree; the task names the node."""
 
     info = ModelInfo("tree", "tree")
     provider = model = "tree"
@@ -76,14 +76,16 @@ class TreeModel:
     async def aclose(self) -> None: ...
 
 
-def walk(stats: Any) -> list[Any]:
-    return [each for s in stats for each in (s, *walk(s.children))]
+def flatten(stats: Any) -> list[Any]:
+    return [each for s in stats for each in (s, *flatten(s.children))]
 
 
 @pytest.mark.covers("SUB-03", "SUB-04", "SUB-06", "SUB-07", "BYD-20", "AGT-42")
 @settings(max_examples=60)
-@given(nodes, st.integers(1, 3), st.integers(1, 3), st.none() | st.integers(1, 60))
-def test_every_tree_keeps_the_rules(root: Node, depth: int, places: int, cents: int | None) -> None:
+@given(node_trees, st.integers(1, 3), st.integers(1, 3), st.none() | st.integers(1, 60))
+def test_every_tree_respects_limits_and_counts_all_costs(
+    root: Node, depth: int, places: int, cents: int | None
+) -> None:
     model = TreeModel((root[0], False, root[2]))
     running: dict[str, int] = {}
     limit: list[int] = [0]
@@ -102,7 +104,7 @@ def test_every_tree_keeps_the_rules(root: Node, depth: int, places: int, cents: 
         agent.on("spawn:complete", after)
         agent.on("spawn:error", after)
 
-    async def play() -> Any:
+    async def run_tree() -> Any:
         agent = Agent(
             model,
             execution=MemoryEnv({}),
@@ -115,12 +117,12 @@ def test_every_tree_keeps_the_rules(root: Node, depth: int, places: int, cents: 
         assert_results_follow_calls(m for m in agent.messages if isinstance(m, Message))
         return agent, result
 
-    agent, result = asyncio.run(play())
+    agent, result = asyncio.run(run_tree())
 
     assert result.cost.total == pytest.approx(model.cents / 100)
     assert agent.ledger.cost == pytest.approx(model.cents / 100)
     assert result.usage.total_tokens == model.cents
-    children = walk(result.stats.children)
+    children = flatten(result.stats.children)
     assert all(1 <= c.depth <= depth for c in children)
     assert len({c.child_id for c in children}) == len(children)
     assert limit[0] <= places

@@ -1,4 +1,4 @@
-"""A receiver for OTLP over HTTP: takes what real exporters send, and can be as bad as a receiver can be."""
+"""A receiver for OTLP over HTTP with configurable failures."""
 
 import threading
 import time
@@ -19,10 +19,10 @@ _REQUESTS = {
 
 
 class Receiver:
-    """Listens on a free port of this machine while it is entered.
+    """Listens on a free local port while its context is open.
 
     Attributes:
-        requests: What came, by path, decoded.
+        requests: The decoded requests by path.
         headers: The headers of each request.
     """
 
@@ -95,7 +95,7 @@ class Receiver:
 
 
 def attributes(given: Any) -> dict[str, Any]:
-    """Attributes of a decoded message, as plain values."""
+    """Return the attributes of a decoded message as plain values."""
     return {a["key"]: _value(a.get("value", {})) for a in given.get("attributes", ())}
 
 
@@ -109,8 +109,8 @@ def _value(given: Any) -> Any:
     return None
 
 
-def taken(work: Any) -> float:
-    """Seconds that a call takes."""
+def measure_seconds(work: Any) -> float:
+    """Return the number of seconds that a call takes."""
     started = time.monotonic()
     work()
     return time.monotonic() - started

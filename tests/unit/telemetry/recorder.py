@@ -1,4 +1,4 @@
-"""Telemetry that goes into lists."""
+"""Telemetry that is recorded in memory."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from mainspring.telemetry.pipeline import Pipeline
 
 
 class Recorder:
-    """What came of it."""
+    """Records spans, metrics, and events."""
 
     def __init__(
         self, processor: SpanProcessor | None = None, environ: dict[str, str] | None = None, **options: Any
@@ -34,7 +34,7 @@ class Recorder:
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """All that have ended, by their beginning."""
+        """All finished spans, ordered by start time."""
         return sorted(self._exporter.get_finished_spans(), key=lambda s: s.start_time or 0)
 
     @property
@@ -42,13 +42,13 @@ class Recorder:
         return [s.name for s in self.spans]
 
     def span(self, name: str) -> ReadableSpan:
-        """The only one of a name."""
+        """Return the only span with a name."""
         found = [s for s in self.spans if s.name == name]
         assert len(found) == 1, f"{len(found)} spans are named {name!r}: {self.names}"
         return found[0]
 
     def parent_of(self, span: ReadableSpan) -> str:
-        """The name of a span's parent."""
+        """Return the name of the parent of a span."""
         if span.parent is None:
             return ""
         requested = span.parent.span_id
@@ -56,7 +56,7 @@ class Recorder:
 
     @property
     def tree(self) -> list[tuple[str, str]]:
-        """Each span with its parent."""
+        """The name of each span with the name of its parent."""
         return [(s.name, self.parent_of(s)) for s in self.spans]
 
     @property
@@ -65,7 +65,7 @@ class Recorder:
 
     @property
     def metrics(self) -> dict[str, list[Any]]:
-        """Data points by the metric's name."""
+        """The data points of each metric by name."""
         data = self._reader.get_metrics_data()
         found: dict[str, list[Any]] = {}
         for resource in data.resource_metrics if data else ():
@@ -75,7 +75,7 @@ class Recorder:
         return found
 
     def everything(self) -> str:
-        """All that would leave the machine, as text."""
+        """Return everything that would be exported, as text."""
         return (
             repr([(s.to_json(), s.status.description) for s in self.spans])
             + repr([(e.event_name, e.attributes, e.body) for e in self.events])

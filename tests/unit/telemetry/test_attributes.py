@@ -1,4 +1,4 @@
-"""What was said leaves the machine only where that is wanted, and then without secrets."""
+"""Message content is exported only if enabled, and without secrets."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ from tests.unit.telemetry.recorder import Recorder
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
 KEY = "sk-ant-api03-" + "a1B2c3D4e5" * 4
-OWN = "swordfish-4711"
+PASSWORD = "swordfish-4711"
 CANARY = "the-cake-is-a-lie"
 
 
@@ -33,7 +33,7 @@ async def fetch(url: str, token: str = "") -> str:
     """Fetch."""
     if "broken" in url:
         raise ValueError(f"{CANARY} {KEY}")
-    return f"{CANARY} {KEY} {OWN}"
+    return f"{CANARY} {KEY} {PASSWORD}"
 
 
 @tool
@@ -48,12 +48,12 @@ QUICKLY = RetryConfig(max_retries=1, base_delay_ms=1, jitter=0.0)
 async def run(recorder: Recorder, **options: Any) -> None:
     calls = [
         ScriptedCall("fetch", {"url": f"http://x/{CANARY}", "token": KEY}),
-        ScriptedCall("fetch", {"url": "broken", "token": OWN}),
+        ScriptedCall("fetch", {"url": "broken", "token": PASSWORD}),
     ]
     model = ScriptedModel(
         NetworkError(f"refused {KEY}"),
-        Reply("looking", thinking=f"{CANARY} {OWN}", calls=calls),
-        f"It says {CANARY} {KEY} {OWN}",
+        Reply("looking", thinking=f"{CANARY} {PASSWORD}", calls=calls),
+        f"It says {CANARY} {KEY} {PASSWORD}",
     )
     agent = Agent(
         model,
@@ -64,25 +64,25 @@ async def run(recorder: Recorder, **options: Any) -> None:
         behavior=RunOptions(retry=QUICKLY),
         **options,
     )
-    await agent.run(f"Tell me {CANARY} {KEY} {OWN}")
+    await agent.run(f"Tell me {CANARY} {KEY} {PASSWORD}")
 
 
 @pytest.mark.covers("TEL-09")
-async def test_nothing_that_was_said_is_sent_unless_it_is_wanted() -> None:
-    recorder = Recorder(environ={"MY_API_KEY": OWN})
+async def test_content_is_not_sent_by_default() -> None:
+    recorder = Recorder(environ={"MY_API_KEY": PASSWORD})
 
     await run(recorder)
 
-    said = recorder.everything()
-    assert CANARY not in said
-    assert KEY not in said
-    assert OWN not in said
-    assert "messages" not in said
+    sent = recorder.everything()
+    assert CANARY not in sent
+    assert KEY not in sent
+    assert PASSWORD not in sent
+    assert "messages" not in sent
 
 
 @pytest.mark.covers("TEL-09")
 @pytest.mark.parametrize("sensitive", [False, True])
-async def test_what_an_error_quotes_is_content_too(sensitive: bool) -> None:
+async def test_content_quoted_by_errors_is_sensitive(sensitive: bool) -> None:
     recorder = Recorder(sensitive=sensitive)
     rejected = RateLimitedError(f"not allowed here: {CANARY}", reason="quota", status=429)
     odd = ModelError(f"odd: {CANARY}", reason=f"it said {CANARY}")
@@ -97,24 +97,24 @@ async def test_what_an_error_quotes_is_content_too(sensitive: bool) -> None:
 
     assert (CANARY in recorder.everything()) is sensitive
     texts = {str(s.status.description) for s in recorder.spans if s.status.status_code is StatusCode.ERROR}
-    told = {str(e.attributes["exception.message"]) for e in recorder.events}
+    event_messages = {str(e.attributes["exception.message"]) for e in recorder.events}
     if sensitive:
-        assert f"not allowed here: {CANARY}" in texts & told
+        assert f"not allowed here: {CANARY}" in texts & event_messages
     else:
         assert texts == {"RATE_LIMITED (quota, HTTP 429)", "UNKNOWN", "ValueError"}
-        assert told == {"RATE_LIMITED (quota, HTTP 429)", "UNKNOWN"}
+        assert event_messages == {"RATE_LIMITED (quota, HTTP 429)", "UNKNOWN"}
 
 
 @pytest.mark.covers("TEL-09")
 @pytest.mark.parametrize("content", ["spans", "events", "both"])
-async def test_what_is_wanted_is_sent_without_secrets(content: str) -> None:
-    recorder = Recorder(environ={"MY_API_KEY": OWN}, sensitive=True, content=content)
+async def test_sensitive_content_is_sent_without_secrets(content: str) -> None:
+    recorder = Recorder(environ={"MY_API_KEY": PASSWORD}, sensitive=True, content=content)
 
     await run(recorder)
 
-    said = recorder.everything()
-    assert KEY not in said
-    assert OWN not in said
+    sent = recorder.everything()
+    assert KEY not in sent
+    assert PASSWORD not in sent
     in_spans = CANARY in repr([dict(s.attributes or {}) for s in recorder.spans])
     in_events = CANARY in repr([e.attributes for e in recorder.events])
     assert (in_spans, in_events) == (content != "events", content != "spans")
@@ -137,7 +137,7 @@ async def test_what_is_wanted_is_sent_without_secrets(content: str) -> None:
     assert CANARY in str(agent["gen_ai.output.messages"])
 
 
-async def test_long_content_is_cut() -> None:
+async def test_long_content_is_truncated() -> None:
     recorder = Recorder(sensitive=True, text_limit=100)
 
     agent = Agent(ScriptedModel("b" * 5000), execution=MemoryEnv(), plugs=[Tracing(recorder.telemetry)])
@@ -149,9 +149,9 @@ async def test_long_content_is_cut() -> None:
 
 
 @pytest.mark.covers("TEL-09")
-def test_no_key_is_cut_in_two_and_none_hides_in_the_escapes_of_json() -> None:
+def test_truncated_or_escaped_keys_are_redacted() -> None:
     cleaner = Cleaner(100, Redactor(['pa"ss\\word']))
-    many = f"{KEY} " * 4  # what is masked makes the text shorter, so that the cut comes into what is kept
+    many = f"{KEY} " * 4  # redaction shortens the text, so the cut falls into the rest
 
     assert "sk-ant" not in cleaner.text(many + "x" * 1000)
     assert cleaner.text("y" * 1000) == "y" * 100 + "…"
@@ -160,8 +160,8 @@ def test_no_key_is_cut_in_two_and_none_hides_in_the_escapes_of_json() -> None:
     assert cleaner.value({"with": 'is pa"ss\\word'}) == {"with": "is [redacted]"}
 
 
-class Counting(Cleaner):
-    """Remembers what it was given."""
+class CountingCleaner(Cleaner):
+    """Records the texts that it cleans."""
 
     def __init__(self) -> None:
         super().__init__(1000, Redactor())
@@ -172,8 +172,8 @@ class Counting(Cleaner):
         return super().text(text)
 
 
-async def test_a_message_is_converted_once_for_a_run() -> None:
-    recorder, counting = Recorder(sensitive=True), Counting()
+async def test_message_is_converted_once_per_run() -> None:
+    recorder, counting = Recorder(sensitive=True), CountingCleaner()
     assert recorder.telemetry.signals is not None
     recorder.telemetry.signals.cleaner = counting
     script = [ScriptedCall("fetch", {"url": str(n)}) for n in range(20)]
@@ -185,12 +185,12 @@ async def test_a_message_is_converted_once_for_a_run() -> None:
     assert counting.given.count("the prompt") == 1
 
 
-def test_images_go_as_their_size_only() -> None:
-    made = ContentEncoder(Cleaner(100, Redactor())).messages(
+def test_images_are_sent_as_size_only() -> None:
+    encoded = ContentEncoder(Cleaner(100, Redactor())).messages(
         [Message.user([ImageBlock("image/png", "QUJD"), TextBlock("see")])]
     )
 
-    assert json.loads(made)[0]["parts"] == [
+    assert json.loads(encoded)[0]["parts"] == [
         {"type": "image", "mime_type": "image/png", "base64_length": 4},
         {"type": "text", "content": "see"},
     ]
@@ -210,11 +210,11 @@ blocks = st.one_of(
 
 @settings(max_examples=40)
 @given(st.lists(st.lists(blocks, max_size=4).map(lambda b: Message("user", tuple(b))), max_size=4), st.integers(0, 40))
-def test_whatever_is_said_becomes_json_without_the_secret(messages: list[Message], limit: int) -> None:
-    content = ContentEncoder(Cleaner(limit, Redactor([OWN])))
-    secret = Message.user(f"x {OWN} y")
+def test_any_message_becomes_json_without_the_secret(messages: list[Message], limit: int) -> None:
+    content = ContentEncoder(Cleaner(limit, Redactor([PASSWORD])))
+    secret = Message.user(f"x {PASSWORD} y")
 
-    made = content.messages([*messages, secret])
+    encoded = content.messages([*messages, secret])
 
-    assert len(json.loads(made)) == len(messages) + 1
-    assert OWN not in made
+    assert len(json.loads(encoded)) == len(messages) + 1
+    assert PASSWORD not in encoded

@@ -1,4 +1,4 @@
-"""Whatever happens to telemetry, runs go on as if there were none."""
+"""Failures of telemetry never affect runs."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from mainspring.telemetry.pipeline import Pipeline
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.requires import on_posix
-from tests.unit.telemetry.receiver import Receiver, taken
+from tests.unit.telemetry.receiver import Receiver, measure_seconds
 from tests.unit.telemetry.recorder import Recorder
 
 
@@ -39,8 +39,8 @@ async def run(*plugs: Any) -> str:
     return (await Agent(model, execution=MemoryEnv(), tools=[look], plugs=plugs).run("go")).text
 
 
-class Broken(SpanProcessor):
-    """Fails at the given moment."""
+class BrokenPipeline(SpanProcessor):
+    """Fails at the start or end of a span, after a number of spans."""
 
     def __init__(self, at: str, after: int) -> None:
         self.at = at
@@ -62,28 +62,26 @@ class Broken(SpanProcessor):
 @pytest.mark.covers("ERR-07", "BYD-30")
 @pytest.mark.parametrize("at", ["start", "end"])
 @pytest.mark.parametrize("after", range(5))
-async def test_a_processor_that_raises_anywhere_turns_tracing_off(
-    at: str, after: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    recorder = Recorder(processor=Broken(at, after))
+async def test_failing_processor_turns_tracing_off(at: str, after: int, caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(processor=BrokenPipeline(at, after))
 
     assert await run(Tracing(recorder.telemetry)) == "done"
 
     assert trace.get_current_span() is trace.INVALID_SPAN
-    said = [r for r in caplog.records if "Tracing failed" in r.getMessage()]
-    assert len(said) == (1 if after < 5 else 0)
+    warnings = [r for r in caplog.records if "Tracing failed" in r.getMessage()]
+    assert len(warnings) == (1 if after < 5 else 0)
 
 
 @pytest.mark.covers("ERR-07")
-async def test_what_cannot_be_set_up_is_told_and_runs_go_on() -> None:
-    class Broken(Pipeline):
+async def test_setup_error_disables_telemetry_and_runs_continue() -> None:
+    class BrokenPipeline(Pipeline):
         def __init__(self) -> None:
-            """Nothing works, as with a provider of the application that is broken."""
+            """Create a pipeline whose provider is broken."""
 
         def __getattr__(self, name: str) -> Any:
             raise RuntimeError("the provider is broken")
 
-    telemetry = Telemetry(pipeline=Broken())
+    telemetry = Telemetry(pipeline=BrokenPipeline())
 
     assert not telemetry.on
     assert telemetry.disabled_reason == "it could not be set up (RuntimeError: the provider is broken)"
@@ -94,19 +92,19 @@ async def test_what_cannot_be_set_up_is_told_and_runs_go_on() -> None:
 
 
 @pytest.mark.covers("ERR-07")
-async def test_instruments_and_events_that_raise_do_not_matter() -> None:
+async def test_failing_instruments_are_ignored() -> None:
     recorder = Recorder()
     signals = recorder.telemetry.signals
     assert signals is not None
 
-    def broken(*_: Any, **__: Any) -> None:
+    def raise_error(*_: Any, **__: Any) -> None:
         raise ValueError("no")
 
-    signals.instruments.duration = broken
+    signals.instruments.duration = raise_error
     assert await run(Tracing(recorder.telemetry)) == "done"
 
 
-def own(exporter: SpanExporter, close_seconds: float = 0.3) -> Telemetry:
+def make_telemetry(exporter: SpanExporter, close_seconds: float = 0.3) -> Telemetry:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=10))
     api = OtelApi()
@@ -116,8 +114,8 @@ def own(exporter: SpanExporter, close_seconds: float = 0.3) -> Telemetry:
     return Telemetry(TelemetryOptions(close_seconds=close_seconds), pipeline=pipeline)
 
 
-class Bad(SpanExporter):
-    """Raises, or never comes back."""
+class BadExporter(SpanExporter):
+    """Raises an error or hangs."""
 
     def __init__(self, hang: bool) -> None:
         self.hang = threading.Event() if hang else None
@@ -132,9 +130,9 @@ class Bad(SpanExporter):
 
 
 @pytest.mark.covers("BYD-30")
-async def test_an_exporter_that_raises_is_not_noticed() -> None:
-    exporter = Bad(hang=False)
-    telemetry = own(exporter)
+async def test_failing_exporter_is_ignored() -> None:
+    exporter = BadExporter(hang=False)
+    telemetry = make_telemetry(exporter)
 
     assert await run(Tracing(telemetry)) == "done"
 
@@ -143,13 +141,13 @@ async def test_an_exporter_that_raises_is_not_noticed() -> None:
 
 
 @pytest.mark.covers("BYD-30")
-async def test_an_exporter_that_hangs_is_left_behind_in_time() -> None:
-    exporter = Bad(hang=True)
+async def test_hanging_exporter_does_not_delay_closing() -> None:
+    exporter = BadExporter(hang=True)
     assert exporter.hang is not None
-    telemetry = own(exporter)
+    telemetry = make_telemetry(exporter)
 
     assert await run(Tracing(telemetry)) == "done"
-    seconds = await asyncio.to_thread(taken, lambda: telemetry.close())
+    seconds = await asyncio.to_thread(measure_seconds, lambda: telemetry.close())
     exporter.hang.set()
 
     assert 0.2 < seconds < 10, "closing waits for an exporter that hangs for twenty"
@@ -157,8 +155,8 @@ async def test_an_exporter_that_hangs_is_left_behind_in_time() -> None:
 
 
 @pytest.fixture
-def senders() -> Iterator[None]:
-    """Waits for what still sends: its waits are of random length, which tests of random input take for their own."""
+def wait_for_senders() -> Iterator[None]:
+    """Wait for exporter threads: their random delays would disturb property tests."""
     yield
     for thread in threading.enumerate():
         if thread.name.startswith("Otel") or "_quietly" in thread.name:
@@ -173,8 +171,8 @@ def _unused_port() -> int:
 
 
 @pytest.mark.covers("TEL-12")
-@pytest.mark.usefixtures("senders")
-async def test_a_collector_that_is_not_there_costs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("wait_for_senders")
+async def test_unreachable_collector_does_not_delay_runs(capfd: pytest.CaptureFixture[str]) -> None:
     endpoint = f"http://127.0.0.1:{_unused_port()}"
     options = TelemetryOptions(endpoint=endpoint, close_seconds=0.3, export_seconds=3)
     telemetry = Telemetry(options, environ={})
@@ -183,28 +181,28 @@ async def test_a_collector_that_is_not_there_costs_nothing(capfd: pytest.Capture
     for _ in range(20):
         assert await run(Tracing(telemetry)) == "done"
     assert time.monotonic() - started < 15, "runs wait for the collector: each attempt to send takes three seconds"
-    seconds = await asyncio.to_thread(taken, lambda: telemetry.close())
+    seconds = await asyncio.to_thread(measure_seconds, lambda: telemetry.close())
 
     assert seconds < 2.5, "closing waits for the three seconds of an attempt"
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.covers("TEL-12")
-@pytest.mark.usefixtures("senders")
-async def test_a_collector_that_never_answers_costs_nothing() -> None:
+@pytest.mark.usefixtures("wait_for_senders")
+async def test_unresponsive_collector_does_not_delay_runs() -> None:
     with Receiver(silent=True) as receiver:
         options = TelemetryOptions(endpoint=receiver.endpoint, close_seconds=0.3, export_seconds=3)
         telemetry = Telemetry(options, environ={})
 
         assert await run(Tracing(telemetry)) == "done"
-        assert await asyncio.to_thread(taken, lambda: telemetry.close()) < 2.5
+        assert await asyncio.to_thread(measure_seconds, lambda: telemetry.close()) < 2.5
 
 
 @pytest.mark.covers("BYD-30")
-async def test_what_is_more_than_the_queue_holds_is_dropped() -> None:
-    exporter = Bad(hang=True)
+async def test_spans_over_the_queue_limit_are_dropped() -> None:
+    exporter = BadExporter(hang=True)
     assert exporter.hang is not None
-    telemetry = own(exporter)
+    telemetry = make_telemetry(exporter)
 
     for _ in range(10_000):
         telemetry.tracer.start_span("x").end()
@@ -216,7 +214,7 @@ async def test_what_is_more_than_the_queue_holds_is_dropped() -> None:
 
 @on_posix
 @pytest.mark.covers("BYD-30")
-def test_a_fork_does_not_matter(tmp_path: Path) -> None:
+def test_tracing_works_after_a_fork(tmp_path: Path) -> None:
     code = """
 import asyncio, os, sys
 from mainspring import Agent
@@ -251,7 +249,7 @@ assert os.waitpid(child, 0)[1] == 0
     assert names.count("invoke_agent parent") == names.count("invoke_agent child") == 1
 
 
-def test_what_was_not_closed_is_sent_when_the_process_ends(tmp_path: Path) -> None:
+def test_open_telemetry_is_flushed_at_exit(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
 from mainspring import Agent

@@ -1,4 +1,4 @@
-"""Where spans go: the application's own providers, or ours by the settings and OpenTelemetry's variables."""
+"""Export pipelines: providers of the application, or our own by settings and OpenTelemetry variables."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> "Receiver":
 
 
 @pytest.mark.covers("TEL-05", "BYD-30")
-async def test_spans_metrics_and_events_leave_by_otlp(receiver: Receiver) -> None:
+async def test_spans_metrics_and_events_are_exported_by_otlp(receiver: Receiver) -> None:
     with receiver:
         telemetry = Telemetry(endpoint=f"{receiver.endpoint}/", environ={})
         agent = Agent(ScriptedModel("done"), execution=MemoryEnv(), plugs=[Tracing(telemetry)])
@@ -39,7 +39,7 @@ async def test_spans_metrics_and_events_leave_by_otlp(receiver: Receiver) -> Non
 
 
 @pytest.mark.covers("TEL-05")
-async def test_opentelemetrys_own_variables_hold(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_opentelemetry_variables_are_respected(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiver:
         for name, value in {
             "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.endpoint,
@@ -72,7 +72,9 @@ async def test_opentelemetrys_own_variables_hold(receiver: Receiver, monkeypatch
         ({}, {"endpoint": "file:///etc/passwd"}, "not an http"),
     ],
 )
-def test_what_cannot_be_is_off_and_says_why(environ: dict[str, str], given: dict[str, Any], why: str) -> None:
+def test_invalid_setup_disables_telemetry_with_a_reason(
+    environ: dict[str, str], given: dict[str, Any], why: str
+) -> None:
     with pytest.raises(TelemetryDisabled, match=why):
         create_pipeline(TelemetryOptions(**given), environ)
 
@@ -82,7 +84,7 @@ def test_what_cannot_be_is_off_and_says_why(environ: dict[str, str], given: dict
     assert why in telemetry.disabled_reason
 
 
-def _python(code: str, tmp_path: Path, **environ: str) -> str:
+def _run_python(code: str, tmp_path: Path, **environ: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "NO_PROXY": "127.0.0.1", **environ},
@@ -106,7 +108,7 @@ from mainspring.telemetry import Telemetry, Tracing
 
 
 @pytest.mark.covers("TEL-01", "BYD-30")
-def test_off_imports_nothing_of_it(tmp_path: Path) -> None:
+def test_disabled_telemetry_imports_nothing(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
 import mainspring
@@ -118,11 +120,11 @@ asyncio.run(Agent(ScriptedModel("x"), execution=MemoryEnv()).run("go"))
 print([m for m in sys.modules if m.startswith("opentelemetry")])
 """
 
-    assert _python(code, tmp_path) == "[]\n"
+    assert _run_python(code, tmp_path) == "[]\n"
 
 
 @pytest.mark.covers("TEL-12")
-def test_without_opentelemetry_runs_go_on(tmp_path: Path) -> None:
+def test_runs_work_without_opentelemetry_installed(tmp_path: Path) -> None:
     code = f"""{_RUN}
 class No:
     def find_spec(self, name, *_):
@@ -134,14 +136,14 @@ print(asyncio.run(Agent(ScriptedModel("fine"), execution=MemoryEnv(), plugs=[Tra
 print(telemetry.disabled_reason)
 """
 
-    said = _python(code, tmp_path)
+    output = _run_python(code, tmp_path)
 
-    assert said.startswith("fine\nOpenTelemetry is not installed")
-    assert "[otel]'" in said
+    assert output.startswith("fine\nOpenTelemetry is not installed")
+    assert "[otel]'" in output
 
 
 @pytest.mark.covers("BYD-30")
-def test_the_applications_own_providers_are_used_and_left_alone(tmp_path: Path) -> None:
+def test_providers_of_the_application_are_used(tmp_path: Path) -> None:
     code = f"""{_RUN}
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -158,4 +160,4 @@ print([s.name for s in out.get_finished_spans()], [t.name for t in __import__("t
 print({{s.instrumentation_scope.name for s in out.get_finished_spans()}})
 """
 
-    assert _python(code, tmp_path) == "['chat scripted-1', 'invoke_agent agent'] ['MainThread']\n{'mainspring'}\n"
+    assert _run_python(code, tmp_path) == "['chat scripted-1', 'invoke_agent agent'] ['MainThread']\n{'mainspring'}\n"

@@ -1,4 +1,4 @@
-"""The spans of a run: which there are, within which, and what they say."""
+"""The spans of a run: names, nesting, and attributes."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -37,16 +37,16 @@ async def look(key: str) -> str:
         return f"value of {key}"
 
 
-def traced(recorder: Recorder, *script: Any, **options: Any) -> Agent:
+def make_traced_agent(recorder: Recorder, *script: Any, **options: Any) -> Agent:
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     options = {"execution": MemoryEnv(), "tools": [look], "name": "worker", **options}
     return Agent(model, plugs=[Tracing(recorder.telemetry)], **options)
 
 
 @pytest.mark.covers("TEL-02", "TEL-03", "TEL-04", "TEL-06", "TEL-10")
-async def test_a_run_is_one_tree_with_the_conventions_attributes() -> None:
+async def test_run_is_one_tree_with_standard_attributes() -> None:
     recorder = Recorder()
-    agent = traced(
+    agent = make_traced_agent(
         recorder, Reply(calls=[ScriptedCall("look", {"key": "a"}, "c1")], usage=USAGE), Reply("done", usage=USAGE)
     )
 
@@ -92,29 +92,31 @@ async def test_a_run_is_one_tree_with_the_conventions_attributes() -> None:
 
 
 @pytest.mark.covers("TEL-02")
-async def test_spans_can_have_their_classic_names() -> None:
+async def test_classic_span_names_can_be_selected() -> None:
     recorder = Recorder(span_names="classic")
 
-    await traced(recorder, ScriptedCall("look", {"key": "a"}), "done").run("go")
+    await make_traced_agent(recorder, ScriptedCall("look", {"key": "a"}), "done").run("go")
 
     assert recorder.names == ["agent.run", "gen_ai.chat", "tool.execute", "gen_ai.chat"]
 
 
 @pytest.mark.covers("TEL-06")
-async def test_calls_that_run_together_are_each_within_their_own_span() -> None:
+async def test_parallel_calls_have_separate_spans() -> None:
     recorder, barrier = Recorder(), asyncio.Barrier(3)
 
     @tool
     async def meet(n: int) -> str:
         """Meet the others."""
-        own = trace.get_current_span().get_span_context().span_id
+        own_span_id = trace.get_current_span().get_span_context().span_id
         await barrier.wait()
         recorder.provider.get_tracer("user").start_span(f"inside {n}").end()
         await barrier.wait()
-        assert trace.get_current_span().get_span_context().span_id == own
-        return f"{own:x}"
+        assert trace.get_current_span().get_span_context().span_id == own_span_id
+        return f"{own_span_id:x}"
 
-    agent = traced(recorder, [ScriptedCall("meet", {"n": n}, f"c{n}") for n in range(3)], "done", tools=[meet])
+    agent = make_traced_agent(
+        recorder, [ScriptedCall("meet", {"n": n}, f"c{n}") for n in range(3)], "done", tools=[meet]
+    )
 
     await agent.run("go")
 
@@ -126,7 +128,7 @@ async def test_calls_that_run_together_are_each_within_their_own_span() -> None:
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-async def test_a_tool_that_blocks_in_a_thread_sees_its_span_too() -> None:
+async def test_tool_in_a_thread_has_the_current_span() -> None:
     recorder = Recorder()
 
     @tool
@@ -135,14 +137,14 @@ async def test_a_tool_that_blocks_in_a_thread_sees_its_span_too() -> None:
         recorder.provider.get_tracer("user").start_span("inside").end()
         return "ok"
 
-    await traced(recorder, ScriptedCall("block"), "done", tools=[block]).run("go")
+    await make_traced_agent(recorder, ScriptedCall("block"), "done", tools=[block]).run("go")
 
     assert recorder.parent_of(recorder.span("inside")) == "execute_tool block"
 
 
-async def test_a_run_is_within_what_the_application_does() -> None:
+async def test_run_span_is_a_child_of_the_application_span() -> None:
     recorder = Recorder()
-    agent = traced(recorder, "done")
+    agent = make_traced_agent(recorder, "done")
 
     with recorder.provider.get_tracer("web").start_as_current_span("GET /answer") as request:
         await agent.run("go")
@@ -152,14 +154,14 @@ async def test_a_run_is_within_what_the_application_does() -> None:
 
 
 @pytest.mark.covers("BYD-30")
-async def test_agents_that_run_at_the_same_time_have_traces_of_their_own() -> None:
+async def test_concurrent_agents_have_separate_traces() -> None:
     recorder = Recorder()
 
-    async def one(n: int) -> None:
+    async def run_worker(n: int) -> None:
         script = [ScriptedCall("look", {"key": str(i)}) for i in range(5)]
-        await traced(recorder, *script, "done", name=f"w{n}").run("go")
+        await make_traced_agent(recorder, *script, "done", name=f"w{n}").run("go")
 
-    await asyncio.gather(*[one(n) for n in range(5)])
+    await asyncio.gather(*[run_worker(n) for n in range(5)])
 
     for n in range(5):
         run = recorder.span(f"invoke_agent w{n}")
@@ -170,15 +172,15 @@ async def test_agents_that_run_at_the_same_time_have_traces_of_their_own() -> No
 
 
 @pytest.mark.covers("BYD-30")
-async def test_sub_agents_are_within_the_calls_that_started_them() -> None:
+async def test_subagent_spans_are_children_of_their_calls() -> None:
     recorder = Recorder()
 
-    def child(request: ModelRequest) -> Any:
+    def respond(request: ModelRequest) -> Any:
         return ScriptedCall("look", {"key": "x"}) if len(request.messages) == 1 else "found"
 
     spawns = [ScriptedCall("spawn", {"task": f"t{n}", "agent": "scout"}, f"s{n}") for n in range(2)]
-    definition = AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(child, loop=True))
-    agent = traced(recorder, spawns, "done", subagents=[definition])
+    definition = AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(respond, loop=True))
+    agent = make_traced_agent(recorder, spawns, "done", subagents=[definition])
 
     await agent.run("go")
 
@@ -193,16 +195,16 @@ async def test_sub_agents_are_within_the_calls_that_started_them() -> None:
         assert inner == ["chat scripted-1", "execute_tool look", "chat scripted-1"]
 
 
-async def test_a_sub_agent_within_a_sub_agent_is_within_its_call() -> None:
+async def test_nested_subagent_spans_are_children_of_their_calls() -> None:
     from mainspring.subagents import Subagents
 
     recorder = Recorder()
 
-    def answer(request: ModelRequest) -> Any:
+    def respond(request: ModelRequest) -> Any:
         names = [t.name for t in request.tools]
         return ScriptedCall("spawn", {"task": "deeper"}) if "spawn" in names and len(request.messages) == 1 else "end"
 
-    agent = traced(recorder, ScriptedModel(answer, loop=True), subagents=Subagents(depth=2))
+    agent = make_traced_agent(recorder, ScriptedModel(respond, loop=True), subagents=Subagents(depth=2))
 
     await agent.run("go")
 
@@ -214,11 +216,11 @@ async def test_a_sub_agent_within_a_sub_agent_is_within_its_call() -> None:
     ]
 
 
-async def test_a_sub_agent_that_is_started_from_outside_a_call_is_within_its_parents_run() -> None:
+async def test_subagent_spawned_outside_a_call_is_in_the_run_span() -> None:
     recorder = Recorder()
-    agent = traced(recorder, "parent done", subagents=True)
+    agent = make_traced_agent(recorder, "parent done", subagents=True)
 
-    async def aside(_: UsageUpdate) -> None:
+    async def spawn_outside(_: UsageUpdate) -> None:
         import contextvars
 
         task = asyncio.get_running_loop().create_task(
@@ -227,14 +229,14 @@ async def test_a_sub_agent_that_is_started_from_outside_a_call_is_within_its_par
         await task
 
     agent.model = ScriptedModel("parent done", "child done")
-    agent.on(UsageUpdate, aside)
+    agent.on(UsageUpdate, spawn_outside)
     await agent.run("go")
 
     assert ("invoke_agent subagent", "invoke_agent worker") in recorder.tree
 
 
 @pytest.mark.covers("TEL-04")
-async def test_what_goes_wrong_with_a_call_has_a_type() -> None:
+async def test_failed_calls_have_an_error_type() -> None:
     recorder = Recorder()
     calls = [
         ScriptedCall("look", {"key": "bad"}, "raised"),
@@ -243,7 +245,7 @@ async def test_what_goes_wrong_with_a_call_has_a_type() -> None:
         ScriptedCall("look", {"key": "secret"}, "blocked"),
         ScriptedCall("look", {"key": "held"}, "held"),
     ]
-    agent = traced(recorder, calls, "done")
+    agent = make_traced_agent(recorder, calls, "done")
     agent.on(ToolGate, lambda ctx: {"block": "not this"} if ctx.call_id == "blocked" else None)
     agent.on(BeforeToolRun, lambda ctx: {"block": "not now"} if ctx.call_id == "held" else None)
 
@@ -264,9 +266,9 @@ async def test_what_goes_wrong_with_a_call_has_a_type() -> None:
     assert (by_call["blocked"].attributes or {})["mainspring.tool.success"] is False
 
 
-async def test_attempts_that_failed_can_be_seen() -> None:
+async def test_retries_are_span_events() -> None:
     recorder = Recorder()
-    agent = traced(recorder, RateLimitedError("slow down"), NetworkError("cut"), "done", behavior=QUICK)
+    agent = make_traced_agent(recorder, RateLimitedError("slow down"), NetworkError("cut"), "done", behavior=QUICK)
 
     await agent.run("go")
 
@@ -280,9 +282,9 @@ async def test_attempts_that_failed_can_be_seen() -> None:
     assert [e.event_name for e in recorder.events] == ["gen_ai.client.operation.exception"] * 2
 
 
-async def test_a_model_call_that_fails_for_good_has_its_error_and_so_has_the_run() -> None:
+async def test_failed_model_call_sets_errors_on_both_spans() -> None:
     recorder = Recorder()
-    agent = traced(recorder, RateLimitedError("slow down"), behavior=RunOptions(retry=None))
+    agent = make_traced_agent(recorder, RateLimitedError("slow down"), behavior=RunOptions(retry=None))
 
     with pytest.raises(AgentProviderError):
         await agent.run("go")
@@ -293,9 +295,9 @@ async def test_a_model_call_that_fails_for_good_has_its_error_and_so_has_the_run
         assert span.status.description == "RATE_LIMITED"
 
 
-async def test_a_handler_that_has_the_model_asked_again_gives_another_span() -> None:
+async def test_retry_by_a_handler_has_its_own_span() -> None:
     recorder = Recorder()
-    agent = traced(recorder, NetworkError("cut"), "done", behavior=RunOptions(retry=None))
+    agent = make_traced_agent(recorder, NetworkError("cut"), "done", behavior=RunOptions(retry=None))
     agent.on(ModelErrorHook, lambda ctx: ctx.retry())
 
     await agent.run("go")
@@ -305,7 +307,7 @@ async def test_a_handler_that_has_the_model_asked_again_gives_another_span() -> 
 
 
 @pytest.mark.covers("BYD-30")
-async def test_spans_are_closed_where_a_run_is_aborted_in_a_tool() -> None:
+async def test_spans_are_closed_if_a_run_is_aborted_in_a_tool() -> None:
     recorder = Recorder()
 
     @tool
@@ -315,7 +317,9 @@ async def test_spans_are_closed_where_a_run_is_aborted_in_a_tool() -> None:
         await asyncio.Event().wait()
         return ""
 
-    agent = traced(recorder, [ScriptedCall("hang", {}, "a"), ScriptedCall("hang", {}, "b")], "never", tools=[hang])
+    agent = make_traced_agent(
+        recorder, [ScriptedCall("hang", {}, "a"), ScriptedCall("hang", {}, "b")], "never", tools=[hang]
+    )
 
     with pytest.raises(AgentAbortedError):
         await agent.run("go")
@@ -333,7 +337,7 @@ async def test_spans_are_closed_where_a_run_is_aborted_in_a_tool() -> None:
 
 
 @pytest.mark.covers("BYD-30")
-async def test_spans_are_closed_where_a_run_is_aborted_while_the_model_answers() -> None:
+async def test_spans_are_closed_if_a_run_is_aborted_during_a_response() -> None:
     recorder = Recorder()
     request = asyncio.Event()
 
@@ -341,7 +345,7 @@ async def test_spans_are_closed_where_a_run_is_aborted_while_the_model_answers()
         request.set()
         return Reply("slow", delay=30)
 
-    agent = traced(recorder, slow)
+    agent = make_traced_agent(recorder, slow)
     run = asyncio.ensure_future(agent.run("go"))
     await request.wait()
 
@@ -354,7 +358,7 @@ async def test_spans_are_closed_where_a_run_is_aborted_while_the_model_answers()
 
 
 @pytest.mark.covers("BYD-30")
-async def test_spans_are_closed_where_the_task_is_cancelled() -> None:
+async def test_spans_are_closed_if_the_task_is_cancelled() -> None:
     recorder, begun = Recorder(), asyncio.Event()
 
     @tool
@@ -364,7 +368,7 @@ async def test_spans_are_closed_where_the_task_is_cancelled() -> None:
         await asyncio.Event().wait()
         return ""
 
-    run = asyncio.ensure_future(traced(recorder, ScriptedCall("hang"), tools=[hang]).run("go"))
+    run = asyncio.ensure_future(make_traced_agent(recorder, ScriptedCall("hang"), tools=[hang]).run("go"))
     await begun.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -374,18 +378,18 @@ async def test_spans_are_closed_where_the_task_is_cancelled() -> None:
 
 
 @pytest.mark.covers("BYD-30")
-async def test_spans_are_closed_where_the_task_is_cancelled_while_the_model_answers() -> None:
+async def test_spans_are_closed_if_the_task_is_cancelled_during_a_response() -> None:
     recorder, begun = Recorder(), asyncio.Event()
 
-    class Silent(ScriptedModel):
-        """Begins, and says nothing."""
+    class SilentModel(ScriptedModel):
+        """Starts a response and then hangs."""
 
         async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent]:
             yield StreamStart()
             begun.set()
             await asyncio.Event().wait()
 
-    agent = Agent(Silent(), execution=MemoryEnv(), name="worker", plugs=[Tracing(recorder.telemetry)])
+    agent = Agent(SilentModel(), execution=MemoryEnv(), name="worker", plugs=[Tracing(recorder.telemetry)])
     run = asyncio.ensure_future(agent.run("go"))
     await begun.wait()
     run.cancel()
@@ -396,25 +400,25 @@ async def test_spans_are_closed_where_the_task_is_cancelled_while_the_model_answ
     assert (recorder.span("chat scripted-1").attributes or {})["error.type"] == "aborted"
 
 
-async def test_a_run_that_asks_another_model_says_so() -> None:
+async def test_spans_name_the_model_of_the_run() -> None:
     recorder = Recorder()
 
-    await traced(recorder, "never").run("go", model=ScriptedModel("done", provider="gemini", model="g-2"))
+    await make_traced_agent(recorder, "never").run("go", model=ScriptedModel("done", provider="gemini", model="g-2"))
 
     for span in recorder.spans:
         assert (span.attributes or {})["gen_ai.provider.name"] == "gcp.gemini"
         assert (span.attributes or {})["gen_ai.request.model"] == "g-2"
 
 
-async def test_what_is_asked_beside_the_conversation_is_an_event_and_counts() -> None:
+async def test_side_call_is_an_event_and_counted() -> None:
     recorder = Recorder()
-    agent = traced(recorder, Reply("title", usage=USAGE), Reply("done", usage=USAGE))
+    agent = make_traced_agent(recorder, Reply("title", usage=USAGE), Reply("done", usage=USAGE))
 
-    async def name(hook: UsageUpdate) -> None:
+    async def request_title(hook: UsageUpdate) -> None:
         if not hook.purpose:
             await hook.side_call("title", ModelRequest([Message.user("Name it")]))
 
-    agent.on(UsageUpdate, name)
+    agent.on(UsageUpdate, request_title)
     await agent.run("go")
 
     event = recorder.span("invoke_agent worker").events[0]
@@ -424,7 +428,7 @@ async def test_what_is_asked_beside_the_conversation_is_an_event_and_counts() ->
 
 
 @pytest.mark.covers("TEL-10")
-async def test_tracing_can_be_installed_on_an_agent_that_is_there() -> None:
+async def test_tracing_can_be_installed_on_an_existing_agent() -> None:
     recorder = Recorder()
     agent = Agent(ScriptedModel("one", "two"), execution=MemoryEnv())
     await agent.run("go")
@@ -441,7 +445,7 @@ async def test_tracing_can_be_installed_on_an_agent_that_is_there() -> None:
 
 
 @pytest.mark.covers("TEL-01")
-async def test_where_telemetry_is_off_nobody_listens() -> None:
+async def test_disabled_telemetry_adds_no_listeners() -> None:
     telemetry = Telemetry(environ={"OTEL_SDK_DISABLED": "true"})
     agent = Agent(ScriptedModel("done"), execution=MemoryEnv(), plugs=[Tracing(telemetry)])
     bare = Agent(ScriptedModel("done"), execution=MemoryEnv())

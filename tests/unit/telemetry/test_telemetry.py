@@ -1,4 +1,4 @@
-"""Spans for an application's own calls."""
+"""Telemetry helpers for applications, and metrics."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.unit.telemetry.recorder import Recorder
 
 
 @pytest.mark.covers("TEL-07", "TEL-13")
-def test_helpers_make_spans_and_record_what_came_of_them() -> None:
+def test_helpers_create_spans_and_record_results() -> None:
     recorder = Recorder(sensitive=True)
     helpers = recorder.telemetry.helpers
 
@@ -42,7 +42,7 @@ def test_helpers_make_spans_and_record_what_came_of_them() -> None:
     assert helpers.meter is recorder.telemetry.meter
 
 
-def test_what_is_raised_is_noted_and_goes_on() -> None:
+def test_exception_is_recorded_and_raised_again() -> None:
     recorder = Recorder(sensitive=True)
 
     with pytest.raises(ValueError, match="no"), recorder.telemetry.helpers.start_tool_span("look"):
@@ -55,7 +55,7 @@ def test_what_is_raised_is_noted_and_goes_on() -> None:
 
 
 @pytest.mark.covers("ERR-07", "TEL-07")
-def test_where_telemetry_is_off_helpers_do_nothing() -> None:
+def test_helpers_do_nothing_if_telemetry_is_off() -> None:
     helpers = TelemetryHelpers(Telemetry(environ={"OTEL_SDK_DISABLED": "1"}).signals)
 
     with helpers.start_llm_span("openai", "m") as span, helpers.start_tool_span("t") as call:
@@ -66,7 +66,7 @@ def test_where_telemetry_is_off_helpers_do_nothing() -> None:
 
 
 @pytest.mark.covers("ERR-07", "TEL-07")
-def test_where_telemetry_is_off_tracer_and_meter_do_nothing() -> None:
+def test_tracer_and_meter_do_nothing_if_telemetry_is_off() -> None:
     telemetry = Telemetry(environ={"OTEL_SDK_DISABLED": "1"})
 
     @telemetry.tracer.start_as_current_span("decorated")
@@ -98,14 +98,16 @@ async def look(key: str) -> str:
     return key
 
 
-def point(points: list[Any], **wanted: Any) -> Any:
-    found = [p for p in points if all(p.attributes.get(k.replace("__", ".")) == v for k, v in wanted.items())]
+def find_point(points: list[Any], **expected_attributes: Any) -> Any:
+    found = [
+        p for p in points if all(p.attributes.get(k.replace("__", ".")) == v for k, v in expected_attributes.items())
+    ]
     assert len(found) == 1, points
     return found[0]
 
 
 @pytest.mark.covers("BYD-30", "TEL-13")
-async def test_tokens_time_and_money_are_measured() -> None:
+async def test_tokens_durations_and_costs_are_measured() -> None:
     recorder = Recorder()
     calls = [ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "bad"})]
     model = ScriptedModel(
@@ -122,19 +124,19 @@ async def test_tokens_time_and_money_are_measured() -> None:
         "gen_ai__request__model": "scripted-1",
     }
     tokens = metrics["gen_ai.client.token.usage"]
-    assert point(tokens, gen_ai__token__type="input", **common).sum == 300
-    assert point(tokens, gen_ai__token__type="output", **common).sum == 40
+    assert find_point(tokens, gen_ai__token__type="input", **common).sum == 300
+    assert find_point(tokens, gen_ai__token__type="output", **common).sum == 40
     durations = metrics["gen_ai.client.operation.duration"]
-    assert point(durations, **common).count == 2
-    assert point(durations, gen_ai__operation__name="invoke_agent").count == 1
-    assert point(metrics["gen_ai.client.operation.time_to_first_chunk"], **common).count == 2
-    assert point(metrics["gen_ai.client.operation.time_per_output_chunk"], **common).count == 2
-    assert point(metrics["mainspring.usage.cost"], **common).value == pytest.approx(0.06)
+    assert find_point(durations, **common).count == 2
+    assert find_point(durations, gen_ai__operation__name="invoke_agent").count == 1
+    assert find_point(metrics["gen_ai.client.operation.time_to_first_chunk"], **common).count == 2
+    assert find_point(metrics["gen_ai.client.operation.time_per_output_chunk"], **common).count == 2
+    assert find_point(metrics["mainspring.usage.cost"], **common).value == pytest.approx(0.06)
     tools = metrics["mainspring.tool.duration"]
     assert {p.attributes.get("error.type"): p.count for p in tools} == {None: 1, "ValueError": 1}
 
 
-async def test_failed_calls_are_measured_by_their_error() -> None:
+async def test_failed_calls_are_measured_by_error_type() -> None:
     recorder = Recorder()
     agent = Agent(ScriptedModel(NetworkError("cut")), plugs=[Tracing(recorder.telemetry)], execution=MemoryEnv())
 
@@ -147,7 +149,7 @@ async def test_failed_calls_are_measured_by_their_error() -> None:
     }
 
 
-async def test_an_unknown_price_is_no_cost() -> None:
+async def test_unknown_price_records_no_cost() -> None:
     recorder = Recorder()
     model = ScriptedModel(Reply("done", usage=Usage(10, 2)))
     agent = Agent(model, plugs=[Tracing(recorder.telemetry)], execution=MemoryEnv())

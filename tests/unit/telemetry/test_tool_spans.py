@@ -1,4 +1,4 @@
-"""How long connecting to MCP servers took can be told, and which server it was."""
+"""Spans for connecting to MCP servers and for their tools."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from tests.unit.telemetry.recorder import Recorder
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
 
-class Servers(Plugin):
-    """Fires the hooks that connecting fires."""
+class FakeServers(Plugin):
+    """Fires the hooks of connecting to servers."""
 
     def install(self, agent: CoreAgent) -> None:
         self.agent = agent
@@ -33,8 +33,8 @@ class Servers(Plugin):
         await emit(McpBootstrapEnd(("files", "gone"), 0.75, ("gone",)))
 
 
-def traced(
-    recorder: Recorder, *script: Any, tools: tuple[Tool, ...] = (), plugs: tuple[Plugin, ...] = (Servers(),)
+def make_traced_agent(
+    recorder: Recorder, *script: Any, tools: tuple[Tool, ...] = (), plugs: tuple[Plugin, ...] = (FakeServers(),)
 ) -> Agent:
     return Agent(
         ScriptedModel(*script), execution=MemoryEnv(), tools=tools, plugs=[Tracing(recorder.telemetry), *plugs]
@@ -42,10 +42,10 @@ def traced(
 
 
 @pytest.mark.covers("TEL-11")
-async def test_the_bootstrap_is_within_the_run_that_waited_for_it() -> None:
+async def test_bootstrap_span_is_a_child_of_the_waiting_run() -> None:
     recorder = Recorder()
 
-    await traced(recorder, "done").run("go")
+    await make_traced_agent(recorder, "done").run("go")
 
     assert sorted(recorder.tree) == [
         ("chat scripted-1", "invoke_agent agent"),
@@ -65,7 +65,7 @@ async def test_the_bootstrap_is_within_the_run_that_waited_for_it() -> None:
     assert ((files.end_time or 0) - (files.start_time or 0)) / 1e9 == pytest.approx(0.5)
     assert (files.attributes or {})["mainspring.mcp.tools"] == 2
     assert (servers["gone"].attributes or {})["error.type"] == "OSError"
-    assert servers["gone"].status.description == "OSError"  # its text may hold content
+    assert servers["gone"].status.description == "OSError"  # the error text may contain content
     points = recorder.metrics["mcp.client.operation.duration"]
     assert {p.attributes["mainspring.mcp.server"]: p.attributes.get("error.type") for p in points} == {
         "files": None,
@@ -74,16 +74,16 @@ async def test_the_bootstrap_is_within_the_run_that_waited_for_it() -> None:
 
 
 @pytest.mark.covers("TEL-11")
-async def test_a_bootstrap_that_ends_within_a_run_is_within_it_too() -> None:
+async def test_bootstrap_that_ends_during_a_run_is_a_child_of_it() -> None:
     recorder = Recorder()
-    agent = traced(recorder, "done", plugs=())
+    agent = make_traced_agent(recorder, "done", plugs=())
 
-    async def late(_: TurnBefore) -> None:
+    async def finish_bootstrap(_: TurnBefore) -> None:
         await agent.bus.emit(McpConnect("files", (), 0.1))
         await agent.bus.emit(McpBootstrapEnd(("files",), 0.2))
         await agent.bus.emit(McpConnect("later", (), 0.1))
 
-    agent.on(TurnBefore, late)
+    agent.on(TurnBefore, finish_bootstrap)
     await agent.bus.emit(McpBootstrapStart(("files",)))
     await agent.run("go")
 
@@ -92,9 +92,9 @@ async def test_a_bootstrap_that_ends_within_a_run_is_within_it_too() -> None:
     assert ("mcp.bootstrap", "invoke_agent agent") in recorder.tree
 
 
-async def test_the_next_run_has_none() -> None:
+async def test_next_run_has_no_bootstrap_span() -> None:
     recorder = Recorder()
-    agent = traced(recorder, "one", "two")
+    agent = make_traced_agent(recorder, "one", "two")
 
     await agent.run("go")
     await agent.run("go")
@@ -102,7 +102,7 @@ async def test_the_next_run_has_none() -> None:
     assert recorder.names.count("mcp.bootstrap") == 1
 
 
-async def test_a_tool_of_a_server_says_so() -> None:
+async def test_tool_of_a_server_has_server_attributes() -> None:
     recorder = Recorder()
 
     async def execute(arguments: dict[str, object], ctx: ToolContext) -> str:
@@ -113,7 +113,7 @@ async def test_a_tool_of_a_server_says_so() -> None:
         name="mcp__sky__weather", description="Weather", input_schema=schema, execute=execute, source="mcp:sky"
     )
 
-    await traced(recorder, ScriptedCall("mcp__sky__weather"), "done", tools=(weather,), plugs=()).run("go")
+    await make_traced_agent(recorder, ScriptedCall("mcp__sky__weather"), "done", tools=(weather,), plugs=()).run("go")
 
     facts = recorder.span("execute_tool mcp__sky__weather").attributes or {}
     assert facts["mcp.method.name"] == "tools/call"

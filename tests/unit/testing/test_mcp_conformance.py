@@ -1,4 +1,4 @@
-"""The client that the official suite drives, against a server of our own."""
+"""The client for the official conformance suite, with a local server."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.testing.mcp_conformance import USAGE, main, run, sample_arguments
+from mainspring.testing.mcp_conformance import USAGE_TEXT, main, run, sample_arguments
 from tests.unit.mcp.http_server import HttpServer
 
 
@@ -24,8 +24,8 @@ def test_sample_arguments_fit_the_schema(schema: dict[str, Any], expected: dict[
     assert sample_arguments(schema) == expected
 
 
-class Agreeing(HttpServer):
-    """A server whose login page sends everybody back."""
+class AutoApprovingServer(HttpServer):
+    """A server whose login page redirects immediately."""
 
     def _answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], Any]:
         if path.startswith("/authorize?"):
@@ -34,25 +34,23 @@ class Agreeing(HttpServer):
 
 
 @pytest.mark.parametrize("login", [False, True])
-async def test_a_server_is_used_after_a_login_where_it_wants_one(
-    login: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with Agreeing(login=login).running() as server:
+async def test_client_uses_a_server_with_and_without_login(login: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    async with AutoApprovingServer(login=login).running() as server:
         assert await run(server.url, {}) == 0
 
-    told = capsys.readouterr().err
-    assert ("requires a login" in told) == login
-    assert "echo: " in told
+    error_output = capsys.readouterr().err
+    assert ("requires a login" in error_output) == login
+    assert "echo: " in error_output
 
 
-async def test_a_server_that_cannot_be_reached_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_unreachable_server_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert await run("http://127.0.0.1:9/mcp", {}) == 1
     assert "cannot reach" in capsys.readouterr().err
 
 
-def test_without_an_address_it_says_how_it_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_address_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert USAGE in capsys.readouterr().err
+    assert USAGE_TEXT in capsys.readouterr().err
     done = subprocess.run(
         [sys.executable, "-m", "mainspring.testing.mcp_conformance"],
         capture_output=True,
@@ -60,4 +58,4 @@ def test_without_an_address_it_says_how_it_is_meant(capsys: pytest.CaptureFixtur
         check=False,
         timeout=60,
     )
-    assert (done.returncode, USAGE in done.stderr) == (2, True)
+    assert (done.returncode, USAGE_TEXT in done.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""The doubles that users' tests get."""
+"""Test doubles for applications."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def save(path: str, text: str, ctx: ToolContext) -> str:
 
 
 @pytest.mark.covers("TST-04")
-async def test_an_agent_runs_on_doubles_alone() -> None:
+async def test_agent_runs_with_test_doubles_only() -> None:
     env = MemoryEnv({})
     model = ScriptedModel(ScriptedCall("save", {"path": "a.txt", "text": "hi"}), Reply("done", chunk_count=2))
     agent = Agent(model, tools=[save], execution=env)
@@ -36,7 +36,7 @@ async def test_an_agent_runs_on_doubles_alone() -> None:
 
 
 @pytest.mark.covers("TST-04")
-async def test_a_script_can_fail_cut_and_wait() -> None:
+async def test_script_can_fail_truncate_and_delay() -> None:
     model = ScriptedModel(RateLimitedError("slow down"), Reply("half an answer", truncate_after=1, chunk_count=2))
     agent = Agent(model, execution=MemoryEnv({}), behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
     with pytest.raises(AgentProviderError, match="cut"):
@@ -49,19 +49,19 @@ async def test_a_script_can_fail_cut_and_wait() -> None:
 
 
 @pytest.mark.covers("TST-04")
-async def test_the_fixtures_make_agents(scripted_agent, memory_env) -> None:
+async def test_fixtures_create_agents(scripted_agent, memory_env) -> None:
     agent = scripted_agent("Hello")
     assert (await agent.run("Hi")).text == "Hello"
     assert agent.env is memory_env
 
 
-def test_run_sync_works_twice_and_says_what_to_do_inside_a_loop() -> None:
+def test_run_sync_works_repeatedly_and_raises_inside_a_loop() -> None:
     agent = Agent(ScriptedModel("one", "two"), execution=MemoryEnv({}))
     assert agent.run_sync("a").text == "one"
     assert agent.run_sync("b").text == "two"
 
-    async def inside() -> None:
+    async def call_inside_loop() -> None:
         with pytest.raises(RuntimeError, match="await agent.run"):
             agent.run_sync("c")
 
-    asyncio.run(inside())
+    asyncio.run(call_inside_loop())

@@ -1,4 +1,4 @@
-"""Running one tool: what it raises, how it is cancelled, and how its failure and its output are described."""
+"""Running a tool: errors, cancellation, and results."""
 
 import asyncio
 import logging
@@ -22,12 +22,12 @@ from mainspring.tools.execute import (
 )
 
 
-class Unspeakable(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise ValueError("no words")
 
 
-class Missing(FileNotFoundError):
+class MissingFileError(FileNotFoundError):
     pass
 
 
@@ -40,50 +40,50 @@ class Missing(FileNotFoundError):
         (TimeoutError("5 s"), "5 s", ToolErrorCode.TIMEOUT),
         (TimeoutError(), "look took too long", ToolErrorCode.TIMEOUT),
         (FileNotFoundError("x.txt"), "Error: x.txt", ToolErrorCode.NOT_FOUND),
-        (Missing("y.txt"), "Error: y.txt", ToolErrorCode.NOT_FOUND),
+        (MissingFileError("y.txt"), "Error: y.txt", ToolErrorCode.NOT_FOUND),
         (OSError("disk"), "Error: disk", ToolErrorCode.IO_ERROR),
         (ValueError("bad"), "Error: ValueError: bad", ToolErrorCode.UNKNOWN),
-        (Unspeakable(), "Error: Unspeakable: (its text cannot be had: ValueError)", ToolErrorCode.UNKNOWN),
+        (UnprintableError(), "Error: UnprintableError: (its text cannot be had: ValueError)", ToolErrorCode.UNKNOWN),
     ],
 )
-def test_an_exception_becomes_an_error_with_a_code(error: Exception, text: str, code: ToolErrorCode) -> None:
+def test_exception_becomes_an_error_result_with_a_code(error: Exception, text: str, code: ToolErrorCode) -> None:
     result = result_from_exception("look", error)
     assert (result.output, result.is_error, result.code) == (text, True, code)
     assert (result.title, result.metadata, result.attachments) == ("", {}, ())
 
 
-def test_an_error_result_is_an_error() -> None:
+def test_error_result_is_an_error() -> None:
     assert error_result("x", ToolErrorCode.TIMEOUT) == ToolResult(output="x", is_error=True, code=ToolErrorCode.TIMEOUT)
     assert safe_str(KeyError("x")) == "'x'"
 
 
 @pytest.mark.parametrize("kind", [ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError])
-def test_a_known_exception_is_rebuilt_as_its_class(kind: type[Exception]) -> None:
+def test_known_exception_is_rebuilt_as_its_class(kind: type[Exception]) -> None:
     error = rebuild_exception(kind.__name__, "why")
     assert (type(error), str(error)) == (kind, "why")
 
 
-def test_an_unknown_exception_is_rebuilt_under_its_name() -> None:
+def test_unknown_exception_is_rebuilt_under_its_name() -> None:
     error = rebuild_exception("OddError", "why")
     assert (type(error).__name__, type(error).__bases__, str(error)) == ("OddError", (Exception,), "why")
     assert result_from_exception("look", error).output == "Error: OddError: why"
 
 
 @pytest.mark.covers("TEX-19")
-def test_the_size_of_an_output_is_its_utf8_text_and_its_base64_images() -> None:
+def test_output_size_counts_utf8_text_and_base64_images() -> None:
     assert (output_bytes(""), output_bytes("a€"), output_bytes("\ud800")) == (0, 4, 1)
     assert output_bytes((TextBlock("a€"), ImageBlock("image/png", "AAAA"), TextBlock("b"))) == 9
     assert output_bytes(()) == 0
 
 
 @pytest.mark.covers("TEX-17")
-def test_each_image_is_replaced_by_a_line_and_text_stays() -> None:
+def test_images_are_replaced_by_a_line() -> None:
     image = ImageBlock("image/png", "AAAA")
     line = TextBlock("[image left out: this model cannot see images]")
     assert replace_images([TextBlock("a"), image, image]) == (TextBlock("a"), line, line)
 
 
-def context(signal: CancelToken | None = None) -> ToolContext:
+def make_context(signal: CancelToken | None = None) -> ToolContext:
     return ToolContext(env=MemoryEnv({}), signal=signal)
 
 
@@ -93,18 +93,18 @@ async def echo(text: str) -> str:
     return text
 
 
-async def test_a_tool_gets_its_arguments_and_its_output_is_a_result() -> None:
-    assert await run_tool(echo, {"text": "hi"}, context()) == ToolResult(output="hi")
+async def test_tool_gets_its_arguments_and_returns_a_result() -> None:
+    assert await run_tool(echo, {"text": "hi"}, make_context()) == ToolResult(output="hi")
 
 
-async def test_an_output_of_the_wrong_type_is_logged_for_the_developer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_output_type_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @tool
     async def odd() -> Any:
         """Return something that a model cannot read."""
         return object()
 
     with pytest.raises(TypeError, match="odd") as caught:
-        await run_tool(odd, {}, context())
+        await run_tool(odd, {}, make_context())
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == [(logging.ERROR, str(caught.value))]
 
 
@@ -116,14 +116,14 @@ async def test_an_output_of_the_wrong_type_is_logged_for_the_developer(caplog: p
         (asyncio.CancelledError("mine"), "Error: CancelledError: mine"),
     ],
 )
-async def test_a_tool_cannot_end_the_program_or_the_run(error: BaseException, text: str) -> None:
+async def test_tool_cannot_exit_the_program_or_the_run(error: BaseException, text: str) -> None:
     @tool
     async def stop() -> str:
         """Stop."""
         raise error
 
     with pytest.raises(ToolError) as caught:
-        await run_tool(stop, {}, context())
+        await run_tool(stop, {}, make_context())
     assert str(caught.value) == text
     assert caught.value.__cause__ is error
 
@@ -134,12 +134,12 @@ async def interrupt() -> str:
     raise KeyboardInterrupt
 
 
-def test_an_interrupt_passes_through() -> None:
+def test_keyboard_interrupt_passes_through() -> None:
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(run_tool(interrupt, {}, context()))
+        asyncio.run(run_tool(interrupt, {}, make_context()))
 
 
-async def test_a_set_signal_runs_nothing() -> None:
+async def test_tool_does_not_start_if_the_signal_is_set() -> None:
     signal, ran = CancelToken(), list[int]()
 
     @tool
@@ -150,12 +150,12 @@ async def test_a_set_signal_runs_nothing() -> None:
 
     signal.cancel("stopped")
     with pytest.raises(asyncio.CancelledError, match="stopped"):
-        await run_tool(act, {}, context(signal))
+        await run_tool(act, {}, make_context(signal))
     assert ran == []
 
 
 @pytest.mark.covers("TEX-31")
-async def test_a_signal_cancels_the_tool_and_the_grace_is_that_of_the_caller() -> None:
+async def test_signal_cancels_the_tool_and_waits_for_cleanup() -> None:
     signal, cleaned = CancelToken(), asyncio.Event()
 
     @tool
@@ -171,11 +171,11 @@ async def test_a_signal_cancels_the_tool_and_the_grace_is_that_of_the_caller() -
         return "never"
 
     with pytest.raises(asyncio.CancelledError):
-        await run_tool(wait, {}, context(signal))
+        await run_tool(wait, {}, make_context(signal))
     assert cleaned.is_set(), "the default grace is enough"
 
 
-async def test_a_tool_that_outlasts_its_grace_is_abandoned() -> None:
+async def test_tool_that_exceeds_the_grace_period_is_abandoned() -> None:
     signal, release, done = CancelToken(), asyncio.Event(), asyncio.Event()
 
     @tool
@@ -191,13 +191,13 @@ async def test_a_tool_that_outlasts_its_grace_is_abandoned() -> None:
         return "too late"
 
     with pytest.raises(asyncio.CancelledError):
-        await run_tool(wait, {}, context(signal), 0.001)
+        await run_tool(wait, {}, make_context(signal), 0.001)
     assert not done.is_set()
     release.set()
     await done.wait()
 
 
-async def test_a_tool_that_finishes_during_the_grace_keeps_its_result() -> None:
+async def test_tool_that_finishes_in_the_grace_period_keeps_its_result() -> None:
     signal = CancelToken()
 
     @tool
@@ -210,10 +210,10 @@ async def test_a_tool_that_finishes_during_the_grace_keeps_its_result() -> None:
             return "done after all"
         return "never"
 
-    assert (await run_tool(finish, {}, context(signal), 1)).output == "done after all"
+    assert (await run_tool(finish, {}, make_context(signal), 1)).output == "done after all"
 
 
-async def test_a_cancellation_from_outside_is_a_cancellation() -> None:
+async def test_outside_cancellation_is_raised() -> None:
     started = asyncio.Event()
 
     @tool
@@ -223,7 +223,7 @@ async def test_a_cancellation_from_outside_is_a_cancellation() -> None:
         await asyncio.Event().wait()
         return "never"
 
-    run: Any = asyncio.ensure_future(run_tool(wait, {}, context()))
+    run: Any = asyncio.ensure_future(run_tool(wait, {}, make_context()))
     await started.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):

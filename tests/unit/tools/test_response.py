@@ -1,4 +1,4 @@
-"""`ToolResponse` and the requests for a model's help, to and from the results that the agent works with."""
+"""Conversion of `ToolResponse` and assist requests to and from tool results."""
 
 import json
 
@@ -20,20 +20,20 @@ from mainspring.tools.response import (
 
 
 @pytest.mark.covers("TDF-10")
-def test_there_are_nine_codes_and_a_failure_carries_one() -> None:
+def test_error_codes_and_error_responses() -> None:
     assert [code.value for code in ToolErrorCode] == [
         "VALIDATION_ERROR", "IO_ERROR", "CONFIG_ERROR", "PERMISSION_DENIED", "RATE_LIMITED", "NOT_FOUND",
         "LLM_ASSIST_REQUIRED", "TIMEOUT", "UNKNOWN",
     ]  # fmt: skip
     for code in ToolErrorCode:
-        made = error_response(code.value, "no")
-        assert (made.success, made.error, made.message) == (False, code, "no")
+        created = error_response(code.value, "no")
+        assert (created.success, created.error, created.message) == (False, code, "no")
     assert error_response("E_ODD", "no").error is ToolErrorCode.UNKNOWN
     assert success_response({"n": 1}, "counted").success is True
 
 
 @pytest.mark.covers("TDF-11")
-def test_a_result_becomes_a_response() -> None:
+def test_result_becomes_a_response() -> None:
     done = to_tool_response(ToolResult(output="two\nlines"))
     assert done == SuccessResponse("two\nlines", "two")
     assert to_tool_response(ToolResult(output="x", title="read x")).message == "read x"
@@ -48,7 +48,7 @@ def test_a_result_becomes_a_response() -> None:
 
 
 @pytest.mark.covers("TDF-10", "TDF-11")
-def test_a_tool_may_return_a_response_and_its_failure_counts_as_one() -> None:
+def test_tool_may_return_a_response() -> None:
     failed = to_tool_result(error_response("RATE_LIMITED", "slow down"))
     assert (failed.is_error, failed.code, failed.output) == (True, ToolErrorCode.RATE_LIMITED, "slow down")
     done = to_tool_result(success_response({"n": 1}, "counted"))
@@ -58,7 +58,7 @@ def test_a_tool_may_return_a_response_and_its_failure_counts_as_one() -> None:
 
 
 @given(st.sampled_from(list(ToolErrorCode)), st.text())
-def test_a_failure_comes_back_from_a_result_as_it_was(code: ToolErrorCode, message: str) -> None:
+def test_error_response_round_trip(code: ToolErrorCode, message: str) -> None:
     response = ErrorResponse(code, message)
     assert to_tool_response(response.to_tool_result()) == response
 
@@ -79,13 +79,13 @@ REQUEST = {"action": "LLM_ASSIST_REQUIRED", "prompt": "Summarize: ...", "message
         to_tool_result({**REQUEST, "success": False, "error": "LLM_ASSIST_REQUIRED"}),
     ],
 )
-def test_every_form_of_a_request_is_understood(result: ToolResult) -> None:
+def test_every_form_of_an_assist_request_is_recognized(result: ToolResult) -> None:
     expected = AssistRequest(prompt="Summarize: ...", message="too long", action="LLM_ASSIST_REQUIRED")
     assert extract_assist_request(result) == expected
 
 
 @pytest.mark.covers("TDF-13")
-def test_the_older_form_without_a_prompt_asks_what_its_message_says() -> None:
+def test_legacy_request_without_a_prompt_uses_its_message() -> None:
     legacy = {"success": False, "error": "LLM_ASSIST_REQUIRED", "message": "Which of the two is newer?"}
     assert extract_assist_request(to_tool_result(legacy)) == AssistRequest(
         prompt="Which of the two is newer?", message="Which of the two is newer?"
@@ -105,12 +105,12 @@ def test_the_older_form_without_a_prompt_asks_what_its_message_says() -> None:
         ToolResult(output="late", is_error=True, code=ToolErrorCode.TIMEOUT),
     ],
 )
-def test_what_is_no_request_is_none(result: ToolResult) -> None:
+def test_other_results_are_not_assist_requests(result: ToolResult) -> None:
     assert extract_assist_request(result) is None
 
 
 @pytest.mark.covers("TDF-13")
-def test_text_that_others_wrote_can_ask_for_nothing() -> None:
+def test_untrusted_text_cannot_request_assistance() -> None:
     planted = ToolResult(output=json.dumps(REQUEST))
     assert extract_assist_request(planted) is not None
     assert extract_assist_request(planted, trust_text=False) is None

@@ -1,4 +1,4 @@
-"""What a tool is, the two ways to make one, and the registry."""
+"""Tools: the decorator, `define_tool`, direct calls, and the registry."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -27,7 +27,7 @@ from mainspring.tools import (
 from mainspring.tools.execute import run_tool
 
 
-def context(**fields: Any) -> ToolContext:
+def make_context(**fields: Any) -> ToolContext:
     return ToolContext(env=MemoryEnv({"a.txt": "hi"}), **fields)
 
 
@@ -43,7 +43,7 @@ async def forecast(city: str, days: int = 1) -> str:
 
 
 @pytest.mark.covers("TDF-01", "TDF-07", "TDF-15")
-def test_a_function_tells_schema_description_and_implementation() -> None:
+def test_decorator_derives_schema_and_description() -> None:
     assert (forecast.name, forecast.label, forecast.idempotent, forecast.source) == (
         "forecast",
         "Weather",
@@ -57,15 +57,15 @@ def test_a_function_tells_schema_description_and_implementation() -> None:
 
 
 @pytest.mark.covers("TOL-24", "PKG-20")
-async def test_a_tool_is_usable_without_an_agent() -> None:
-    result = await forecast(context(), city="Oslo", days=2)
+async def test_tool_is_usable_without_an_agent() -> None:
+    result = await forecast(make_context(), city="Oslo", days=2)
     assert result.text == "Oslo 2"
     with pytest.raises(TypeError, match="is already a tool"):
         tool(forecast)
 
 
 @pytest.mark.covers("TDF-02")
-async def test_a_tool_is_defined_from_its_parts() -> None:
+async def test_define_tool_from_parts() -> None:
     class Query(msgspec.Struct):
         q: str
         limit: int = 10
@@ -73,22 +73,22 @@ async def test_a_tool_is_defined_from_its_parts() -> None:
     async def search(query: Query, ctx: ToolContext) -> ToolResult:
         return ToolResult(output=f"{query.q}/{query.limit}", metadata={"id": ctx.call_id})
 
-    made = define_tool("search", {"description": "Search.", "parameters": Query, "execute": search, "label": "Find"})
-    assert (made.name, made.label, made.input_schema["required"]) == ("search", "Find", ["q"])
-    result = await made(context(call_id="c1"), q="x")
+    created = define_tool("search", {"description": "Search.", "parameters": Query, "execute": search, "label": "Find"})
+    assert (created.name, created.label, created.input_schema["required"]) == ("search", "Find", ["q"])
+    result = await created(make_context(call_id="c1"), q="x")
     assert (result.text, result.metadata) == ("x/10", {"id": "c1"})
     raw = define_tool("raw", description="Raw.", parameters={"type": "object"}, execute=lambda args, ctx: f"got {args}")
-    assert (await raw(context(), a=1)).text == "got {'a': 1}"
-    for wrong in (
+    assert (await raw(make_context(), a=1)).text == "got {'a': 1}"
+    for invalid in (
         {"description": "x"},
         {"description": "x", "parameters": {"type": "object"}, "execute": search, "colour": 1},
     ):
         with pytest.raises(TypeError, match="define_tool"):
-            define_tool("bad", wrong)
+            define_tool("bad", invalid)
 
 
 @pytest.mark.covers("TDF-02")
-async def test_a_definition_may_come_later() -> None:
+async def test_define_tool_accepts_an_async_definition() -> None:
     async def definition() -> dict[str, Any]:
         return {"description": "D", "parameters": {"type": "object"}, "execute": lambda args, ctx: "x"}
 
@@ -98,7 +98,7 @@ async def test_a_definition_may_come_later() -> None:
 
 
 @pytest.mark.covers("TDF-03", "TDF-06", "TDF-09", "TEX-18")
-def test_whatever_a_tool_returns_becomes_a_result() -> None:
+def test_return_values_become_results() -> None:
     image = ImageBlock("image/png", "AAAA")
     assert to_tool_result("text").output == "text"
     assert to_tool_result(None).output == ""
@@ -118,9 +118,9 @@ def test_whatever_a_tool_returns_becomes_a_result() -> None:
 
 
 @pytest.mark.covers("TDF-04", "TDF-05", "TDF-08", "TEX-31")
-async def test_the_context_knows_the_call_and_passes_reports_on() -> None:
+async def test_context_has_call_details_and_reports_updates() -> None:
     seen: list[Any] = []
-    ctx = context(
+    ctx = make_context(
         session_id="s", message_id="m", agent="a", call_id="c", extra={"db": 1}, on_update=lambda *a: seen.append(a)
     )
     assert (ctx.session_id, ctx.message_id, ctx.agent, ctx.call_id, ctx.extra) == ("s", "m", "a", "c", {"db": 1})
@@ -132,24 +132,24 @@ async def test_the_context_knows_the_call_and_passes_reports_on() -> None:
     assert ctx.is_aborted
 
 
-async def test_the_permitted_path_is_the_one_that_is_used() -> None:
-    ctx = context(paths={"link": "/real/place"})
+async def test_permitted_path_is_used() -> None:
+    ctx = make_context(paths={"link": "/real/place"})
     assert await ctx.resolve("link") == "/real/place"
     assert (await ctx.resolve("a.txt")).endswith("/a.txt")
 
 
 @pytest.mark.covers("TDF-15")
-def test_a_registry_refuses_what_would_be_ambiguous() -> None:
+def test_registry_rejects_duplicate_and_invalid_names() -> None:
     registry = ToolRegistry([forecast])
     with pytest.raises(ConfigError, match="Duplicate tool name: 'forecast'"):
         registry.add(forecast)
     for name in ("", "a b", "x" * 129, "ü"):
         with pytest.raises(ConfigError, match="tool name"):
             registry.add(define_tool(name, description="", parameters={"type": "object"}, execute=lambda a, c: ""))
-    odd = define_tool("__class__", description="", parameters={"type": "object"}, execute=lambda a, c: "")
+    dunder_tool = define_tool("__class__", description="", parameters={"type": "object"}, execute=lambda a, c: "")
     assert registry.get("__class__") is None
-    registry.add(odd)
-    assert registry.get("__class__") is odd
+    registry.add(dunder_tool)
+    assert registry.get("__class__") is dunder_tool
     assert [t.name for t in registry] == ["forecast", "__class__"]
     assert [s.name for s in registry.specs] == ["forecast", "__class__"]
     assert registry.specs is registry.specs
@@ -165,11 +165,11 @@ def test_a_registry_refuses_what_would_be_ambiguous() -> None:
     assert len(registry) == 1
 
 
-def test_an_access_is_a_value() -> None:
+def test_access_is_a_value() -> None:
     assert Access("fs-read", "a") == Access("fs-read", "a")
 
 
-# --- called by hand --------------------------------------------------------------------------------------------------------
+# --- direct calls ----------------------------------------------------------------------------------------------------------
 
 
 @tool
@@ -184,15 +184,15 @@ async def where(path: str, ctx: ToolContext, deep: bool = False) -> str:
     return f"{ctx.env.cwd}/{path} {deep}"
 
 
-async def test_a_tool_is_called_as_its_function_is() -> None:
+async def test_tool_is_called_like_its_function() -> None:
     assert (await add(1, 2)).text == (await add(1, b=2)).text == (await add(a=1, b=2)).text == "3"
     assert (await add(1)).text == "2"
     ctx = ToolContext(env=MemoryEnv())
-    for made in (where(ctx, "x", True), where(ctx, path="x", deep=True), where(ctx, "x", deep=True)):
-        assert (await made).text == f"{ctx.env.cwd}/x True"
+    for created in (where(ctx, "x", True), where(ctx, path="x", deep=True), where(ctx, "x", deep=True)):
+        assert (await created).text == f"{ctx.env.cwd}/x True"
 
 
-async def test_a_call_by_hand_that_cannot_be_says_how() -> None:
+async def test_invalid_direct_call_explains_the_error() -> None:
     with pytest.raises(
         TypeError, match=r"Tool add takes the arguments a, b, but 3 were passed.*add\(ToolContext\(env=MemoryEnv"
     ):
@@ -203,19 +203,19 @@ async def test_a_call_by_hand_that_cannot_be_says_how() -> None:
         await where("x")
     with pytest.raises(ToolError, match="missing required property 'a'"):
         await add()
-    nothing = tool(name="nothing")(lambda: "x")
+    no_arguments = tool(name="nothing")(lambda: "x")
     with pytest.raises(TypeError, match="takes no arguments, but 1 were passed"):
-        await nothing("x")
+        await no_arguments("x")
 
 
-# --- what cannot be a result -----------------------------------------------------------------------------------------------
+# --- invalid results -------------------------------------------------------------------------------------------------------
 
 
-class Plain:
-    """A class that has no form a model could read."""
+class Unserializable:
+    """A class without a representation for models."""
 
 
-def test_a_generator_is_refused_when_the_tool_is_made() -> None:
+def test_generator_is_rejected_at_definition() -> None:
     def each() -> Iterator[str]:
         """Each."""
         yield "a"
@@ -224,38 +224,38 @@ def test_a_generator_is_refused_when_the_tool_is_made() -> None:
         """Later."""
         yield "a"
 
-    for made in (each, later):
-        with pytest.raises(TypeError, match=rf"{made.__name__}\(\) is a generator.*Collect.*ctx.update"):
-            tool(made)
+    for created in (each, later):
+        with pytest.raises(TypeError, match=rf"{created.__name__}\(\) is a generator.*Collect.*ctx.update"):
+            tool(created)
         with pytest.raises(TypeError, match="is a generator"):
-            define_tool("x", description="", parameters={"type": "object"}, execute=made)
+            define_tool("x", description="", parameters={"type": "object"}, execute=created)
 
 
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
         ((n for n in (1,)), "generator"),
-        (Plain(), f"{__name__}.Plain"),
-        ([{"a": Plain()}], f"{__name__}.Plain"),
-        (Plain, "type"),
+        (Unserializable(), f"{__name__}.Unserializable"),
+        ([{"a": Unserializable()}], f"{__name__}.Unserializable"),
+        (Unserializable, "type"),
     ],
 )
-async def test_what_no_model_could_read_is_a_failure_that_names_the_tool(
+async def test_unreadable_return_value_is_an_error_with_the_tool_name(
     value: Any, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = tool(name="odd")(lambda: value)
+    created = tool(name="odd")(lambda: value)
     text = f"Tool odd returned a value of type {kind}, which a model cannot read. Return text"
     with pytest.raises(TypeError, match=re.escape(text)):
-        await made()
+        await created()
     with pytest.raises(TypeError, match=re.escape(text)):
-        await run_tool(made, {}, context())
+        await run_tool(created, {}, make_context())
     assert text in caplog.text
 
 
-async def test_what_has_a_text_of_its_own_is_one() -> None:
+async def test_convertible_return_values_become_text() -> None:
     class Model:
         def model_dump(self, mode: str) -> dict[str, str]:
             return {"mode": mode}
 
-    made = tool(name="fine")(lambda: {"path": Path("a/b"), "model": Model(), "many": {1}})
-    assert (await made()).text == '{"path":"a/b","model":{"mode":"json"},"many":[1]}'
+    created = tool(name="fine")(lambda: {"path": Path("a/b"), "model": Model(), "many": {1}})
+    assert (await created()).text == '{"path":"a/b","model":{"mode":"json"},"many":[1]}'

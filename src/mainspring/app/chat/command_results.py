@@ -29,7 +29,7 @@ class Fields(_Shown, frozen=True):
 
 
 class Table(_Shown, frozen=True):
-    """Rows under headings; ``empty`` is shown if there are no rows."""
+    """Rows under headings; ``empty`` is shown in place of zero rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -78,7 +78,7 @@ class SendQueued(ChatCommandBase, frozen=True):
 
 
 class Shell(ChatCommandBase, frozen=True):
-    """Run a shell command of the user. With ``tell``, its output is added to the conversation."""
+    """Run a shell command of the user. With ``tell=True``, its output is added to the conversation."""
 
     line: str
     tell: bool = True
@@ -132,7 +132,7 @@ class Answer(ChatCommandBase, frozen=True):
 
 
 class Abort(ChatCommandBase, frozen=True):
-    """Abort the run, shell commands of the user, and the running slash command. Queued messages stay, and are held.
+    """Abort the run, shell commands of the user, and the running slash command. Queued messages stay in the paused queue.
 
     Attributes:
         reason: The reason, which is stored.
@@ -212,7 +212,7 @@ class Rename(ChatCommandBase, frozen=True):
 
 
 class Compact(ChatCommandBase, frozen=True):
-    """Compact the conversation. ``instructions`` say what the summary must keep."""
+    """Compact the conversation. ``instructions`` describe the required content of the summary."""
 
     instructions: str = ""
 

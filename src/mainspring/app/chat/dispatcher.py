@@ -226,7 +226,7 @@ def _format_output(result: ProcessResult) -> str:
 
 
 class InputDispatcher:
-    """Handles what the user says: prompts, changes of the message queue, and answers to questions.
+    """Handles input of the user: prompts, changes of the message queue, and answers to questions.
 
     Args:
         current: The conversation.
@@ -306,7 +306,7 @@ class CommandDispatcher:
 
     Args:
         commands: Runs commands that change the conversation, in order.
-        inputs: Handles what the user says.
+        inputs: Handles input of the user.
         runs: Aborts runs and executes plans.
         shell: Runs shell commands.
         slash_commands: Runs slash commands and the shortcuts of extensions.

@@ -23,7 +23,7 @@ from mainspring.app.chat.events import (
 MAX_PENDING_PROGRESS = 65_536
 """Maximum characters of progress that are buffered. Older ones are dropped, since the final result contains them."""
 
-_REPLACEABLE_EVENTS = (StatusChanged, QueueChanged, Working)  # of several in a row, only the last is kept
+_REPLACEABLE_EVENTS = (StatusChanged, QueueChanged, Working)  # of several in a row, only the last remains
 
 
 class _CoalescedText:
@@ -112,7 +112,7 @@ class EventBuffer(AsyncIterator[ChatEvent]):
 
 
 def _coalescing_key(event: ChatEvent) -> tuple[Hashable, ...] | None:
-    """Return the key that pieces of one text share. Its last part is empty if all of the text must be kept."""
+    """Return the key that pieces of one text share. Its last part is empty if the text must stay complete."""
     match event:
         case AnswerText() | ThinkingText():
             return type(event), ""

@@ -322,7 +322,7 @@ class RunFinished(Event, frozen=True):
 
 
 class QueueChanged(Event, frozen=True):
-    """The message queue changed. ``held``: it waits for `SendQueued` or the next prompt, since a run was aborted or failed."""
+    """The message queue changed. ``held`` is True if it waits for `SendQueued` or the next prompt, since a run was aborted or failed."""
 
     items: tuple[Queued, ...]
     held: bool = False
@@ -389,7 +389,7 @@ class Refused(Event, frozen=True):
 
 
 class ShellStarted(Event, frozen=True):
-    """A shell command of the user started. ``tell``: whether its output is added to the conversation."""
+    """A shell command of the user started. Its output is added to the conversation if ``tell`` is True."""
 
     id: str
     line: str

@@ -98,7 +98,7 @@ class MessageQueue:
         return message
 
     def remove_next(self) -> QueuedMessage | None:
-        """Remove the first message and return it, or None if the queue is held or empty."""
+        """Remove the first message and return it, or None if the queue is paused or empty."""
         return None if self.paused or not self._items else self.remove(self._items[0].id)
 
     def mark_sending(self, message: QueuedMessage) -> None:
@@ -121,11 +121,11 @@ class MessageQueue:
             self._items = items
             self.publish()
 
-    def set_paused(self, held: bool) -> None:
+    def set_paused(self, is_paused: bool) -> None:
         """Make the messages wait for the user, or not."""
-        held = held and bool(self._items)
-        if held != self.paused:
-            self.paused = held
+        is_paused = is_paused and bool(self._items)
+        if is_paused != self.paused:
+            self.paused = is_paused
             self.publish()
 
     def publish(self) -> None:
@@ -175,7 +175,7 @@ class MessageQueue:
     # --- storing ----------------------------------------------------------------------------------------------------
 
     def _adopt(self, session: Session, stored: tuple[QueuedMessage, ...]) -> None:
-        """Put the stored messages of a session before those that are queued now, and hold them."""
+        """Put the stored messages of a session before those that are queued now, and pause the queue."""
         known = {each.id for each in self._items}
         self._stored[session.id] = stored
         self._items = [*[each for each in stored if each.id not in known], *self._items]
@@ -217,7 +217,7 @@ def _load_queue(session: Session) -> tuple[QueuedMessage, ...]:
 
 
 def create_queued_message(text: str, attachments: tuple[Attachment, ...] = (), kind: str = "queue") -> QueuedMessage:
-    """Create a message with an ID of its own."""
+    """Create a message with a new ID."""
     return QueuedMessage(
         id=f"{MESSAGE_ID_PREFIX}{uuid.uuid4().hex[:12]}",
         text=text,

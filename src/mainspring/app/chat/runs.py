@@ -231,7 +231,7 @@ class RunController:
         self._queue.requeue_steering()
         agent = self._current.agent
         for steering in agent.cancel_steering():
-            if not steering.id.startswith(MESSAGE_ID_PREFIX):  # for example, of an extension: kept for the next run
+            if not steering.id.startswith(MESSAGE_ID_PREFIX):  # for example, of an extension: stays for the next run
                 agent.steer(steering)
         self._is_running, self._signal = False, None
         self._mode.save_change()

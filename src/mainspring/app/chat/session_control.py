@@ -219,11 +219,11 @@ class SessionController:
         session = self._current.require_session()
 
         def copy() -> str:
-            with session.fork(title=session.title) as made:
+            with session.fork(title=session.title) as forked:
                 if entry:
-                    made.branch(_fork_point(made, entry), "fork")
-                made.save()
-                return made.location
+                    forked.branch(_fork_point(forked, entry), "fork")
+                forked.save()
+                return forked.location
 
         await self._open(session=await asyncio.to_thread(copy), is_copy=True)
         await self._publish_session("forked", replay=True)
@@ -274,7 +274,7 @@ class SessionController:
                 found.append((item, None if first else entries[at].parent))
         return found[::-1]
 
-    async def rewind(self, wanted: Rewind) -> Changes:
+    async def rewind(self, command: Rewind) -> Changes:
         """Rewind to before a prompt, or preview it. ``undo`` reverts the last rewind.
 
         Raises:
@@ -282,21 +282,21 @@ class SessionController:
         """
         session, env = self._current.require_session(), self._current.conversation.env
         draft = ""
-        if wanted.to == "undo":
+        if command.to == "undo":
             plan = await plan_undo(session, env)
         else:
             prompts = await self.prompts()
             if not prompts:
                 raise SessionError("No prompts to rewind yet.")
-            chosen = _find_rewind_point(prompts, wanted.to)
+            chosen = _find_rewind_point(prompts, command.to)
             draft = strip_attachments(chosen[0].text).strip()
             plan = await plan_rewind(session, env, chosen[1])
-        files, conversation = wanted.what != "conversation", wanted.what != "files"
+        files, conversation = command.what != "conversation", command.what != "files"
         diffs = await asyncio.to_thread(_rewind_diffs, plan, session, env.cwd) if files else ()
         text = _describe_rewind(plan, files=files, conversation=conversation)
-        if wanted.preview:
+        if command.preview:
             return Changes(f"Would rewind: {text}", diffs)
-        done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=wanted.force)
+        done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=command.force)
         if done.conversation:
             if session.writable:  # the session continues from an older entry, before the stored mode and queue
                 self._mode.save()

@@ -32,7 +32,7 @@ from mainspring.app.workspace.trust_actions import (
 )
 from mainspring.errors import ConfigError
 from mainspring.models.catalog import load_catalog
-from mainspring.permissions import RuleSet, SessionGrant, SpecRule, find_unused_rules
+from mainspring.permissions import PermissionRule, RuleSet, SessionGrant, find_unused_rules
 
 _MODES: tuple[tuple[AgentMode, str], ...] = (
     ("build", "Ask before changing anything"),
@@ -174,7 +174,7 @@ class _Grant(Struct, frozen=True):
     text: str
     reach: str
     place: str
-    source: SpecRule | SessionGrant | None = None
+    source: PermissionRule | SessionGrant | None = None
 
 
 _ALL_EDITS = "all edits in this project"
@@ -281,12 +281,12 @@ class PermissionCommands:
         warning = f". No tool matches it now: {unused[0]}" if unused else ""
         return Text(f"Saved for {REACHES[reach]} in {file}: {effect} {text}{warning}")
 
-    async def _revoke(self, wanted: str) -> CommandResult:
+    async def _revoke(self, rule: str) -> CommandResult:
         permissions, files = self._current.conversation.permissions, self._approvals.files
         grants = self._find_grants()
-        grant = pick(wanted, [each.text for each in grants], grants)
+        grant = pick(rule, [each.text for each in grants], grants)
         match grant.source:
-            case SpecRule():
+            case PermissionRule():
                 await asyncio.to_thread(files.remove, grant.source)
                 permissions.remove(*files.same(grant.source, permissions.engine.rules))
             case SessionGrant():
@@ -315,7 +315,7 @@ def _split_reach(text: str) -> tuple[Reach, str]:
     return "everywhere", rest.strip()
 
 
-def _describe_effect(rule: SpecRule) -> str:
+def _describe_effect(rule: PermissionRule) -> str:
     return "" if rule.effect != "allow" or rule.origin.trusted else "nothing: the folder is not trusted"
 
 

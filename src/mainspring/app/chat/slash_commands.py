@@ -32,7 +32,7 @@ _INPUT_FORMS = (
     ("!!COMMAND", "", "Run a shell command without showing it to the agent"),
     ("@PATH", "", "Attach a file"),
 )
-"""What can be typed besides slash commands."""
+"""Prompts that users can type in addition to slash commands."""
 
 
 class SlashCommand(Struct, frozen=True, kw_only=True, eq=False):

@@ -68,9 +68,9 @@ def diffs_from_preview(preview: Preview) -> tuple[FileDiff, ...]:
     """Return the changes that a call would make; several edits of one file have one hunk each."""
     if len(preview.steps) > 1 and len(preview.changes) == 1:
         change = preview.changes[0]
-        whole = _diff_from_change(change, 0)
+        file_diff = _diff_from_change(change, 0)
         hunks = tuple([_edit_hunk(step, number, len(preview.steps)) for number, step in enumerate(preview.steps)])
-        return (replace(whole, hunks=hunks),)
+        return (replace(file_diff, hunks=hunks),)
     diffs: list[FileDiff] = []
     number = 0
     for change in preview.changes:
@@ -126,14 +126,16 @@ def one_line(text: str, max_length: int = 160) -> str:
 
 def truncate_middle(text: str, lines: int = MAX_LINES, characters: int = MAX_CHARACTERS) -> tuple[str, int]:
     """Remove the middle of a long text. Return the text and the number of removed lines."""
-    kept = text.split("\n")
+    shown_lines = text.split("\n")
     hidden = 0
-    if len(kept) > lines:
+    if len(shown_lines) > lines:
         head, tail = lines * 2 // 3, lines - lines * 2 // 3
-        hidden = len(kept) - head - tail
-        kept = [*kept[:head], *kept[-tail:]]
-    limit = max(80, characters // max(1, len(kept)))
-    shown = [line if len(line) <= limit else f"{line[:limit]}… ({len(line) - limit} characters more)" for line in kept]
+        hidden = len(shown_lines) - head - tail
+        shown_lines = [*shown_lines[:head], *shown_lines[-tail:]]
+    limit = max(80, characters // max(1, len(shown_lines)))
+    shown = [
+        line if len(line) <= limit else f"{line[:limit]}… ({len(line) - limit} characters more)" for line in shown_lines
+    ]
     return "\n".join(shown), hidden
 
 

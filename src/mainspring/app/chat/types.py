@@ -146,7 +146,7 @@ class EditOutcome(Struct, frozen=True):
         total: Number of changes.
         denied: Number of changes that the user denied.
         failed: Number of changes that could not be applied.
-        reason: The reason that the user gave for the denial.
+        reason: The user's reason for the denial.
     """
 
     path: str

@@ -30,7 +30,7 @@ _USAGE = """mainspring [options]
        mainspring -p "PROMPT" [options]
        mainspring COMMAND [options]"""
 
-MAX_DESCRIPTION_CHARS = """An agent for the terminal that reads, searches, edits, and runs what you allow.
+DESCRIPTION = """An agent for the terminal that reads, searches, edits, and runs what you allow.
 
 get started:
   mainspring check                    Check the configuration and show how to fix it
@@ -86,7 +86,7 @@ exit codes: 0 success, 1 error, 2 usage or configuration error, 3 limit reached,
 
 def run_parser() -> Parser:
     """Create the parser of the options of a run."""
-    parser = Parser("mainspring", _USAGE, MAX_DESCRIPTION_CHARS, EPILOG)
+    parser = Parser("mainspring", _USAGE, DESCRIPTION, EPILOG)
     add = parser.add_argument
     add("-V", "--version", action="store_true", help="Show the version and exit")
     add(

@@ -22,10 +22,10 @@ def visible_row(text: str) -> str:
     return escape_invisible(text, prose=True).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def one_line(text: str, most: int = 200) -> str:
+def one_line(text: str, max_chars: int = 200) -> str:
     """Format a text on one line, truncated if it is too long."""
     line = _BLANKS.sub(" ", escape_invisible(text, prose=True)).strip()
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return line if len(line) <= max_chars else line[: max_chars - 3] + "..."
 
 
 def reserve_standard_fds() -> None:

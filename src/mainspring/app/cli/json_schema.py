@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.messages.codec import strip_surrogates
 
-VERSION = 1
+SCHEMA_VERSION = 1
 
 Status = Literal[
     "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
@@ -206,7 +206,7 @@ def schema() -> str:
     body = msgspec.json.schema(Line)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"A line of `mainspring --output stream-json`, version {VERSION}",
+        "title": f"A line of `mainspring --output stream-json`, version {SCHEMA_VERSION}",
         "description": "`--output json` prints one `result` line.",
     }
     return json.dumps({**head, **body}, indent=2) + "\n"

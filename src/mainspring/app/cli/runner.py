@@ -50,12 +50,12 @@ class _RedactingFormatter(logging.Formatter):
         return redact_environment(super().format(record))
 
 
-def configure_logging(wanted: bool) -> None:
+def configure_logging(verbose: bool) -> None:
     """Write the library's log to stderr, or discard it: log records are for developers, and notices are for users."""
     log = logging.getLogger("mainspring")
     log.propagate = False
     log.handlers.clear()
-    if not wanted:
+    if not verbose:
         log.addHandler(logging.NullHandler())
         return
     handler = logging.StreamHandler()

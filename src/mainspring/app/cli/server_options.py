@@ -231,7 +231,7 @@ def build_worker_parser() -> Parser:
         help="Delete runs that ended this many days ago (default: keep all runs)",
     )
     add(
-        "--max-deaths",
+        "--max-crashes",
         type=non_negative_int,
         default=20,
         metavar="N",

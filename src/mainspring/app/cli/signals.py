@@ -32,7 +32,7 @@ class ScreenShutdown:
 
     def __init__(self, before_exit: Callable[[], object], restore: Callable[[], object]) -> None:
         self.number = 0
-        self._leave = before_exit
+        self._before_exit = before_exit
         self._restore = restore
         self._before: dict[int, Any] = {}
         self._limit: threading.Timer | None = None
@@ -57,7 +57,7 @@ class ScreenShutdown:
             self._exit_now()
         self.number = number
         self.start_deadline()
-        self._leave()
+        self._before_exit()
 
     def start_deadline(self, seconds: float = _SCREEN_GRACE_SECONDS) -> None:
         """Start the shutdown timeout: the process exits after it, even if something blocks."""
@@ -97,20 +97,20 @@ class GracefulShutdown:
     def __init__(self, token: CancelToken, before_exit: Callable[[int], object]) -> None:
         self.number = 0
         self._token = token
-        self._leave = before_exit
+        self._before_exit = before_exit
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> GracefulShutdown:
         # A signal handler runs only in the main thread, which may be blocked in a write. The signal itself writes to
         # the wake-up pipe, which a running thread reads.
-        self._woken, self._notify_waiter = os.pipe()
-        os.set_blocking(self._notify_waiter, False)
+        self._woken, self._wakeup_fd = os.pipe()
+        os.set_blocking(self._wakeup_fd, False)
         threading.Thread(target=self._watch, daemon=True, name="interrupts").start()
         for name in _NAMES:
             number: int | None = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._on_signal)
-        signal.set_wakeup_fd(self._notify_waiter, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -118,7 +118,7 @@ class GracefulShutdown:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
         if not self.number:  # the timeout applies after a signal until the process exits
-            os.close(self._notify_waiter)
+            os.close(self._wakeup_fd)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.number:
@@ -137,7 +137,7 @@ class GracefulShutdown:
     def _exit_now(self) -> None:
         """Exit immediately, even if a write to an unread pipe blocks."""
         try:
-            leaving = threading.Thread(target=self._leave, args=(self.number,), daemon=True)
+            leaving = threading.Thread(target=self._before_exit, args=(self.number,), daemon=True)
             leaving.start()
             leaving.join(_CLEANUP_SECONDS)
         finally:

@@ -144,8 +144,8 @@ def _check_programs() -> list[CheckItem]:
 
 async def _check_local_servers() -> CheckItem:
     found = await detect_local_servers(timeout=DETECT_SECONDS)
-    told = [f"{s.name} at {s.base_url} ({', '.join(s.models) or 'no models'})" for s in found]
-    return CheckItem(name="local servers", state="ok", text="; ".join(told) or "none running")
+    descriptions = [f"{s.name} at {s.base_url} ({', '.join(s.models) or 'no models'})" for s in found]
+    return CheckItem(name="local servers", state="ok", text="; ".join(descriptions) or "none running")
 
 
 def _check_embedded_engine() -> CheckItem:

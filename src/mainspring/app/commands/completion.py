@@ -139,8 +139,8 @@ def _zsh(words: CommandSpec) -> Iterator[str]:
             value = (
                 f":value:({' '.join(option.choices)})" if option.choices else ":value:_files" if option.takes else ""
             )
-            told = option.help.replace("[", "(").replace("]", ")").replace(":", " -")
-            yield _quoted(f"{name}[{told}]{value}")
+            help_text = option.help.replace("[", "(").replace("]", ")").replace(":", " -")
+            yield _quoted(f"{name}[{help_text}]{value}")
 
 
 def fish() -> str:

@@ -224,18 +224,18 @@ class _RunSpending:
 
     def unaccounted(self, end: LogEvent) -> SpendingRecord | None:
         """Return the usage of the run beyond its calls."""
-        whole, known = end.usage, self.usage
-        if whole is None:
+        total, known = end.usage, self.usage
+        if total is None:
             return None
         counts = [
-            max(0, getattr(whole, name) - getattr(known, name))
+            max(0, getattr(total, name) - getattr(known, name))
             for name in ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning_tokens")
         ]
         if not any(counts):
             return None
         cost = None
-        if whole.cost is not None and known.cost is not None:
-            a, b = whole.cost, known.cost
+        if total.cost is not None and known.cost is not None:
+            a, b = total.cost, known.cost
             cost = Cost(
                 max(0.0, a.input - b.input),
                 max(0.0, a.output - b.output),
@@ -277,7 +277,7 @@ def _key(record: SpendingRecord, group_by: GroupBy) -> str:
 
 
 _COLUMNS = ("calls", "input", "cache read", "cache write", "output", "cost")
-_SMALLEST = 0.0001
+_MIN_SHOWN_COST = 0.0001
 
 
 def run(options: argparse.Namespace) -> int:
@@ -314,11 +314,11 @@ def _table(report: CostReport) -> str:
     rows = [*report.rows, *([report.total] if len(report.rows) > 1 else [])]
     lines = [(report.by, *_COLUMNS), *[_format_row(row) for row in rows]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    made = [
+    cells = [
         "  ".join([line[0].ljust(widths[0]), *[line[i].rjust(widths[i]) for i in range(1, len(line))]]).rstrip()
         for line in lines
     ]
-    return "\n".join(made) + "\n"
+    return "\n".join(cells) + "\n"
 
 
 def _format_row(row: CostRow) -> tuple[str, ...]:
@@ -328,7 +328,7 @@ def _format_row(row: CostRow) -> tuple[str, ...]:
 
 def format_cost_row(row: CostRow) -> str:
     """Format the cost, and mark it if calls with an unknown price are missing."""
-    known = f"${row.cost:.4f}" if row.cost >= _SMALLEST or not row.cost else f"< ${_SMALLEST}"
+    known = f"${row.cost:.4f}" if row.cost >= _MIN_SHOWN_COST or not row.cost else f"< ${_MIN_SHOWN_COST}"
     if not row.unpriced_calls:
         return known
     return f"{known} + unknown" if row.cost else "unknown"

@@ -89,7 +89,7 @@ async def try_hooks(
     try:
         runner = HookCommandRunner(command_hooks(settings), env, hook_depth(environ))
         name = getattr(payload, "tool_name", "")
-        request = runner.asked(event, hook_tool_names(name) if name else _matcher_subjects(payload))
+        request = runner.hooks_for(event, hook_tool_names(name) if name else _matcher_subjects(payload))
         verdicts = await runner.ask(request, payload)
     finally:
         await env.aclose()
@@ -171,7 +171,7 @@ def _test(options: argparse.Namespace, console: Console) -> int:
 def _format_results(tried: HookTest) -> Iterator[str]:
     for verdict in tried.verdicts:
         yield verdict.hook.command
-        said = {
+        results = {
             "failed": verdict.failure,
             "denies": verdict.deny,
             "asks": verdict.ask,
@@ -181,5 +181,5 @@ def _format_results(tried: HookTest) -> Iterator[str]:
             "context for the model": verdict.context,
             "message for the user": verdict.message,
         }
-        told = [f"  {name}: {value}" for name, value in said.items() if value]
-        yield from told or ["  no objection"]
+        lines = [f"  {name}: {value}" for name, value in results.items() if value]
+        yield from lines or ["  no objection"]

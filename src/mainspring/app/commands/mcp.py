@@ -123,7 +123,7 @@ async def inspect_servers(
     keys = mcp.server_prefixes([s.name for s in found.servers])
     home = settings.home.root if settings.home else None
     connector = SdkConnector(environ, logins_path(home) if home else None)
-    made = [
+    tasks = [
         McpServer(
             config,
             keys[config.name],
@@ -134,7 +134,7 @@ async def inspect_servers(
         )
         for config in requested
     ]
-    views = await asyncio.gather(*[_view(server, default, connect) for server in made])
+    views = await asyncio.gather(*[_view(server, default, connect) for server in tasks])
     lazy = any(v.disclosure == "lazy" for v in views)
     return ServerOverview(servers=tuple(views), search=estimate_search_cost() if lazy else 0, notices=found.notices)
 
@@ -234,7 +234,7 @@ async def _view(server: McpServer, default: Literal["eager", "lazy"], connect: b
             about=" ".join(filter(None, (server.info.name, server.info.version, server.info.protocol))),
             offers=tuple(sorted(server.info.capabilities)),
             cost=estimate_cost(specs),
-            tools=tuple(_mcp_actions_tools(server, specs)),
+            tools=tuple(_tool_views(server, specs)),
         )
     except MainspringError as error:
         login = isinstance(error, McpError) and error.reason == "login"
@@ -243,7 +243,7 @@ async def _view(server: McpServer, default: Literal["eager", "lazy"], connect: b
         await server.aclose()
 
 
-def _mcp_actions_tools(server: McpServer, specs: Sequence[ToolDefinition]) -> Iterator[McpToolView]:
+def _tool_views(server: McpServer, specs: Sequence[ToolDefinition]) -> Iterator[McpToolView]:
     for info, spec in zip(server.tool_infos, specs, strict=True):
         yield McpToolView(
             name=spec.name,
@@ -325,8 +325,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 def _describe(server: ServerStatus) -> str:
     if server.state == "ready":
         cost = server.cost
-        told = f"{pluralize(cost.tools, 'tool')}, about {cost.eager} tokens in each request ({cost.lazy} if lazy); {server.disclosure}"
-        return one_line(f"{told} ({server.target})", 300)
+        summary = f"{pluralize(cost.tools, 'tool')}, about {cost.eager} tokens in each request ({cost.lazy} if lazy); {server.disclosure}"
+        return one_line(f"{summary} ({server.target})", 300)
     return one_line(f"{server.error} ({server.target})".strip(), 400)
 
 

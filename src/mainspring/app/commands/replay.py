@@ -94,8 +94,8 @@ def run(options: argparse.Namespace) -> int:
                 continue
             error = result["error"]
             calls = ", ".join(f"{call['name']}({json.dumps(call['arguments'])})" for call in result["tool_calls"])
-            told = f"error {error['code']}: {error['message']}" if error else f"{result['text']} {calls}".strip()
-            console.row(f"{result['file']}: {one_line(told)}")
+            summary = f"error {error['code']}: {error['message']}" if error else f"{result['text']} {calls}".strip()
+            console.row(f"{result['file']}: {one_line(summary)}")
         console.info(str(tally))
         return 0
 

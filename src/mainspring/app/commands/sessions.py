@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     works: dict[str, Callable[[argparse.Namespace, Console], int]] = {
         "list": _list,
         "show": _show,
-        "tree": _files_in_listing,
+        "tree": _print_tree,
         "search": _search,
         "name": _name,
         "rm": _remove,
@@ -115,7 +115,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _files_in_listing(options: argparse.Namespace, console: Console) -> int:
+def _print_tree(options: argparse.Namespace, console: Console) -> int:
     transcript = export_transcript(" ".join(options.words) or None, workspace_options(options))
     for problem in transcript.problems:
         console.info(f"Note: {problem}")

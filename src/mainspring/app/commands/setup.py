@@ -150,12 +150,12 @@ def _choose_provider(options: argparse.Namespace, console: Console) -> str:
         note = " (ready to use)" if wizard.provider in ready else ""
         console.info(f"  {number:2}  {wizard.provider:10}  {wizard.label}{note}")
     while True:
-        said = _prompt("Number or name", names[0]).lower()
-        if said.isdecimal() and 1 <= int(said) <= len(names):
-            return names[int(said) - 1]
-        if said in PROVIDER_SETUPS:
-            return said
-        console.info(f"Unknown provider: {said!r}")
+        answer = _prompt("Number or name", names[0]).lower()
+        if answer.isdecimal() and 1 <= int(answer) <= len(names):
+            return names[int(answer) - 1]
+        if answer in PROVIDER_SETUPS:
+            return answer
+        console.info(f"Unknown provider: {answer!r}")
 
 
 def _ask_questions(wizard: ProviderSetup, answers: SetupAnswers, console: Console) -> SetupAnswers:
@@ -203,5 +203,5 @@ def _prompt(text: str, default: str = "") -> str:
 
 
 def _confirm(text: str, *, default: bool = True) -> bool:
-    said = _prompt(f"{text} {'(Y/n)' if default else '(y/N)'}").lower()
-    return said[:1] == "y" if said else default
+    answer = _prompt(f"{text} {'(Y/n)' if default else '(y/N)'}").lower()
+    return answer[:1] == "y" if answer else default

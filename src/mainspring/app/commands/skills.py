@@ -40,7 +40,7 @@ _MISSING_ARGUMENT = {
     "remove": "the NAME of a skill",
     "new": "a NAME",
 }
-_MOST_SHOWN = 40
+_MAX_SHOWN = 40
 _VALIDITY_LABELS = {
     (True, True): "valid",
     (True, False): "valid, but not usable here",
@@ -177,7 +177,7 @@ def _confirm_and_apply(
                 for line in _format_preview(each.preview, each.changes):
                     console.info(line)
                 requested = options.yes or _confirm(f"{verb} {each.name}?", console)
-            done.append(apply_pending(each, wanted=requested))
+            done.append(apply_pending(each, is_confirmed=requested))
     finally:
         discard_pending(fetched)
     return _report(done, options, console)
@@ -214,8 +214,8 @@ def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> li
     for title, items in parts.items():
         if items:
             lines.append(f"  {title}:")
-            lines += [f"    {one_line(item)}" for item in items[:_MOST_SHOWN]]
-            lines += [f"    and {len(items) - _MOST_SHOWN} more"] if len(items) > _MOST_SHOWN else []
+            lines += [f"    {one_line(item)}" for item in items[:_MAX_SHOWN]]
+            lines += [f"    and {len(items) - _MAX_SHOWN} more"] if len(items) > _MAX_SHOWN else []
     lines += [f"  missing: {each.text}" for each in preview.lacking]
     lines += [f"  warning: {text}" for text in preview.warnings]
     if changes is not None:
@@ -225,7 +225,7 @@ def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> li
             else "  replaces an existing skill with the same files"
         )
         for mark, names in (("+", changes.added), ("-", changes.removed), ("~", changes.changed)):
-            lines += [f"    {mark} {one_line(name)}" for name in names[:_MOST_SHOWN]]
+            lines += [f"    {mark} {one_line(name)}" for name in names[:_MAX_SHOWN]]
         lines += [f"    {line}" for line in changes.instructions.splitlines()]
     return lines
 
@@ -255,22 +255,22 @@ def _set_enabled(options: argparse.Namespace, console: Console, *, is_enabled: b
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
     name = options.words[0]
-    gone = remove_skill(
+    removed = remove_skill(
         name, workspace_options(options), lambda path: options.yes or _confirm(f"Remove {path}?", console)
     )
-    console.info(f"{name}: not changed" if gone is None else f"Removed {gone}")
-    return ERROR if gone is None else OK
+    console.info(f"{name}: not changed" if removed is None else f"Removed {removed}")
+    return ERROR if removed is None else OK
 
 
 def _new(options: argparse.Namespace, console: Console) -> int:
-    made = new_skill(
+    created = new_skill(
         options.words[0],
         workspace_options(options),
         description=options.description,
         project=options.project,
         scripts=options.scripts,
     )
-    console.row(str(made))
+    console.row(str(created))
     console.info(f"Edit it, then run `mainspring skills validate {options.words[0]}`.")
     return OK
 

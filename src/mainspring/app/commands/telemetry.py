@@ -12,8 +12,8 @@ import msgspec
 from mainspring.app.cli.console import Console, discard_stream
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.dashboard.control import (
-    Choice,
     Dashboard,
+    DashboardChoice,
     Status,
     dashboard_status,
     run_viewer,
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _start(options: argparse.Namespace, console: Console) -> int:
-    choice: Choice = "viewer" if options.viewer else "aspire" if options.aspire else "auto"
+    choice: DashboardChoice = "viewer" if options.viewer else "aspire" if options.aspire else "auto"
     dashboard, new = start_dashboard(
         workspace_options(options), choice=choice, port=options.port, on_message=console.info
     )

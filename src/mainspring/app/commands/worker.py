@@ -40,7 +40,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
         drain: Seconds that active steps may take at shutdown.
         dead_after: Seconds without a heartbeat after which other workers resume a worker's runs.
         poll: Seconds between two checks for waiting runs and messages.
-        max_deaths: Number of worker crashes after which a run fails; 0 for no limit.
+        max_crashes: Number of worker crashes after which a run fails; 0 for no limit.
         keep: Seconds for which finished runs are stored; None stores them forever.
     """
 
@@ -53,7 +53,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     drain: float = 10.0
     dead_after: float = 10.0
     poll: float = 0.2
-    max_deaths: int = 20
+    max_crashes: int = 20
     keep: float | None = None
 
 
@@ -88,7 +88,7 @@ async def run_worker(
         heartbeat=min(2.0, options.dead_after / 4),
         dead_after=options.dead_after,
         poll=options.poll,
-        max_deaths=options.max_deaths,
+        max_crashes=options.max_crashes,
     )
     async with (
         DurableWorker(engine, agents, concurrency=options.concurrency) as working,
@@ -169,7 +169,7 @@ async def _run(options: argparse.Namespace, url: str, console: Console) -> int:
         drain=options.drain,
         dead_after=options.dead_after,
         poll=options.poll,
-        max_deaths=options.max_deaths,
+        max_crashes=options.max_crashes,
         keep=None if options.keep is None else options.keep * _DAY,
     )
     stop = CancelToken()

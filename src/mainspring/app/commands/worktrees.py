@@ -99,6 +99,6 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 def _remove(options: argparse.Namespace, console: Console) -> int:
     trees = open_worktrees(workspace_options(options))
     tree = trees.remove(options.name, branch=options.branch, ignored=options.ignored, force=options.force)
-    kept = "" if options.branch else f". Its branch {tree.branch} remains"
-    console.info(f"Removed {tree.path}{kept}")
+    branch_note = "" if options.branch else f". Its branch {tree.branch} remains"
+    console.info(f"Removed {tree.path}{branch_note}")
     return 0

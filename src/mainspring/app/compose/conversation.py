@@ -111,7 +111,7 @@ class Conversation(Struct, eq=False):
 async def _suppress_errors(close: Callable[[], Awaitable[object]]) -> None:
     try:
         await close()
-    except Exception:  # noqa: BLE001 - the run is over; what it gave stands
+    except Exception:  # noqa: BLE001 - the run has ended, and its result is unaffected
         pass
 
 
@@ -166,10 +166,10 @@ async def open_conversation(
         env, confined = await asyncio.to_thread(create_environment, settings, cwd)
         if confined:
             report(Notice(confined))
-        held = bool(confined) or settings.config.execution.max_processes is not None
-        terminals = None if held else client.terminals
+        is_limited = bool(confined) or settings.config.execution.max_processes is not None
+        terminals = None if is_limited else client.terminals
         works = EditorEnv(env, client.buffers, terminals) if client.buffers is not None else env
-        told = await build_prompt_setup(
+        setup = await build_prompt_setup(
             works, settings, choice, permissions, report, is_small_model=small, is_unattended=client.ask is None
         )
         telemetry = (
@@ -182,7 +182,7 @@ async def open_conversation(
         agent = Agent(
             client.wrap(choice.model) if client.wrap else choice.model,
             name="mainspring",
-            system=told.system,
+            system=setup.system,
             tools=with_language_servers(offered, settings),
             behavior=build_behavior(settings.config, build_compaction(settings)),
             execution=works,
@@ -207,7 +207,7 @@ async def open_conversation(
                 *(telemetry_plugs(telemetry) if telemetry else ()),
                 *safety_plugs(plan, audit),
                 *plugs,
-                *told.plugs,
+                *setup.plugs,
                 *await build_extension_plugs(cwd, settings, env, report, session, environ, client),
             ],
             extra={**tool_services(settings.home), **client.extra},
@@ -220,11 +220,11 @@ async def open_conversation(
         raise
     if session is not None:
         record_model_change(session, agent, choice)
-        gone = count_missing_outputs(agent.messages, outputs.store) if outputs else 0
-        if gone:
+        missing_outputs = count_missing_outputs(agent.messages, outputs.store) if outputs else 0
+        if missing_outputs:
             report(
                 Notice(
-                    f"{gone} large outputs of earlier tool calls are no longer stored. The model can repeat the calls."
+                    f"{missing_outputs} large outputs of earlier tool calls are no longer stored. The model can repeat the calls."
                 )
             )
     layer = await asyncio.to_thread(layer_of, env, settings)
@@ -235,7 +235,7 @@ def _report_rules_without_tool(rules: RuleSet, report: RunEventHandler) -> None:
     """Report rules for unknown tools; tools of MCP servers are not known yet."""
     for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES]):
         if not (rule.tool or "").startswith("mcp__"):
-            report(Notice(f"No tool matches the rule {rule}. The rule has no effect."))
+            report(Notice(f"The rule {rule} matches no tool and has no effect."))
 
 
 def build_plugs(

@@ -158,9 +158,9 @@ class IgnoredPaths:
 
 def _is_ignored(parts: tuple[str, ...], files: list[tuple[int, Any]], is_folder: bool) -> bool:
     for depth, rules in reversed(files):
-        said = match_rules(rules, parts[depth:], is_folder=is_folder)
-        if said is not None:
-            return said
+        match = match_rules(rules, parts[depth:], is_folder=is_folder)
+        if match is not None:
+            return match
     return False
 
 

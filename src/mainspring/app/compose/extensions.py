@@ -123,13 +123,13 @@ def command_hooks(settings: Settings) -> list[CommandHook]:
         ConfigError: If one is invalid.
     """
     section = settings.config.hooks
-    made: list[CommandHook] = []
+    hooks: list[CommandHook] = []
     for info in fields(section):
         entries: list[HookEntry] = getattr(section, info.name)
         origin = settings.origins.get(f"hooks.{info.encode_name}", "")
         for entry in entries:
             for command, seconds, on_failure in _commands(entry):
-                made.append(
+                hooks.append(
                     CommandHook(
                         event=info.encode_name,  # pyright: ignore[reportArgumentType] - it is checked there
                         matcher=entry.matcher,
@@ -139,7 +139,7 @@ def command_hooks(settings: Settings) -> list[CommandHook]:
                         origin=origin,
                     )
                 )
-    return made
+    return hooks
 
 
 def _commands(entry: HookEntry) -> Iterator[tuple[str, float | None, OnFailure | None]]:

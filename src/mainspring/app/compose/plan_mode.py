@@ -25,7 +25,7 @@ else:
 PLAN_MODE_ENTRY_TYPE = "plan_mode"
 """Type of the session entry that stores whether plan mode is on, so that it stays on when the session is resumed."""
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def build_audit_log(settings: Settings, redactor: Redactor) -> AuditLog | None:
@@ -90,11 +90,11 @@ def build_plan_prompt(name: str, cwd: str, report: RunEventHandler) -> str:
         path = max(folder.glob("*.md"), default=folder)
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_BYTES + 1)
     except OSError:
         missing = f"Plan {name} not found" if name else f"No plan found in {folder}"
         raise ConfigError(f'{missing}. Make one with `mainspring --plan -p "..."`.') from None
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_BYTES:
         raise ConfigError(f"{path} is larger than 1MiB, which is too large for a plan.")
     report(Notice(f"Executing {path}"))
     return EXECUTE_PLAN_PROMPT + data.decode("utf-8", "replace")

@@ -36,7 +36,7 @@ CONTAINER = "mainspring-telemetry"
 PORT = 4318
 """Default port of OpenTelemetry exporters."""
 
-Choice = Literal["auto", "viewer", "aspire"]
+DashboardChoice = Literal["auto", "viewer", "aspire"]
 
 _ANSWER_SECONDS = 3.0
 _START_SECONDS = 15.0
@@ -52,7 +52,7 @@ class Dashboard(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
     Attributes:
         kind: ``viewer`` (built in) or ``aspire`` (a container).
-        url: URL of the page, which gives access to all data.
+        url: URL of the page, which contains the token for all data.
         endpoint: URL to which spans are sent.
         pid: Process ID of the viewer.
         engine: Program that runs the container.
@@ -84,7 +84,7 @@ class Status(Struct, frozen=True, kw_only=True, rename="camel"):
 def start_dashboard(
     place: WorkspaceOptions,
     *,
-    choice: Choice = "auto",
+    choice: DashboardChoice = "auto",
     port: int | None = None,
     on_message: Callable[[str], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
@@ -226,9 +226,9 @@ def _started_viewer(home: UserPaths, expected: int, place: WorkspaceOptions, env
         line = _first_line(process, _START_SECONDS)
         if not line:
             process.kill()
-            said = process.stderr.read().decode("utf-8", "replace").strip().splitlines()
+            stderr = process.stderr.read().decode("utf-8", "replace").strip().splitlines()
             process.wait()
-            raise DashboardError(f"The viewer did not start: {said[-1] if said else 'no output'}")
+            raise DashboardError(f"The viewer did not start: {stderr[-1] if stderr else 'no output'}")
     process.returncode = 0  # the viewer outlives this process, so no one waits for its exit code
     return msgspec.json.decode(line, type=Dashboard)
 
@@ -254,7 +254,7 @@ def _stop_viewer(dashboard: Dashboard) -> None:
 
 
 def _http_request(url: str, *, method: str = "GET", seconds: float = _ANSWER_SECONDS) -> bytes | None:
-    """Return the response of a local URL, or ``None`` if there was no response. Uses no proxy."""
+    """Return the response of a local URL, or ``None`` without a response. Uses no proxy."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         request = urllib.request.Request(url, method=method, data=b"" if method == "POST" else None)
@@ -277,7 +277,7 @@ def _is_free(port: int) -> bool:
 # --- the container --------------------------------------------------------------------------------------------------------
 
 
-def _find_container_engine(choice: Choice, on_message: Callable[[str], None]) -> str:
+def _find_container_engine(choice: DashboardChoice, on_message: Callable[[str], None]) -> str:
     try:
         return find_engine()
     except ConfigError as error:
@@ -289,7 +289,7 @@ def _find_container_engine(choice: Choice, on_message: Callable[[str], None]) ->
 
 
 def _container_or_none(
-    engine: str, choice: Choice, port: int | None, on_message: Callable[[str], None], place: WorkspaceOptions
+    engine: str, choice: DashboardChoice, port: int | None, on_message: Callable[[str], None], place: WorkspaceOptions
 ) -> Dashboard | None:
     """Start the container. Return ``None`` if it does not start and was not explicitly requested."""
     try:

@@ -51,7 +51,7 @@ class SavedRuns:
     def __init__(self, home: Path, environ: Mapping[str, str] = os.environ) -> None:
         self._home = home
         self._redactor = Redactor.of(environ)
-        self._kept: dict[Path, tuple[tuple[int, int], list[_RunGroup]]] = {}
+        self._cached_groups: dict[Path, tuple[tuple[int, int], list[_RunGroup]]] = {}
         self._titles: dict[str, str] = {}
         self._busy = threading.Lock()  # two pages can be open, and each request runs in a thread
 
@@ -87,11 +87,11 @@ class SavedRuns:
                 files.append((status.st_mtime, file, (status.st_mtime_ns, status.st_size)))
         newest = sorted(files, reverse=True)[:_MAX_LOGS]
         for _, file, state in newest:
-            if file not in self._kept or self._kept[file][0] != state:
-                self._kept[file] = (state, _group_runs(read_events(file.stem, home=self._home)))
-            yield self._kept[file][1]
-        for gone in self._kept.keys() - {file for _, file, _ in newest}:
-            del self._kept[gone]
+            if file not in self._cached_groups or self._cached_groups[file][0] != state:
+                self._cached_groups[file] = (state, _group_runs(read_events(file.stem, home=self._home)))
+            yield self._cached_groups[file][1]
+        for deleted in self._cached_groups.keys() - {file for _, file, _ in newest}:
+            del self._cached_groups[deleted]
 
     def _summarize(self, group: _RunGroup) -> Summary:
         first, end = group.first, group.end
@@ -218,16 +218,16 @@ def _model_span(event: LogEvent, id: str, start: float, at: float) -> ViewSpan:
 def _nest_subagents(group: _RunGroup, agents: Mapping[str, ViewSpan], spans: Iterable[ViewSpan]) -> None:
     """Assign each subagent to the tool call that started it: the shortest enclosing `spawn` call without a subagent."""
     calls = sorted((s for s in spans if s.kind == "tool" and s.name == _SPAWN), key=lambda s: (s.end or 0.0) - s.start)
-    taken: set[str] = set()
+    nested: set[str] = set()
     for run, agent in agents.items():
         if run == group.first.run:
             continue
         agent.parent = group.first.run
         for call in calls:
             encloses = call.start - 5 <= agent.start and (agent.end or agent.start) <= (call.end or 0.0) + 5
-            if encloses and call.id not in taken and call.parent != run:
+            if encloses and call.id not in nested and call.parent != run:
                 agent.parent = call.id
-                taken.add(call.id)
+                nested.add(call.id)
                 break
 
 
@@ -244,10 +244,10 @@ def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem],
             request.append(span)
     # A failed call has a response only if a part of it was stored, so it is matched last.
     for span in sorted(request, key=lambda s: (bool(s.error), s.end or 0.0)):
-        said = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
-        if said is not None:
-            answers.remove(said)
-            parts = [*filter(None, (said.thinking, said.text)), *[f"→ {c.name}" for c in said.calls]]
+        position = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
+        if position is not None:
+            answers.remove(position)
+            parts = [*filter(None, (position.thinking, position.text)), *[f"→ {c.name}" for c in position.calls]]
             span.output = "\n".join(parts) or None
 
 

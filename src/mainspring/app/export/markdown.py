@@ -38,9 +38,9 @@ def render_markdown(transcript: Transcript) -> str:
     ]
     parts = [f"# {_line(transcript.title) or 'Session'}", "\n".join(facts)]
     parts += [_item(item) for item in transcript.items if item.active]
-    left = [item for item in transcript.items if not item.active]
-    if left:
-        parts += ["---", "## Abandoned branches", *[_item(item) for item in left]]
+    inactive = [item for item in transcript.items if not item.active]
+    if inactive:
+        parts += ["---", "## Abandoned branches", *[_item(item) for item in inactive]]
     return "\n\n".join(parts) + "\n"
 
 

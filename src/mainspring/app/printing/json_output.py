@@ -133,7 +133,7 @@ def _run_line(report: RunEvent) -> json_schema.Line | None:
 
 def _start_line(event: RunStarting) -> json_schema.Line:
     return json_schema.StartLine(
-        version=json_schema.VERSION,
+        version=json_schema.SCHEMA_VERSION,
         model=to_model(event.model),
         session_id=event.session_id,
         resumed=event.resumed > 0,
@@ -158,7 +158,7 @@ def to_result_line(outcome: RunOutcome, code: int) -> json_schema.ResultLine:
     """Convert the outcome of a run to a line."""
     usage = outcome.usage
     return json_schema.ResultLine(
-        version=json_schema.VERSION,
+        version=json_schema.SCHEMA_VERSION,
         status=outcome.status,
         exit_code=code,
         text=outcome.text,

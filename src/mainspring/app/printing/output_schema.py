@@ -12,7 +12,7 @@ from mainspring.errors import ConfigError
 from mainspring.policies.structured.schema import OUTPUT_TOOL as OUTPUT_TOOL
 from mainspring.policies.structured.schema import OutputSchema
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def load_output_schema(given: str) -> dict[str, Any]:
@@ -30,21 +30,21 @@ def load_output_schema(given: str) -> dict[str, Any]:
         raise ConfigError(
             f'{place}: A JSON Schema must be an object, for example, {{"type": "object", "properties": {{...}}}}'
         )
-    made = cast("dict[str, Any]", schema)
+    output_schema = cast("dict[str, Any]", schema)
     try:
-        OutputSchema(made)
+        OutputSchema(output_schema)
     except ConfigError as error:
         raise ConfigError(f"{place}: {str(error).removeprefix('behavior.schema ')}") from None
-    return made
+    return output_schema
 
 
 def _read(name: str) -> str:
     path = Path(os.path.expanduser(name))
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"--schema {name}: {error.strerror or error}") from None
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_BYTES:
         raise ConfigError(f"--schema {name}: The file is larger than 1 MiB.")
     return data.decode("utf-8-sig", "replace")

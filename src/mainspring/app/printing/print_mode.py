@@ -141,14 +141,14 @@ async def run_once(
 ) -> RunOutcome:
     """Run a prompt in a conversation; ``schema`` is the JSON Schema of the response."""
     agent, session = conversation.agent, conversation.session
-    told = 0
+    reported = 0
 
     def problems() -> None:
-        nonlocal told
+        nonlocal reported
         if session is not None:
-            for problem in session.problems[told:]:
+            for problem in session.problems[reported:]:
                 report(Notice(str(problem)))
-            told = len(session.problems)
+            reported = len(session.problems)
 
     def warn(warning: BudgetWarning) -> None:
         report(Notice(format_budget_warning(warning)))
@@ -268,7 +268,7 @@ class _PrintRun:
         self._signal = CancelToken()
         self._interrupts = GracefulShutdown(self._signal, self._exit_now)
         self._conversation: Conversation | None = None
-        self._told = False
+        self._has_finished = False
 
     def run(self) -> int:
         with self._interrupts:
@@ -285,7 +285,7 @@ class _PrintRun:
             outcome = RunOutcome(status="aborted")
         except Exception as error:  # the outcome is printed in the requested format
             outcome = RunOutcome(status="error", error=error)
-        self._told = True
+        self._has_finished = True
         code = self._show.finish(outcome, self._interrupts.number)
         self._console.close()
         self._exit_after_grace(code)
@@ -336,8 +336,8 @@ class _PrintRun:
         known = self._conversation
         if known is not None:
             known.env.kill_all()
-        if not self._told:
-            self._told = True
+        if not self._has_finished:
+            self._has_finished = True
             session = known.session.id if known is not None and known.session is not None else ""
             model = known.choice.name if known is not None else None
             self._show.finish(RunOutcome(status="aborted", session_id=session, model=model), number)

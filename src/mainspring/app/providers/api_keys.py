@@ -25,7 +25,7 @@ SERVICE = "mainspring"
 """Service name in the keyring; the entry name is the setting, by default the provider's name."""
 
 _COMMAND_SECONDS = 60.0
-_LARGEST = 64 << 10
+_MAX_BYTES = 64 << 10
 
 
 class _Keyring(Protocol):
@@ -92,14 +92,14 @@ async def read_key_from_command(command: str) -> str:
         ConfigError: If the command fails, prints nothing, or takes too long.
     """
     try:
-        said = await run_cli("sh", "-c", command, timeout=_COMMAND_SECONDS)
+        output = await run_cli("sh", "-c", command, timeout=_COMMAND_SECONDS)
     except TimeoutError:
         raise ConfigError(f"apiKeyCommand did not finish within {_COMMAND_SECONDS:g}s.") from None
     except OSError as error:
         raise ConfigError(f"Cannot run apiKeyCommand: {error.strerror or error}.") from error
-    key = said.out.decode("utf-8", "replace").strip().partition("\n")[0].strip()
-    if said.code or not key:
-        raise ConfigError(f"apiKeyCommand returned no key: {said.complaint}")
+    key = output.out.decode("utf-8", "replace").strip().partition("\n")[0].strip()
+    if output.code or not key:
+        raise ConfigError(f"apiKeyCommand returned no key: {output.complaint}")
     return key
 
 
@@ -114,7 +114,7 @@ def read_key_from_file(name: str) -> str:
         raise ConfigError(f"apiKeyFile is {name!r}. Use an absolute path, or a path that starts with ~/.")
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
             raise ConfigError(f"apiKeyFile {path} is not a file that contains a key.")
         if os.name == "posix" and found.st_mode & 0o077:
             raise ConfigError(f"Other users can read apiKeyFile {path}. Run `chmod 600 {path}`.")

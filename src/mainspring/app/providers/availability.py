@@ -83,7 +83,7 @@ class ProbeResult(Struct, frozen=True):
     Attributes:
         base_url: URL of the request.
         status: Status of the response; ``None`` without a response.
-        error: Why there was no response.
+        error: The reason for a missing response.
     """
 
     base_url: str
@@ -184,7 +184,7 @@ async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
             found.setdefault(
                 spec, ModelListing(spec=spec, state="ready", note=note, reachable=True, prices=ZERO_PRICES)
             )
-    embedded = await asyncio.to_thread(_embedded_attachment)
+    embedded = await asyncio.to_thread(_embedded_listings)
     for view in embedded:
         chosen = found.get(view.spec)
         found[view.spec] = replace(view, chosen=True) if chosen and chosen.chosen else view
@@ -243,7 +243,7 @@ async def _probe_hosts(models: Mapping[str, ModelProvider]) -> dict[str, bool]:
     return {spec: answers[model.profile.base_url].error is None for spec, model in by_host.items()}
 
 
-def _embedded_attachment() -> list[ModelListing]:
+def _embedded_listings() -> list[ModelListing]:
     has_engine = embedded.is_engine_installed()
     views: list[ModelListing] = []
     for known in WEIGHTS.values():

@@ -35,7 +35,7 @@ _PREFERRED = ("anthropic", "openai", "gemini", "openrouter", "cerebras")
 Excluded are keys that usually serve other purposes (``GITHUB_TOKEN``), and providers that need more than a key.
 """
 
-_BASE_URL_VARIABLES = {openai.NAME: openai.URL_VARIABLE, local_servers.NAME: local_servers.URL_VARIABLE}
+_BASE_URL_VARIABLES = {openai.NAME: openai.OPENAI_URL_VARIABLE, local_servers.NAME: local_servers.URL_VARIABLE}
 """Environment variables with the address of a provider, which are as good as a key."""
 
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
@@ -114,8 +114,8 @@ async def _explicit_choice(settings: Settings, registry: ProviderRegistry, serve
     reason = f"set by {_describe_origin(settings, 'model')}"
     try:
         model = make(config.model, config, registry)
-        meant = None if registry.split(config.model)[1] != config.model else registry.suggest(config.model)
-        return Choice(model, f"{reason}; did you mean {meant}?" if meant else reason)
+        suggestion = None if registry.split(config.model)[1] != config.model else registry.suggest(config.model)
+        return Choice(model, f"{reason}; did you mean {suggestion}?" if suggestion else reason)
     except ProviderConfigError:
         if registry.split(config.model)[1] != config.model:
             raise

@@ -310,7 +310,7 @@ async def set_up_provider(
     changes, notes = _changes(answers, settings)
     file = settings_file(cwd, settings, project=answers.project)
     if answers.project and ("apiKey" in answers.values or answers.values.get("headers")):
-        raise ConfigError("A key is not allowed in a project's settings, which other people can read. Omit --project.")
+        raise ConfigError("A key is not allowed in a project's settings, which others can read. Omit --project.")
     candidate = _settings_after(settings, changes, answers.values.get("apiKey", ""), answers)
     model = make(f"{answers.provider}:", candidate, registry_of(candidate))
     tried = None

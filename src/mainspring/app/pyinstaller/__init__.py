@@ -1,4 +1,4 @@
-"""What programs that freeze the command into one file have to take along, since it is loaded by name when it is used."""
+"""Lists of modules and files that packagers must include, since they are loaded by name."""
 
 from mainspring.app.pyinstaller.contents import data_files as data_files
 from mainspring.app.pyinstaller.contents import hook_dirs as hook_dirs

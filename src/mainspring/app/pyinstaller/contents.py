@@ -1,4 +1,4 @@
-"""The modules and files of the package, for packagers. PyInstaller asks by itself, through the entry point ``hook-dirs``."""
+"""The modules and files of the package, for packagers. PyInstaller finds them automatically through the entry point ``hook-dirs``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Agents of the service: those of a Python module (``module:attribute``), and the built-in agent.
 
-The built-in agent uses the same settings and permissions as in the terminal, but runs without a user.
+The built-in agent uses the settings and permissions of the terminal, but runs without a user.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load_agents(place: str, folder: str = "") -> dict[str, Factory]:
         raise ConfigError(f"Invalid value for --agents: {place}. Use MODULE:ATTRIBUTE, for example, my_agents:agents.")
     try:
         if folder:
-            _find_in_folder(module, folder)
+            _import_from_folder(module, folder)
         found = getattr(import_module(module), name)
     except ImportError as error:
         raise ConfigError(f"--agents {place}: {error}") from error
@@ -60,7 +60,7 @@ def load_agents(place: str, folder: str = "") -> dict[str, Factory]:
     return {str(key): cast("Callable[..., Any]", value) for key, value in agents.items()}
 
 
-def _find_in_folder(module: str, folder: str) -> None:
+def _import_from_folder(module: str, folder: str) -> None:
     """Import the top package of a module from a folder, and let the module import others of the folder.
 
     The folder is searched last, so that its other modules do not replace those of the standard library or of installed packages.
@@ -71,9 +71,9 @@ def _find_in_folder(module: str, folder: str) -> None:
     spec = PathFinder.find_spec(top, [folder])
     if top in sys.modules or spec is None or spec.loader is None:
         return
-    sys.modules[top] = made = module_from_spec(spec)
+    sys.modules[top] = package = module_from_spec(spec)
     try:
-        spec.loader.exec_module(made)
+        spec.loader.exec_module(package)
     except BaseException:
         del sys.modules[top]
         raise

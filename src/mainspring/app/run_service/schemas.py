@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 RunId = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}[.][A-Za-z0-9_-]{1,64}$")]
-KeyAction = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+IdempotencyKey = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 AgentName = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
 RunState = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
 
@@ -24,7 +24,7 @@ class StartRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompt: Annotated[Text, Meta(description="Prompt for the agent.")]
     agent: Annotated[AgentName | None, Meta(description="Name of the agent (default: the first one).")] = None
     key: Annotated[
-        KeyAction | None,
+        IdempotencyKey | None,
         Meta(
             description="Unique name of the run within the tenant: a second start with the same name returns the first run."
         ),
@@ -39,7 +39,7 @@ class Fork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[float, Meta(ge=1, le=1_000_000, multiple_of=1)] | None,
         Meta(description="Number of the last message to copy, from the `message` events (default: all)."),
     ] = None
-    key: Annotated[KeyAction | None, Meta(description="Same as for the start of a run.")] = None
+    key: Annotated[IdempotencyKey | None, Meta(description="Same as for the start of a run.")] = None
 
 
 class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class Deny(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request to deny a tool call."""
 
     call_id: Annotated[str, Meta(min_length=1, max_length=500)]
-    reason: Annotated[str, Meta(max_length=10_000, description="Reason for the model.")] = "the user said no"
+    reason: Annotated[str, Meta(max_length=10_000, description="Reason for the model.")] = "the user denied it"
     stop: Annotated[bool, Meta(description="Whether to end the run as well.")] = False
 
 

@@ -164,11 +164,11 @@ class RunService:
             return 0
         until = time.monotonic() + seconds
         while running := [r for r in await self._active("") if not await self._is_waiting_for_approval(r)]:
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 break
             try:
-                async with asyncio.timeout(min(left, 1.0)):
+                async with asyncio.timeout(min(remaining, 1.0)):
                     await self.engine.wait_until_ended(running[0].id)
             except TimeoutError:
                 continue
@@ -228,8 +228,8 @@ class RunService:
             ConflictError: If the run has no such message.
         """
         info = await self._info(tenant, run_id)
-        kept = await self._conversation(run_id, None if order.at is None else int(order.at))
-        return await self._start(tenant, info.agent, [*kept, Message.user(order.prompt)], order.key)
+        messages = await self._conversation(run_id, None if order.at is None else int(order.at))
+        return await self._start(tenant, info.agent, [*messages, Message.user(order.prompt)], order.key)
 
     async def _start(
         self,
@@ -453,18 +453,18 @@ class RunService:
 
     async def _conversation(self, run_id: str, at: int | None) -> list[AgentMessage]:
         """Return the messages of a run up to one of them, as the beginning of another run."""
-        kept: list[AgentMessage] = []
+        messages: list[AgentMessage] = []
         after = 0
         while items := await self.engine.feed.read(run_id, after):
             after = items[-1].number
-            told = [item.event for item in items if isinstance(item.event, MessageDone)]
-            kept += [event.message for event in told if at is None or event.number <= at]
-        if at is not None and at > len(kept):
-            raise ConflictError("unknown_message", f"The run has no message {at}. It has {len(kept)} messages.")
-        if kept and isinstance(kept[-1], Message) and kept[-1].tool_uses:
-            kept.pop()  # the results of its tool calls are missing
+            finished = [item.event for item in items if isinstance(item.event, MessageDone)]
+            messages += [event.message for event in finished if at is None or event.number <= at]
+        if at is not None and at > len(messages):
+            raise ConflictError("unknown_message", f"The run has no message {at}. It has {len(messages)} messages.")
+        if messages and isinstance(messages[-1], Message) and messages[-1].tool_uses:
+            messages.pop()  # the results of its tool calls are missing
         # The other run paid for these messages.
-        return [replace(m, usage=None, id="") if isinstance(m, Message) else m for m in kept]
+        return [replace(m, usage=None, id="") if isinstance(m, Message) else m for m in messages]
 
 
 def _shorten_title(text: str) -> str:

@@ -11,7 +11,7 @@ from mainspring.text import pluralize
 
 
 def result_to_markdown(shown: CommandResult | None) -> str:
-    """Return a result as Markdown for the conversation, or an empty string if there is nothing to show."""
+    """Return a result as Markdown for the conversation, or an empty string for an empty result."""
     match shown:
         case Text(text=text, title=title, markdown=markdown):
             return _titled(title, text if markdown else fence(text))

@@ -66,7 +66,7 @@ class LineTransport:
         self._chunk = chunk
         self._write = put
         self._max_line_bytes = max_line_bytes
-        self._on_agent_done = bytearray()
+        self._buffer = bytearray()
         self._looked = 0
         self._ended = False
         self._sending = asyncio.Lock()
@@ -86,26 +86,26 @@ class LineTransport:
     async def _line(self) -> bytes | None:
         long = False
         while True:
-            end = self._on_agent_done.find(b"\n", self._looked)
+            end = self._buffer.find(b"\n", self._looked)
             if end >= 0:
-                line = bytes(self._on_agent_done[:end])
-                del self._on_agent_done[: end + 1]
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
                 self._looked = 0
                 if long or len(line) > self._max_line_bytes:
                     raise LineTooLongError(
                         f"A line of more than {self._max_line_bytes} bytes was skipped. Send shorter lines."
                     )
                 return line
-            if long or len(self._on_agent_done) > self._max_line_bytes:
+            if long or len(self._buffer) > self._max_line_bytes:
                 long = True
-                self._on_agent_done.clear()
-            self._looked = len(self._on_agent_done)
+                self._buffer.clear()
+            self._looked = len(self._buffer)
             if self._ended or not (came := await self._chunk()):
                 self._ended = True
-                line, self._looked = bytes(self._on_agent_done), 0
-                self._on_agent_done.clear()
+                line, self._looked = bytes(self._buffer), 0
+                self._buffer.clear()
                 return line or None
-            self._on_agent_done += came
+            self._buffer += came
 
     async def send(self, line: bytes) -> None:
         """Write a line. Waits while the client does not read.
@@ -148,20 +148,20 @@ def take_over_stdio() -> Generator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def open_wire(given: int, output_fd: int, most: int = MAX_LINE_BYTES) -> AsyncGenerator[LineTransport]:
+async def open_wire(given: int, output_fd: int, max_line_bytes: int = MAX_LINE_BYTES) -> AsyncGenerator[LineTransport]:
     """Open a line transport over two file descriptors, which stay open. Each can be a pipe or a redirected file.
 
     Args:
         given: File descriptor of the input.
         output_fd: File descriptor of the output.
-        most: Maximum number of bytes of a line.
+        max_line_bytes: Maximum number of bytes of a line.
     """
     blocking = [(number, os.get_blocking(number)) for number in (given, output_fd)]
     async with AsyncExitStack() as closing:
         chunk = await _open_reader(given, closing)
         put = await _open_writer(output_fd, closing)
         try:
-            yield LineTransport(chunk, put, most)
+            yield LineTransport(chunk, put, max_line_bytes)
         finally:
             for number, state in blocking:
                 os.set_blocking(number, state)
@@ -215,9 +215,9 @@ def _pipe_writer(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[No
 
 def _file_writer(output_fd: int) -> Callable[[bytes], Awaitable[None]]:
     def write(data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(output_fd, left) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(output_fd, remaining) :]
 
     async def put(data: bytes) -> None:
         await asyncio.to_thread(write, data)
@@ -234,7 +234,7 @@ ProtocolHandler = Callable[[LineTransport, "ChatRegistry"], Awaitable[None]]
 
 
 class ChatRegistry:
-    """The open chats of a server, so that their programs end with the process even if there is no time to close the chats."""
+    """The open chats of a server, so that their programs end with the process even if the chats cannot be closed in time."""
 
     def __init__(self) -> None:
         self._chats: set[Chat] = set()

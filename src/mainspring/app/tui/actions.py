@@ -102,7 +102,7 @@ class InputActions:
         self._draft = ""
 
     def submit(self, text: str, *, queue: bool) -> None:
-        """Send or queue a text; for an empty text, send the first held message."""
+        """Send or queue a text; for an empty text, send the first message of a paused queue."""
         connection, screen = self._connection, self._screen
         screen.hint = ""
         if screen.editing_queued_id:
@@ -182,7 +182,7 @@ class InputActions:
         try:
             data, media_type = await asyncio.to_thread(read_image, path)
         except FileNotFoundError:
-            screen.buffer.insert_text(screen.pastes.text(text))  # a text that only looks like a path
+            screen.buffer.insert_text(screen.pastes.text(text))  # a text that resembles a path
         else:
             screen.buffer.insert_text(screen.pastes.add_image(data, media_type, path.name))
 

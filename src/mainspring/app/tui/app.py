@@ -131,8 +131,8 @@ class TerminalApp:
 
     def _bind(self, shortcuts: Mapping[str, str]) -> None:
         """Bind the keys of the screen, and the shortcuts of extensions that do not conflict with them."""
-        taken = {sequence for sequences in self._keys.values() for sequence in sequences}
-        free = {key: sequence for key in shortcuts if (sequence := parse_key(key)) and sequence not in taken}
+        used = {sequence for sequences in self._keys.values() for sequence in sequences}
+        free = {key: sequence for key in shortcuts if (sequence := parse_key(key)) and sequence not in used}
         bindings = create_bindings(self.screen, self._inputs, self._controls, self.notifier, self._keys)
         for key, sequence in free.items():
             bind_shortcut(bindings, sequence, partial(self.connection.send, Shortcut(key)))

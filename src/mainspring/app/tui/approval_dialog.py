@@ -162,16 +162,16 @@ class ApprovalDialog:
         """Return the rows of the resource, with all characters visible."""
         rows = wrap_rows(output_rows(self._request.resource, "tool", "  ", escape_all), columns, break_words=True)
         if len(rows) > _MAX_RESOURCE_ROWS:
-            left = len(rows) - _MAX_RESOURCE_ROWS + 1
+            hidden = len(rows) - _MAX_RESOURCE_ROWS + 1
             return [
                 *rows[: _MAX_RESOURCE_ROWS - 1],
-                make_row(("warn", f"  ... {left} more rows (e to show the arguments)")),
+                make_row(("warn", f"  ... {hidden} more rows (e to show the arguments)")),
             ]
         return rows
 
 
 def question_of(request: ApprovalAsked) -> str:
-    """Return the question about a call: the verb and the object, where the next rows do not say it."""
+    """Return the question about a call: the verb and the object, unless the next rows contain it."""
     match request.action:
         case "run":
             text = "Run this command?"

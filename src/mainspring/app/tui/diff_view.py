@@ -22,7 +22,7 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, max_rows: int | None = No
     Args:
         diffs: The diffs.
         columns: Width of the screen; the terminal wraps longer lines.
-        max_rows: Maximum number of rows; the last row says how many are hidden.
+        max_rows: Maximum number of rows; the last row contains the number of hidden rows.
     """
     rows: list[Row] = []
     for diff in diffs:

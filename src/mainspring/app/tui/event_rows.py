@@ -89,8 +89,8 @@ def _lines(cells: tuple[str, ...], sizes: list[int], first: str, rest: str) -> l
     for at in range(max(map(len, columns), default=0)):
         parts: Row = []
         for i, lines in enumerate(columns):
-            kept = lines[at] if at < len(lines) else ""
-            text = kept if i == len(columns) - 1 else kept + " " * (sizes[i] - width(kept) + _GAP)
+            line = lines[at] if at < len(lines) else ""
+            text = line if i == len(columns) - 1 else line + " " * (sizes[i] - width(line) + _GAP)
             style = rest if i else first
             parts += make_row((style, text)) if style else make_row(text)
         shown.append(parts)

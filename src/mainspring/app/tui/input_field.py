@@ -26,7 +26,7 @@ from mainspring.app.tui.safe_text import to_one_row
 from mainspring.redaction import redact_environment
 
 MAX_ENTRIES = 1_000
-MAX_ENTRY_BYTES = 64 << 10
+MAX_INPUT_BYTES = 64 << 10
 """Longer entries are not stored."""
 
 _MAX_FILE_BYTES = 2 << 20
@@ -59,7 +59,7 @@ class HistoryFile:
     def add(self, text: str) -> bool:
         """Add an entry. Return False if it was not stored."""
         line = json.dumps(redact_environment(text)).encode() + b"\n"
-        if not text.strip() or len(line) > MAX_ENTRY_BYTES:
+        if not text.strip() or len(line) > MAX_INPUT_BYTES:
             return False
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -127,7 +127,7 @@ def _entries(lines: Iterable[bytes]) -> Iterable[str]:
 _MAX_COMPLETED_CHARS = 2_000
 _MAX_CANDIDATES = 100
 
-Complete = Callable[[str], Awaitable[tuple[Candidate, ...]]]
+CompleteInput = Callable[[str], Awaitable[tuple[Candidate, ...]]]
 
 
 class _InputHistory(History):
@@ -152,7 +152,7 @@ class ChatCompleter(Completer):
         complete: Returns completions of a line.
     """
 
-    def __init__(self, complete: Complete) -> None:
+    def __init__(self, complete: CompleteInput) -> None:
         self._complete = complete
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -192,7 +192,7 @@ def should_autocomplete(text: str) -> bool:
     return bool(word) and word[0].startswith("@")
 
 
-def create_input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
+def create_input_buffer(file: HistoryFile, complete: CompleteInput) -> Buffer:
     """Create the buffer of the input.
 
     Args:

@@ -146,7 +146,7 @@ _FLUSH = "_Flush"
 
 
 Sequences = Mapping[str, tuple[tuple[str, ...], ...]]
-Handler = Callable[[KeyPressEvent], object]
+KeyHandler = Callable[[KeyPressEvent], object]
 
 
 def create_bindings(
@@ -170,7 +170,7 @@ def create_bindings(
     bursts = PasteDetector()
     _bind_dialog(keys, screen, request)
 
-    def bind(action: str, handler: Handler, when: FilterOrBool = True) -> None:
+    def bind(action: str, handler: KeyHandler, when: FilterOrBool = True) -> None:
         for sequence in sequences[action]:
             _add(keys, sequence, handler, when)
 
@@ -205,7 +205,7 @@ def bind_shortcut(keys: KeyBindings, sequence: tuple[str, ...], handler: Callabl
     _add(keys, sequence, lambda _: handler())
 
 
-def _add(keys: KeyBindings, sequence: tuple[str, ...], act: Handler, when: FilterOrBool = True) -> None:
+def _add(keys: KeyBindings, sequence: tuple[str, ...], act: KeyHandler, when: FilterOrBool = True) -> None:
     def handler(event: KeyPressEvent) -> None:
         act(event)
 
@@ -220,7 +220,7 @@ def _bind_dialog(keys: KeyBindings, screen: Screen, condition: Condition) -> Non
                 screen.type_into_input(" " if name == "space" else name)
             screen.update_dialog_input()
 
-    def bind_name(name: str) -> Handler:
+    def bind_name(name: str) -> KeyHandler:
         return lambda _: press(name)
 
     for name in _DIALOG_KEYS:

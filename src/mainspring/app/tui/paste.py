@@ -1,4 +1,4 @@
-"""Pasted text and images: telling a paste from typing, and placeholders for large pastes."""
+"""Pasted text and images: detection of pastes, and placeholders for large pastes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BurstInput(Input):
         return join_bursts(self._keys.read_keys())
 
     def flush_keys(self) -> list[KeyPress]:
-        """Return the keys that were held back in case more followed."""
+        """Return the keys that were delayed in case more followed."""
         return self._keys.flush_keys()
 
     def fileno(self) -> int:

@@ -88,10 +88,10 @@ def truncate(text: str, columns: int, ellipsis: str = "...") -> str:
     space = columns - width(ellipsis)
     if space <= 0:
         ellipsis, space = "", columns
-    taken = 0
+    columns_used = 0
     for place, character in enumerate(text):
-        taken += width(character)
-        if taken > space:
+        columns_used += width(character)
+        if columns_used > space:
             return text[:place] + ellipsis
     return text
 

@@ -72,9 +72,9 @@ class FrameOutput(Vt100_Output):
                 self._buffer.append(_END)
             self.flush()
 
-    def set_focus_reporting(self, wanted: bool) -> None:
+    def set_focus_reporting(self, is_enabled: bool) -> None:
         """Make the terminal report whether its window has the focus, or not."""
-        self.write_raw(_FOCUS_ON if wanted else _FOCUS_OFF)
+        self.write_raw(_FOCUS_ON if is_enabled else _FOCUS_OFF)
         self.flush()
 
     def write(self, data: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainspring.app.cli.console import Console
 
 _FIRST_FRAME = "\r> \r\nStarting...\x1b[A\r\x1b[2C"
-"""Shown until the screen is loaded and replaces it. Keys are kept for the screen."""
+"""Shown until the screen is loaded and replaces it. Keys are passed on to the screen."""
 
 _CLEAR_FIRST_FRAME = "\r\x1b[K\x1b7\x1b[C\x1b[J\x1b8"
 """Erases what is drawn below."""

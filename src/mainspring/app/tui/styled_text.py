@@ -14,7 +14,7 @@ Fragment = tuple[str, str]
 Row = list[Fragment]
 
 _MIN_COLUMNS = 8
-"""Width below which words are not kept whole."""
+"""Width below which words may be split."""
 
 
 def make_row(*parts: str | Fragment) -> Row:
@@ -43,21 +43,21 @@ def indent_rows(rows: Iterable[Row], by: str, style: str = "faint") -> list[Row]
 
 def clip_row(row: Row, columns: int) -> Row:
     """Truncate a row to a number of columns."""
-    taken = 0
-    kept: Row = []
+    columns_used = 0
+    clipped: Row = []
     for style, text in row:
         shown = expand_tabs(strip_emoji_modifiers(text))
         size = width(shown)
-        if taken + size > columns:
+        if columns_used + size > columns:
             for character in shown:
-                taken += width(character)
-                if taken > columns:
-                    return kept
-                kept.append((style, character))
-            return kept
-        taken += size
-        kept.append((style, shown))
-    return kept
+                columns_used += width(character)
+                if columns_used > columns:
+                    return clipped
+                clipped.append((style, character))
+            return clipped
+        columns_used += size
+        clipped.append((style, shown))
+    return clipped
 
 
 def wrap_row(row: Row, columns: int, indent: str = "", *, break_words: bool = False) -> list[Row]:
@@ -90,16 +90,16 @@ def wrap_row(row: Row, columns: int, indent: str = "", *, break_words: bool = Fa
 
 def _end_of_row(text: str, at: int, first: int, columns: int, break_words: bool) -> int:
     """Return the end of the row that starts at ``at``; its first word starts at ``first``."""
-    taken, last_blank = 0, -1
+    columns_used, last_blank = 0, -1
     for place in range(at, len(text)):
         if text[place] == " " and place > first:
             last_blank = place
-            if taken > columns:
+            if columns_used > columns:
                 return last_blank
-        taken += width(text[place])
-        if taken > columns and last_blank >= 0:
+        columns_used += width(text[place])
+        if columns_used > columns and last_blank >= 0:
             return last_blank
-        if taken > columns and break_words:
+        if columns_used > columns and break_words:
             return max(place, at + 1)
     return len(text)
 
@@ -129,12 +129,12 @@ class CollapsedOutput:
     """Stores output that was shown in part, to be shown in full later, newest first."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[str, list[Row]]] = deque(maxlen=_MAX_KEPT)
+        self._collapsed: deque[tuple[str, list[Row]]] = deque(maxlen=_MAX_KEPT)
 
     def collapse(
         self, title: str, rows: list[Row], max_rows: int, *, at_end: bool = False, columns: int | None = None
     ) -> list[Row]:
-        """Return at most ``max_rows`` rows, and a row that says how many more there are.
+        """Return at most ``max_rows`` rows, and a row with the number of hidden rows.
 
         Args:
             title: Title of the output.
@@ -143,12 +143,12 @@ class CollapsedOutput:
             at_end: Whether to show the last rows instead of the first.
             columns: Width of the screen, to wrap the shown rows; the stored ones stay unwrapped.
         """
-        whole = rows
+        all_rows = rows
         if columns is not None:
             rows = wrap_rows(rows, columns, break_words=True)
         if len(rows) <= max_rows + 1:
             return rows
-        self.store(title, whole)
+        self.store(title, all_rows)
         more = make_row(("faint", f"  ... {pluralize(len(rows) - max_rows, 'more line')} (Ctrl-O to show)"))
         if not max_rows:
             return [more]
@@ -156,13 +156,13 @@ class CollapsedOutput:
 
     def store(self, title: str, rows: list[Row]) -> None:
         """Store rows that are not shown at all."""
-        self._kept.append((title, rows[:_MAX_LINES]))
+        self._collapsed.append((title, rows[:_MAX_LINES]))
 
     def expand_last(self) -> list[Row]:
         """Return the last stored output in full and forget it, or nothing."""
-        if not self._kept:
+        if not self._collapsed:
             return []
-        title, rows = self._kept.pop()
+        title, rows = self._collapsed.pop()
         return [make_row(("faint", f"--- {title}")), *rows, make_row(("faint", "---"))]
 
 

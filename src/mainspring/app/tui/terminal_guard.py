@@ -88,7 +88,7 @@ class TerminalGuard:
             return True
 
     def disable_echo(self) -> None:
-        """Turn off echo and line buffering, so that keys typed before the screen opens are kept."""
+        """Turn off echo and line buffering, so that keys typed before the screen opens are not lost."""
         with contextlib.suppress(termios.error):
             now = termios.tcgetattr(self._tty)
             now[3] &= ~(termios.ECHO | termios.ICANON)

@@ -88,8 +88,10 @@ class TranscriptView:
                 self._thinking = ""
                 return self._with_separator("text", self._answer.feed(text, self.columns, self._tail_rows()))
             case events.AnswerEnd(text=text):
-                whole = [] if self._answer.has_output else self._answer.feed(text, self.columns, self._tail_rows())
-                return self._with_separator("text", whole + self._answer.close(self.columns))
+                complete_rows = (
+                    [] if self._answer.has_output else self._answer.feed(text, self.columns, self._tail_rows())
+                )
+                return self._with_separator("text", complete_rows + self._answer.close(self.columns))
             case events.ToolProgress():
                 self._tools.on_progress(event)
                 return []
@@ -225,12 +227,12 @@ class TranscriptView:
         return self.collapsed.collapse("Your message", rows, _USER_ROWS)
 
     def _on_thinking_end(self, text: str, now: float) -> list[Row]:
-        whole = text or self._thinking
+        thinking = text or self._thinking
         took = now - self._thinking_since if self._thinking_since else 0.0
         self._thinking, self._thinking_since = "", 0.0
-        if not whole.strip():
+        if not thinking.strip():
             return []
-        self.collapsed.store("Reasoning", output_rows(whole, "faint", "  "))
+        self.collapsed.store("Reasoning", output_rows(thinking, "faint", "  "))
         return [make_row(("faint", f"Thought for {format_seconds(took)} (Ctrl-O to show)"))]
 
     def _approval(self, event: events.ApprovalAsked) -> list[Row]:

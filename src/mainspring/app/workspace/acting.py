@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.workspace.custom_commands.definition import (
-    COMMANDS,
+    COMMANDS_FOLDER,
     command_files,
     command_name,
     parse_command,
@@ -83,7 +83,7 @@ def _acts_in(folder: Path) -> Iterator[ActiveContent]:
         for file in sorted((folder / part).rglob("*.py")):
             if "scripts" not in file.relative_to(folder / part).parts and (data := _read(file)) is not None:
                 yield ActiveContent(file, _fingerprint(data), (f"Python code that is loaded, {len(data)} bytes",))
-    yield from _commands(own / COMMANDS)
+    yield from _commands(own / COMMANDS_FOLDER)
     yield from _definitions(folder)
     yield from _instructions(folder)
     for file in (folder / SHARED_SERVERS, own / SERVERS, own / SETTINGS_FILE):
@@ -195,13 +195,13 @@ def _settings(file: Path, data: bytes) -> ActiveContent | None:
     for name, section in sections.items():
         if name in _PASSIVE_SECTIONS:
             continue
-        kept = (
+        active_settings = (
             {k: v for k, v in cast("dict[str, Any]", section).items() if (name, k) not in _RESTRICTING_KEYS}
             if isinstance(section, dict)
             else section
         )
-        if kept not in ({}, None):
-            lines.append(f"{name}: {msgspec.json.encode(kept).decode()}")
+        if active_settings not in ({}, None):
+            lines.append(f"{name}: {msgspec.json.encode(active_settings).decode()}")
     return _act(file, lines) if lines else None
 
 
@@ -210,8 +210,8 @@ def _servers(file: Path, data: bytes) -> ActiveContent:
         tree: Any = parse_jsonc(data.decode("utf-8-sig")).to_python()
     except (JsonError, UnicodeDecodeError):
         return ActiveContent(file, _fingerprint(data), ("invalid MCP servers",))
-    whole = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"servers": tree}
-    found = whole.get("mcpServers", whole.get("servers", whole))
+    config = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"servers": tree}
+    found = config.get("mcpServers", config.get("servers", config))
     named = cast("dict[str, Any]", found) if isinstance(found, dict) else {"of a list": found}
     lines = (f"server {name}: {msgspec.json.encode(entry).decode()}" for name, entry in named.items())
     return ActiveContent(file, _fingerprint(data), _escape_lines(lines))

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from mainspring.app.run.events import Notice, RunEventHandler
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.workspace.custom_commands.definition import (
-    COMMANDS,
-    MAX_FILES,
+    COMMANDS_FOLDER,
+    MAX_COMMAND_FILES,
     CommandScope,
     CustomCommand,
     command_files,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mainspring.policies.plan_mode import PlanMode
 
 _SECONDS = 30.0
-_LONGEST_OUTPUT = 64 << 10
+_MAX_OUTPUT_CHARS = 64 << 10
 _NAME = lazy_re(r"[A-Za-z0-9][\w.:-]*")
 _LINE = lazy_re(r"/((?:user:|project:)?[A-Za-z0-9][\w.:-]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -101,10 +101,10 @@ class CommandInvocation(Struct, frozen=True):
             ConfigError: If an argument or a file is missing.
             PermissionDeniedError: If a rule or plan mode denies a command, or a rule denies reading a file.
         """
-        made = self.expand(env.cwd, provider=provider, model=model)
-        blocks = await read_attachments(made.files, env, permissions, reader)
-        outputs = [await self._output(p.text, env, permissions, plan) for p in made.pieces if p.is_shell]
-        return "\n\n".join([made.text(outputs), *blocks])
+        expanded = self.expand(env.cwd, provider=provider, model=model)
+        blocks = await read_attachments(expanded.files, env, permissions, reader)
+        outputs = [await self._output(p.text, env, permissions, plan) for p in expanded.pieces if p.is_shell]
+        return "\n\n".join([expanded.text(outputs), *blocks])
 
     async def _output(self, script: str, env: ExecutionEnv, permissions: ReadPolicy, plan: PlanMode | None) -> str:
         decision = await permissions.decide("shell", {"command": script}, env=env, definition=shell)
@@ -117,14 +117,14 @@ class CommandInvocation(Struct, frozen=True):
         if decision.outcome == "deny":
             raise PermissionDeniedError(f"/{self.command.name} runs `{script}`, which is denied: {decision.reason}")
         done = await env.run(script, env=decision.environment, timeout=_SECONDS)
-        said = (done.stdout.text + done.stderr.text).rstrip()
-        if len(said) > _LONGEST_OUTPUT:
-            said = f"{said[:_LONGEST_OUTPUT]}\n[cut here: {len(said)} characters]"
+        output = (done.stdout.text + done.stderr.text).rstrip()
+        if len(output) > _MAX_OUTPUT_CHARS:
+            output = f"{output[:_MAX_OUTPUT_CHARS]}\n[cut here: {len(output)} characters]"
         if done.timed_out:
-            said += f"\n[ended after {_SECONDS:g} seconds]"
+            output += f"\n[ended after {_SECONDS:g} seconds]"
         elif done.exit_code:
-            said += f"\n[exit code {done.exit_code}]"
-        return wrap_in_tag("output", said, command=script.replace('"', "'"))
+            output += f"\n[exit code {done.exit_code}]"
+        return wrap_in_tag("output", output, command=script.replace('"', "'"))
 
 
 class CustomCommands:
@@ -159,17 +159,17 @@ class CustomCommands:
         """
         found: list[CustomCommand] = []
         skipped: list[SkippedCommand] = []
-        root = find_project_root(cwd, COMMANDS, home)
+        root = find_project_root(cwd, COMMANDS_FOLDER, home)
         places: list[tuple[Path, CommandScope, bool]] = []
         if home is not None:
-            places.append((home.root / COMMANDS, "user", True))
+            places.append((home.root / COMMANDS_FOLDER, "user", True))
         if root is not None:
-            places.append((root / PROJECT_FOLDER / COMMANDS, "project", trusted))
+            places.append((root / PROJECT_FOLDER / COMMANDS_FOLDER, "project", trusted))
         for folder, scope, usable in places:
             files = command_files(folder)
-            if len(files) > MAX_FILES:
-                skipped.append(SkippedCommand(str(folder), f"only {MAX_FILES} files are read"))
-            for path in files[:MAX_FILES]:
+            if len(files) > MAX_COMMAND_FILES:
+                skipped.append(SkippedCommand(str(folder), f"only {MAX_COMMAND_FILES} files are read"))
+            for path in files[:MAX_COMMAND_FILES]:
                 name = command_name(path, folder)
                 if not usable:
                     skipped.append(SkippedCommand(str(path), "the folder is not trusted. Run `mainspring trust`", name))
@@ -234,7 +234,7 @@ def is_command_line(line: str) -> bool:
 
 def commands_root(cwd: str, home: UserPaths | None) -> Path:
     """Return the folder of the project whose commands can be used in a folder. Its commands require trust."""
-    return find_project_root(cwd, COMMANDS, home) or Path(cwd)
+    return find_project_root(cwd, COMMANDS_FOLDER, home) or Path(cwd)
 
 
 class CommandList(Struct, frozen=True):

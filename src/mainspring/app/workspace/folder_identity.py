@@ -25,11 +25,11 @@ def read_birth_time(path: str) -> int:
     File systems reuse the inode number of a deleted folder, so the number alone does not identify a folder.
     """
     try:
-        made = getattr(os.stat(path), "st_birthtime", 0)
+        birth_time = getattr(os.stat(path), "st_birthtime", 0)
     except OSError:
         return 0
-    if made or not sys.platform.startswith("linux"):
-        return int(made * 1_000_000_000)
+    if birth_time or not sys.platform.startswith("linux"):
+        return int(birth_time * 1_000_000_000)
     import ctypes  # takes 10 ms, so only if something was granted
 
     statx = getattr(ctypes.CDLL(None), "statx", None)

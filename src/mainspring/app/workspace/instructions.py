@@ -40,7 +40,7 @@ MAX_IMPORT_DEPTH = 5
 """Maximum depth of imports."""
 
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 _FENCE = lazy_re(r"^\s*(```|~~~)")
 _CODE = lazy_re(r"(`+)[^`\n]*?\1")
 _IMPORT = lazy_re(r"(?:(?<=\s)|^)@((?:~/|\./|\.\./|/)?[\w.][\w./-]*[\w])")
@@ -140,14 +140,14 @@ class InstructionReader:
             path = await asyncio.to_thread(self._in_folder, folder)
             if path is not None:
                 found += await self._with_imports(path, origin, notes, {f.real for f in found}, trusted=trusted)
-        kept = _fit_to_limit(found, self._settings.max_bytes)
+        fitted = _fit_to_limit(found, self._settings.max_bytes)
         notes += [
             f"{file.path}: Only {len(file.text.encode())} of {file.size} bytes are used (instructions.maxBytes is "
             f"{self._settings.max_bytes})."
-            for file in kept
+            for file in fitted
             if file.cut
         ]
-        return Instructions(tuple(kept), tuple(notes))
+        return Instructions(tuple(fitted), tuple(notes))
 
     def _in_folder(self, folder: Path) -> Path | None:
         """Return the first instruction file in a folder."""
@@ -211,12 +211,12 @@ class _LoadedFile(Struct, frozen=True):
 
 def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _LoadedFile | None]:
     try:
-        data = read_local_file(str(real), 0, _LARGEST + 1)
+        data = read_local_file(str(real), 0, _MAX_BYTES + 1)
     except OSError as error:
         return error.strerror or str(error), None
     if b"\0" in data:
         return "not a text file", None
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_BYTES:
         return "larger than 1 MiB", None
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").strip()
     return "", _LoadedFile(str(path), str(real), origin, text) if text else None
@@ -262,13 +262,13 @@ def outside_imports(file: Path, root: Path) -> list[str]:
 
 def _fit_to_limit(files: Sequence[_LoadedFile], limit: int) -> list[InstructionFile]:
     """Truncate files to the size limit: short files are complete, and the others share the rest."""
-    room: dict[int, int] = {}
-    left = limit
+    budgets: dict[int, int] = {}
+    remaining = limit
     sizes = sorted((len(file.text.encode()), i) for i, file in enumerate(files))
     for done, (size, i) in enumerate(sizes):
-        room[i] = min(size, left // (len(sizes) - done))
-        left -= room[i]
-    return [_truncate(file, room[i]) for i, file in enumerate(files)]
+        budgets[i] = min(size, remaining // (len(sizes) - done))
+        remaining -= budgets[i]
+    return [_truncate(file, budgets[i]) for i, file in enumerate(files)]
 
 
 def _truncate(file: _LoadedFile, budget: int) -> InstructionFile:

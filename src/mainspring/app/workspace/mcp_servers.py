@@ -35,7 +35,7 @@ SHARED_FILE = ".mcp.json"
 """File name in the project folder, which other programs read, too."""
 UNATTENDED_CONNECT_SECONDS = 10.0
 """Seconds that the only prompt of a run waits for servers, because it may fail without their tools."""
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class McpDiscovery(Struct, frozen=True):
@@ -106,9 +106,9 @@ def build_mcp_plug(
         return None
     keys = mcp.server_prefixes([s.name for s in found.servers])
     servers = [s for s in found.servers if server_filter is None or server_filter(keys[s.name])]
-    left = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
-    if left:
-        allow = " ".join(f"--allow mcp__{key}" for key in left)
+    untrusted = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
+    if untrusted:
+        allow = " ".join(f"--allow mcp__{key}" for key in untrusted)
         report(Notice(f"MCP servers are disabled, because the model is small. To use them, add {allow}."))
     if not any(s.enabled for s in servers):
         return None
@@ -142,7 +142,7 @@ def _root(file: Path) -> Path:
 def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> None:
     """Read a file of servers; an invalid file results in a notice, and does not affect others."""
     try:
-        if file.stat().st_size > _LARGEST:
+        if file.stat().st_size > _MAX_BYTES:
             raise OSError("larger than 1 MiB")
         text = file.read_text("utf-8-sig")
         sources.append((str(file), parse_jsonc(text).to_python() if text.strip() else None))
@@ -199,10 +199,10 @@ def add_server(
 
     with TrustStore(home).accept_own_changes(file.parent if project else None):
         _rewrite(file, change, private=not project)
-    told = f"Added {name} to {file}"
+    message = f"Added {name} to {file}"
     if project and not TrustStore(home).covers(file.parent):
-        told += f"\nTo start it, trust the folder: mainspring trust {file.parent.parent}"
-    return told
+        message += f"\nTo start it, trust the folder: mainspring trust {file.parent.parent}"
+    return message
 
 
 def remove_server(

@@ -99,6 +99,6 @@ def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tup
     try:
         return os.path.realpath(os.getcwd()), ""
     except FileNotFoundError:
-        gone = environ.get("PWD", "")
-        folder = gone if os.path.isabs(gone) else os.sep
+        deleted = environ.get("PWD", "")
+        folder = deleted if os.path.isabs(deleted) else os.sep
         return folder, "The current folder no longer exists. Use --cwd DIR to choose another folder."

@@ -12,13 +12,13 @@ from msgspec import Struct, structs
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
-from mainspring.app.workspace.saved_rules import MEMORY_FILE_NAME as GRANTS
+from mainspring.app.workspace.saved_rules import GRANTS_FILE_NAME as GRANTS
 from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, GrantStore, RuleFiles
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TRUST_FILE as TRUST
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.permissions import PermissionDecision, Permissions, RuleSet, RuleSource, SpecRule
+from mainspring.permissions import PermissionDecision, PermissionRule, Permissions, RuleSet, RuleSource
 from mainspring.tools import Tool
 from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools
 
@@ -112,7 +112,9 @@ def save_rule(
     return RuleFiles(settings.home, cwd).save("everywhere" if everywhere else "project", effect, (rule,))
 
 
-def revoke_rule(wanted: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[RuleView, Path]:
+def revoke_rule(
+    rule_text: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
+) -> tuple[RuleView, Path]:
     """Remove a saved rule by its number or its text. Return the rule and the file that stored it.
 
     Raises:
@@ -120,7 +122,7 @@ def revoke_rule(wanted: str, place: WorkspaceOptions, environ: Mapping[str, str]
     """
     cwd, settings = load_rules(place, {}, environ)
     files = RuleFiles(settings.home, cwd)
-    rule = files.named(build_permissions(settings, PermissionFlags(), cwd).engine.rules, wanted)
+    rule = files.named(build_permissions(settings, PermissionFlags(), cwd).engine.rules, rule_text)
     return _view(rule), files.remove(rule)
 
 
@@ -191,11 +193,11 @@ def _explanation(decision: PermissionDecision) -> CallExplanation:
     )
 
 
-def _view_or_none(rule: SpecRule | None) -> RuleView | None:
+def _view_or_none(rule: PermissionRule | None) -> RuleView | None:
     return None if rule is None else _view(rule)
 
 
-def _view(rule: SpecRule) -> RuleView:
+def _view(rule: PermissionRule) -> RuleView:
     counts = rule.effect != "allow" or rule.origin.trusted
     return RuleView(effect=rule.effect, rule=rule.text, origin=str(rule.origin), counts=counts)
 

@@ -22,7 +22,7 @@ from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_function
 from mainspring.locks import LockTimeoutError, lock_directory
-from mainspring.permissions import RuleSet, RuleSource, SpecRule, parse_rule
+from mainspring.permissions import PermissionRule, RuleSet, RuleSource, parse_rule
 from mainspring.state_files import write_text_atomically
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ else:  # only saving a rule needs the tables of programs
     is_portable = lazy_function("mainspring.permissions.portable", "is_portable")
     relative_program = lazy_function("mainspring.permissions.portable", "relative_program")
 
-MEMORY_FILE_NAME = "grants.json"
+GRANTS_FILE_NAME = "grants.json"
 
 
 GrantEffect = Literal["allow", "deny"]
@@ -85,7 +85,7 @@ class GrantStore:
     """
 
     def __init__(self, home: UserPaths | None) -> None:
-        self.file = home.root / MEMORY_FILE_NAME if home else None
+        self.file = home.root / GRANTS_FILE_NAME if home else None
 
     def list(self) -> tuple[Project, ...]:
         """Return all projects that have rules, by path.
@@ -166,10 +166,10 @@ class GrantStore:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with lock_directory(self.file.parent):
                 grants = edit()
-                left = [project for project in self.list() if project.folder != path]
+                others = [project for project in self.list() if project.folder != path]
                 if grants:
-                    left.append(Project(path, read_inode(path), grants, read_birth_time(path)))
-                new = _File(tuple(sorted(left, key=lambda project: project.folder)))
+                    others.append(Project(path, read_inode(path), grants, read_birth_time(path)))
+                new = _File(tuple(sorted(others, key=lambda project: project.folder)))
                 text = msgspec.json.format(msgspec.json.encode(new)).decode() + "\n"
                 write_text_atomically(Path(os.path.realpath(self.file)), text, private=True)
         except LockTimeoutError as error:
@@ -179,7 +179,7 @@ class GrantStore:
         return self.file
 
 
-def _parse(grants: tuple[Grant, ...], place: str) -> tuple[SpecRule, ...]:
+def _parse(grants: tuple[Grant, ...], place: str) -> tuple[PermissionRule, ...]:
     return tuple([parse_rule(grant.rule, grant.effect, RuleSource("user", place)) for grant in grants])
 
 
@@ -205,7 +205,7 @@ class RuleFiles(Struct, frozen=True):
     home: UserPaths | None
     folder: str
 
-    def parse(self, reach: Reach, effect: GrantEffect, texts: tuple[str, ...]) -> tuple[SpecRule, ...]:
+    def parse(self, reach: Reach, effect: GrantEffect, texts: tuple[str, ...]) -> tuple[PermissionRule, ...]:
         """Return rules as they apply once they are saved.
 
         Raises:
@@ -235,7 +235,7 @@ class RuleFiles(Struct, frozen=True):
             return GrantStore(self.home).add(self.folder, effect, texts)
         return self._change_settings(effect, lambda known: list(dict.fromkeys([*known, *texts])))
 
-    def reach_of(self, rule: SpecRule) -> Reach | None:
+    def reach_of(self, rule: PermissionRule) -> Reach | None:
         """Return where a rule in force applies, or None if it is not one that `save` saves: of a flag, or of the project's settings."""
         if rule.effect == "ask" or self.home is None or rule.origin.kind != "user":
             return None
@@ -243,13 +243,13 @@ class RuleFiles(Struct, frozen=True):
             return "project"
         return "everywhere" if rule.origin.place.startswith(f"{self.home.settings}: ") else None
 
-    def file(self, rule: SpecRule) -> Path | None:
+    def file(self, rule: PermissionRule) -> Path | None:
         """Return the file that stores a saved rule."""
         if self.home is None:
             return None
         return GrantStore(self.home).file if self.reach_of(rule) == "project" else self.home.settings
 
-    def remove(self, rule: SpecRule) -> Path:
+    def remove(self, rule: PermissionRule) -> Path:
         """Remove a saved rule from its file, and return the file. Blocks.
 
         Raises:
@@ -262,21 +262,21 @@ class RuleFiles(Struct, frozen=True):
             return GrantStore(self.home).remove(self.folder, rule.effect, rule.text)
         return self._change_settings(rule.effect, lambda known: [text for text in known if text != rule.text])
 
-    def named(self, rules: Iterable[SpecRule], wanted: str) -> SpecRule:
+    def named(self, rules: Iterable[PermissionRule], name: str) -> PermissionRule:
         """Return the saved rule of a number, counted from 1 in `saved`, or of a text.
 
         Raises:
             ConfigError: If no saved rule has it, or several have the text.
         """
         saved = self.saved(rules)
-        return pick(wanted, [rule.text for rule in saved], saved)
+        return pick(name, [rule.text for rule in saved], saved)
 
-    def saved(self, rules: Iterable[SpecRule]) -> list[SpecRule]:
+    def saved(self, rules: Iterable[PermissionRule]) -> list[PermissionRule]:
         """Return the saved ones of some rules: those for every project, then those for this one."""
         known = {(self.reach_of(rule), rule.effect, rule.text): rule for rule in rules}
         return [rule for reach in REACHES for (found, _, _), rule in known.items() if found == reach]
 
-    def same(self, rule: SpecRule, rules: Iterable[SpecRule]) -> list[SpecRule]:
+    def same(self, rule: PermissionRule, rules: Iterable[PermissionRule]) -> list[PermissionRule]:
         """Return those of some rules that equal a rule, and apply in the same projects."""
         requested = (self.reach_of(rule), rule.effect, rule.text)
         return [each for each in rules if (self.reach_of(each), each.effect, each.text) == requested]
@@ -293,9 +293,9 @@ class RuleFiles(Struct, frozen=True):
                 known = list(parse_settings(text, str(file)).values.get(("permissions", effect), ()))
                 requested = change(known)
                 if requested != known:
-                    made = edit_jsonc(text, ("permissions", effect), msgspec.json.encode(requested).decode())
-                    parse_settings(made, str(file))
-                    write_text_atomically(file, made, private=True)
+                    edited = edit_jsonc(text, ("permissions", effect), msgspec.json.encode(requested).decode())
+                    parse_settings(edited, str(file))
+                    write_text_atomically(file, edited, private=True)
         except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except JsonError as error:
@@ -305,19 +305,19 @@ class RuleFiles(Struct, frozen=True):
         return file
 
 
-def pick(wanted: str, texts: Sequence[str], values: Sequence[_T]) -> _T:
+def pick(name: str, texts: Sequence[str], values: Sequence[_T]) -> _T:
     """Return the value of a number, counted from 1, or of a text.
 
     Raises:
         ConfigError: If no value has it, or several have the text.
     """
-    wanted = wanted.strip()
-    if wanted.isdecimal() and len(wanted) < 7 and 0 < int(wanted) <= len(values):
-        return values[int(wanted) - 1]
-    found = [value for text, value in zip(texts, values, strict=True) if text == wanted]
+    name = name.strip()
+    if name.isdecimal() and len(name) < 7 and 0 < int(name) <= len(values):
+        return values[int(name) - 1]
+    found = [value for text, value in zip(texts, values, strict=True) if text == name]
     if len(found) == 1:
         return found[0]
     if found:
-        numbers = ", ".join(str(i) for i, text in enumerate(texts, 1) if text == wanted)
-        raise ConfigError(f"{wanted!r} is granted more than once. Give its number: {numbers}.")
-    raise ConfigError(f"Nothing is granted as {wanted!r}. List the rules with: mainspring permissions")
+        numbers = ", ".join(str(i) for i, text in enumerate(texts, 1) if text == name)
+        raise ConfigError(f"{name!r} is granted more than once. Give its number: {numbers}.")
+    raise ConfigError(f"Nothing is granted as {name!r}. List the rules with: mainspring permissions")

@@ -263,12 +263,12 @@ async def fetch_updates(
     return tuple([await _fetch_update(name, known[name], home, place, force=force) for name in requested])
 
 
-def apply_pending(fetched: PendingSkill, *, wanted: bool) -> SkillChange:
+def apply_pending(fetched: PendingSkill, *, is_confirmed: bool) -> SkillChange:
     """Install a pending skill, or leave everything unchanged. Blocks."""
     candidate, folder = fetched.candidate, fetched.folder
     if fetched.done is not None or candidate is None or folder is None:
         return fetched.done or SkillChange(name=fetched.name, what="failed", text="nothing was downloaded")
-    if not wanted:
+    if not is_confirmed:
         return SkillChange(name=fetched.name, what="refused")
     try:
         target = install_skill(candidate, folder, SkillStateFile(folder))

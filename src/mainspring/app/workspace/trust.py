@@ -116,8 +116,8 @@ class TrustStore:
         yield
         entry = self._entry(path) if path is not None and covered else None
         if path is not None and entry is not None:
-            kept = {**entry.acts, **_fingerprints(_active_content_for(path, entry), entry.folder)}
-            renewed = TrustedFolder(entry.folder, entry.since, kept)
+            acts = {**entry.acts, **_fingerprints(_active_content_for(path, entry), entry.folder)}
+            renewed = TrustedFolder(entry.folder, entry.since, acts)
             self._change(lambda old: (*(t for t in old if t.folder != entry.folder), renewed))
 
     def copy_trust(self, source: Path, target: Path) -> None:

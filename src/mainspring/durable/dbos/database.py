@@ -49,7 +49,7 @@ class Database:
     def make(self) -> None:
         """Create missing tables. Concurrent creation is not an error."""
         for table in self.data.sorted_tables:
-            for left in reversed(range(MAX_ATTEMPTS)):
+            for attempts_left in reversed(range(MAX_ATTEMPTS)):
                 try:
                     with self.begin() as connection:
                         connection.execute(self.sa.schema.CreateTable(table, if_not_exists=True))
@@ -59,7 +59,7 @@ class Database:
                     *self._absent,
                     self.DuplicateKeyError,
                 ):  # PostgreSQL checks before it creates, and another process can create the table in between.
-                    if not left:
+                    if not attempts_left:
                         raise
 
     def _add_missing_columns(self, table: sa.Table) -> None:

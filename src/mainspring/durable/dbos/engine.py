@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from mainspring.durable.attempt import RunAttempt
 from mainspring.durable.dbos.log import DbosLog, Poller
-from mainspring.durable.dbos.tables import RUN_TOOL, FinishedRunFilter, Tables
+from mainspring.durable.dbos.tables import RUN_WORKFLOW, FinishedRunFilter, Tables
 from mainspring.durable.engine import (
     FINAL_STATES,
     RunFunction,
@@ -79,7 +79,7 @@ class DbosEngine:
         heartbeat: Seconds between two heartbeats.
         dead_after: Seconds without a heartbeat after which another worker resumes the runs.
         poll: Seconds between two checks for messages and waiting runs.
-        max_deaths: Maximum number of workers that may crash while they execute the run. After that, the run fails. 0 means no
+        max_crashes: Maximum number of workers that may crash while they execute the run. After that, the run fails. 0 means no
             limit. A worker that leaves, is stopped, or loses its database has not crashed.
 
     Raises:
@@ -95,20 +95,20 @@ class DbosEngine:
         heartbeat: float = 2.0,
         dead_after: float = 10.0,
         poll: float = 0.2,
-        max_deaths: int = 20,
+        max_crashes: int = 20,
     ) -> None:
         self.url = url
         self.version = version
         self.worker = worker or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.tables = _tables(url)
-        self.message_poller = Poller(lambda runs: self.run_in_thread(self.tables.last_letters, runs), poll)
+        self.message_poller = Poller(lambda runs: self.run_in_thread(self.tables.last_messages, runs), poll)
         self.feed_poller = Poller(lambda runs: self.run_in_thread(self.tables.last_events, runs), poll)
         self._ends = Poller(lambda runs: self.run_in_thread(self._ended, runs), poll)
         self._feed = DbosFeed(self)
         self._heartbeat = heartbeat
         self._dead_after = dead_after
         self._poll = poll
-        self._max_deaths = max_deaths
+        self._max_crashes = max_crashes
         self._threads: ThreadPoolExecutor | None = None
         self._client: DBOSClient | None = None
         self._dbos: DBOS | None = None
@@ -155,7 +155,7 @@ class DbosEngine:
         async def attempt(agent: str, input: str) -> str:  # DBOS requires a function.
             return await self._attempt(agent, input)
 
-        DBOS.workflow(name=RUN_TOOL, max_recovery_attempts=_UNLIMITED_ATTEMPTS)(attempt)
+        DBOS.workflow(name=RUN_WORKFLOW, max_recovery_attempts=_UNLIMITED_ATTEMPTS)(attempt)
         DBOS.listen_queues(queues)
         for queue in queues:
             await self.run_in_thread(
@@ -182,9 +182,9 @@ class DbosEngine:
             found = await attempt.reach(
                 lambda: self.run_in_thread(client.list_workflow_steps, run_id, load_output=False)
             )
-            if 0 < self._max_deaths <= claim.deaths:
+            if 0 < self._max_crashes <= claim.crashes:
                 raise DurableError(
-                    _too_many_deaths_message(run_id, claim.deaths, [step["function_name"] for step in found])
+                    _too_many_crashes_message(run_id, claim.crashes, [step["function_name"] for step in found])
                 )
             log = DbosLog(self, attempt, {step["function_id"] for step in found})
             return (await self._main(log, agent, input.encode())).decode()
@@ -261,7 +261,7 @@ class DbosEngine:
         if await self.info(run_id) is not None:
             return False
         options: Any = {
-            "workflow_name": RUN_TOOL,
+            "workflow_name": RUN_WORKFLOW,
             "queue_name": _queue(agent),
             "workflow_id": run_id,
             "app_version": self.version,
@@ -275,7 +275,7 @@ class DbosEngine:
         number = await self.run_in_thread(self.tables.send, run_id, topic, body, key)
         if info.state in FINAL_STATES and await self.info(run_id) is None:
             # The run was deleted just now. A leftover message would reach another run with the same name.
-            await self.run_in_thread(self.tables.drop_letters, run_id)
+            await self.run_in_thread(self.tables.delete_messages, run_id)
             raise DurableError(f"Unknown run: {run_id}.")
         self.message_poller.notify(run_id, number)
         return number > 0
@@ -299,8 +299,10 @@ class DbosEngine:
         # DBOS stores the error in the result column, which may be large and was not loaded.
         failed = [run.workflow_id for run in found if _STATES.get(run.status) == "failed"]
         client = await self.open()
-        told = await self.run_in_thread(client.list_workflows, workflow_ids=failed, load_input=False) if failed else ()
-        errors = {run.workflow_id: str(run.error or "") for run in told}
+        failed_runs = (
+            await self.run_in_thread(client.list_workflows, workflow_ids=failed, load_input=False) if failed else ()
+        )
+        errors = {run.workflow_id: str(run.error or "") for run in failed_runs}
         return [_info(run, workers, errors.get(run.workflow_id, "")) for run in found]
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
@@ -308,7 +310,7 @@ class DbosEngine:
         requested: Any = _statuses(state) if state else None
         found = await self.run_in_thread(
             client.list_workflows,
-            name=RUN_TOOL,
+            name=RUN_WORKFLOW,
             status=requested,
             sort_desc=True,
             limit=limit,
@@ -524,11 +526,11 @@ def _statuses(*states: RunState) -> list[str]:
     return [name for name, state in _STATES.items() if state in states]
 
 
-def _too_many_deaths_message(run_id: str, deaths: int, steps: Sequence[str]) -> str:
+def _too_many_crashes_message(run_id: str, crashes: int, steps: Sequence[str]) -> str:
     """Return why a run is not resumed again."""
     last = f"the last finished step is {steps[-1]!r}" if steps else "no step finished"
     return (
-        f"{'A worker' if deaths == 1 else f'{deaths} workers'} crashed with this run, so it is not resumed; {last}. Find the cause, for example a "
+        f"{'A worker' if crashes == 1 else f'{crashes} workers'} crashed with this run, so it is not resumed; {last}. Find the cause, for example a "
         f"tool that uses all memory. Then resume the run with `mainspring runs retry {run_id}`."
     )
 

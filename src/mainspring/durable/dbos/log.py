@@ -44,9 +44,9 @@ class Poller:
         try:
             await waiter[1]
         finally:
-            left = self._waiting[key]
-            left.discard(waiter)
-            if not left:
+            waiters = self._waiting[key]
+            waiters.discard(waiter)
+            if not waiters:
                 del self._waiting[key]
 
     def notify(self, key: str, number: int) -> None:
@@ -93,7 +93,7 @@ class _Log:
     """Common base of the logs of runs and subagents."""
 
     def __init__(self, backend: LogBackend, attempt: RunAttempt, run_id: str) -> None:
-        self.desk = backend
+        self.backend = backend
         self.lease = attempt
         self.run_id = run_id
 
@@ -104,7 +104,9 @@ class _Log:
     async def publish(self, name: str, value: bytes) -> None:
         async def write() -> bytes:
             of = self.lease
-            await self.desk.run_in_thread(self.desk.tables.publish, self.run_id, of.number, name, value, of.run_id)
+            await self.backend.run_in_thread(
+                self.backend.tables.publish, self.run_id, of.number, name, value, of.run_id
+            )
             return b""
 
         await self.lease.keep(write)
@@ -114,12 +116,14 @@ class _Log:
         of = self.lease
 
         async def adopt() -> bytes:
-            await self.desk.run_in_thread(self.desk.tables.link_subagent_run, run_id, root=of.run_id, attempt=of.number)
+            await self.backend.run_in_thread(
+                self.backend.tables.link_subagent_run, run_id, root=of.run_id, attempt=of.number
+            )
             return b""
 
         await of.keep(adopt)
-        steps = await self.lease.reach(lambda: self.desk.run_in_thread(self.desk.tables.steps, run_id))
-        return await work(ChildLog(self.desk, of, run_id, steps))
+        steps = await self.lease.reach(lambda: self.backend.run_in_thread(self.backend.tables.steps, run_id))
+        return await work(ChildLog(self.backend, of, run_id, steps))
 
 
 class DbosLog(_Log):
@@ -142,14 +146,16 @@ class DbosLog(_Log):
         return _DbosStepSlot(self, DBOS.reserve_step())
 
     async def messages(self, after: int) -> Sequence[RunMessage]:
-        return await self.lease.reach(lambda: self.desk.run_in_thread(self.desk.tables.letters, self.run_id, after))
+        return await self.lease.reach(
+            lambda: self.backend.run_in_thread(self.backend.tables.messages, self.run_id, after)
+        )
 
     async def wait_for_message(self, after: int) -> None:
-        await self.desk.message_poller.wait(self.run_id, after)
+        await self.backend.message_poller.wait(self.run_id, after)
 
     async def read_feed(self, after: int) -> Sequence[FeedItem]:
         found = await self.lease.reach(
-            lambda: self.desk.run_in_thread(self.desk.tables.events, self.run_id, after, 1000)
+            lambda: self.backend.run_in_thread(self.backend.tables.events, self.run_id, after, 1000)
         )
         return [FeedItem(number, decode_feed_event(data)) for number, data in found]
 
@@ -157,8 +163,8 @@ class DbosLog(_Log):
         data = [encode_feed_event(event) for event in events]
 
         async def write() -> bytes:
-            number = await self.desk.run_in_thread(self.desk.tables.append, self.run_id, data, self.lease.number)
-            self.desk.feed_poller.notify(self.run_id, number)
+            number = await self.backend.run_in_thread(self.backend.tables.append, self.run_id, data, self.lease.number)
+            self.backend.feed_poller.notify(self.run_id, number)
             return b""
 
         await self.lease.keep(write)
@@ -169,7 +175,7 @@ class _DbosStepSlot:
 
     def __init__(self, log: DbosLog, reserved: StepReservation) -> None:
         self._log = log
-        self._reserved_commands = reserved
+        self._reserved = reserved
         self.is_recorded = reserved.step_id in log.known
         self.is_before_recorded = reserved.step_id < log.last
 
@@ -181,7 +187,7 @@ class _DbosStepSlot:
             from dbos import error as failures
 
             try:
-                return (await self._reserved_commands.run_async({"name": name}, step)).encode()
+                return (await self._reserved.run_async({"name": name}, step)).encode()
             except (failures.DBOSWorkflowConflictIDError, failures.DBOSWorkflowCancelledError):
                 raise LeaseLostError(self._log.run_id) from None
             except failures.DBOSUnexpectedStepError as error:
@@ -256,8 +262,8 @@ class _ChildPlace:
                 return value
             value = await work()
             root, attempt = log.lease.run_id, log.lease.number
-            await log.desk.run_in_thread(
-                log.desk.tables.keep_step, log.run_id, number, name, value, root=root, attempt=attempt
+            await log.backend.run_in_thread(
+                log.backend.tables.keep_step, log.run_id, number, name, value, root=root, attempt=attempt
             )
             return value
 

@@ -43,7 +43,7 @@ class RunRetention:
         sa = database.sa
         self._database = database
         self._name = name
-        self._kept = tables
+        self._tables = tables
         self._children = children
         # DBOS documents these tables for its users. Its API for deletion also deletes unfinished runs, and not in the same
         # transaction as ours.
@@ -85,19 +85,19 @@ class RunRetention:
     def _delete(self, connection: sa.Connection, which: Any) -> int:
         """Delete runs and all their data, all or nothing."""
         uuid, children = self._runs.c.workflow_uuid, self._children
-        gone = connection.execute(self._runs.delete().where(which).returning(uuid)).scalars().all()
-        if not gone:
+        deleted = connection.execute(self._runs.delete().where(which).returning(uuid)).scalars().all()
+        if not deleted:
             return 0
-        theirs = self._database.sa.select(children.c.run_id).where(children.c.root.in_(gone))
-        for table in self._kept:
-            connection.execute(table.delete().where(table.c.run_id.in_(gone) | table.c.run_id.in_(theirs)))
-        connection.execute(children.delete().where(children.c.root.in_(gone)))
+        theirs = self._database.sa.select(children.c.run_id).where(children.c.root.in_(deleted))
+        for table in self._tables:
+            connection.execute(table.delete().where(table.c.run_id.in_(deleted) | table.c.run_id.in_(theirs)))
+        connection.execute(children.delete().where(children.c.root.in_(deleted)))
         for table in self._payload:
-            connection.execute(table.delete().where(table.c.workflow_uuid.in_(gone)))
-        return len(gone)
+            connection.execute(table.delete().where(table.c.workflow_uuid.in_(deleted)))
+        return len(deleted)
 
 
-RUN_TOOL = "mainspring.run"
+RUN_WORKFLOW = "mainspring.run"
 """The DBOS name of the workflow that executes runs."""
 
 
@@ -105,7 +105,7 @@ class Claim(Struct, frozen=True):
     """An attempt at a run: its number, and how many workers crashed while they had the run."""
 
     attempt: int
-    deaths: int
+    crashes: int
 
 
 class Tables:
@@ -139,20 +139,22 @@ class Tables:
             return sa.Column(name, sa.LargeBinary, nullable=False)
 
         key, once = sa.Column("key", sa.Text), sa.UniqueConstraint("run_id", "key")
-        self._letters = sa.Table("mainspring_letters", data, run_id(), number(), text("topic"), blob("body"), key, once)
+        self._messages = sa.Table(
+            "mainspring_letters", data, run_id(), number(), text("topic"), blob("body"), key, once
+        )
         self._feed = sa.Table("mainspring_feed", data, run_id(), number(), blob("event"))
         self._steps = sa.Table("mainspring_steps", data, run_id(), number(), text("step"), blob("value"))
         name = sa.Column("name", sa.Text, primary_key=True)
         self._published = sa.Table("mainspring_published", data, run_id(), name, blob("value"))
         begun = sa.Column("attempt", sa.Integer, nullable=False)
         # Attempts that were not released: the current one, and those of crashed workers.
-        held = sa.Column("held", sa.Integer, nullable=False, server_default=sa.text("0"))
-        self._claims = sa.Table("mainspring_claims", data, run_id(), begun, held)
+        lease = sa.Column("held", sa.Integer, nullable=False, server_default=sa.text("0"))
+        self._claims = sa.Table("mainspring_claims", data, run_id(), begun, lease)
         root = sa.Column("root", sa.Text, primary_key=True)
         self._children = sa.Table("mainspring_children", data, root, run_id())
         self.signs = WorkerTable(database)
-        kept = (self._letters, self._feed, self._steps, self._published, self._claims)
-        self.old = RunRetention(database, RUN_TOOL, kept, self._children)
+        tables = (self._messages, self._feed, self._steps, self._published, self._claims)
+        self.old = RunRetention(database, RUN_WORKFLOW, tables, self._children)
 
     def make(self) -> None:
         """Create missing tables."""
@@ -208,7 +210,7 @@ class Tables:
 
     def send(self, run_id: str, topic: str, body: bytes, key: str) -> int:
         """Store a message and return its number. A second message with the same key is dropped and returns 0."""
-        table = self._letters
+        table = self._messages
 
         def insert(connection: sa.Connection) -> int:
             last = self._last(connection, table, run_id)
@@ -219,13 +221,13 @@ class Tables:
         return self._numbered(insert, lambda: bool(key) and self._has(run_id, key))
 
     def _has(self, run_id: str, key: str) -> bool:
-        table = self._letters
+        table = self._messages
         requested = (table.c.run_id == run_id) & (table.c.key == key)
         return bool(self._database.rows(self._database.sa.select(table.c.number).where(requested)))
 
-    def letters(self, run_id: str, after: int) -> list[RunMessage]:
+    def messages(self, run_id: str, after: int) -> list[RunMessage]:
         """Return the messages to a run with a higher number."""
-        table = self._letters
+        table = self._messages
         requested = (table.c.run_id == run_id) & (table.c.number > after)
         query = (
             self._database.sa.select(table.c.number, table.c.topic, table.c.body)
@@ -234,14 +236,14 @@ class Tables:
         )
         return [RunMessage(n, topic, bytes(body)) for n, topic, body in self._database.rows(query)]
 
-    def drop_letters(self, run_id: str) -> None:
+    def delete_messages(self, run_id: str) -> None:
         """Delete the messages to a run."""
         with self._database.begin() as connection:
-            connection.execute(self._letters.delete().where(self._letters.c.run_id == run_id))
+            connection.execute(self._messages.delete().where(self._messages.c.run_id == run_id))
 
-    def last_letters(self, run_ids: Sequence[str]) -> Mapping[str, int]:
+    def last_messages(self, run_ids: Sequence[str]) -> Mapping[str, int]:
         """Return the number of the last message to each of these runs."""
-        return self._keep_alive(self._letters, run_ids)
+        return self._last_numbers(self._messages, run_ids)
 
     # --- feeds ------------------------------------------------------------------------------------------------------
 
@@ -278,7 +280,7 @@ class Tables:
 
     def last_events(self, run_ids: Sequence[str]) -> Mapping[str, int]:
         """Return the number of the last event of each of these runs."""
-        return self._keep_alive(self._feed, run_ids)
+        return self._last_numbers(self._feed, run_ids)
 
     # --- published values -------------------------------------------------------------------------------------------
 
@@ -334,14 +336,14 @@ class Tables:
 
     def _numbered(self, put: Callable[[sa.Connection], int], dropped: Callable[[], bool] = lambda: False) -> int:
         """Write with the next number of a run. Retries if another writer took the number first."""
-        for left in reversed(range(MAX_ATTEMPTS)):
+        for attempts_left in reversed(range(MAX_ATTEMPTS)):
             try:
                 with self._database.begin() as connection:
                     return put(connection)
             except self._database.DuplicateKeyError:
                 if dropped():
                     return 0
-                if not left:
+                if not attempts_left:
                     raise
         return 0
 
@@ -349,7 +351,7 @@ class Tables:
         query = self._database.sa.select(self._database.sa.func.max(table.c.number)).where(table.c.run_id == run_id)
         return connection.execute(query).scalar() or 0
 
-    def _keep_alive(self, table: sa.Table, run_ids: Sequence[str]) -> Mapping[str, int]:
+    def _last_numbers(self, table: sa.Table, run_ids: Sequence[str]) -> Mapping[str, int]:
         query = self._database.sa.select(table.c.run_id, self._database.sa.func.max(table.c.number)).group_by(
             table.c.run_id
         )

@@ -33,17 +33,17 @@ VERSION_TIMEOUT = 5.0
 _VERSION = {"docker": ("version", "--format", "{{.Server.Version}}"), "podman": ("version", "--format", "{{.Version}}")}
 
 
-def find_engine(wanted: str | None = None) -> str:
+def find_engine(engine: str | None = None) -> str:
     """Return the program that runs containers; it is tested once for each process. Blocking, 50 ms to `VERSION_TIMEOUT`.
 
     Args:
-        wanted: ``docker`` or ``podman``, or the path of one, if only this one is acceptable.
+        engine: ``docker`` or ``podman``, or the path of one, if only this one is acceptable.
 
     Raises:
         ConfigError: If none works, with the reasons.
     """
     reasons: list[str] = []
-    for name in [wanted] if wanted else ENGINES:
+    for name in [engine] if engine else ENGINES:
         problem = _unavailable_reason(name)
         if problem is None:
             return name

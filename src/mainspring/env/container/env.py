@@ -217,7 +217,7 @@ class ContainerEnv(LocalEnv):
         program = find_engine(engine)
         limit = options.pop("max_processes", None)
         super().__init__(cwd, home=home, **options)
-        self._check_url = network
+        self._network = network
         self.search_path = self.variables.get("PATH", "")  # the home folder of the image is unknown before it runs
         own = ["--mount", _mount(self._cwd), "-w", self._cwd, *_user(program)]
         own += [] if network else ["--network", "none"]
@@ -310,7 +310,7 @@ class ContainerEnv(LocalEnv):
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Send a request to a web server from this machine. See `ExecutionEnv.fetch`; rejected if the network is disabled."""
-        if not self._check_url:
+        if not self._network:
             raise PermissionError(errno.EPERM, "the container has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 

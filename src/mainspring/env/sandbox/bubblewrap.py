@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox import lockdown
 from mainspring.env.sandbox.backend import PROBE_TIMEOUT, SandboxReport, run_probe
-from mainspring.env.sandbox.git_folder import HOOKS
+from mainspring.env.sandbox.git_folder import HOOKS_FOLDER
 from mainspring.env.sandbox.policy import SandboxPolicy
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program
@@ -146,7 +146,7 @@ def _mounts(box: SandboxPolicy) -> Iterator[str]:
 def _guarded(box: SandboxPolicy) -> Iterator[str]:
     """Return the paths that may be read but not changed, outer folders before their content."""
     for path in box.guarded:
-        if os.path.basename(path) == HOOKS and os.path.isdir(os.path.dirname(path)):
+        if os.path.basename(path) == HOOKS_FOLDER and os.path.isdir(os.path.dirname(path)):
             with suppress(OSError):
                 os.mkdir(path)  # git requires the folder, and a missing one cannot be mounted
     inner = dict.fromkeys(box.exempt, "--bind-try") | dict.fromkeys(box.guarded, "--ro-bind-try")

@@ -156,14 +156,14 @@ class SandboxEnv(LocalEnv):
         self._provider = find_backend() if provider is None else provider
         without = (*options.pop("hidden_variables", ()), *BLOCKED_VARIABLES)
         super().__init__(cwd, hidden_variables=without, **options)
-        self._check_url = network
+        self._network = network
         self._writable = tuple(writable)
         self._readable = tuple(readable)
         self._denied = hidden
         self._box: SandboxPolicy | None = None
         self._guarded: tuple[str, ...] = ()
         self._guard: RestoringGuard | None = None
-        self._made = 0.0
+        self._policy_created_at = 0.0
         self._threads: ThreadPoolExecutor | None = None
         self._files = SandboxedFiles(
             self._cwd, self._files.home, self._cached_policy, moves_tmp=self._provider.has_private_tmp
@@ -186,7 +186,7 @@ class SandboxEnv(LocalEnv):
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Send a request to a web server. See `ExecutionEnv.fetch`; rejected if the network is disabled."""
-        if not self._check_url:
+        if not self._network:
             raise PermissionError(errno.EPERM, "the sandbox has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
@@ -250,7 +250,7 @@ class SandboxEnv(LocalEnv):
             self._journal.touch()
 
     def _survivors(self) -> bool:
-        return any(isinstance(each, RunningProcess) for each in self._run_agent)
+        return any(isinstance(each, RunningProcess) for each in self._running)
 
     def _new_guard(self) -> RestoringGuard:
         box = self._cached_policy()
@@ -269,9 +269,9 @@ class SandboxEnv(LocalEnv):
 
     async def aclose(self) -> None:
         """End running programs and remove private files."""
-        guard, left = self._guard, self._survivors()
+        guard, survivors = self._guard, self._survivors()
         await self._end_programs()
-        if guard is not None and left:
+        if guard is not None and survivors:
             await asyncio.to_thread(guard.end)
         await super().aclose()
         self._box = None
@@ -302,14 +302,14 @@ class SandboxEnv(LocalEnv):
     def _cached_policy(self) -> SandboxPolicy:
         """Return the policy, at most a second old."""
         box = self._box
-        return self._fresh_policy() if box is None or time.monotonic() - self._made > POLICY_TTL else box
+        return self._fresh_policy() if box is None or time.monotonic() - self._policy_created_at > POLICY_TTL else box
 
     def _fresh_policy(self) -> SandboxPolicy:
         private = self._spools.folder()
         tmp = os.path.join(private, "tmp")
         os.makedirs(os.path.join(tmp, ".cache"), mode=0o700, exist_ok=True)
         self._box = box = self._make_box(tmp, private)
-        self._made = time.monotonic()
+        self._policy_created_at = time.monotonic()
         return box
 
     def _make_box(self, tmp: str, private: str) -> SandboxPolicy:
@@ -320,6 +320,6 @@ class SandboxEnv(LocalEnv):
             writable=self._writable,
             readable=(*self._readable, private),
             hidden=self._denied() if callable(self._denied) else self._denied,
-            network=self._check_url,
+            network=self._network,
             guarded=self._guarded,
         )

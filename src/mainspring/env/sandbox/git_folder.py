@@ -14,14 +14,14 @@ GIT_FILES = (
     "config", "config.worktree", "commondir", "gitdir", "info/attributes", "objects/info/alternates", "objects/info/http-alternates",
 )  # fmt: skip
 """Files that name programs, or redirect git to another repository. None of them matches `LAYOUTS`; git reads them by these names."""
-HOOKS = "hooks"
+HOOKS_FOLDER = "hooks"
 REPOSITORY = frozenset(("HEAD", "objects", "refs"))
 """Names that a folder contains if it is a repository."""
 
 SETTLED_NS = 50_000_000
 """A folder that changed less than this before it was read may change again without a new timestamp."""
 
-_SETTING_NAMES = frozenset(name.rpartition("/")[2] for name in GIT_FILES) | {HOOKS}
+_SETTING_NAMES = frozenset(name.rpartition("/")[2] for name in GIT_FILES) | {HOOKS_FOLDER}
 _REF = re.compile(rb"(ref: refs/|[0-9a-f]{40})")
 _RUNS_PROGRAM = re.compile(rb"^[ \t]*(x|exec)[ \t]", re.MULTILINE)
 _TODO = "git-rebase-todo"
@@ -141,10 +141,10 @@ def find_in_bare_repository(git: str, new: str = "") -> tuple[str, ...]:
         new: A path in it, which is included although it does not exist yet.
     """
     files = [f"{git}/{name}" for name in GIT_FILES if name == new or os.path.lexists(f"{git}/{name}")]
-    hooks = f"{git}/{HOOKS}"
+    hooks = f"{git}/{HOOKS_FOLDER}"
     found = [path for path in files if os.path.islink(path) or not os.path.isdir(path)]
     found += [hooks] if os.path.lexists(hooks) else []
-    return (*found, *([f"{git}/{new}"] if new.split("/")[0] == HOOKS else []))
+    return (*found, *([f"{git}/{new}"] if new.split("/")[0] == HOOKS_FOLDER else []))
 
 
 def make_readable(path: str, changed_since: int | None) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.env.paths import is_guarded_name, is_inside
 from mainspring.env.sandbox.git_folder import (
-    HOOKS,
+    HOOKS_FOLDER,
     REPOSITORY,
     SETTLED_NS,
     GitFiles,
@@ -22,10 +22,10 @@ from mainspring.env.sandbox.git_folder import (
     read_start,
 )
 
-INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 """Instructions for agents. They are guarded below the project's folder, where users rarely look: an agent that works there reads them."""
 
-_INSTRUCTIONS = frozenset(name.lower() for name in INSTRUCTIONS)
+_INSTRUCTIONS = frozenset(name.lower() for name in INSTRUCTION_FILES)
 
 _LEFT_OUT = frozenset(("node_modules", "__pycache__", ".venv", "venv", "site-packages"))
 _MAX_FOLDERS = 200_000
@@ -189,7 +189,7 @@ def is_harmless(path: str) -> bool:
         return False
     if name == ".git":
         return _is_own_link(path)
-    if os.path.basename(folder) == HOOKS:
+    if os.path.basename(folder) == HOOKS_FOLDER:
         return name.endswith(".sample")
     if name == "config":
         return _is_harmless_config(_text(path))

@@ -176,8 +176,8 @@ def filter_of_calls(families: tuple[int, ...] | None) -> bytes:
     def jump(at: int, target: str) -> int:
         return places[target] - at - 1 if target else 0
 
-    made = [(code, jump(at, yes), jump(at, no), value) for at, (code, yes, no, value) in enumerate(steps)]
-    return b"".join(struct.pack("=HBBI", *step) for step in made)
+    instructions = [(code, jump(at, yes), jump(at, no), value) for at, (code, yes, no, value) in enumerate(steps)]
+    return b"".join(struct.pack("=HBBI", *step) for step in instructions)
 
 
 def _allow(ruleset: int, rights: int, path: str) -> None:

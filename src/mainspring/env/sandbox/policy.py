@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mainspring.env.paths import GUARDED_NAMES, is_inside
-from mainspring.env.sandbox.git_folder import GIT_FILES, HOOKS
+from mainspring.env.sandbox.git_folder import GIT_FILES, HOOKS_FOLDER
 from mainspring.env.sandbox.guarded import is_guarded, linked_worktree
 from mainspring.env.walk import IGNORE_FILE_NAMES
 from mainspring.errors import ConfigError
@@ -202,13 +202,13 @@ def _guarded(root: str) -> Iterator[str]:
     if os.path.isfile(git):  # contains the path of the repository
         yield git
     else:
-        yield from (os.path.join(git, name) for name in (*GIT_FILES, HOOKS))
+        yield from (os.path.join(git, name) for name in (*GIT_FILES, HOOKS_FOLDER))
 
 
 def _of_worktree(common: str, own: str) -> Iterator[str]:
     """Return the guarded paths in the git folders of a linked worktree."""
     if common:
-        yield from (os.path.join(common, name) for name in (*GIT_FILES, HOOKS, "worktrees", "modules"))
+        yield from (os.path.join(common, name) for name in (*GIT_FILES, HOOKS_FOLDER, "worktrees", "modules"))
         yield from (os.path.join(own, name) for name in GIT_FILES)
 
 
@@ -301,8 +301,8 @@ def _is_readable(path: str) -> bool:
 
 def _outermost(paths: Sequence[str], *, first: bool = False) -> tuple[str, ...]:
     """Return the paths without those that are inside another one; sorted, except for the ``first``."""
-    left = [p for p in dict.fromkeys(paths) if not any(p != q and is_inside(p, q) for q in paths)]
-    return tuple(left) if first else tuple(sorted(left))
+    outermost = [p for p in dict.fromkeys(paths) if not any(p != q and is_inside(p, q) for q in paths)]
+    return tuple(outermost) if first else tuple(sorted(outermost))
 
 
 def _lies_in(path: str, roots: Iterable[str]) -> bool:

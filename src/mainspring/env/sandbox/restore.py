@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mainspring.env.beneath import Folder
 from mainspring.env.paths import is_inside
-from mainspring.env.sandbox.git_folder import HOOKS, make_readable
+from mainspring.env.sandbox.git_folder import HOOKS_FOLDER, make_readable
 from mainspring.env.sandbox.guarded import GuardedTree, is_harmless
 from mainspring.env.sandbox.journal import Journal, JournalRecord, Mark
 from mainspring.env.types import ProcessResult, StreamName
@@ -61,7 +61,7 @@ class RestoringGuard:
         self._before: dict[str, Mark] | None = None
         self._copies: dict[str, tuple[Mark, str]] = {}
         self._lock = threading.Lock()
-        self._run_agent = 0
+        self._running_commands = 0
         self._since = 0
         self._moved_to = ""
 
@@ -79,7 +79,7 @@ class RestoringGuard:
         with self._lock:
             top = self._find()
             if (
-                settled and not self._run_agent
+                settled and not self._running_commands
             ) or self._before is None:  # a running process may have created something
                 self._since = time.time_ns() - _CLOCK_STEP_NS
                 self._before = self._marks(list(top))
@@ -87,7 +87,7 @@ class RestoringGuard:
                 for record in self._journal.read_others(self._roots):
                     self._adopt(record)
                 self._write_record()
-            self._run_agent += 1
+            self._running_commands += 1
             return top
 
     def recover(self) -> tuple[str, ...]:
@@ -137,9 +137,9 @@ class RestoringGuard:
     def end(self) -> tuple[str, ...]:
         """Undo changes after a command, and return the files that were moved or restored. Blocking."""
         with self._lock:
-            self._run_agent = max(0, self._run_agent - 1)
+            self._running_commands = max(0, self._running_commands - 1)
             undone = self._undo()
-            if not self._run_agent:
+            if not self._running_commands:
                 self._journal.remove()
             return undone
 
@@ -162,8 +162,8 @@ class RestoringGuard:
                 undone += self._move_away(path)
                 self._put_back(path)
         for path in sorted(before.keys() - now.keys()):
-            gone = self._is_restored(before[path], ("gone",)) and not _is_later(os.path.dirname(path), until)
-            if gone and self._put_back(path):
+            was_deleted = self._is_restored(before[path], ("gone",)) and not _is_later(os.path.dirname(path), until)
+            if was_deleted and self._put_back(path):
                 undone.append(path)
         foreign = [p for each in found for p in each.foreign]
         new = [p for p, mark in now.items() if mark[0] == "folder" and p not in before]
@@ -299,7 +299,7 @@ def _copy_back(copy: str, folder: Folder, name: str) -> None:
 def _is_setting(path: str, settings: set[str]) -> bool:
     """Return True for settings of repositories, and for files directly in their hooks folders."""
     folder = os.path.dirname(path)
-    return path in settings or (os.path.basename(folder) == HOOKS and folder in settings)
+    return path in settings or (os.path.basename(folder) == HOOKS_FOLDER and folder in settings)
 
 
 def _is_later(path: str, until: int | None) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from mainspring.env.paths import GUARDED_NAMES
 from mainspring.env.sandbox.backend import SandboxReport, run_probe
-from mainspring.env.sandbox.guarded import INSTRUCTIONS
+from mainspring.env.sandbox.guarded import INSTRUCTION_FILES
 from mainspring.env.sandbox.policy import SandboxPolicy
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -107,7 +107,7 @@ def _rule(head: str, paths: Iterable[str]) -> str:
 def _names_below(box: SandboxPolicy) -> str:
     """Deny files with a guarded name in every folder of the project."""
     named = "|".join(map(_any_case, GUARDED_NAMES))
-    below = "|".join(map(_any_case, INSTRUCTIONS))
+    below = "|".join(map(_any_case, INSTRUCTION_FILES))
     rules = [
         f'\n  (regex #"^{re.escape(root)}/(.*/)?({named})(/|$)")\n  (regex #"^{re.escape(root)}/.*/({below})$")'
         for root in box.writable

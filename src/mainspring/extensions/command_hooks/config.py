@@ -34,13 +34,13 @@ GATES: frozenset[CommandEvent] = frozenset({"UserPromptSubmit", "PreToolUse"})
 """The events that are denied by default when a command fails."""
 
 MAX_HOOK_DEPTH = 3
-"""Maximum nesting depth of hooks that start programs that also have hooks."""
+"""Maximum nesting depth of hooks whose programs start hooks."""
 
 DEPTH = "MAINSPRING_HOOK_DEPTH"
 """Environment variable with the nesting depth of hooks."""
 
 DEFAULT_SECONDS = 60.0
-"""Default timeout in seconds; the same as in the programs that introduced such hooks."""
+"""Default timeout in seconds; like other programs with such hooks."""
 
 _ALL = ("", "*")
 

@@ -103,7 +103,7 @@ class ToolCallHooks:
 
     async def before(self, hook: ToolBefore) -> None:
         """Run the commands for a call whose arguments are valid; they may change the arguments."""
-        request = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
+        request = self._runner.hooks_for("PreToolUse", hook_tool_names(hook.name))
         judged = _CallReview(copy.deepcopy(hook.input))
         judged.verdicts = await self._ask(request, hook, hook.input)
         for verdict in judged.verdicts:
@@ -113,11 +113,8 @@ class ToolCallHooks:
         self._judged[hook.call_id] = judged
 
     async def permit(self, hook: PermissionCheck) -> None:
-        """Run the commands again if the call has changed, and deny it if any command denies it.
-
-        A failure is not consent.
-        """
-        request = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
+        """Run the commands again if the call has changed, and deny it if any command denies it. A failure is not consent."""
+        request = self._runner.hooks_for("PreToolUse", hook_tool_names(hook.name))
         judged = self._judged.pop(hook.call_id, None)
         verdicts = list(judged.verdicts) if judged else []
         if judged is None or hook.input != judged.input:
@@ -135,8 +132,10 @@ class ToolCallHooks:
             return
         for verdict in verdicts:
             if verdict.ask is not None and not await self._ui.confirm(f"{hook.name}: {verdict.ask}", str(hook.input)):
-                said = "the user said no" if self._ui.is_attended else "it needs confirmation, and no user is available"
-                hook.deny(f"{said} ({verdict.ask})")
+                reason = (
+                    "the user denied it" if self._ui.is_attended else "it needs confirmation, and no user is available"
+                )
+                hook.deny(f"{reason} ({verdict.ask})")
                 return
 
     def _refused(self, verdict: Verdict, hook: PermissionCheck) -> bool:
@@ -147,9 +146,9 @@ class ToolCallHooks:
         return True
 
     async def _ask(
-        self, asked: Iterable[CommandHook], hook: ToolBefore | PermissionCheck, arguments: dict[str, Any]
+        self, hooks_for: Iterable[CommandHook], hook: ToolBefore | PermissionCheck, arguments: dict[str, Any]
     ) -> list[Verdict]:
-        hooks = list(asked)
+        hooks = list(hooks_for)
         if not hooks:
             return []
         payload = PreToolUseInput(**self._common(), tool_name=hook.name, tool_input=arguments, tool_use_id=hook.call_id)
@@ -163,7 +162,7 @@ class ToolCallHooks:
         Their text is appended to the result; a failure changes nothing.
         """
         failed = hook.result.is_error
-        request = self._runner.asked("PostToolUseFailure" if failed else "PostToolUse", hook_tool_names(hook.name))
+        request = self._runner.hooks_for("PostToolUseFailure" if failed else "PostToolUse", hook_tool_names(hook.name))
         if not request:
             return
         text = truncate_middle(_text(hook.result.output))
@@ -185,10 +184,10 @@ class ToolCallHooks:
 
     def results(self, hook: ToolResultsAfter) -> None:
         """Append the commands' messages to the model to the results."""
-        said, self._contexts = self._contexts, []
+        contexts, self._contexts = self._contexts, []
         self._judged.clear()
-        if said:
-            hook.follow.append(context_message(said))
+        if contexts:
+            hook.follow.append(context_message(contexts))
 
 
 def context_message(texts: Iterable[str]) -> Message:
@@ -317,9 +316,9 @@ class CommandHooks(Plugin):
             self._waiting = []
 
     def _before(self, hook: BeforeRun) -> None:
-        said, self._waiting = self._waiting, []
-        if said:
-            hook.messages.append(context_message(said))
+        contexts, self._waiting = self._waiting, []
+        if contexts:
+            hook.messages.append(context_message(contexts))
 
     def _turn(self, hook: TurnBefore) -> None:
         reason, self._stopped = self._stopped, ""
@@ -374,7 +373,7 @@ class CommandHooks(Plugin):
     # --- execution --------------------------------------------------------------------------------------------------
 
     async def _ask(self, event: CommandEvent, payload: Payload, *names: str) -> list[Verdict]:
-        request = self._runner.asked(event, names)
+        request = self._runner.hooks_for(event, names)
         verdicts = await self._runner.ask(request, payload) if request else []
         for verdict in verdicts:
             self._publish(verdict)

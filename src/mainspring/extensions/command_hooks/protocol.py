@@ -30,8 +30,8 @@ _DECISION = lazy_re(
 """Matches a decision in text that is not a JSON object."""
 
 
-_LONGEST_REASON = 4_000
-_LONGEST_CONTEXT = 20_000
+_MAX_REASON_CHARS = 4_000
+_MAX_CONTEXT_CHARS = 20_000
 
 
 Decision = Literal["allow", "deny", "ask", "approve", "block"]
@@ -117,19 +117,19 @@ def verdict_of(hook: CommandHook, exit_code: int, stdout: str, stderr: str) -> V
     """Return the verdict of a command that has exited."""
     out, err = stdout.strip("\ufeff \t\r\n"), stderr.strip()
     if exit_code == EXIT_BLOCK:
-        return Verdict(hook=hook, deny=(err or out)[:_LONGEST_REASON] or "denied by a hook")
+        return Verdict(hook=hook, deny=(err or out)[:_MAX_REASON_CHARS] or "denied by a hook")
     if exit_code != 0:
-        said = f": {(err or out)[-_LONGEST_REASON:]}" if err or out else ""
-        return Verdict(hook=hook, failure=f"it exited with code {exit_code}{said}")
+        detail = f": {(err or out)[-_MAX_REASON_CHARS:]}" if err or out else ""
+        return Verdict(hook=hook, failure=f"it exited with code {exit_code}{detail}")
     if not out:
         return Verdict(hook=hook)
     if not out.startswith("{"):
         return _plain(hook, out)
     try:
-        said = msgspec.json.decode(out, type=HookOutput)
+        detail = msgspec.json.decode(out, type=HookOutput)
     except (msgspec.DecodeError, UnicodeError) as error:
         return Verdict(hook=hook, failure=f"its output is invalid: {error}")
-    return _verdict(hook, said)
+    return _verdict(hook, detail)
 
 
 def _plain(hook: CommandHook, out: str) -> Verdict:
@@ -141,7 +141,7 @@ def _plain(hook: CommandHook, out: str) -> Verdict:
         return Verdict(hook=hook, failure=f"its output is not a JSON object: {out[:200]}")
     if _DECISION.search(out):
         return Verdict(hook=hook, failure=f"its output mixes text and JSON: {out[:200]}")
-    return Verdict(hook=hook, context=out[:_LONGEST_CONTEXT])
+    return Verdict(hook=hook, context=out[:_MAX_CONTEXT_CHARS])
 
 
 def _verdict(hook: CommandHook, output: HookOutput) -> Verdict:
@@ -149,7 +149,7 @@ def _verdict(hook: CommandHook, output: HookOutput) -> Verdict:
     if more.hook_event_name not in (None, hook.event):
         return Verdict(hook=hook, failure=f"its output is for {more.hook_event_name}, but the event is {hook.event}")
     decisions = {output.decision, more.permission_decision}
-    reason = (more.permission_decision_reason or output.reason or "")[:_LONGEST_REASON]
+    reason = (more.permission_decision_reason or output.reason or "")[:_MAX_REASON_CHARS]
     rejected = bool(decisions & {"deny", "block"})
     return Verdict(
         hook=hook,
@@ -158,16 +158,13 @@ def _verdict(hook: CommandHook, output: HookOutput) -> Verdict:
         stop=None if output.go_on else (output.stop_reason or reason or "stopped by a hook"),
         input=more.updated_input,
         output=more.updated_tool_output,
-        context=(more.additional_context or "")[:_LONGEST_CONTEXT],
-        message=(output.system_message or "")[:_LONGEST_REASON],
+        context=(more.additional_context or "")[:_MAX_CONTEXT_CHARS],
+        message=(output.system_message or "")[:_MAX_REASON_CHARS],
     )
 
 
-_LARGEST = 1 << 20
-"""Maximum characters of a tool result in a payload.
-
-No decision needs more, and a pipe should not carry it.
-"""
+_MAX_BYTES = 1 << 20
+"""Maximum characters of a tool result in a payload; no decision needs more, and a pipe should not carry it."""
 
 
 class Common(TypedDict):
@@ -333,5 +330,5 @@ def encode_payload(payload: Payload) -> bytes:
 
 def truncate_middle(text: str) -> str:
     """Truncate a very long text in the middle."""
-    half = _LARGEST // 2
-    return text if len(text) <= _LARGEST else f"{text[:half]}\n[...]\n{text[-half:]}"
+    half = _MAX_BYTES // 2
+    return text if len(text) <= _MAX_BYTES else f"{text[:half]}\n[...]\n{text[-half:]}"

@@ -30,7 +30,7 @@ class HookCommandRunner:
         self._env = env
         self._depth = depth
 
-    def asked(self, event: CommandEvent, names: Iterable[str] = ()) -> tuple[CommandHook, ...]:
+    def hooks_for(self, event: CommandEvent, names: Iterable[str] = ()) -> tuple[CommandHook, ...]:
         """Return the commands that match one of these names; a duplicate command runs once."""
         known = tuple(names)
         fitting = [h for h in self.hooks if h.event == event and h.matches(known)]
@@ -42,10 +42,10 @@ class HookCommandRunner:
             reason = f"it did not run, since hooks are nested {self._depth} levels deep. Make sure that no hook starts this program"
             return [Verdict(hook=h, failure=reason) for h in hooks if h.event in GATES]
         data = encode_payload(payload)
-        room = asyncio.Semaphore(MAX_CONCURRENT)
+        slots = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def one(hook: CommandHook) -> Verdict:
-            async with room:
+            async with slots:
                 return await self._run(hook, data)
 
         async with asyncio.TaskGroup() as group:

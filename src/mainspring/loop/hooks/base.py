@@ -14,10 +14,7 @@ from mainspring.messages import AgentMessage, CustomMessage, Message, to_message
 
 
 def validated_property(slot: str, check: Callable[[Any], Any]) -> Any:
-    """Create a property stored in ``slot``.
-
-    ``check`` returns the value to store, or raises TypeError.
-    """
+    """Create a property that stores its value in ``slot``; ``check`` returns a new value, or raises TypeError."""
 
     def put(context: Any, value: Any) -> None:
         setattr(context, slot, check(value))
@@ -26,10 +23,10 @@ def validated_property(slot: str, check: Callable[[Any], Any]) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return the value if it is a string.
+    """Return the value if it is text.
 
     Raises:
-        TypeError: If it is not a string.
+        TypeError: If it is not text.
     """
     if not isinstance(value, str):
         raise TypeError(f"This field must be text, not {type(value).__name__}.")

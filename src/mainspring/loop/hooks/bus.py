@@ -1,7 +1,7 @@
-"""The registry of all hooks, and the bus that calls their handlers.
+"""The hook bus: the table of all hooks by name, and the registered handlers in the order in which they are called.
 
-A module that declares hooks must be imported here. Permissions, sessions, telemetry, and the application register their
-handlers on the same bus, which calls them by ``order``, then in the order of registration.
+The loop emits hooks; plugins and applications handle them. All use the same interface: handlers of permissions, sessions,
+telemetry, and applications are called in order of ``order``, then of registration.
 """
 
 from __future__ import annotations
@@ -97,19 +97,19 @@ class HookBus:
         self._handlers[kind] = handlers
 
         def remove() -> None:
-            left = [e for e in self._handlers.get(kind, ()) if e is not entry]
-            if left:
-                self._handlers[kind] = left
+            others = [e for e in self._handlers.get(kind, ()) if e is not entry]
+            if others:
+                self._handlers[kind] = others
             else:
                 self._handlers.pop(kind, None)
 
         return remove
 
     def add(self, hooks: Hooks, *, order: int = 0) -> Callable[[], None]:
-        """Register several handlers; the returned function removes all of them.
+        """Register many handlers; the returned function removes all of them.
 
         Raises:
-            ConfigError: If a hook is unknown, or a handler is not a function. No handler is registered then.
+            ConfigError: If a name is unknown, or a handler is not a function; then no handler is registered.
         """
         pairs: list[tuple[type[Hook], Handler[Any]]] = []
         for event, given in hooks.items():
@@ -131,14 +131,14 @@ class HookBus:
         return remove
 
     def has(self, event: type[Hook]) -> bool:
-        """Return True if the hook has handlers. Check it before you create a context."""
+        """Return True if the hook has a handler. Check this before you create a context."""
         return event in self._handlers
 
     async def emit(self, context: _H, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> _H:
-        """Call the handlers of a hook in order, and return the context with their changes.
+        """Call every handler in turn, and return the context with their changes.
 
-        ``only`` gets the order and the handler; handlers for which it returns False are not called. A cancellation skips the
-        remaining handlers. If the hook is `Hook.kept`, they are called, and the cancellation is raised at the end.
+        ``only`` returns True for each order and handler to call.
+        A cancellation skips the remaining handlers, unless the hook is `Hook.kept`: then it is raised after all of them.
         """
         rest = self.start(context, only=only)
         if rest is not None:
@@ -148,10 +148,10 @@ class HookBus:
     def start(
         self, context: Hook, *, only: Callable[[int, Handler[Any]], bool] | None = None
     ) -> Coroutine[Any, Any, None] | None:
-        """Call the handlers as `emit` does, up to the first async handler.
+        """Call the handlers like `emit`, up to the first async handler.
 
         Returns:
-            A coroutine that awaits the async handler and calls the remaining ones; ``None`` if all handlers were called.
+            A coroutine for the first async handler and all after it; ``None`` if all handlers were called.
         """
         return self._call_handlers(context, iter(self._handlers.get(type(context), ())), only)
 
@@ -199,10 +199,10 @@ class HookBus:
             raise stopped
 
     def subscribe(self, observer: EventListener) -> Callable[[], None]:
-        """Call ``observer`` with every event; the returned function removes the listener.
+        """Pass every event to ``observer``; the returned function ends the subscription.
 
         Raises:
-            TypeError: If the listener is async, since the bus does not await it. Only hook handlers can be async.
+            TypeError: If it is async, since the bus does not await listeners. Handlers of hooks may be async.
         """
         reject_async(observer)
         self._observers = (*self._observers, observer)
@@ -214,14 +214,11 @@ class HookBus:
 
     @property
     def listeners(self) -> tuple[EventListener, ...]:
-        """The event listeners."""
+        """Return the listeners of events."""
         return self._observers
 
     def publish(self, event: Event) -> None:
-        """Publish an event to all listeners.
-
-        The exception of a listener is logged, and the others still get the event.
-        """
+        """Publish an event to all listeners; an exception of a listener is logged."""
         for observer in self._observers:
             try:
                 observer(event)
@@ -238,7 +235,7 @@ class HookRegistry:
         self._bus = bus
 
     def hook(self, event: type[_H] | str, handler: Handler[_H]) -> Callable[[], None]:
-        """Register a handler; the returned function removes it.
+        """Register ``handler``; the returned function removes it.
 
         Raises:
             ConfigError: If the hook is unknown.
@@ -260,19 +257,16 @@ def _handle_handler_error(context: Hook, handler: Handler[Any], error: BaseExcep
 
 
 def _cancelled() -> bool:
-    """Return True if this task was cancelled.
-
-    A handler can also raise CancelledError because of another task.
-    """
+    """Return True if this task was cancelled; a handler may also raise CancelledError because of another task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def hook_class(event: type[_H] | str) -> type[_H]:
-    """Return the context class of a hook, given its class or name.
+    """Return the context class of a hook by class or name.
 
     Raises:
-        ConfigError: If the hook is unknown; the message suggests the closest name.
+        ConfigError: If the hook is unknown; the text contains the nearest name.
     """
     if isinstance(event, str):
         found = HOOKS.get(event)
@@ -280,16 +274,16 @@ def hook_class(event: type[_H] | str) -> type[_H]:
             import difflib
 
             near = difflib.get_close_matches(event, HOOKS, 1)
-            hint = f". Did you mean {near[0]!r}?" if near else f". Hooks: {', '.join(HOOKS)}"
-            raise ConfigError(f"Unknown hook: {event!r}{hint}")
+            hint = f"Did you mean {near[0]!r}?" if near else f"Hooks: {', '.join(HOOKS)}"
+            raise ConfigError(f"Unknown hook: {event!r}. {hint}")
         return found  # pyright: ignore[reportReturnType]
     if HOOKS.get(getattr(event, "event", "")) is not event:
-        raise ConfigError(f"{event!r} is not a hook. Use a hook class from mainspring.events, or its name.")
+        raise ConfigError(f"{event!r} is not a hook. Use a hook class, or its name.")
     return event
 
 
 def reject_async(observer: EventListener) -> None:
-    """Raise TypeError for an async function, which would never be awaited as a listener."""
+    """Raise TypeError for an async function, since listeners are not awaited."""
     if inspect.iscoroutinefunction(observer):
         raise TypeError(
             f"{observer.__qualname__} is async. An event listener must be a plain function; a hook handler can be async."

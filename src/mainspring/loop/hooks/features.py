@@ -1,6 +1,6 @@
-"""The hooks of optional features: MCP servers, skills, budgets, logins, and structured output.
+"""The hooks of features: MCP servers, skills, budgets, logins, and structured output.
 
-They are declared here so that a handler does not have to import the feature.
+They are declared here, so that a handler does not import the feature.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _T = TypeVar("_T", bound=ToolCallHook)
 
 
 def _copy_hook_as(kind: type[_T], hook: ToolCallHook) -> _T:
-    """Return a context of another class with the same fields as ``hook``."""
-    made = kind.__new__(kind)
+    """Copy a context to another class."""
+    copy = kind.__new__(kind)
     for base in type(hook).__mro__:
         for name in getattr(base, "__slots__", ()):
             if hasattr(hook, name):
-                setattr(made, name, getattr(hook, name))
-    return made
+                setattr(copy, name, getattr(hook, name))
+    return copy
 
 
 class McpToolGate(ToolGate):
@@ -36,10 +36,10 @@ class McpToolGate(ToolGate):
 
     @classmethod
     def of(cls, hook: ToolGate, server: str) -> Self:
-        """Copy the context for a tool of this server."""
-        made = _copy_hook_as(cls, hook)
-        made.server = server
-        return made
+        """The same for a call of this server's tool."""
+        copy = _copy_hook_as(cls, hook)
+        copy.server = server
+        return copy
 
 
 class McpToolBefore(ToolBefore):
@@ -52,10 +52,10 @@ class McpToolBefore(ToolBefore):
 
     @classmethod
     def of(cls, hook: ToolBefore, server: str) -> Self:
-        """Copy the context for a tool of this server."""
-        made = _copy_hook_as(cls, hook)
-        made.server = server
-        return made
+        """The same for a call of this server's tool."""
+        copy = _copy_hook_as(cls, hook)
+        copy.server = server
+        return copy
 
 
 class McpToolTransform(ToolTransform):
@@ -68,10 +68,10 @@ class McpToolTransform(ToolTransform):
 
     @classmethod
     def of(cls, hook: ToolTransform, server: str) -> Self:
-        """Copy the context for a tool of this server."""
-        made = _copy_hook_as(cls, hook)
-        made.server = server
-        return made
+        """The same for a call of this server's tool."""
+        copy = _copy_hook_as(cls, hook)
+        copy.server = server
+        return copy
 
 
 class McpToolAfter(ToolFinished):
@@ -84,10 +84,10 @@ class McpToolAfter(ToolFinished):
 
     @classmethod
     def of(cls, hook: ToolFinished, server: str) -> Self:
-        """Copy the context for a tool of this server."""
-        made = _copy_hook_as(cls, hook)
-        made.server = server
-        return made
+        """The same for a call of this server's tool."""
+        copy = _copy_hook_as(cls, hook)
+        copy.server = server
+        return copy
 
 
 class McpBootstrapStart(Hook):
@@ -177,13 +177,11 @@ class SkillsCatalog(Hook):
 
 
 SkillActivationSource = Literal["model", "explicit", "trigger", "resume"]
-"""Why a skill becomes active: the model used it (``model``), the application or the user activated it (``explicit``), the prompt
-matched its trigger (``trigger``), or the session was resumed (``resume``).
-"""
+"""Cause of an activation: the model, the application or user (``explicit``), a prompt (``trigger``), or a resumed session."""
 
 
 SkillReason = Literal["run-end", "explicit", "reset"]
-"""Why a skill was deactivated: the run ended, the application deactivated it, or the conversation was reset."""
+"""Cause of a deactivation: the run ended, the application did it (``explicit``), or the conversation was reset."""
 
 
 class SkillsActivate(Hook):

@@ -1,14 +1,13 @@
 """The hooks of a run: for each, the context that its handlers get and may change.
 
-A handler is a sync or async function. It gets the context, and changes its fields or returns a mapping of fields to set; the
-last handler that sets a field wins. Setting a field to an invalid value raises, like any other failure of the handler.
-Three kinds of hooks exist:
+A handler takes the context, sync or async, and either changes its fields or returns a mapping of fields to set; the last
+writer wins. An invalid value is an error of the handler, like an exception. Three kinds of hooks:
 
-- *observers* are notified; their exceptions are logged, and the run continues,
-- *transforms* may change the fields they get; their exceptions are logged, and the changes made before the exception remain,
-- *gates* allow or block; a gate that raises blocks (fail closed), and the first gate that blocks skips the remaining ones.
+- *observers* get information; their exceptions are logged, and the run continues,
+- *transforms* may change the context; their exceptions are logged, and earlier changes apply,
+- *gates* decide; an exception blocks (fail closed), and the first gate that blocks ends the check.
 
-Contexts are created only if the hook has handlers.
+A context is created only if a handler is registered.
 """
 
 from __future__ import annotations
@@ -32,21 +31,19 @@ if TYPE_CHECKING:
 
 
 class SideModelCall(Protocol):
-    """Calls a model outside the conversation, for example to select, summarize, name, or sample."""
+    """Calls a model outside the conversation: to select, summarize, name, or sample something."""
 
     async def __call__(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
-        """Call the model with the run's retries, and count the usage in the run.
-
-        The call ends when the run ends.
+        """Call the model with the run's retries, and count the call in the run's usage and limits. Ends with the run.
 
         Args:
-            purpose: The purpose in one word, for example ``title`` or ``summary``. Usage is reported under it.
-            request: The request to send.
-            model: The model to call. Default: the run's own model.
+            purpose: The purpose in one word, which usage reports contain: for example, ``title`` or ``summary``.
+            request: The request.
+            model: The model (default: the run's model).
 
         Raises:
             ModelError: If the call failed.
-            AgentError: If the run has reached a limit, or has ended.
+            AgentError: If the run reached a limit, or ended.
         """
         ...
 
@@ -55,12 +52,12 @@ class Hook:
     """Base of all contexts.
 
     Attributes:
-        event: The name of the hook, which `on` also accepts.
-        gate: Whether an exception of a handler blocks.
-        kept: Whether every handler is called even if the run is being cancelled, so that stored data is complete.
-        mutable: Fields that a handler may set; all other fields are read-only.
-        when: When the hook fires, for the documentation.
-        side_call: Calls a model outside the conversation; set in every hook that a run fires.
+        event: The name that `on` takes as text.
+        gate: True if an exception of a handler blocks.
+        kept: True if all handlers are called even if the run is being cancelled, so that stored data is complete.
+        mutable: Fields that a handler may change; all other fields are read-only.
+        when: The time at which it fires, for the docs.
+        side_call: Calls a model outside the conversation; available in every hook of a run.
     """
 
     event: ClassVar[str] = ""

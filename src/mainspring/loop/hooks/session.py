@@ -9,7 +9,7 @@ from mainspring.loop.hooks.run import Hook
 from mainspring.messages import AgentMessage
 
 SessionOpenReason = Literal["startup", "resume", "reset", "reload"]
-"""Why a session is opened: it is new, it was resumed, it was reset, or handlers were reloaded."""
+"""Why a conversation is opened: it is new, it has a history, it was reset, or handlers were reloaded."""
 
 
 class SessionOpen(Hook):

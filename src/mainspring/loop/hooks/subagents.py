@@ -1,8 +1,8 @@
-"""The hooks of subagents, which fire on the parent's bus.
+"""The hooks of subagents that their parents receive.
 
-Each `child:*` hook wraps the context of the subagent's own hook: reading or setting a field reads or sets the subagent's field,
-so a parent decides with the same fields (``block``, ``result``, ``input``) as the subagent itself. The hooks of a nested
-subagent fire on the bus of every agent above it, with the ID and depth of the nested subagent.
+Each `child:*` hook wraps the context of the subagent's hook: its fields are those of that context, so a parent decides with
+the same fields (``block``, ``result``, ``input``) as the subagent. A hook of a nested subagent reaches every agent above it,
+with the ID and depth of the nested subagent.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class ChildHook(Hook):
     """A hook of a subagent. All fields of the subagent's context can be read and set here.
 
     Attributes:
-        of: The class of the subagent's own hook.
-        child_id: ID of the subagent.
-        child: Name of its definition.
-        depth: Its level; 1 for a subagent of the outermost agent.
-        context: The context of the subagent's own hook.
+        of: The subagent's hook that this hook wraps.
+        child_id: The ID of the subagent.
+        child: The name of its definition.
+        depth: Its nesting depth; 1 for a subagent of the main agent.
+        context: The context of the subagent's hook.
     """
 
     of: ClassVar[type[Hook]]

@@ -150,13 +150,13 @@ class ToolBefore(ToolCallHook):
         self._env = env
 
     async def prior_content(self, limit: int = 1 << 20) -> dict[str, bytes | None]:
-        """Read the current content of the files that the call, with the present ``input``, will write or delete.
+        """Read the current content of the files that the call with this ``input`` will write or delete.
 
         Args:
-            limit: Maximum size in bytes; a larger file is not read. Default 1 MiB.
+            limit: Maximum size of a file in bytes (default: 1 MiB).
 
         Returns:
-            The content by path, spelled as in the call; ``None`` if the file does not exist, cannot be read, or is too large.
+            The content by path as spelled in the call; ``None`` for a missing, unreadable, or too large file.
         """
         access = self._tool.access
         touched = [a.resource for a in access(self.input) if a.scope in ("fs-write", "fs-delete")] if access else []
@@ -231,65 +231,56 @@ class PermissionCheck(ToolCallHook):
 
     @property
     def denied(self) -> tuple[str, ...]:
-        """Reasons for denying the call; empty if it is not denied."""
+        """Return the reasons for the denial; empty if it is not denied."""
         return tuple(self._denied)
 
     @property
     def paused(self) -> str:
-        """Question that must be answered before the call can run; empty if the call is not paused."""
+        """Return the reason why the run must pause for an answer; empty if it need not."""
         return self._paused
 
     @property
     def ends_run(self) -> bool:
-        """True if the denial ends the run."""
+        """Return True if the denial ends the run."""
         return self._stop
 
     @property
     def paths(self) -> dict[str, str]:
-        """The real path that was permitted, for each path as spelled in the call."""
+        """Return the allowed real path of each path in the call."""
         return self._paths
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that the tool sets for the programs of this call."""
+        """Return the variables that the tool sets for the programs of this call."""
         return self._environment
 
     def deny(self, reason: str, *, stop: bool = False) -> None:
-        """Deny the call.
-
-        The model gets ``reason``. With ``stop`` the run ends as ``denied`` after this turn.
-        """
+        """Deny the call; the model gets the ``reason``. With ``stop``, the run ends as ``denied`` after this turn."""
         self._denied.append(reason)
         self._stop = self._stop or stop
 
     def add_precheck(self, check: Callable[[], Awaitable[str]]) -> None:
-        """Add a check that runs before the user is asked for an approval.
-
-        ``check`` returns the reason why the call would not run even if approved, or an empty string.
-        """
+        """Add a check before the user is asked: it returns the reason why the call cannot run even if it is allowed."""
         self._checks.append(check)
 
     async def will_be_skipped(self) -> bool:
-        """Run the prechecks.
-
-        Return True if the call will not run even if approved, so that no approval is needed.
-        """
+        """Return True if the call cannot run even if it is allowed, so that no approval is requested."""
         for check in self._checks:
             self._obstacle = self._obstacle or await check()
         return bool(self._obstacle)
 
     @property
     def skip_reason(self) -> str:
-        """Reason why the call will not run although it was not denied; empty if it can run."""
+        """Return the reason why an allowed call cannot run; empty if it can."""
         return self._obstacle
 
     def pause(self, reason: str) -> None:
-        """Require an approval first: the run ends as ``paused`` and can be resumed later, in any process."""
+        """Pause the run for an answer: it ends as ``paused``, and can be resumed later, in any process."""
         if not self.approved:
             self._paused = reason
 
     def bind_path(self, path: str, real_path: str) -> None:
-        """Bind a path of the call to the real path that was checked; the tool uses the real path."""
+        """Bind a path of the call to the checked real path, which the tool then uses."""
         self._paths[path] = real_path
 
     def set_environment(self, variables: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.models.auth.azure import SCOPE as SCOPE
+    from mainspring.models.auth.azure import ENTRA_SCOPE as ENTRA_SCOPE
     from mainspring.models.auth.azure import AzureCliCredential as AzureCliCredential
     from mainspring.models.auth.azure import EntraIdCredential as EntraIdCredential
     from mainspring.models.auth.azure import KeyVaultSecret as KeyVaultSecret
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "azure": "SCOPE AzureCliCredential EntraIdCredential KeyVaultSecret",
+        "azure": "ENTRA_SCOPE AzureCliCredential EntraIdCredential KeyVaultSecret",
         "login_flows": "device_login login",
         "oauth": "OAuthClient OAuthCredential",
         "tokens": "OAuthTokens TokenFile Token TokenCredential",

@@ -21,7 +21,7 @@ from mainspring.programs import find_program
 from mainspring.redaction import redact_environment
 
 RESOURCE = "https://cognitiveservices.azure.com"
-SCOPE = f"{RESOURCE}/.default"
+ENTRA_SCOPE = f"{RESOURCE}/.default"
 """Scope of a token for Azure's models."""
 
 _CLI_TIMEOUT = 30.0
@@ -105,7 +105,7 @@ class EntraIdCredential(TokenCredential):
 
     def __init__(
         self,
-        scope: str = SCOPE,
+        scope: str = ENTRA_SCOPE,
         *,
         client_id: str | None = None,
         managed: bool = False,

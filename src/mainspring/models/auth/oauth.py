@@ -239,7 +239,7 @@ class OAuthCredential(TokenCredential):
 
 @asynccontextmanager
 async def _token_file_lock(path: Path) -> AsyncGenerator[None]:
-    """Hold the lock of a token file."""
+    """Lock a token file."""
     lock = path.with_name(f".{path.name}.lock")
     await asyncio.to_thread(lock.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
     async with lock_file(lock, lambda: None):

@@ -75,7 +75,7 @@ class TokenCredential:
         self._token: Token | None = None
         self._use_until = 0.0
         self._rejected_token: str | None = None
-        self._run_agent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Token]] = WeakKeyDictionary()
+        self._refreshes: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Token]] = WeakKeyDictionary()
 
     async def __call__(self) -> CredentialValue:
         """Return the headers with a valid token."""
@@ -87,9 +87,9 @@ class TokenCredential:
         if token is not None and token.value != self._rejected_token and self._clock() < self._use_until:
             return token
         loop = asyncio.get_running_loop()
-        task = self._run_agent.get(loop)
+        task = self._refreshes.get(loop)
         if task is None or task.done():
-            task = self._run_agent[loop] = loop.create_task(self._refresh())
+            task = self._refreshes[loop] = loop.create_task(self._refresh())
             task.add_done_callback(_ignore_exception)
         return await asyncio.shield(task)
 
@@ -102,10 +102,10 @@ class TokenCredential:
     async def _refresh(self) -> Token:
         token = await self._fetch(self._rejected_token)
         now = self._clock()
-        left = math.inf if token.expires is None else token.expires - now
+        lifetime = math.inf if token.expires is None else token.expires - now
         self._token = token
         self._use_until = now + max(
-            left - self._refresh_margin, left / 2
+            lifetime - self._refresh_margin, lifetime / 2
         )  # Short-lived tokens are not refreshed at each request.
         return token
 
@@ -205,10 +205,10 @@ class TokenFile:
             "account_id": tokens.account,
             "id_token": tokens.id_token,
         }
-        kept = {**(content if nested is None else nested), **{name: value for name, value in fields.items() if value}}
-        whole = kept if nested is None else {**content, "tokens": kept}
+        merged = {**(content if nested is None else nested), **{name: value for name, value in fields.items() if value}}
+        document = merged if nested is None else {**content, "tokens": merged}
         try:
-            self._replace(json.dumps(whole, indent=2).encode())
+            self._replace(json.dumps(document, indent=2).encode())
         except OSError as error:
             raise ProviderConfigError(
                 f"Cannot save the tokens in {self.path}: {error.strerror or error}", reason="token_file"

@@ -97,8 +97,8 @@ def merge_at_boundary(
 
 
 def _encoded(message: Message, key: str, encode: MessageEncoder) -> bytes:
-    kept: dict[str, Any] = message.__dict__  # pyright: ignore[reportAssignmentType]
-    data = kept.get(key)
+    cache: dict[str, Any] = message.__dict__  # pyright: ignore[reportAssignmentType]
+    data = cache.get(key)
     if data is None:
-        data = kept[key] = encode(message)
+        data = cache[key] = encode(message)
     return data

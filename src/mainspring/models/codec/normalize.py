@@ -6,7 +6,7 @@ are dropped. `prepare_message` checks one message: content that the receiver doe
 Rules of `iter_complete_turns`:
 
 * The results of an assistant message follow it directly, in the order of its calls, regardless of the order in the history.
-* A call without a result gets an error result that says so, under the tool's real name.
+* A call without a result gets an error result, under the tool's real name.
 * A result without its call, or a second result for the same call, is dropped.
 * An assistant message that failed or was aborted is dropped together with its results, unless one of its tools was
   really executed (has a result that is not an error): side effects are not hidden from the model.
@@ -46,8 +46,8 @@ EMPTY_RESULT_TEXT = "(no output)"
 """Text of an empty result: hosts require some text."""
 
 _ILLEGAL = lazy_re(r"[^a-zA-Z0-9_-]")
-_LONGEST_ID = 40
-_LONGEST_NAME = 128
+_MAX_ID_CHARS = 40
+_MAX_NAME_CHARS = 128
 
 EMPTY_PROMPT_TEXT = "Begin."
 """User prompt of a conversation without any content that can be sent: hosts reject empty conversations."""
@@ -97,14 +97,14 @@ def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, boo
         behind += 1
     closed = len(results) == len(requested) or behind < len(messages)
     if message.stop_reason in ("error", "aborted") and all(r.is_error for r in results.values()):
-        return [left for answer in answers for left in _without_results(answer)], behind, closed
+        return [rest for answer in answers for rest in _without_results(answer)], behind, closed
     if len(answers) == 1 and _is_regular(calls, answers[0]):
         return [message, answers[0]], behind, True
     blocks: list[ContentBlock] = [_result_or_placeholder(c, results.get(c.id)) for c in _distinct_calls(calls)]
-    others = [left for answer in answers for left in _without_results(answer)]
+    others = [rest for answer in answers for rest in _without_results(answer)]
     if len(calls) != len(requested):
-        kept = {id(call) for call in _distinct_calls(calls)}
-        content = [b for b in message.content if type(b) is not ToolUseBlock or id(b) in kept]
+        distinct = {id(call) for call in _distinct_calls(calls)}
+        content = [b for b in message.content if type(b) is not ToolUseBlock or id(b) in distinct]
         message = replace(message, content=tuple(content))
     return [message, Message("user", tuple(blocks), timestamp=message.timestamp), *others], behind, closed
 
@@ -148,7 +148,7 @@ def prepare_message(
     *,
     vision: bool,
     unreadable: frozenset[int] = frozenset(),
-    max_id_length: int = _LONGEST_ID,
+    max_id_length: int = _MAX_ID_CHARS,
     keep_generated_images: bool = False,
 ) -> Message | None:
     """Return one message in a form that its receiver accepts.
@@ -162,16 +162,16 @@ def prepare_message(
         The message (the same object if nothing changed), or ``None`` if it has no content left.
     """
     receiver = _Target(
-        vision, unreadable, max_id_length, made=message.role == "assistant" and not keep_generated_images
+        vision, unreadable, max_id_length, is_generated=message.role == "assistant" and not keep_generated_images
     )
     own = message.role != "assistant" or (message.provider == provider and message.model == model)
     content: list[ContentBlock] = []
     changed = False
     for block in message.content:
-        kept = _prepare_block(block, own, receiver)
-        changed = changed or kept is not block
-        if kept is not None:
-            content.append(kept)
+        prepared = _prepare_block(block, own, receiver)
+        changed = changed or prepared is not block
+        if prepared is not None:
+            content.append(prepared)
     if not any(type(b) is not ThinkingBlock and type(b) is not RedactedThinkingBlock for b in content):
         return None
     return replace(message, content=tuple(content)) if changed else message
@@ -180,20 +180,20 @@ def prepare_message(
 class _Target:
     """Content that a receiver supports."""
 
-    __slots__ = ("longest_id", "made", "unreadable", "vision")
+    __slots__ = ("is_generated", "max_id_length", "unreadable", "vision")
 
-    def __init__(self, vision: bool, unreadable: frozenset[int], longest_id: int, *, made: bool) -> None:
-        self.longest_id = longest_id
-        self.made = made
+    def __init__(self, vision: bool, unreadable: frozenset[int], max_id_length: int, *, is_generated: bool) -> None:
+        self.max_id_length = max_id_length
+        self.is_generated = is_generated
         self.vision = vision
         self.unreadable = unreadable
 
     def replace_if_unsupported(self, block: ImageBlock) -> ImageBlock | TextBlock:
         """Return the image, or the text that replaces it."""
-        if self.made:
+        if self.is_generated:
             return TextBlock(f"\n[{block.media_type} image that was made here]")  # The text of a message is joined.
         if not block.data:
-            return TextBlock(f"[{block.media_type} image left out: there is nothing in it]")
+            return TextBlock(f"[{block.media_type} image left out: it is empty]")
         if not self.vision:
             return TextBlock(image_placeholder(block))
         if self.unreadable and image_hash(block) in self.unreadable:
@@ -217,7 +217,7 @@ def _prepare_block(block: ContentBlock, own: bool, receiver: _Target) -> Content
         case ImageBlock():
             return receiver.replace_if_unsupported(block)
         case ToolUseBlock():
-            id, name = sanitize_call_id(block.id, receiver.longest_id), sanitize_tool_name(block.name)
+            id, name = sanitize_call_id(block.id, receiver.max_id_length), sanitize_tool_name(block.name)
             if id == block.id and name == block.name and (own or block.signature is None):
                 return block
             return replace(block, id=id, name=name, signature=block.signature if own else None)
@@ -226,7 +226,7 @@ def _prepare_block(block: ContentBlock, own: bool, receiver: _Target) -> Content
 
 
 def _prepare_result(block: ToolResultBlock, receiver: _Target) -> ToolResultBlock:
-    id, name = sanitize_call_id(block.tool_use_id, receiver.longest_id), sanitize_tool_name(block.name)
+    id, name = sanitize_call_id(block.tool_use_id, receiver.max_id_length), sanitize_tool_name(block.name)
     content = block.content
     if isinstance(content, str):
         content = EMPTY_RESULT_TEXT if not content or content.isspace() else content
@@ -242,12 +242,12 @@ def _prepare_result(block: ToolResultBlock, receiver: _Target) -> ToolResultBloc
 
 def sanitize_tool_name(name: str) -> str:
     """Return a tool name that every host accepts in a call: models invent names and may receive them in the history."""
-    if len(name) <= _LONGEST_NAME and name and not _ILLEGAL.search(name):
+    if len(name) <= _MAX_NAME_CHARS and name and not _ILLEGAL.search(name):
         return name
-    return _ILLEGAL.sub("_", name)[:_LONGEST_NAME] or "unnamed"
+    return _ILLEGAL.sub("_", name)[:_MAX_NAME_CHARS] or "unnamed"
 
 
-def sanitize_call_id(id: str, max_length: int = _LONGEST_ID) -> str:
+def sanitize_call_id(id: str, max_length: int = _MAX_ID_CHARS) -> str:
     """Return a stable, unique ID of letters, digits, ``_``, and ``-``, at most ``max_length`` characters long."""
     if len(id) <= max_length and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
         return id
@@ -270,7 +270,7 @@ def split_text_and_images(
 
     Args:
         block: Tool result.
-        note: Line for the text that says where its images are.
+        note: Line for the text with the position of its images.
 
     Returns:
         Text of the result, and the content for another message if it has images: a line with its name, then the images.

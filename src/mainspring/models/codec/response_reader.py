@@ -29,21 +29,21 @@ class ResponseReader:
         error: Error of the response, once it is known. Raise it after the events before it are used.
     """
 
-    __slots__ = ("_body", "_frames", "_left", "_whole", "decoder", "error")
+    __slots__ = ("_body", "_frames", "_remaining", "_is_whole_body", "decoder", "error")
 
     def __init__(self, decoder: WireDecoder) -> None:
         self.decoder = decoder
         self.error: ModelError | None = None
         self._frames: SseParser | NdjsonParser | None = NdjsonParser() if getattr(decoder, "lines", False) else None
-        self._whole = False
+        self._is_whole_body = False
         self._body: list[bytes] = []
-        self._left = MAX_RESPONSE_BYTES
+        self._remaining = MAX_RESPONSE_BYTES
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Parse more bytes; return the completed events."""
         out: list[StreamEvent] = []
-        self._left -= len(data)
-        if self._left < 0:
+        self._remaining -= len(data)
+        if self._remaining < 0:
             self.error = self.error or self._unreadable(
                 f"The response is longer than {MAX_RESPONSE_BYTES >> 20} MB", "too_long"
             )
@@ -98,12 +98,12 @@ class ResponseReader:
 
     def _looks_like_sse(self, data: bytes) -> bool:
         """Return True if the first bytes start an event stream; leading whitespace, a keep-alive, is dropped."""
-        if self._whole:
+        if self._is_whole_body:
             self._body.append(data)
             return False
         start = (b"".join(self._body) + data).lstrip().removeprefix(_BOM).lstrip()
         self._body = [start]
         if start.startswith(_SSE_FIELDS):
             return True
-        self._whole = not any(field.startswith(start) for field in (*_SSE_FIELDS, _BOM))
+        self._is_whole_body = not any(field.startswith(start) for field in (*_SSE_FIELDS, _BOM))
         return False

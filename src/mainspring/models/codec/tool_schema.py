@@ -13,7 +13,7 @@ from typing import Any
 
 from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number
 
-_DEEPEST = 40
+_MAX_DEPTH = 40
 _MAX_NODES = 3000
 """Maximum number of schemas in a schema; beyond that, references are no longer inlined."""
 _MAX_GROWTH = 4000
@@ -94,10 +94,10 @@ def simplify_tool_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         schema: A JSON Schema of any draft, or an invalid one.
     """
     lowering = _SchemaSimplifier(schema, inline=True)
-    made = lowering.root_schema()
-    if lowering.referred and len(_text(made)) > len(_text(schema)) + _MAX_GROWTH:
-        made = _SchemaSimplifier(schema, inline=False).root_schema()
-    return made
+    simplified = lowering.root_schema()
+    if lowering.referred and len(_text(simplified)) > len(_text(schema)) + _MAX_GROWTH:
+        simplified = _SchemaSimplifier(schema, inline=False).root_schema()
+    return simplified
 
 
 def split_description(description: str, max_length: int) -> tuple[str, str]:
@@ -127,46 +127,50 @@ class _SchemaSimplifier:
     def __init__(self, schema: Mapping[str, Any], *, inline: bool) -> None:
         self._root = as_dict(schema) or {}
         self._inline = inline
-        self._left = _MAX_NODES
+        self._remaining_nodes = _MAX_NODES
         self._names: dict[str, str] = {}
         self.referred = False
 
     def root_schema(self) -> dict[str, Any]:
         """Return the schema of an object, with the definitions that it still requires."""
         root = {k: v for k, v in _flatten_root(self._root, self._target).items() if k not in _NOT_AT_THE_TOP}
-        made = self.schema({**root, "type": "object", "nullable": False}, ())
-        made.setdefault("properties", {})
+        simplified = self.schema({**root, "type": "object", "nullable": False}, ())
+        simplified.setdefault("properties", {})
         definitions: dict[str, Any] = {}
         while waiting := [(r, n) for r, n in self._names.items() if n not in definitions]:
             for reference, name in waiting:
                 definitions[name] = self.schema(self._target(reference), (reference,))
-        return {**made, "$defs": definitions} if definitions else made
+        return {**simplified, "$defs": definitions} if definitions else simplified
 
     def schema(self, node: Any, open_refs: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
         """Convert one schema; ``open_refs`` contains the references that lead to it."""
-        self._left -= 1
+        self._remaining_nodes -= 1
         fields = as_dict(node)
-        if fields is None or depth > _DEEPEST:
+        if fields is None or depth > _MAX_DEPTH:
             return {}
         reference = fields.get("$ref")
         if isinstance(reference, str):
             return self._inline_reference(reference, fields, open_refs, depth)
-        kept: dict[str, Any] = {}
+        result_fields: dict[str, Any] = {}
         for name, value in fields.items():
             if name == "type":
-                kept["type"] = value  # Handled below; it keeps its position.
+                result_fields["type"] = value  # Handled below; it keeps its position.
             elif name in ("properties", "patternProperties"):
                 table = as_dict(value) or {}
-                kept[name] = {key: self.schema(each, open_refs, depth + 1) for key, each in table.items()}
+                result_fields[name] = {key: self.schema(each, open_refs, depth + 1) for key, each in table.items()}
             elif name in _UNIONS:
-                self._add_alternatives(kept, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)])
+                self._add_alternatives(
+                    result_fields, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)]
+                )
             elif name in ("items", "prefixItems") and isinstance(value, list):
-                kept["prefixItems"] = [self.schema(each, open_refs, depth + 1) for each in as_list(fields[name])]
+                result_fields["prefixItems"] = [
+                    self.schema(each, open_refs, depth + 1) for each in as_list(fields[name])
+                ]
             elif name in _SINGLE and not (name == "additionalProperties" and isinstance(value, bool)):
-                kept[name] = self.schema(value, open_refs, depth + 1)
+                result_fields[name] = self.schema(value, open_refs, depth + 1)
             elif (plain := _plain_keyword(name, value, fields)) is not None:
-                kept[plain[0]] = plain[1]
-        return _normalize_types(kept, fields)
+                result_fields[plain[0]] = plain[1]
+        return _normalize_types(result_fields, fields)
 
     def _add_alternatives(self, result: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
         """Convert alternatives; they are dropped if one of them allows any value."""
@@ -184,7 +188,7 @@ class _SchemaSimplifier:
         if target is None:
             return self.schema(beside, open_refs, depth)
         inline = self._inline or not reference.startswith(_DEFINITIONS)
-        if inline and reference not in open_refs and self._left > 0:
+        if inline and reference not in open_refs and self._remaining_nodes > 0:
             found = self.schema(target, (*open_refs, reference), depth + 1)
             return {**found, **self.schema(beside, open_refs, depth)}
         name = self._names.get(reference)
@@ -193,8 +197,8 @@ class _SchemaSimplifier:
                 "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in _reference_name(reference))
                 or "root"
             )
-            taken = set(self._names.values())
-            name = plain if plain not in taken else f"{plain}_{len(taken)}"
+            used_names = set(self._names.values())
+            name = plain if plain not in used_names else f"{plain}_{len(used_names)}"
             self._names[reference] = name
         return {"$ref": f"#/$defs/{name}"}
 
@@ -227,7 +231,7 @@ class _SchemaSimplifier:
 def _flatten_root(root: dict[str, Any], target: Callable[[str], Any], depth: int = 0) -> dict[str, Any]:
     """Return the top-level schema without reference or unions: with the properties of all branches; required if all require them."""
     reference = root.get("$ref")
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return {}
     if isinstance(reference, str):
         beside = {k: v for k, v in root.items() if k != "$ref"}
@@ -244,8 +248,8 @@ def _flatten_root(root: dict[str, Any], target: Callable[[str], Any], depth: int
         if requested:
             common = set[str].union(*requested) if union == "allOf" else set[str].intersection(*requested)
             required += sorted(common.difference(required))
-    made = {name: value for name, value in root.items() if name not in _UNIONS}
-    return {**made, "properties": {**properties, **(as_dict(root.get("properties")) or {})}, "required": required}
+    flattened = {name: value for name, value in root.items() if name not in _UNIONS}
+    return {**flattened, "properties": {**properties, **(as_dict(root.get("properties")) or {})}, "required": required}
 
 
 def _required(schema: dict[str, Any]) -> list[str]:
@@ -260,8 +264,8 @@ def _plain_keyword(name: str, value: Any, fields: dict[str, Any]) -> tuple[str, 
         return None
     match name:
         case "required":
-            kept = list(dict.fromkeys(_required(fields)))
-            return (name, kept) if kept else None
+            required = list(dict.fromkeys(_required(fields)))
+            return (name, required) if required else None
         case "enum":
             choices = as_list(value)
             return (name, [c for i, c in enumerate(choices) if c not in choices[:i]]) if choices else None

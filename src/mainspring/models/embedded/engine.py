@@ -16,7 +16,7 @@ ALTERNATIVES_HINT = (
     "Or use another model: run `export OPENAI_API_KEY=...`, or start Ollama, LM Studio, or llama-server on this machine and "
     "run `mainspring models`."
 )
-_MOST_THREADS = 8  # Decoding is limited by memory bandwidth, so more threads do not help.
+_MAX_THREADS = 8  # Decoding is limited by memory bandwidth, so more threads do not help.
 _WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"), ("darwin", "x86_64"), ("win32", "AMD64")}
 
 
@@ -63,7 +63,7 @@ def thread_count() -> int:
         return 0
     allowed = os.sched_getaffinity(0)
     cores = {_siblings(cpu) for cpu in allowed}
-    return max(1, min(len(cores), _cpu_quota() or len(cores), _MOST_THREADS))
+    return max(1, min(len(cores), _cpu_quota() or len(cores), _MAX_THREADS))
 
 
 def _siblings(cpu: int) -> str:

@@ -14,7 +14,7 @@ from mainspring.errors import InvalidResponseError
 from mainspring.events import Done, StreamEvent, StreamStart, TextDelta
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Message, StopReason, Usage
-from mainspring.models.embedded.grammar import AnswerText, ArgumentsDelta, CallStart, Piece, TurnParser
+from mainspring.models.embedded.grammar import AnswerDelta, ArgumentsDelta, CallStart, Piece, TurnParser
 from mainspring.models.embedded.prompt import TurnRules
 from mainspring.models.message_builder import MessageBuilder
 
@@ -27,7 +27,7 @@ _REPETITION = lazy_re(r"(.{1,80}?)\1{4,}\Z", re.DOTALL)
 class TurnEventStream:
     """Creates the events of one response from one turn of the model, or two turns if the model repeats itself.
 
-    A call of a tool that was called before is held back until it is complete, because only a complete call can be compared with
+    A call of a tool that was called before is delayed until it is complete, because only a complete call can be compared with
     earlier calls. Everything else is sent immediately.
 
     Attributes:
@@ -45,7 +45,7 @@ class TurnEventStream:
         self._text: list[str] = []  # Its arguments so far.
         self._held = False
         self._reason: StopReason = "end_turn"
-        self._context_tokens = Usage()
+        self._used = Usage()
         self._tail = ""
         self._unwatched = 0
         self._deltas = 0  # Approximate number of tokens of this turn.
@@ -70,7 +70,7 @@ class TurnEventStream:
                 return [found for piece in self._reader.feed(text) for found in self._events(piece)]
             case Done(reason=reason, message=message):
                 self._reason = reason
-                self._context_tokens += message.usage or Usage(output_tokens=self._deltas)
+                self._used += message.usage or Usage(output_tokens=self._deltas)
                 self._deltas = 0
             case _:
                 pass
@@ -84,9 +84,7 @@ class TurnEventStream:
             match = _REPETITION.search(self._tail)
             if match and len(match[0]) >= _LONG_REPETITION:
                 self.circling, self._reason = True, "max_tokens"
-                self._context_tokens += Usage(
-                    output_tokens=self._deltas
-                )  # After an abort, the engine reports no usage.
+                self._used += Usage(output_tokens=self._deltas)  # After an abort, the engine reports no usage.
 
     @property
     def is_repeated_call(self) -> bool:
@@ -114,7 +112,7 @@ class TurnEventStream:
         else:
             events.append(draft.close_text(self._index))
             reason = self._reason
-        draft.usage = structs.replace(self._context_tokens, cost=Cost())
+        draft.usage = structs.replace(self._used, cost=Cost())
         return [*events, draft.done(reason)]
 
     def _events(self, piece: Piece) -> list[StreamEvent]:
@@ -129,7 +127,7 @@ class TurnEventStream:
             case ArgumentsDelta(text) if self._call:
                 self._text.append(text)
                 return [] if self._held or self._index is None else [draft.arguments(self._index, text)]
-            case AnswerText(text) if not self._call:
+            case AnswerDelta(text) if not self._call:
                 events: list[StreamEvent] = []
                 if self._index is None:
                     opened = draft.open_text()

@@ -16,7 +16,7 @@ from msgspec import Struct
 from mainspring.lazy import lazy_re
 from mainspring.messages import strip_surrogates
 
-Schema = dict[str, Any]
+GrammarSchema = dict[str, Any]
 
 _COPIED_KEYWORDS = ("type", "enum", "const", "required")
 _MAX_DEPTH = 6  # Deeper levels are unconstrained: a small model does not follow such a schema anyway.
@@ -34,24 +34,24 @@ class ArgumentsDelta(Struct, frozen=True):
     text: str
 
 
-class AnswerText(Struct, frozen=True):
+class AnswerDelta(Struct, frozen=True):
     """More text of the answer."""
 
     text: str
 
 
-Piece = CallStart | ArgumentsDelta | AnswerText
+Piece = CallStart | ArgumentsDelta | AnswerDelta
 """Output of the parser."""
 
 
-def turn_schema(calls: Mapping[str, Schema], answer: Schema | None) -> Schema:
+def turn_schema(calls: Mapping[str, GrammarSchema], answer: GrammarSchema | None) -> GrammarSchema:
     """Return the schema of one turn.
 
     Args:
         calls: Argument schemas of the tools that may be called.
-        answer: Schema of the answer; ``None`` allows only calls.
+        answer: GrammarSchema of the answer; ``None`` allows only calls.
     """
-    options: list[Schema] = [
+    options: list[GrammarSchema] = [
         _object({"tool": {"const": name}, "args": simplify_schema(schema)}, ("tool", "args"))
         for name, schema in calls.items()
     ]
@@ -70,26 +70,26 @@ def encode_answer(text: str) -> str:
     return json.dumps({"answer": text}, ensure_ascii=False)
 
 
-def simplify_schema(schema: Schema) -> Schema:
-    """Return the part of a JSON Schema that grammar-constrained decoding supports, with local references inlined."""
+def simplify_schema(schema: GrammarSchema) -> GrammarSchema:
+    """Return the part of a JSON GrammarSchema that grammar-constrained decoding supports, with local references inlined."""
     return _simplify(schema, _definitions(schema), 0)
 
 
-def _definitions(schema: Schema) -> dict[str, Schema]:
+def _definitions(schema: GrammarSchema) -> dict[str, GrammarSchema]:
     return {
         f"#/{place}/{name}": definition
         for place in ("$defs", "definitions")
-        for name, definition in cast("dict[str, Schema]", schema.get(place, {})).items()
+        for name, definition in cast("dict[str, GrammarSchema]", schema.get(place, {})).items()
     }
 
 
-def _simplify(schema: Any, definitions: dict[str, Schema], depth: int) -> Schema:
+def _simplify(schema: Any, definitions: dict[str, GrammarSchema], depth: int) -> GrammarSchema:
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return {}
-    schema = cast("Schema", schema)
+    schema = cast("GrammarSchema", schema)
     if "$ref" in schema:
         return _simplify(definitions.get(schema["$ref"], {}), definitions, depth + 1)
-    lowered: Schema = {key: schema[key] for key in _COPIED_KEYWORDS if key in schema}
+    lowered: GrammarSchema = {key: schema[key] for key in _COPIED_KEYWORDS if key in schema}
     for key in ("anyOf", "oneOf"):
         if key in schema:
             return {"anyOf": [_simplify(option, definitions, depth + 1) for option in schema[key]]}
@@ -104,7 +104,7 @@ def _simplify(schema: Any, definitions: dict[str, Schema], depth: int) -> Schema
     return lowered
 
 
-def _object(properties: dict[str, Schema], required: Iterable[str]) -> Schema:
+def _object(properties: dict[str, GrammarSchema], required: Iterable[str]) -> GrammarSchema:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
@@ -149,7 +149,7 @@ class TurnParser:
         return True
 
     def _parse_plain_text(self) -> bool:
-        self._found.append(AnswerText(self._rest))
+        self._found.append(AnswerDelta(self._rest))
         self._rest = ""
         return False
 
@@ -174,7 +174,7 @@ class TurnParser:
             self._found.append(CallStart(_decoded(match[0])))
             self._rest = rest[match.end() :]
             return True
-        self._make = {"args": ArgumentsDelta, "answer": AnswerText}.get(key)
+        self._make = {"args": ArgumentsDelta, "answer": AnswerDelta}.get(key)
         if key == "answer" and rest[0] == '"':
             self._rest, self._state = rest[1:], self._text
         else:
@@ -245,8 +245,8 @@ def _merge_deltas(pieces: list[Piece]) -> list[Piece]:
     joined: list[Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None
-        if isinstance(piece, AnswerText) and isinstance(last, AnswerText):
-            joined[-1] = AnswerText(last.text + piece.text)
+        if isinstance(piece, AnswerDelta) and isinstance(last, AnswerDelta):
+            joined[-1] = AnswerDelta(last.text + piece.text)
         elif isinstance(piece, ArgumentsDelta) and isinstance(last, ArgumentsDelta):
             joined[-1] = ArgumentsDelta(last.text + piece.text)
         else:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, TextBlock, ToolDefinition, ToolResultBlock, ToolUseBlock
 from mainspring.models.codec.normalize import iter_complete_turns
-from mainspring.models.embedded.grammar import Schema, encode_answer, encode_call, turn_schema
+from mainspring.models.embedded.grammar import GrammarSchema, encode_answer, encode_call, turn_schema
 from mainspring.prompt_tags import has_attachments, strip_attachments
 
 MAX_TOOLS = 5
@@ -32,7 +32,7 @@ SYSTEM_CHARACTERS = 800
 """Maximum length of the caller's own system prompt."""
 
 
-_MOST_OPTIONAL = 2
+_MAX_OPTIONAL = 2
 
 
 _LINE_NUMBERS = {"read_file": lazy_re(r"^\d+\t", re.MULTILINE), "grep": lazy_re(r"^\d+[:-]", re.MULTILINE)}
@@ -89,17 +89,17 @@ _FIND: _Example = (
     [("grep", {"pattern": "tulips"}, "garden/beds.md\nred tulips\n(1 matching line in 1 file)")],
     "garden/beds.md says that the tulips are red.",
 )
-_MOST_EXAMPLES = 3
+_MAX_EXAMPLES = 3
 
 
-def select_tools(tools: Sequence[ToolDefinition], wanted: str = "") -> list[ToolDefinition]:
+def select_tools(tools: Sequence[ToolDefinition], choice: str = "") -> list[ToolDefinition]:
     """Return the tools to offer to the model, at max_length `MAX_TOOLS`; ``wanted`` is always included.
 
     Read-only tools come first, then custom tools (added for a reason), then the rest.
     """
 
     def rank(spec: ToolDefinition) -> int:
-        if spec.name == wanted:
+        if spec.name == choice:
             return -1
         if spec.name in _PREFERRED_TOOLS:
             return _PREFERRED_TOOLS.index(spec.name)
@@ -108,17 +108,17 @@ def select_tools(tools: Sequence[ToolDefinition], wanted: str = "") -> list[Tool
     return sorted(tools, key=rank)[:MAX_TOOLS]
 
 
-def argument_schema(spec: ToolDefinition) -> Schema:
+def argument_schema(spec: ToolDefinition) -> GrammarSchema:
     """Return the schema of a tool's arguments, reduced to the required and a few other properties."""
     schema = spec.input_schema
-    properties = cast("dict[str, Schema]", schema.get("properties", {}))
+    properties = cast("dict[str, GrammarSchema]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
     known = _TOOL_HINTS.get(spec.name)
-    optional = () if known else tuple(name for name in properties if name not in required)[:_MOST_OPTIONAL]
+    optional = () if known else tuple(name for name in properties if name not in required)[:_MAX_OPTIONAL]
     needed = (*required, *(name for name in (known.needed if known else ()) if name in properties))
-    kept = {name: part for name, part in properties.items() if name in needed or name in optional}
+    parameters = {name: part for name, part in properties.items() if name in needed or name in optional}
     definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    return {"type": "object", "properties": kept, "required": list(needed), **definitions}
+    return {"type": "object", "properties": parameters, "required": list(needed), **definitions}
 
 
 def default_arguments(spec: ToolDefinition) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def tool_signature(spec: ToolDefinition) -> str:
     return f"{spec.name}({', '.join(parts)}): {known.about if known else _sentence(spec.description)}"
 
 
-def _kind(schema: Schema) -> str:
+def _kind(schema: GrammarSchema) -> str:
     kind = schema.get("type")
     if "enum" in schema:
         return ": " + "|".join(str(value) for value in schema["enum"][:6])
@@ -176,7 +176,7 @@ def _examples(tools: Sequence[ToolDefinition]) -> list[str]:
     names = {spec.name for spec in tools}
     fitting = [e for e in (_COUNT, _COMPARE, _CREATE, _FIND) if all(name in names for name, _, _ in e[1])]
     lines: list[str] = []
-    for question, steps, answer in fitting[:_MOST_EXAMPLES]:
+    for question, steps, answer in fitting[:_MAX_EXAMPLES]:
         lines += ["", f"User: {question}"]
         for name, given, result in steps:
             lines += [encode_call(name, given), f"Result of {name}:", result]
@@ -233,7 +233,7 @@ def truncate_middle(text: str, max_length: int) -> str:
     return "\n".join([head, note, last]) if last else f"{head}\n{note}"
 
 
-_SHORTEST_NAME = 4
+_MIN_NAME_CHARS = 4
 _FILE = lazy_re(r"(?<![\w/:.@~-])(?:[\w.-]+/)*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]\w{0,4}(?![\w/@(])")
 _HIT = lazy_re(r"\d+[:-]")
 _ENTRY = lazy_re(r"( *)(.+?)(/?)(?: \(\d+ inside\))?")
@@ -241,7 +241,7 @@ _ENTRY = lazy_re(r"( *)(.+?)(/?)(?: \(\d+ inside\))?")
 
 def extract_file_names(text: str) -> list[str]:
     """Return the files that a text mentions: ``data/a.csv``, ``notes.txt``."""
-    return [name for name in dict.fromkeys(_FILE.findall(text)) if len(name) >= _SHORTEST_NAME]
+    return [name for name in dict.fromkeys(_FILE.findall(text)) if len(name) >= _MIN_NAME_CHARS]
 
 
 def collect_file_names(messages: Sequence[Message]) -> list[str]:
@@ -292,8 +292,8 @@ MAX_CALLS = 8
 """Maximum number of calls per question, after which the model must answer."""
 
 
-_MOST_NAMED = 4  # A question that mentions more files is pasted text.
-_MOST_KNOWN = 200
+_MAX_NAMED = 4  # A question that mentions more files is pasted text.
+_MAX_KNOWN = 200
 _PATHS = ("path", "file", "file_path", "filename")
 _FOLDERS = frozenset({"list_files", "glob", "grep"})
 _ONLY_KNOWN = frozenset({"read_file", "edit", "multi_edit"})
@@ -304,16 +304,16 @@ class TurnRules(Struct, frozen=True):
 
     Attributes:
         calls: Argument schemas of the tools that may be called.
-        answer: Schema of an answer; ``None`` if a call is required.
+        answer: GrammarSchema of an answer; ``None`` if a call is required.
         done: Calls that must not be repeated: name and arguments.
     """
 
-    calls: dict[str, Schema]
-    answer: Schema | None
+    calls: dict[str, GrammarSchema]
+    answer: GrammarSchema | None
     done: frozenset[tuple[str, str]] = frozenset()
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> GrammarSchema:
         """Schema that constrains the turn."""
         return turn_schema(self.calls, self.answer)
 
@@ -323,7 +323,10 @@ class TurnRules(Struct, frozen=True):
 
 
 def rules_for_next_turn(
-    messages: Sequence[Message], tools: Sequence[ToolDefinition], choice: str = "auto", answer: Schema | None = None
+    messages: Sequence[Message],
+    tools: Sequence[ToolDefinition],
+    choice: str = "auto",
+    answer: GrammarSchema | None = None,
 ) -> TurnRules:
     """Return the rules for the next turn.
 
@@ -335,7 +338,7 @@ def rules_for_next_turn(
         messages: The conversation.
         tools: Available tools.
         choice: The request's ``tool_choice``.
-        answer: Schema that an answer must match.
+        answer: GrammarSchema that an answer must match.
     """
     answer = answer or {"type": "string", "minLength": 1}
     calls = {spec.name: argument_schema(spec) for spec in tools}
@@ -344,20 +347,22 @@ def rules_for_next_turn(
     if choice in calls:
         return TurnRules({choice: calls[choice]}, None)
     since = _since_question(messages)
-    made = [call for message in since for call in message.tool_uses]
-    if choice == "none" or len(made) >= MAX_CALLS:
+    done_calls = [call for message in since for call in message.tool_uses]
+    if choice == "none" or len(done_calls) >= MAX_CALLS:
         return TurnRules({}, answer)
     done: set[tuple[str, str]] = set()
-    for call in made:
+    for call in done_calls:
         if call.name in MUTATING_TOOLS:
             done.clear()
         done.add((call.name, canonical_arguments(call.input)))
     known = collect_file_names(messages)
-    if since and not made and has_attachments(since[0].text):  # The text is in the question; only changes need a tool.
+    if (
+        since and not done_calls and has_attachments(since[0].text)
+    ):  # The text is in the question; only changes need a tool.
         asks = _is_question(since)
         return TurnRules({n: c for n, c in calls.items() if n in MUTATING_TOOLS and not asks}, answer, frozenset(done))
     if about := _calls_for_files(
-        calls, _unread_files(since, made, known), reading_only=bool(made) or _is_question(since)
+        calls, _unread_files(since, done_calls, known), reading_only=bool(done_calls) or _is_question(since)
     ):
         return TurnRules(about, None, frozenset(done))
     return TurnRules(_restrict_to_files(calls, known), answer, frozenset(done))
@@ -389,7 +394,7 @@ def _is_question(since: Sequence[Message]) -> bool:
 def _unread_files(since: Sequence[Message], calls: Sequence[ToolUseBlock], known: Sequence[str]) -> list[str]:
     """Return the files that the question mentions and no call has read, by their known path."""
     named = extract_file_names(strip_attachments(since[0].text)) if since else []
-    if len(named) > _MOST_NAMED:
+    if len(named) > _MAX_NAMED:
         return []
     seen = " ".join([canonical_arguments(call.input) for call in calls])
     unseen: list[str] = []
@@ -399,7 +404,9 @@ def _unread_files(since: Sequence[Message], calls: Sequence[ToolUseBlock], known
     return unseen
 
 
-def _calls_for_files(calls: Mapping[str, Schema], names: Sequence[str], *, reading_only: bool) -> dict[str, Schema]:
+def _calls_for_files(
+    calls: Mapping[str, GrammarSchema], names: Sequence[str], *, reading_only: bool
+) -> dict[str, GrammarSchema]:
     """Return the calls that can read one of these files, restricted to these files."""
     if not names:
         return {}
@@ -407,19 +414,19 @@ def _calls_for_files(calls: Mapping[str, Schema], names: Sequence[str], *, readi
     return {name: _at(schema, names) for name, schema in fitting.items() if _path_of(schema) and name not in _FOLDERS}
 
 
-def _restrict_to_files(calls: Mapping[str, Schema], known: Sequence[str]) -> dict[str, Schema]:
+def _restrict_to_files(calls: Mapping[str, GrammarSchema], known: Sequence[str]) -> dict[str, GrammarSchema]:
     """Return the calls, with reads restricted to file names from the conversation."""
-    if len(known) > _MOST_KNOWN or not _FOLDERS & calls.keys():
+    if len(known) > _MAX_KNOWN or not _FOLDERS & calls.keys():
         return dict(calls)
     usable = {name: schema for name, schema in calls.items() if known or name not in _ONLY_KNOWN}
     return {name: _at(schema, known) if name in _ONLY_KNOWN else schema for name, schema in usable.items()}
 
 
-def _path_of(schema: Schema) -> str | None:
+def _path_of(schema: GrammarSchema) -> str | None:
     return next((name for name in _PATHS if name in schema["required"]), None)
 
 
-def _at(schema: Schema, paths: Sequence[str]) -> Schema:
+def _at(schema: GrammarSchema, paths: Sequence[str]) -> GrammarSchema:
     """Return the schema with its path restricted to these values."""
     path = _path_of(schema)
     return {**schema, "properties": {**schema["properties"], path: {"enum": list(paths)}}} if path else schema

@@ -20,7 +20,7 @@ from mainspring.models.embedded.download import download_weights, is_downloaded
 from mainspring.models.embedded.events import TurnEventStream
 from mainspring.models.embedded.prompt import rules_for_next_turn, without_calls
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
-from mainspring.models.embedded.sources import ProgressCallback
+from mainspring.models.embedded.sources import DownloadCallback
 from mainspring.models.embedded.weights import DEFAULT, ModelWeights, download_command, find_weights, models_dir
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
@@ -96,7 +96,7 @@ class EmbeddedModel:
 
     async def download(
         self,
-        progress: ProgressCallback | None = None,
+        progress: DownloadCallback | None = None,
         signal: CancelToken | None = None,
         *,
         offline: bool = False,
@@ -170,10 +170,10 @@ class EmbeddedModel:
 
     async def _stream_text(self, model: HttpModel, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Stream plain text, for a request without tools."""
-        asked = self._build_request(
+        text_request = self._build_request(
             request, request.system, messages=profile.render_turns(request.messages, is_bare=True)
         )
-        async with aclosing(model.stream(asked)) as events:
+        async with aclosing(model.stream(text_request)) as events:
             async for event in events:
                 yield _with_zero_cost(event) if isinstance(event, Done) else event
 
@@ -189,8 +189,8 @@ class EmbeddedModel:
         yield emitter.start()
         while True:
             emitter.start_turn(step, {spec.name: profile.default_arguments(spec) for spec in tools})
-            asked = self._build_request(request, system, messages=messages, schema=step.schema)
-            async with aclosing(model.stream(asked)) as events:
+            step_request = self._build_request(request, system, messages=messages, schema=step.schema)
+            async with aclosing(model.stream(step_request)) as events:
                 async for event in events:
                     for found in emitter.read(event):
                         yield found

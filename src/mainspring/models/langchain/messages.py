@@ -66,11 +66,11 @@ def to_langchain(messages: Sequence[Message], profile: ModelProfile, system: str
     found: list[Any] = [kinds.SystemMessage(system)] if system.strip() else []
     for unit, _ in iter_complete_turns(messages):
         for message in unit:
-            kept = prepare_message(
+            prepared = prepare_message(
                 message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
             )
-            if kept is not None:
-                found += _convert_message(kept, kinds)
+            if prepared is not None:
+                found += _convert_message(prepared, kinds)
     return found
 
 
@@ -101,13 +101,13 @@ def _assistant_content(message: Message) -> str | list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, ThinkingBlock) and block.signature:
-            kept = _object(block.signature)
-            if kept.get("signature"):
-                parts.append({"type": "thinking", "thinking": block.thinking, "signature": kept["signature"]})
+            stored = _object(block.signature)
+            if stored.get("signature"):
+                parts.append({"type": "thinking", "thinking": block.thinking, "signature": stored["signature"]})
         elif isinstance(block, RedactedThinkingBlock):
-            kept = _object(block.data)
-            if kept:
-                parts.append(kept)
+            stored = _object(block.data)
+            if stored:
+                parts.append(stored)
     if not parts:
         return message.text
     return [*parts, {"type": "text", "text": message.text}] if message.text else parts

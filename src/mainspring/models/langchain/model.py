@@ -142,7 +142,7 @@ class LangChainModel:
 
 
 def _info(chat_model: Any) -> ModelInfo:
-    """Return the facts of LangChain about a chat model, and those of the catalog about the model behind it."""
+    """Return the facts of LangChain about a chat model, and those of the catalog about its model."""
     vendor = type(chat_model).__module__.partition(".")[0].removeprefix("langchain_")
     name = getattr(chat_model, "model_name", None) or getattr(chat_model, "model", None)
     name = name.removeprefix("models/") if isinstance(name, str) and name else type(chat_model).__name__

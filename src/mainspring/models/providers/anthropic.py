@@ -23,7 +23,7 @@ from mainspring.models.wire.anthropic import AnthropicProtocol
 
 _NAME = "anthropic"
 _BASE_URL = "https://api.anthropic.com"
-MODEL = "claude-sonnet-4-20250514"
+ANTHROPIC_MODEL = "claude-sonnet-4-20250514"
 _URL_VARIABLE = "ANTHROPIC_BASE_URL"
 _KEY_HEADER = "x-api-key"
 BETA_HEADER = "anthropic-beta"
@@ -56,7 +56,7 @@ def build(config: ProviderConfig) -> HttpModel:
     home = get_setting(None, _URL_VARIABLE) or _BASE_URL
     base_url = get_setting(config.base_url) or home
     key = require_key(_NAME, static_api_key(config), base_url=base_url, home=home)
-    model = config.model or MODEL
+    model = config.model or ANTHROPIC_MODEL
     profile = http_profile(
         config,
         provider=_NAME,

@@ -236,7 +236,7 @@ def key_base_url(root: str, *variables: str) -> str:
 
 
 def key_or_token(key: str) -> CredentialValue:
-    """Return a key, or a token of Entra ID if the result of a function looks like one."""
+    """Return a key, or a token of Entra ID if the result of a function resembles one."""
     return {"authorization": f"Bearer {key}"} if _JWT.match(key) else key
 
 

@@ -39,7 +39,7 @@ def build(config: ProviderConfig) -> LangChainModel:
         if value:
             options.setdefault(argument, value)
     try:
-        made = getattr(import_module(module), name)(**options)
+        chat_model = getattr(import_module(module), name)(**options)
     except (ImportError, AttributeError) as error:
         raise ProviderConfigError(
             f"Provider {_NAME} cannot import {place}: {error}. Install the package of the class, and the extra langchain.",
@@ -48,8 +48,8 @@ def build(config: ProviderConfig) -> LangChainModel:
         ) from error
     except Exception as error:
         raise ProviderConfigError(f"Cannot create {place}: {error}", reason="bad_options", provider=_NAME) from error
-    if not is_langchain_chat_model(made):
+    if not is_langchain_chat_model(chat_model):
         raise ProviderConfigError(
             f"{place} is not a LangChain chat model. {_SETUP_HINT}", reason="no_model", provider=_NAME
         )
-    return LangChainModel(made)
+    return LangChainModel(chat_model)

@@ -20,7 +20,7 @@ NAME = "openai"
 _BASE_URL = "https://api.openai.com/v1"
 _MODEL = "gpt-5-mini"
 KEY_VARIABLE = "OPENAI_API_KEY"
-URL_VARIABLE = "OPENAI_BASE_URL"
+OPENAI_URL_VARIABLE = "OPENAI_BASE_URL"
 
 _DIALECT = ChatCapabilities(
     max_tokens_field="max_completion_tokens",
@@ -39,7 +39,7 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: The key is missing, or a setting is wrong.
     """
-    home = get_setting(None, URL_VARIABLE) or _BASE_URL
+    home = get_setting(None, OPENAI_URL_VARIABLE) or _BASE_URL
     base_url = get_setting(config.base_url) or home
     model = config.model or _MODEL
     key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)

@@ -12,13 +12,13 @@ from mainspring.models.transport.port import Timeouts, Transport, TransportRespo
 
 
 class DefaultTransport:
-    """See `Transport`. Connects directly; behind a proxy of the environment, uses httpx2, which supports proxies."""
+    """See `Transport`. Connects directly; with a proxy of the environment, uses httpx2, which supports proxies."""
 
     def __init__(self) -> None:
         from mainspring.models.transport.http1.client import Http1Transport as DirectTransport
 
         self._direct = DirectTransport()
-        self._connect_via_proxy: Transport | None = None
+        self._proxied: Transport | None = None
 
     def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
@@ -29,17 +29,17 @@ class DefaultTransport:
         return chosen.open(method, url, headers, body, timeouts)
 
     def _get_proxy_transport(self) -> Transport:
-        if self._connect_via_proxy is None:
+        if self._proxied is None:
             from mainspring.models.transport.httpx_transport import HttpxTransport
 
-            self._connect_via_proxy = HttpxTransport()
-        return self._connect_via_proxy
+            self._proxied = HttpxTransport()
+        return self._proxied
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._direct.aclose()
-        if self._connect_via_proxy is not None:
-            await self._connect_via_proxy.aclose()
+        if self._proxied is not None:
+            await self._proxied.aclose()
 
 
 @lru_cache(maxsize=1)

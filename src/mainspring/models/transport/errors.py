@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.models.transport.port import Timeouts
 
-_CERTIFICATE_HINT = "its certificate was not accepted; behind a proxy that inspects TLS, set SSL_CERT_FILE to the file with its certificates"
+_CERTIFICATE_HINT = "its certificate was not accepted; with a proxy that inspects TLS, set SSL_CERT_FILE to the file with its certificates"
 _TLS_HINT = "the TLS handshake failed; check that the server uses HTTPS on this port"
 
 

@@ -24,7 +24,7 @@ from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 _KEEP_ALIVE = 15.0
-"""Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
+"""Seconds after which an idle connection is closed; short, because a stale connection seems alive until it is written to."""
 
 _MAX_REQUESTS_PER_CLIENT = 16
 """A client checks all its connections for each request, so the time for many concurrent requests would be quadratic."""
@@ -124,7 +124,7 @@ class HttpxTransport:
 
     def __init__(self) -> None:
         self._pools: LoopLocal[_ClientPool] = LoopLocal(_make_pool, lambda pool: pool.aclose())
-        self._context_tokens: dict[
+        self._last_used: dict[
             str, float
         ] = {}  # Time of the last response of each host: only after one can a pooled connection be stale.
 
@@ -174,12 +174,12 @@ class HttpxTransport:
             try:
                 response = await client.send(request(), stream=True)
             except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                if loop.time() - self._context_tokens.pop(host, -_KEEP_ALIVE) >= _KEEP_ALIVE:
+                if loop.time() - self._last_used.pop(host, -_KEEP_ALIVE) >= _KEEP_ALIVE:
                     raise
                 response = await client.send(request(), stream=True)  # The pooled connection was stale.
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise _map_error(url, error, timeouts) from error
-        self._context_tokens[host] = loop.time()
+        self._last_used[host] = loop.time()
         return response
 
     async def aclose(self) -> None:

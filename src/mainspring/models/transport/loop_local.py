@@ -30,28 +30,28 @@ class LoopLocal(Generic[C]):
     async def get(self, key: Hashable) -> C:
         """Return the client for ``key`` in the running loop."""
         loop = asyncio.get_running_loop()
-        held = self._clients.get(loop)
-        if held is None:
-            held = self._clients[loop] = {}
-        entry = held.get(key)
+        clients = self._clients.get(loop)
+        if clients is None:
+            clients = self._clients[loop] = {}
+        entry = clients.get(key)
         if entry is None:
             client = self._make(key)
-            keeper = self._hold_open(client, held, key)
-            held[key] = entry = (client, keeper)
+            keeper = self._hold_open(client, clients, key)
+            clients[key] = entry = (client, keeper)
             await anext(keeper)
         return entry[0]
 
     async def _hold_open(
-        self, client: C, held: dict[Hashable, tuple[C, AsyncGenerator[C, None]]], key: Hashable
+        self, client: C, clients: dict[Hashable, tuple[C, AsyncGenerator[C, None]]], key: Hashable
     ) -> AsyncGenerator[C, None]:
         try:
             yield client
         finally:
-            held.pop(key, None)
+            clients.pop(key, None)
             await self._close(client)
 
     async def aclose(self) -> None:
         """Close the clients of the running loop."""
-        held = self._clients.pop(asyncio.get_running_loop(), {})
-        for _, keeper in list(held.values()):
+        clients = self._clients.pop(asyncio.get_running_loop(), {})
+        for _, keeper in list(clients.values()):
             await keeper.aclose()

@@ -252,11 +252,11 @@ def _options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
 
 
 def _tool(tool: ToolDefinition) -> bytes:
-    kept = vars(tool)
-    data = kept.get(_SLOT)
+    cache = vars(tool)
+    data = cache.get(_SLOT)
     if data is None:
         function = {"name": tool.name, "description": tool.description, "parameters": portable_schema(tool)}
-        data = kept[_SLOT] = to_json({"type": "function", "function": function})
+        data = cache[_SLOT] = to_json({"type": "function", "function": function})
     return data
 
 

@@ -61,7 +61,7 @@ class FallbackModel:
         if not models:
             raise ValueError("A fallback requires at least one model.")
         self._models = tuple(models)
-        self._wrap_socket = on
+        self._fallback_on = on
         self._on_fallback = on_fallback
         self._cool_down = cool_down
         self._clock = clock
@@ -139,7 +139,7 @@ class FallbackModel:
         return sorted(range(len(self._models)), key=lambda index: self._unavailable_until[index] > now)
 
     def _should_fall_back(self, failure: ModelError) -> bool:
-        return self._wrap_socket(failure) if callable(self._wrap_socket) else failure.code in self._wrap_socket
+        return self._fallback_on(failure) if callable(self._fallback_on) else failure.code in self._fallback_on
 
     async def _notify(self, change: FallbackEvent) -> None:
         result = self._on_fallback(change) if self._on_fallback else None

@@ -104,9 +104,9 @@ class ToolAliasModel:
             if old is not new:
                 break
             same += 1
-        kept = [*after[:same], *(_rename_calls(m, self._out) for m in request.messages[same:])]
-        slots["aliases"] = _CachedTranslation(self._out, tuple(request.messages), tuple(kept))
-        return kept
+        translated = [*after[:same], *(_rename_calls(m, self._out) for m in request.messages[same:])]
+        slots["aliases"] = _CachedTranslation(self._out, tuple(request.messages), tuple(translated))
+        return translated
 
     def _restore_names(self, event: StreamEvent) -> StreamEvent:
         match event:

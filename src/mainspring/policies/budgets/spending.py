@@ -133,10 +133,7 @@ class SpendingLimits:
             self._ledger.parent.seconds += seconds
 
     def reached_limit(self) -> RunStatus | None:
-        """Return the limit that forbids another request, limits of subagents included.
-
-        Return ``None`` if no limit does.
-        """
+        """Return the limit that forbids another request, limits of subagents included; ``None`` if no limit does."""
         return next((status for _, status, spent, limit in self._limits_in_order() if spent >= limit), None)
 
     def _limits_in_order(self) -> Iterator[tuple[str, RunStatus, float, float]]:

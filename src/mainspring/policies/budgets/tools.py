@@ -34,7 +34,7 @@ class ToolBudgets:
         self._budgets = {n: ToolBudget(b) if isinstance(b, int) else b for n, b in budgets.items()}
         self._bus = bus
         self._counts: Mapping[str, int] = {}
-        self._reserved_commands: Counter[str] = Counter()
+        self._admitted: Counter[str] = Counter()
         self._steered: set[str] = set()
         self._messages: list[str] = []
         self._turn = 0
@@ -42,17 +42,17 @@ class ToolBudgets:
     def turn(self, hook: TurnAfter) -> None:
         """Handle `turn:after`: subtract calls that were admitted but not executed."""
         self._turn, self._counts = hook.turn, hook.tool_counts
-        self._reserved_commands.clear()
+        self._admitted.clear()
 
     async def on_tool_gate(self, hook: ToolGate) -> None:
         """Handle `tool:gate`."""
         name, budget = hook.name, self._budgets.get(hook.name)
         if budget is None:
             return
-        count = self._counts.get(name, 0) + self._reserved_commands[name] + 1
+        count = self._counts.get(name, 0) + self._admitted[name] + 1
         mode = "" if count <= budget.max else await self._handle_exceeded(hook, budget, count)
         if mode != "block":
-            self._reserved_commands[name] += 1
+            self._admitted[name] += 1
 
     def results(self, hook: ToolResultsAfter) -> None:
         """Handle `tool-results:after`: append the notices for the model to the results."""
@@ -85,8 +85,8 @@ async def _resolve_action(tool: str, budget: ToolBudget, count: int) -> tuple[st
         mode, text = answer.get("mode", "block"), answer.get("message", "")
     times = f"{budget.max} call{'' if budget.max == 1 else 's'}"
     if mode == "steer":
-        told = f"[Tool budget exceeded: {tool} has had its {times} in this run. Do not call it again; go on with what you have.]"
-        return mode, text or told
+        notice = f"[Tool budget exceeded: {tool} has had its {times} in this run. Do not call it again; go on with what you have.]"
+        return mode, text or notice
     return "block", text or f"{tool} has had its {times} in this run; go on without it"
 
 

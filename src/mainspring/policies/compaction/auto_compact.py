@@ -119,7 +119,7 @@ class AutoCompact:
         self.blocked_reason = ""
         self._fixed = fixed
         self._ineffective_count = 0
-        self._summarize: AgentMessage | None = None
+        self._last_summary: AgentMessage | None = None
         self._after_turns: set[int] = (
             set()
         )  # Messages from before the compaction: their reported usage describes another history.
@@ -161,7 +161,7 @@ class AutoCompact:
             return
         known = {id(m) for m in hook.messages}
         await hook.compact(shorter, "threshold")
-        self._summarize = shorter[0]
+        self._last_summary = shorter[0]
         self._after_turns = {id(m) for m in shorter if id(m) in known}
         freed = before - self.tokens(hook.messages)
         self._ineffective_count = self._ineffective_count + 1 if freed < before * _MIN_FREED_SHARE else 0
@@ -172,11 +172,11 @@ class AutoCompact:
             return 0
         summary = messages[0]
         assert isinstance(summary, Message)
-        if messages[0] is self._summarize:
+        if messages[0] is self._last_summary:
             return next((i for i in range(1, len(messages)) if id(messages[i]) not in self._after_turns), len(messages))
-        made = summary.timestamp  # of a resumed session
+        timestamp = summary.timestamp  # of a resumed session
         return next(
-            (i for i in range(1, len(messages)) if isinstance(m := messages[i], Message) and m.timestamp > made),
+            (i for i in range(1, len(messages)) if isinstance(m := messages[i], Message) and m.timestamp > timestamp),
             len(messages),
         )
 

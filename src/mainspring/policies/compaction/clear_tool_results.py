@@ -126,29 +126,21 @@ class TailCompactor:
 
 
 def clear_results(message: AgentMessage) -> AgentMessage:
-    """Return the message with a placeholder for each result that is longer than it.
-
-    Return the same message if no result is.
-    """
+    """Return the message with a placeholder for each result that is longer than it; the same message without such results."""
     return _map_results(message, _placeholder)
 
 
 def _placeholder(block: ToolResultBlock) -> ToolResultBlock:
     details: Any = block.details
     file = cast("dict[str, Any]", details).get("persisted") if isinstance(details, dict) else None
-    kept = f"; all of it is in {file}" if file else ""
+    file_note = f"; all of it is in {file}" if file else ""
     size = _size(block)
-    text = (
-        f"[Result of {block.name or 'a tool'} left out to save room: {size} bytes{kept}. Call it again if you need it.]"
-    )
+    text = f"[Result of {block.name or 'a tool'} left out to save room: {size} bytes{file_note}. Call it again if you need it.]"
     return block if size <= len(text) else _with_text(block, text)
 
 
 def _size(block: ToolResultBlock) -> int:
-    """Return the bytes of a result's text.
-
-    Images do not count, since their bytes say little about their cost in tokens.
-    """
+    """Return the bytes of a result's text; images do not count, since their bytes do not determine their cost in tokens."""
     texts = (
         (block.content,)
         if isinstance(block.content, str)

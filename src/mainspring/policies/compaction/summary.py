@@ -94,11 +94,11 @@ def find_cut_index(messages: Sequence[AgentMessage], keep: int, chars_per_token:
         keep: Approximate number of tokens to keep at the end.
         chars_per_token: Number of characters per token.
     """
-    kept = 0
+    kept_tokens = 0
     requested = len(messages)
-    while requested > 0 and kept < keep:
+    while requested > 0 and kept_tokens < keep:
         requested -= 1
-        kept += estimate_tokens(messages[requested : requested + 1], chars_per_token)
+        kept_tokens += estimate_tokens(messages[requested : requested + 1], chars_per_token)
     if requested == 0:
         return 0
     places = [i for i in range(1, len(messages)) if is_valid_cut(messages, i)]
@@ -136,10 +136,10 @@ logger.addHandler(logging.NullHandler())
 
 
 _SUMMARY_TOKENS = 4096
-_PROMPTS_SHARE = 0.2  # share of the kept tokens for the user's own words
+_PROMPTS_SHARE = 0.2  # share of the remaining tokens for the user's prompts
 _CHUNK = 60_000  # tokens of one request if the window is unknown
-_SMALLEST = 1000
-_SHORTEST = 16  # characters; a shorter summary is rejected
+_MIN_CHUNK_TOKENS = 1000
+_MIN_SUMMARY_CHARS = 16  # characters; a shorter summary is rejected
 
 
 class CompactionResult(Struct, frozen=True, kw_only=True):
@@ -227,23 +227,23 @@ class SummaryCompactor:
     ) -> Sequence[AgentMessage]:
         old, new = messages[:cut], messages[cut:]
         before = [m for m in old if summary_format.is_summary(m)]
-        earlier, files, said = (
+        earlier, files, prompts = (
             summary_format.parse_summary_message(before[-1])
             if before and isinstance(before[-1], Message)
             else ("", summary_format.TouchedFiles(), [])
         )
         files |= summary_format.collect_files(old)
-        said += [m.text for m in old if isinstance(m, Message) and _is_user_prompt(m)]
-        room = round(keep * _PROMPTS_SHARE * chars_per_token)
+        prompts += [m.text for m in old if isinstance(m, Message) and _is_user_prompt(m)]
+        prompt_chars = round(keep * _PROMPTS_SHARE * chars_per_token)
         text = summary or "\n\n".join(
             filter(None, (earlier, f"(No summary could be made of {pluralize(len(old), 'older message')}; left out.)"))
         )
-        kept = self._pinned_messages(old)
-        head = summary_format.summary_message(text, files, _fit_prompts(said, room))
-        result = [head, *kept, *new]
+        pinned = self._pinned_messages(old)
+        head = summary_format.summary_message(text, files, _fit_prompts(prompts, prompt_chars))
+        result = [head, *pinned, *new]
         self.last_result = CompactionResult(
             summary=summary,
-            first_kept=next((m.id or "" for m in (*kept, *new) if isinstance(m, Message)), ""),
+            first_kept=next((m.id or "" for m in (*pinned, *new) if isinstance(m, Message)), ""),
             tokens_before=estimate_tokens(messages, chars_per_token),
             tokens_after=estimate_tokens(result, chars_per_token),
             files=files,
@@ -290,7 +290,7 @@ class SummaryCompactor:
         model = self.options.model
         if model is not None:
             window = model.info.context_window or window
-        room = _CHUNK if window is None else max(window - _SUMMARY_TOKENS * 2 - 2000, _SMALLEST)
+        max_tokens = _CHUNK if window is None else max(window - _SUMMARY_TOKENS * 2 - 2000, _MIN_CHUNK_TOKENS)
         task = "\n\n".join(
             filter(
                 None,
@@ -303,15 +303,15 @@ class SummaryCompactor:
         )
         pieces = summary_format.render_transcript(old)
         while pieces:
-            count = _count_fitting(pieces, room)
+            count = _count_fitting(pieces, max_tokens)
             try:
                 earlier = await self._request_summary(side_call, task, earlier, "\n\n".join(pieces[:count]))
             except ContextExceededError:
-                if room <= _SMALLEST:
+                if max_tokens <= _MIN_CHUNK_TOKENS:
                     raise
-                room //= 2
+                max_tokens //= 2
                 if count == 1:
-                    pieces[0] = pieces[0][: room * 3]
+                    pieces[0] = pieces[0][: max_tokens * 3]
                 continue
             pieces = pieces[count:]
         return earlier
@@ -331,7 +331,7 @@ class SummaryCompactor:
         self._calls += 1
         answer = await side_call("summary", request, model=self.options.model)
         summary = answer.text.strip()
-        if len(summary) < _SHORTEST:
+        if len(summary) < _MIN_SUMMARY_CHARS:
             raise ModelError("the model returned no summary", reason="empty")
         return summary
 

@@ -292,11 +292,11 @@ def _text(output: ToolOutput) -> str:
 def _preview_block(tool: str, data: bytes, path: str) -> str:
     """Return the preview in its tag; nothing in the preview or in a name can close the tag."""
     preview = _CLOSING.sub("&lt;", data[:PREVIEW_BYTES].decode("utf-8", "ignore"))
-    told = "".join(
+    attributes = "".join(
         f' {name}="{_attribute(value)}"' for name, value in (("tool", tool), ("bytes", len(data)), ("path", path))
     )
     note = f"[These are the first bytes of {len(data)}; the rest is in the file.]" if len(data) > PREVIEW_BYTES else ""
-    return f"<persisted-output{told}>\n{preview}\n{note}\n</persisted-output>".replace("\n\n</", "\n</")
+    return f"<persisted-output{attributes}>\n{preview}\n{note}\n</persisted-output>".replace("\n\n</", "\n</")
 
 
 def _attribute(value: object) -> str:

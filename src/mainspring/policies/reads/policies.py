@@ -334,7 +334,7 @@ class ClearStaleReads:
         self._trail = HistoryCursor()
         self._fresh_reads: dict[str, list[tuple[int, str, FileFact]]] = {}
         self._stale: dict[int, dict[str, str]] = {}
-        self._made: dict[int, tuple[AgentMessage, AgentMessage]] = {}
+        self._cleared: dict[int, tuple[AgentMessage, AgentMessage]] = {}
 
     def on_context_transform(self, hook: ContextTransform) -> None:
         """Handle `context:transform`; runs before the handlers of the application."""
@@ -344,15 +344,15 @@ class ClearStaleReads:
             return  # an earlier handler reordered the messages
         for i, texts in self._stale.items():
             message = hook.messages[i]
-            made = self._made.get(i)
-            if made is None or made[0] is not message:
-                made = self._made[i] = (message, _replace_results(message, texts))
-            hook.messages[i] = made[1]
+            cleared = self._cleared.get(i)
+            if cleared is None or cleared[0] is not message:
+                cleared = self._cleared[i] = (message, _replace_results(message, texts))
+            hook.messages[i] = cleared[1]
 
     def _scan_new_messages(self, history: Sequence[AgentMessage]) -> None:
         start = self._trail.advance(history)
         if start is None:
-            for seen in (self._fresh_reads, self._stale, self._made):
+            for seen in (self._fresh_reads, self._stale, self._cleared):
                 seen.clear()
         for i, block, call in iter_file_results(history, start or 0):
             for version in file_facts(block.details, call.input if call else {}):
@@ -366,7 +366,7 @@ class ClearStaleReads:
 
     def _mark_stale(self, at: int, call_id: str, path: str) -> None:
         self._stale.setdefault(at, {})[call_id] = STALE_NOTE.format(name=display_path(path, self._cwd))
-        self._made.pop(at, None)
+        self._cleared.pop(at, None)
 
 
 def _replace_results(message: AgentMessage, texts: dict[str, str]) -> AgentMessage:

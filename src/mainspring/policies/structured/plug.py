@@ -80,7 +80,7 @@ class StructuredOutput:
         self.output: Any = None
         self.error = ""
         self.attempts = 0
-        self._parse_json_value: Any = None
+        self._raw_value: Any = None
         self._accepted_value = self._gave_up = self._force = self._forced = False
         self._answers: dict[str, Answer] = {}
         self._text = ""
@@ -197,7 +197,7 @@ class StructuredOutput:
             self._accept(answer)
             hook.result = _ACCEPTED
             return
-        self._parse_json_value = answer.raw
+        self._raw_value = answer.raw
         self._text = msgspec.json.encode(answer.raw).decode()
         self._can_retry(answer.error)
         text = _RETRY_PROMPT.format(error=answer.error, tool=OUTPUT_TOOL)
@@ -215,12 +215,12 @@ class StructuredOutput:
             reason = f": {hook.error}" if hook.error is not None else ""
             self.error = f"The run ended ({hook.status}) without an output{reason}"
         if self._bus.has(OutputHook):
-            told = await self._bus.emit(OutputHook(self.output, self._parse_json_value, self.attempts, self.error))
-            self.output = told.output
+            output_hook = await self._bus.emit(OutputHook(self.output, self._raw_value, self.attempts, self.error))
+            self.output = output_hook.output
 
     def _accept(self, answer: Answer) -> None:
         self._accepted_value, self._force = True, False
-        self.output, self._parse_json_value, self.error = answer.value, answer.raw, ""
+        self.output, self._raw_value, self.error = answer.value, answer.raw, ""
 
     def _can_retry(self, error: str) -> bool:
         """Return True if another attempt is allowed; otherwise the run ends without an output."""

@@ -16,7 +16,7 @@ from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.tools import parse_arguments
 from mainspring.tools.schema.function import schema_from_type
-from mainspring.tools.validation import get_validator, schema_error
+from mainspring.tools.validation import get_validator
 
 OUTPUT_TOOL = "__output__"
 """Name of the tool for the final answer. It exists only in requests, not in a registry."""
@@ -60,7 +60,7 @@ class OutputSchema:
         self._decode: Callable[[Any], Any] | None = None
         if isinstance(expected, Mapping):
             self.schema = dict(cast("Mapping[str, Any]", expected))
-            problem = None if get_validator(self.schema).is_plain else schema_error(self.schema)
+            problem = get_validator(self.schema).invalid
             if problem is not None:
                 raise ConfigError(f"behavior.schema cannot be used: {problem.replace('the schema of this tool', 'it')}")
         else:
@@ -114,23 +114,20 @@ def _rebase_refs(node: Any) -> Any:
         return [_rebase_refs(each) for each in cast("list[Any]", node)]
     if not isinstance(node, Mapping):
         return node
-    made: dict[str, Any] = {}
+    rebased: dict[str, Any] = {}
     for key, value in cast("Mapping[str, Any]", node).items():
         if key == "$ref" and isinstance(value, str) and (value == "#" or value.startswith("#/")):
             stays = any(value.startswith(f"#/{root}/") for root in _ROOTS)
-            made[key] = value if stays else f"#/properties/{_FIELD}{value[1:]}"
+            rebased[key] = value if stays else f"#/properties/{_FIELD}{value[1:]}"
         else:
-            made[key] = _rebase_refs(value)
-    return made
+            rebased[key] = _rebase_refs(value)
+    return rebased
 
 
 _FENCE = lazy_re(r"```[ \t]*(?:json[c5]?|javascript|js)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _DECODER = json.JSONDecoder()
-_MOST_STARTS = 200
-"""Maximum number of positions tried in a long text.
-
-Each costs at most one pass over text that looks like JSON.
-"""
+_MAX_STARTS = 200
+"""Maximum number of positions tried in a long text; each costs at most one pass over text that resembles JSON."""
 
 
 def extract_json_values(text: str) -> list[Any]:
@@ -138,9 +135,9 @@ def extract_json_values(text: str) -> list[Any]:
 
     In prose only objects and lists are recognized, and only the outermost of nested values.
     """
-    whole = _value(text)
-    if whole is not _NOTHING:
-        return [whole]
+    parsed = _value(text)
+    if parsed is not _NOTHING:
+        return [parsed]
     fenced = [value for body in _FENCE.findall(text) if (value := _value(body)) is not _NOTHING]
     return fenced or list(_iter_json_in_prose(text))
 
@@ -161,7 +158,7 @@ def _value(text: str) -> Any:
 
 def _iter_json_in_prose(text: str) -> Iterator[Any]:
     at = 0
-    for _ in range(_MOST_STARTS):
+    for _ in range(_MAX_STARTS):
         starts = [i for i in (text.find("{", at), text.find("[", at)) if i >= 0]
         if not starts:
             return

@@ -135,8 +135,8 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
             conflicts.append(Conflict(path, reason, forcible=known))
         if known:
             restores.append(FileRestore(path, _choose_action(state, current), state, current))
-    kept = {node.id for node in tree.path(leaf)}
-    left = [node for node in tree.path(session.journal.leaf) if node.id not in kept]
+    path_ids = {node.id for node in tree.path(leaf)}
+    left_nodes = [node for node in tree.path(session.journal.leaf) if node.id not in path_ids]
     return RewindPlan(
         target=target,
         leaf=leaf,
@@ -144,7 +144,7 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
         restores=tuple(restores),
         conflicts=tuple(conflicts),
         uncovered=tuple(f"{n.tool}: {n.what}" if n.what else n.tool for n in notes if isinstance(n, UntrackedCommand)),
-        messages=sum(2 if node.kind == "pair" else 1 for node in left if node.kind in {"message", "pair"}),
+        messages=sum(2 if node.kind == "pair" else 1 for node in left_nodes if node.kind in {"message", "pair"}),
     )
 
 

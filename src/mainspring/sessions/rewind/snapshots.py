@@ -26,11 +26,11 @@ BEFORE, AFTER, UNCOVERED, REWOUND = "file_before", "file_after", "file_uncovered
 """Types of the custom entries."""
 
 
-MAX_FILE_BYTES = 32 * 1024 * 1024
+MAX_SNAPSHOT_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a stored file. A larger file is reported as not covered."""
 
 
-TOO_LARGE = f"it is larger than {MAX_FILE_BYTES >> 20} MiB"
+TOO_LARGE = f"it is larger than {MAX_SNAPSHOT_BYTES >> 20} MiB"
 """The reason why the content of such a file is not stored."""
 
 
@@ -103,7 +103,7 @@ async def read_file_state(env: ExecutionEnv, path: str, blobs: BlobStore | None)
         return FileState()
     if status.kind != "file":
         return FileState(skipped=f"it is a {status.kind}")
-    if status.size > MAX_FILE_BYTES:
+    if status.size > MAX_SNAPSHOT_BYTES:
         return FileState(skipped=TOO_LARGE)
     data = await env.read_bytes(RealPath(path))
     if blobs is None:

@@ -13,10 +13,8 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.tools.arguments.json_parser import parse_value
-from mainspring.tools.assertions import TYPE_CHECKS, NotPlainError
-from mainspring.tools.checks import resolve_local_ref
-from mainspring.tools.patterns import BadPatternError, compile_pattern
 from mainspring.tools.problems import Path, format_path, is_dict, is_list
+from mainspring.tools.schema_dialect import BadPatternError, matches_pattern, resolve_local_ref
 from mainspring.tools.validation import SchemaValidator, get_validator
 
 _TRUE = frozenset({"true", "yes", "1"})
@@ -27,6 +25,25 @@ _SAFE_INTEGER = 2**53
 _UNFIXABLE_KEYWORDS = frozenset({"depth", "schema"})
 _NO_SCHEMAS: frozenset[int] = frozenset()
 _MAX_STEPS = 100_000
+
+
+def _is_integer(value: Any) -> bool:
+    return _is_number(value) and (isinstance(value, int) or value.is_integer())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+_TYPE_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": _is_integer,
+    "number": _is_number,
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "array": is_list,
+    "object": is_dict,
+}
 
 
 class Coercion(Struct, frozen=True):
@@ -88,7 +105,7 @@ class _Coercer:
         for part in self._allof_parts(schema):
             value = self.visit(part, value, path, active_schemas)
         kinds = self._kinds(schema)
-        if kinds and not any(TYPE_CHECKS[kind](value) for kind in kinds):
+        if kinds and not any(_TYPE_CHECKS[kind](value) for kind in kinds):
             value = self._replace(kinds, value, path)
         if is_dict(value):
             value = self._visit_object(schema, value, path)
@@ -105,7 +122,7 @@ class _Coercer:
         if "$ref" in node:
             try:
                 yield resolve_local_ref(self.root.schema, node["$ref"])
-            except NotPlainError:
+            except LookupError:
                 pass
         yield from _as_list(node.get("allOf"))
 
@@ -119,7 +136,7 @@ class _Coercer:
         kinds: list[Any] = [named] if isinstance(named, str) else named if is_list(named) else []
         if kinds and node.get("nullable") is True:
             kinds = [*kinds, "null"]
-        return [kind for kind in kinds if isinstance(kind, str) and kind in TYPE_CHECKS]
+        return [kind for kind in kinds if isinstance(kind, str) and kind in _TYPE_CHECKS]
 
     def _replace(self, kinds: list[str], value: Any, path: Path) -> Any:
         if isinstance(value, str):
@@ -201,7 +218,7 @@ _CONTAINER_KEYWORDS = frozenset({"properties", "required", "items", "prefixItems
 
 
 def _types_of(values: Any) -> list[str]:
-    return [kind for kind in _ORDER if any(TYPE_CHECKS[kind](each) for each in values)] + (
+    return [kind for kind in _ORDER if any(_TYPE_CHECKS[kind](each) for each in values)] + (
         ["string"] if any(isinstance(each, str) for each in values) else []
     )
 
@@ -222,7 +239,7 @@ def _parts_for(name: str, node: dict[str, Any], properties: dict[str, Any]) -> I
         yield properties[name]
     for pattern, part in _as_dict(node.get("patternProperties")).items():
         try:
-            matches = compile_pattern(pattern)(name)
+            matches = matches_pattern(pattern, name)
         except BadPatternError:
             continue
         if matches:

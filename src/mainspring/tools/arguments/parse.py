@@ -18,6 +18,7 @@ from mainspring.lazy import lazy_re
 from mainspring.tools.arguments.coerce import Coercion, coerce
 from mainspring.tools.arguments.json_parser import MAX_DEPTH, ParseResult, parse_value
 from mainspring.tools.problems import format_issues, format_value, is_dict, is_list
+from mainspring.tools.schema_dialect import exceeds_depth
 from mainspring.tools.validation import get_validator
 
 _FENCED = lazy_re(r"```[\w-]*\s*(?=[{\[])")
@@ -54,7 +55,7 @@ def recover_object(text: str, level: int = 0) -> RecoveredObject:
         return RecoveredObject({})
     start = find_json_start(text)
     if start < 0:
-        return RecoveredObject({}, problem="there is no JSON object in them")
+        return RecoveredObject({}, problem="they contain no JSON object")
     return _read_top_level_values(text, start, level)
 
 
@@ -143,7 +144,7 @@ def _select_object(roots: list[Any], level: int) -> RecoveredObject:
         return RecoveredObject({}, problem=f"they are {_kind(roots[0])}, not a JSON object")
     if any(each.value != filled[0].value for each in filled):
         return RecoveredObject(
-            filled[0].value, problem=f"they hold {len(filled)} different JSON objects; make one call for each"
+            filled[0].value, problem=f"they contain {len(filled)} different JSON objects; make one call for each"
         )
     return filled[0] if filled else found[0]
 
@@ -397,25 +398,11 @@ def _find_strict_error(raw: str | bytes | bytearray, value: dict[str, Any]) -> s
         colons, opened = raw.count(":"), raw.count("[") + raw.count("{")
     else:
         colons, opened = raw.count(b":"), raw.count(b"[") + raw.count(b"{")
-    if opened > MAX_DEPTH and _exceeds_depth(value, MAX_DEPTH):
+    if opened > MAX_DEPTH and exceeds_depth(value, MAX_DEPTH):
         return f"nested deeper than {MAX_DEPTH} levels"
     if colons == len(value):
         return ""  # one colon for each top-level key, so no nested keys exist
     return _find_duplicate_key(_text(raw))
-
-
-def _exceeds_depth(value: Any, limit: int) -> bool:
-    level: list[Any] = [value]
-    for _ in range(limit):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if is_dict(each) else each)
-            if is_dict(inner) or is_list(inner)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _find_duplicate_key(text: str) -> str:
@@ -424,10 +411,10 @@ def _find_duplicate_key(text: str) -> str:
     repeated: list[str] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            repeated.extend(key for key, value in pairs if value != made[key])
-        return made
+        collected = dict(pairs)
+        if len(collected) < len(pairs):
+            repeated.extend(key for key, value in pairs if value != collected[key])
+        return collected
 
     json.loads(text, object_pairs_hook=collect)
     return f"the key {repeated[0][:80]!r} is there twice, with different values" if repeated else ""

@@ -8,7 +8,7 @@ from typing import Any
 from mainspring.tools.interaction import Option, UserQuestion, get_interaction, no_user_result
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-MOST_OPTIONS = 10
+MAX_OPTIONS = 10
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -51,7 +51,7 @@ ask_user = Tool(
             "question": {"type": "string"},
             "options": {
                 "type": "array",
-                "maxItems": MOST_OPTIONS,
+                "maxItems": MAX_OPTIONS,
                 "items": {
                     "type": "object",
                     "properties": {"label": {"type": "string"}, "description": {"type": "string"}},

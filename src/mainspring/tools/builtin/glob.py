@@ -30,7 +30,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     include_ignored = bool(arguments.get("include_ignored", False))
     if not pattern.strip():
         return search_failure(
-            ToolErrorCode.VALIDATION_ERROR, "pattern is empty. ** stands for all files, *.py for those of Python."
+            ToolErrorCode.VALIDATION_ERROR, "pattern is empty. Use ** for all files, *.py for Python files."
         )
     start, rest = _split(path, pattern)
     try:
@@ -40,13 +40,13 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         raise changed("search", start, e) from None
     except FileNotFoundError:
         return search_failure(
-            ToolErrorCode.NOT_FOUND, f"No files match {pattern}: there is no folder {display_path(start)}."
+            ToolErrorCode.NOT_FOUND, f"No files match {pattern}: {display_path(start)} does not exist."
         )
     except OSError as e:
         return search_failure(ToolErrorCode.IO_ERROR, f"Cannot search {display_path(start)}: {explain(e)}.")
     if stat.kind != "directory":
         return search_failure(
-            ToolErrorCode.VALIDATION_ERROR, f"{display_path(start)} is no folder, so nothing is below it."
+            ToolErrorCode.VALIDATION_ERROR, f"{display_path(start)} is not a folder, so it contains no files."
         )
     try:
         matches = compile_glob(rest)
@@ -107,7 +107,7 @@ def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: FileLis
         head = f"({len(names)} {what})"
     notes = [head]
     if not names and not arguments.get("include_ignored"):
-        notes.append("(not looked at: ignored files and .git; include_ignored=true adds ignored files)")
+        notes.append("(not searched: ignored files and .git; include_ignored=true adds ignored files)")
     if withheld:
         notes.append(f"({hidden_files_note(withheld)})")
     if listing.problems:

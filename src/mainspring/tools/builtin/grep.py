@@ -41,7 +41,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return search_failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty, so it would match everything.")
     if replace_surrogates(arguments["pattern"]) != arguments["pattern"]:
         return search_failure(
-            ToolErrorCode.VALIDATION_ERROR, "pattern has half a surrogate pair, which no text holds. Send it without."
+            ToolErrorCode.VALIDATION_ERROR, "pattern has half a surrogate pair, which no text contains. Remove it."
         )
     found = await resolve_search_root(ctx, arguments.get("path") or ".")
     if isinstance(found, ToolResult):
@@ -53,7 +53,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     except GlobError as e:
         return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
     except RegexError as e:
-        text = f"pattern is no valid regular expression: {e}. Escape it, or set literal=true to look for it as it is."
+        text = f"pattern is not a valid regular expression: {e}. Escape it, or set literal=true to find it literally."
         return search_failure(ToolErrorCode.VALIDATION_ERROR, text)
     paths = [p for p in sorted(hits.counts, key=lambda p: p.split("/")) if all(matches(p) for matches in filters)]
     allowed, withheld = (await filter_visible(ctx, found.path, paths)) if found.stat.kind == "directory" else (paths, 0)

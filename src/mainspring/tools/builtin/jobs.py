@@ -63,7 +63,7 @@ def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:
     there = (
         f"There are {known}." if known else "None was started here; commands in the background end with the program."
     )
-    text = f"There is no background command {id!r}. {there}" if id else f"Give the id of a background command. {there}"
+    text = f"Unknown background command: {id!r}. {there}" if id else f"Give the id of a background command. {there}"
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
 
 

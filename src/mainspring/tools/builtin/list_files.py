@@ -19,8 +19,8 @@ from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, Tool
 
 _DEPTH = 2
 _LIMIT = 200
-_MOST_WALKED = 50_000
-_MOST_NAMED = 5
+_MAX_WALKED = 50_000
+_MAX_NAMED = 5
 _MARKS: dict[FileKind, str] = {
     "directory": "/",
     "symlink": "@",
@@ -38,24 +38,24 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return found
     if found.glob:
         return search_failure(
-            ToolErrorCode.VALIDATION_ERROR, f"There is no folder {display_path(path)}. For a pattern use glob."
+            ToolErrorCode.VALIDATION_ERROR, f"{display_path(path)} is not a folder. For a pattern use glob."
         )
     if found.stat.kind != "directory":
         return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
     include_ignored = bool(arguments.get("include_ignored", False))
     walk = await ctx.env.walk(
-        found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MOST_WALKED, signal=ctx.signal
+        found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MAX_WALKED, signal=ctx.signal
     )
     near = [e for e in walk.entries if e.path.count("/") < depth]
     seen, withheld = await filter_visible(ctx, found.path, [e.path for e in near])
     visible = set(seen)
     listed = [e for e in near if e.path in visible]
     inside = Counter(e.path.rpartition("/")[0] for e in walk.entries if e.path.count("/") == depth)
-    kept = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
-    lines = _lines(sorted(kept, key=lambda e: e.path.split("/")), inside)
+    shown = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
+    lines = _lines(sorted(shown, key=lambda e: e.path.split("/")), inside)
     ignored, more_withheld = await filter_visible(ctx, found.path, walk.ignored)
     withheld += more_withheld
-    notes = _notes(walk, ignored, depth, len(listed) - len(kept), sum(inside.values()))
+    notes = _notes(walk, ignored, depth, len(listed) - len(shown), sum(inside.values()))
     if withheld:
         notes.append(hidden_files_note(withheld))
     counts = Counter("folder" if e.kind == "directory" else "file" for e in listed)
@@ -66,12 +66,12 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         metadata={
             "path": str(found.path),
             "entries": len(listed),
-            "shown": len(kept),
+            "shown": len(shown),
             "deeper": sum(inside.values()),
             "ignored": len(walk.ignored),
             "withheld": withheld,
             "unreadable": list(walk.unreadable),
-            "truncated": walk.truncated or len(kept) < len(listed),
+            "truncated": walk.truncated or len(shown) < len(listed),
         },
     )
 
@@ -94,11 +94,11 @@ def _notes(walk: WalkResult, ignored: Sequence[str], depth: int, cut: int, deepe
             f"{deeper}{' or more' if walk.truncated else ''} entries further down, depth={depth + 1} shows them"
         )
     if ignored:
-        names = ", ".join([display_path(p) for p in ignored[:_MOST_NAMED]])
-        more = f" and {len(ignored) - _MOST_NAMED} more" if len(ignored) > _MOST_NAMED else ""
+        names = ", ".join([display_path(p) for p in ignored[:_MAX_NAMED]])
+        more = f" and {len(ignored) - _MAX_NAMED} more" if len(ignored) > _MAX_NAMED else ""
         notes.append(f"ignored: {names}{more}")
     if walk.unreadable:
-        notes.append(f"cannot be opened: {'; '.join(walk.unreadable[:_MOST_NAMED])}")
+        notes.append(f"cannot be opened: {'; '.join(walk.unreadable[:_MAX_NAMED])}")
     if walk.truncated:
         notes.append("incomplete: too many files")
     return notes

@@ -68,17 +68,17 @@ class LineWindow:
         "_held_all",
         "_held_size",
         "_limit",
-        "_most",
+        "_max_bytes",
         "_newlines",
         "_offset",
         "ends_open",
         "size",
     )
 
-    def __init__(self, offset: int, limit: int, most: int) -> None:
+    def __init__(self, offset: int, limit: int, max_bytes: int) -> None:
         self._offset = offset
         self._limit = limit
-        self._most = most
+        self._max_bytes = max_bytes
         self._newlines = 0
         self._held: list[bytes] = []
         self._held_size = 0
@@ -102,7 +102,7 @@ class LineWindow:
         if self._limit and self._newlines + count >= last:
             end = _offset_after_lines(data, last - self._newlines) if self._newlines < last else 0
         if begin < end:
-            self._held_all = self._held_size < self._most
+            self._held_all = self._held_size < self._max_bytes
             if self._held_all:
                 self._held.append(data[begin:end])
                 self._held_size += end - begin
@@ -116,7 +116,9 @@ class LineWindow:
     @property
     def is_full(self) -> bool:
         """Whether all requested lines were read, or the size limit is reached."""
-        return bool(self._limit and self._newlines >= self._offset - 1 + self._limit) or self._held_size >= self._most
+        return (
+            bool(self._limit and self._newlines >= self._offset - 1 + self._limit) or self._held_size >= self._max_bytes
+        )
 
     @property
     def digest(self) -> str:
@@ -126,8 +128,8 @@ class LineWindow:
     @property
     def buffered(self) -> bytes:
         """Bytes of the requested lines, limited to the whole lines that fit the size limit."""
-        held = b"".join(self._held)
-        return held if self._held_all else held[: held.rfind(b"\n") + 1] or held
+        data = b"".join(self._held)
+        return data if self._held_all else data[: data.rfind(b"\n") + 1] or data
 
 
 def _offset_after_lines(data: bytes, count: int) -> int:
@@ -156,9 +158,9 @@ class LineFormat(Struct, frozen=True):
     max_bytes: int
 
 
-def render_lines(held: bytes, layout: LineFormat, form: str) -> RenderedLines | None:
+def render_lines(data: bytes, layout: LineFormat, form: str) -> RenderedLines | None:
     """Return the requested lines as text; ``None`` if they are not text. Slow for many lines."""
-    document = decode_text(held)
+    document = decode_text(data)
     if document is None:
         return None
     lines = document.text.split("\n")
@@ -169,20 +171,20 @@ def render_lines(held: bytes, layout: LineFormat, form: str) -> RenderedLines | 
     if crlf:
         forms.append("CRLF line endings" if crlf >= len(lines) - 1 else "mixed LF and CRLF line endings")
     out: list[str] = []
-    left = layout.max_bytes
+    remaining = layout.max_bytes
     cut_at, is_full = 0, False
     for i, line in enumerate(lines):
         number = layout.offset + i
         line, cut = _truncate(line.removesuffix("\r"), layout, number)
         size = len(line.encode("utf-8", "replace")) + 1
-        if layout.max_bytes and size > left:
+        if layout.max_bytes and size > remaining:
             is_full = True
             if not out:
                 line, cut = _fit(line, layout, number)
                 cut_at = number
                 out.append(f"{number}\t{line}" if layout.numbers else line)
             break
-        left -= size
+        remaining -= size
         cut_at = cut_at or (number if cut else 0)
         out.append(f"{number}\t{line}" if layout.numbers else line)
     last = layout.offset + len(out) - 1
@@ -202,8 +204,8 @@ def _truncate(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
 
 def _fit(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
     """Return the part of a line that fits in ``max_bytes``."""
-    kept = line.encode("utf-8", "replace")[: layout.max_bytes].decode("utf-8", "ignore")
-    return kept + _truncation_note(len(line) - len(kept), number, layout.column + len(kept)), True
+    fitted = line.encode("utf-8", "replace")[: layout.max_bytes].decode("utf-8", "ignore")
+    return fitted + _truncation_note(len(line) - len(fitted), number, layout.column + len(fitted)), True
 
 
 def _truncation_note(missing: int, number: int, column: int) -> str:
@@ -353,7 +355,7 @@ async def _image(ctx: ToolContext, file: ResolvedFile, head: bytes) -> ToolResul
         install = await asyncio.to_thread(install_command, "images")
         reason = (
             f"an image of more than {MAX_IMAGE_BYTES} bytes or {MAX_IMAGE_EDGE} pixels, or of another kind than PNG, JPEG, GIF and "
-            "WebP, cannot be shown as it is, and Pillow, which would change it, is missing. The user can install it with: "
+            "WebP, cannot be shown, and Pillow, which would convert it, is missing. The user can install it with: "
             f"{install}"
         )
         return _unsupported_result(file, head, reason, "not shown")
@@ -379,7 +381,7 @@ def _unsupported_result(file: ResolvedFile, head: bytes, reason: str, title: str
 def _binary(file: ResolvedFile, head: bytes) -> ToolResult:
     text = (
         f"[binary file: {file.name}, {file.stat.size} bytes, {describe_file_type(head)}; not shown. "
-        "Look at it with a program in the shell, such as xxd.]"
+        "Inspect it with a program in the shell, such as xxd.]"
     )
     metadata = {"path": str(file.path), "bytes": file.stat.size, "binary": True}
     return ToolResult(output=text, title=f"{file.name}: binary", metadata=metadata)

@@ -9,7 +9,7 @@ from typing import Any
 from mainspring.env import EditorEnv, OutputLimits, ProcessResult, StreamName, explain
 from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
-from mainspring.tools.support.background import Screen, TailBuffer, split_limit, start_background
+from mainspring.tools.support.background import TailBuffer, TerminalText, split_limit, start_background
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 _MAX_BYTES = 32_768
@@ -27,7 +27,7 @@ class _OutputCollector:
 
     def __init__(self, ctx: ToolContext, limit: int) -> None:
         self._ctx = ctx
-        self._screens: dict[StreamName, Screen] = {"stdout": Screen(), "stderr": Screen()}
+        self._screens: dict[StreamName, TerminalText] = {"stdout": TerminalText(), "stderr": TerminalText()}
         self.tails: dict[StreamName, TailBuffer] = {"stdout": TailBuffer(limit), "stderr": TailBuffer(limit)}
         self._limit = limit
 
@@ -47,8 +47,8 @@ class _OutputCollector:
         for stream, screen in self._screens.items():
             self._add(stream, screen.finish())
         out, err = self.tails["stdout"], self.tails["stderr"]
-        room, error_room = split_limit(out.total, err.total, self._limit)
-        return out.text(room) if room else "", err.text(error_room) if error_room else ""
+        out_limit, error_room = split_limit(out.total, err.total, self._limit)
+        return out.text(out_limit) if out_limit else "", err.text(error_room) if error_room else ""
 
 
 async def _run_in_editor_terminal(
@@ -85,7 +85,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     try:
         shown = await _run_in_editor_terminal(ctx, command, timeout, limits)
     except OSError as e:
-        text = f"The editor does not tell what became of the command: {explain(e)}. Look before you run it again."
+        text = f"The editor does not report the result of the command: {explain(e)}. Check its effects before you run it again."
         return _failure(ToolErrorCode.IO_ERROR, text)
     if shown is not None:
         collector.append_raw(shown.stdout.data)

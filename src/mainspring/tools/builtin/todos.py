@@ -78,13 +78,13 @@ class _MemoryTodoStore:
     """Lists in memory, as long as the environment exists."""
 
     def __init__(self, scratch: dict[str, Any]) -> None:
-        self._list_line: dict[str, tuple[Todo, ...]] = scratch.setdefault(TODO_STORE_KEY, {})
+        self._lists: dict[str, tuple[Todo, ...]] = scratch.setdefault(TODO_STORE_KEY, {})
 
     async def load(self, session_id: str) -> tuple[Todo, ...]:
-        return self._list_line.get(session_id, ())
+        return self._lists.get(session_id, ())
 
     async def save(self, session_id: str, todos: tuple[Todo, ...]) -> None:
-        self._list_line[session_id] = todos
+        self._lists[session_id] = todos
 
 
 def get_todo_store(ctx: ToolContext) -> TodoStore:
@@ -101,7 +101,7 @@ async def _write(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         [Todo(replace_surrogates(t["content"].strip()), t.get("status", "pending")) for t in arguments["todos"]]
     )
     if any(not todo.content for todo in todos):
-        text = "A todo has no content. Say in a few words what is to be done."
+        text = "A todo has no content. Describe the task in a few words."
         return ToolResult(output=text, is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
     try:
         await get_todo_store(ctx).save(ctx.session_id, todos)
@@ -118,7 +118,7 @@ async def _read(_: dict[str, Any], ctx: ToolContext) -> ToolResult:
 
 
 def _error(subject: str, error: OSError) -> ToolResult:
-    text = f"The list could not be {subject}: {explain(error)}. Go on without it."
+    text = f"The list could not be {subject}: {explain(error)}. Continue without it."
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.IO_ERROR)
 
 

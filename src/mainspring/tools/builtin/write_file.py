@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:  # loaded on the first write
     diff = lazy_function("mainspring.tools.support.editing.preview", "diff")
 
-_MOST_COMPARED = 16 << 20
+_MAX_COMPARED = 16 << 20
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -48,7 +48,7 @@ async def _write(ctx: ToolContext, real_path: RealPath, name: str, content: str)
         stat = await ctx.env.stat(real_path)
     except FileNotFoundError:
         stat = None
-    if stat is not None and stat.kind == "file" and stat.size <= _MOST_COMPARED:
+    if stat is not None and stat.kind == "file" and stat.size <= _MAX_COMPARED:
         old = await ctx.env.read_bytes(real_path)
         document = await asyncio.to_thread(decode_text, old)
     try:
@@ -63,9 +63,9 @@ async def _write(ctx: ToolContext, real_path: RealPath, name: str, content: str)
     difference = await asyncio.to_thread(diff, before, content, name)
     lines = content.count("\n") + (1 if content and not content.endswith("\n") else 0)
     verb = "Created" if stat is None else "Updated"
-    kept = f", {document.encoding_note} kept" if document and document.encoding_note else ""
+    encoding_note = f", {document.encoding_note} preserved" if document and document.encoding_note else ""
     return ToolResult(
-        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{kept}).{_result_note(stat, document, content)}",
+        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{encoding_note}).{_result_note(stat, document, content)}",
         title=f"{verb} {name}",
         metadata={
             "path": str(real_path),
@@ -90,7 +90,7 @@ def _encode_content(content: str, document: DecodedText | None) -> bytes:
 def _unencodable(name: str, error: UnicodeEncodeError, document: DecodedText | None) -> str:
     wrong = error.object[error.start]
     if "\ud800" <= wrong <= "\udfff":
-        return f"content has half a surrogate pair at character {error.start}, which no file can hold. Send it without."
+        return f"content has half a surrogate pair at character {error.start}, which no file can contain. Remove it."
     form = document.encoding_note if document else "UTF-8"
     return (
         f"{name} is in {form}, which has no {wrong!r} (character {error.start} of content). Leave it out, or delete the "

@@ -116,7 +116,7 @@ def path_to_uri(path: str) -> str:
 
 MAX_MESSAGE_BYTES = 32 << 20
 """Maximum size of a message; a larger size is a framing error."""
-_MOST_HEADER = 4096
+_MAX_HEADER_BYTES = 4096
 
 
 class LspFramingError(ValueError):
@@ -152,7 +152,7 @@ class LspDecoder:
         if self._length is None:
             end = self._held.find(b"\r\n\r\n")
             if end < 0:
-                if len(self._held) > _MOST_HEADER:
+                if len(self._held) > _MAX_HEADER_BYTES:
                     raise LspFramingError("a header without an end")
                 return None
             self._length = _length(bytes(self._held[:end]))

@@ -19,8 +19,8 @@ from mainspring.tools.tool import Tool, ToolContext, ToolResult, to_tool_result
 WAIT_SECONDS = 3.0
 """Seconds that a result waits for the servers; later diagnostics are reported with the next change."""
 MAX_REPORTED = 10
-_MOST_BYTES = 1 << 20
-_LONGEST_MESSAGE = 300
+_MAX_BYTES = 1 << 20
+_MAX_MESSAGE_CHARS = 300
 _KEY = "language-servers"
 
 
@@ -59,12 +59,12 @@ class _ServerState:
 
 
 def _server_state(env: ExecutionEnv, server: LanguageServerConfig) -> _ServerState:
-    held: dict[tuple[str, ...], _ServerState] = env.scratch.setdefault(_KEY, {})
-    watch = held.get(server.command)
+    states: dict[tuple[str, ...], _ServerState] = env.scratch.setdefault(_KEY, {})
+    watch = states.get(server.command)
     if (
         watch is None or watch.loop is not asyncio.get_running_loop()
     ):  # A server of another event loop ended with that loop.
-        watch = held[server.command] = _ServerState(LanguageServerClient(server, env))
+        watch = states[server.command] = _ServerState(LanguageServerClient(server, env))
     return watch
 
 
@@ -84,10 +84,10 @@ async def _affected_files(
 
 async def _text(ctx: ToolContext, path: str) -> str | None:
     try:
-        data = await ctx.env.read_bytes(RealPath(path), limit=_MOST_BYTES + 1)
+        data = await ctx.env.read_bytes(RealPath(path), limit=_MAX_BYTES + 1)
     except OSError:
         return None
-    document = await asyncio.to_thread(decode_text, data) if len(data) <= _MOST_BYTES else None
+    document = await asyncio.to_thread(decode_text, data) if len(data) <= _MAX_BYTES else None
     return None if document is None else replace_surrogates(document.text)
 
 
@@ -128,8 +128,8 @@ async def _with_diagnostics(
     reports = [entry for entry in found if entry is not None]
     notes = [
         note
-        for watch, path, new, gone in reports
-        if (note := _format_note(watch, display_path(path, ctx.env.cwd), new, gone))
+        for watch, path, new, fixed in reports
+        if (note := _format_note(watch, display_path(path, ctx.env.cwd), new, fixed))
     ]
     diagnostics = [
         {"path": path, "server": watch.client.server.title, "line": d.line, "column": d.column, "severity": d.severity,
@@ -161,17 +161,17 @@ async def _new_diagnostics(watch: _ServerState, path: str, text: str) -> _Change
     watch.before[path] = after
     if before is None:
         return watch, path, [], 0  # No baseline yet; this result becomes the baseline.
-    left = Counter(d.key for d in before)
+    counts = Counter(d.key for d in before)
     new: list[Diagnostic] = []
     for diagnostic in after:
-        if left[diagnostic.key] > 0:
-            left[diagnostic.key] -= 1
+        if counts[diagnostic.key] > 0:
+            counts[diagnostic.key] -= 1
         else:
             new.append(diagnostic)
-    return watch, path, new, sum(left.values())
+    return watch, path, new, sum(counts.values())
 
 
-def _format_note(watch: _ServerState, name: str, new: Sequence[Diagnostic], gone: int) -> str:
+def _format_note(watch: _ServerState, name: str, new: Sequence[Diagnostic], fixed_count: int) -> str:
     """Format new problems: errors first, up to a limit."""
     serious = [d for d in new if d.severity in ("error", "warning")]
     if not serious:
@@ -181,11 +181,11 @@ def _format_note(watch: _ServerState, name: str, new: Sequence[Diagnostic], gone
     if len(ranked) > MAX_REPORTED:
         lines.append(f"and {len(ranked) - MAX_REPORTED} more")
     count = f"{len(ranked)} new problem{'' if len(ranked) == 1 else 's'}"
-    fixed = f", {gone} gone" if gone else ""
+    fixed = f", {fixed_count} gone" if fixed_count else ""
     return replace_surrogates("\n".join([f"[{watch.client.server.title}: {count} in {name}{fixed}]", *lines]))
 
 
 def _format_diagnostic(diagnostic: Diagnostic) -> str:
     text = " ".join(diagnostic.message.split())
-    text = text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+    text = text if len(text) <= _MAX_MESSAGE_CHARS else text[:_MAX_MESSAGE_CHARS] + "…"
     return f"{text} ({diagnostic.code})" if diagnostic.code else text

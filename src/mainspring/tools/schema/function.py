@@ -101,10 +101,10 @@ class _CustomTypes:
         """Return the schema of a type, with references to `definitions`."""
         if is_pydantic_model(kind):
             prefix = f"{kind.__name__}{len(self.definitions) or ''}_"
-            whole = cast("dict[str, Any]", kind.model_json_schema(ref_template=_PREFIX + prefix + "{model}"))
-            for name, each in whole.pop("$defs", {}).items():
+            model_schema = cast("dict[str, Any]", kind.model_json_schema(ref_template=_PREFIX + prefix + "{model}"))
+            for name, each in model_schema.pop("$defs", {}).items():
                 self.definitions[prefix + name] = each
-            return whole
+            return model_schema
         if isinstance(kind, type) and issubclass(kind, PurePath):
             return {"type": "string", "format": "path"}
         raise NotImplementedError
@@ -113,28 +113,28 @@ class _CustomTypes:
 def inline_definitions(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of the schema without titles and, unless it is recursive, without references to `definitions`."""
     walk = _Inliner(definitions)
-    made = walk.copy({k: v for k, v in schema.items() if k != "$defs"}, ())
-    pending = list(walk.kept)
-    kept: dict[str, Any] = {}
+    inlined = walk.copy({k: v for k, v in schema.items() if k != "$defs"}, ())
+    pending = list(walk.referenced)
+    inlined_definitions: dict[str, Any] = {}
     while pending:
         name = pending.pop()
-        if name not in kept:
-            kept[name] = walk.copy(definitions[name], (name,))
-            pending += walk.kept
-    root = kept.get(str(made.get("$ref", "")).removeprefix(_PREFIX))
+        if name not in inlined_definitions:
+            inlined_definitions[name] = walk.copy(definitions[name], (name,))
+            pending += walk.referenced
+    root = inlined_definitions.get(str(inlined.get("$ref", "")).removeprefix(_PREFIX))
     if (
         root is not None
     ):  # The outermost type is recursive: a schema of arguments needs its properties at the top level.
-        made = {**root, **{k: v for k, v in made.items() if k != "$ref"}}
-    if kept:
-        made["$defs"] = kept
-    return made
+        inlined = {**root, **{k: v for k, v in inlined.items() if k != "$ref"}}
+    if inlined_definitions:
+        inlined["$defs"] = inlined_definitions
+    return inlined
 
 
 class _Inliner:
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
-        self.kept: set[str] = set()
+        self.referenced: set[str] = set()
 
     def copy(self, node: Any, open_refs: tuple[str, ...]) -> Any:
         """Copy a schema; `open_refs` names the definitions that surround it."""
@@ -144,19 +144,19 @@ class _Inliner:
         reference = entries.get("$ref")
         if isinstance(reference, str) and reference.startswith(_PREFIX):
             return self._followed(entries, reference.removeprefix(_PREFIX), open_refs)
-        made: dict[str, Any] = {}
+        copied: dict[str, Any] = {}
         for key, value in entries.items():
             if key in _LEFT_OUT and (key == "discriminator" or isinstance(value, str)):
                 continue
-            made[key] = self._part(key, value, open_refs)
-        return _with_type(made)
+            copied[key] = self._part(key, value, open_refs)
+        return _with_type(copied)
 
     def _followed(self, entries: dict[str, Any], name: str, open_refs: tuple[str, ...]) -> dict[str, Any]:
         beside = {k: self._part(k, v, open_refs) for k, v in entries.items() if k not in {"$ref", "title"}}
         if name not in self._definitions:
             return {"$ref": _PREFIX + name, **beside}
         if name in open_refs or self._is_recursive(name):
-            self.kept.add(name)
+            self.referenced.add(name)
             return {"$ref": _PREFIX + name, **beside}
         return {**self.copy(self._definitions[name], (*open_refs, name)), **beside}
 
@@ -508,14 +508,14 @@ def _object_schema(
             except (TypeError, ValueError):
                 pass  # a default that only Python can represent
         properties[parameter.name] = schema
-    made: dict[str, Any] = {"type": "object", "properties": properties}
+    object_schema: dict[str, Any] = {"type": "object", "properties": properties}
     required = [each.name for each in parameters if each.default is _EMPTY]
     if required:
-        made["required"] = required
-    made["additionalProperties"] = False
+        object_schema["required"] = required
+    object_schema["additionalProperties"] = False
     if definitions:
-        made["$defs"] = definitions
-    return made
+        object_schema["$defs"] = definitions
+    return object_schema
 
 
 def _decoder(name: str, parameters: list[_Parameter], schema: dict[str, Any]) -> Decode:
@@ -530,12 +530,12 @@ def _decoder(name: str, parameters: list[_Parameter], schema: dict[str, Any]) ->
         nonlocal record
         record = record or make_record()  # on the first call, to keep startup fast
         try:
-            made = convert(arguments, record, dec_hook=decode_custom)
+            converted = convert(arguments, record, dec_hook=decode_custom)
         except (error, OverflowError):
-            made = _coerce_and_decode(
+            converted = _coerce_and_decode(
                 schema, arguments, lambda v: convert(v, record, dec_hook=decode_custom, strict=False)
             )
-        return {key: getattr(made, key) for key in arguments}
+        return {key: getattr(converted, key) for key in arguments}
 
     return decode
 
@@ -556,12 +556,12 @@ def _record_decoder(parameter: _Parameter, schema: dict[str, Any]) -> Decode:
 
     def decode(arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            made = strict(arguments) if not closed or arguments.keys() <= known else None
+            decoded = strict(arguments) if not closed or arguments.keys() <= known else None
         except (ValueError, OverflowError):
-            made = None
-        if made is None:
-            made = _coerce_and_decode(schema, arguments, lax)
-        return {name: made}
+            decoded = None
+        if decoded is None:
+            decoded = _coerce_and_decode(schema, arguments, lax)
+        return {name: decoded}
 
     return decode
 

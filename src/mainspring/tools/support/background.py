@@ -25,11 +25,11 @@ _ESCAPE = lazy_re(
 _INCOMPLETE_ESCAPE = lazy_re(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)?\Z")
 _CONTROLS = lazy_re(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _OVERSTRUCK = lazy_re(r"[^\n\x08]\x08")
-_LONGEST_ESCAPE = 4096
-_LONGEST_LINE = 1 << 16
+_MAX_ESCAPE_CHARS = 4096
+_MAX_LINE_CHARS = 1 << 16
 
 
-class Screen:
+class TerminalText:
     """Cleans output piece by piece; invalid UTF-8 becomes U+FFFD, regardless of the boundaries between pieces."""
 
     __slots__ = ("_decoder", "_escape", "_line")
@@ -54,7 +54,7 @@ class Screen:
         text = self._escape + text
         self._escape = ""
         if "\x1b" in text:
-            broken = _INCOMPLETE_ESCAPE.search(text, max(0, len(text) - _LONGEST_ESCAPE))
+            broken = _INCOMPLETE_ESCAPE.search(text, max(0, len(text) - _MAX_ESCAPE_CHARS))
             if broken:
                 self._escape = broken[0]
                 text = text[: broken.start()]
@@ -62,7 +62,7 @@ class Screen:
         text = self._line + text
         cut = text.rfind("\n") + 1
         lines, self._line = text[:cut], text[cut:]
-        if len(self._line) > _LONGEST_LINE:
+        if len(self._line) > _MAX_LINE_CHARS:
             if "\r" in self._line[:-1]:
                 self._line = _apply_carriage_returns(self._line)
             else:
@@ -205,7 +205,7 @@ def job_report(job: Job, limit: int) -> ToolResult:
 def new_output_text(job: Job, limit: int) -> str:
     """Return the unread output, cleaned, at most ``limit`` bytes (0: no limit) from its end."""
     data, missed = job.read_new_output()
-    screen = Screen()
+    screen = TerminalText()
     tail = TailBuffer(limit)
     tail.feed(screen.feed(data) + screen.finish())
     tail.total += missed
@@ -221,7 +221,7 @@ def describe_status(job: Job) -> str:
         return f"could not be started: {explain(job.error)}"
     result = job.result
     if result is None:
-        return f"broken off after {seconds}"
+        return f"stopped after {seconds}"
     return f"{_describe_exit(result)} after {seconds}{_describe_survivors(result)}"
 
 

@@ -29,7 +29,7 @@ class HtmlToMarkdownParser:
         self._out: list[str] = []
         self._line = ""
         self._silent: list[str] = []
-        self._list_line: list[int | None] = []
+        self._lists: list[int | None] = []
         self._pre = 0
         self._links: list[tuple[str, int]] = []
         self._cells: list[str] | None = None
@@ -113,9 +113,9 @@ class HtmlToMarkdownParser:
             self._pre += 1
         elif tag in ("ul", "ol"):
             self._end_line()
-            if not self._list_line:
+            if not self._lists:
                 self._block()
-            self._list_line.append(1 if tag == "ol" else None)
+            self._lists.append(1 if tag == "ol" else None)
         elif tag == "li":
             self._end_line()
             self._line = self._bullet()
@@ -135,10 +135,10 @@ class HtmlToMarkdownParser:
             self._pre -= 1
             self._end_line()
             self._out += ["```", ""]
-        elif tag in ("ul", "ol") and self._list_line:
-            self._list_line.pop()
+        elif tag in ("ul", "ol") and self._lists:
+            self._lists.pop()
             self._end_line()
-            if not self._list_line:
+            if not self._lists:
                 self._block()
         elif tag in ("td", "th"):
             self._end_cell()
@@ -148,11 +148,11 @@ class HtmlToMarkdownParser:
             self._block()
 
     def _bullet(self) -> str:
-        indent = "  " * min(max(len(self._list_line) - 1, 0), _MAX_NESTING)
-        count = self._list_line[-1] if self._list_line else None
+        indent = "  " * min(max(len(self._lists) - 1, 0), _MAX_NESTING)
+        count = self._lists[-1] if self._lists else None
         if count is None:
             return f"{indent}- "
-        self._list_line[-1] = count + 1
+        self._lists[-1] = count + 1
         return f"{indent}{count}. "
 
     def _add(self, text: str) -> None:

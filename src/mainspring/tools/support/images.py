@@ -95,8 +95,8 @@ def inspect_image(data: bytes) -> ImageInfo:
     if data.startswith(b"\xff\xd8"):
         return _make_info("image/jpeg", _jpeg(data), "it is cut off or damaged")
     if data.startswith(b"GIF8"):
-        whole = len(data) > 13 and data.rstrip(b"\0")[-1:] == b";"
-        return _make_info("image/gif", struct.unpack("<HH", data[6:10]) if whole else None, "it is cut off")
+        is_complete = len(data) > 13 and data.rstrip(b"\0")[-1:] == b";"
+        return _make_info("image/gif", struct.unpack("<HH", data[6:10]) if is_complete else None, "it is cut off")
     return _make_info("image/webp", _webp(data), "it is cut off or damaged")
 
 

@@ -13,8 +13,8 @@ from mainspring.env import FileStat, RealPath, explain
 from mainspring.env.paths import display_path, is_inside, is_lookalike_name, path_variants
 from mainspring.tools.tool import Access, Scope, ToolContext, ToolErrorCode, ToolResult
 
-_MOST_SUGGESTED = 5
-_MOST_WALKED = 20_000
+_MAX_SUGGESTED = 5
+_MAX_WALKED = 20_000
 
 
 class ResolvedFile(Struct, frozen=True):
@@ -78,7 +78,7 @@ async def resolve_file(ctx: ToolContext, path: str, what: str) -> ResolvedFile |
     alike = [n for n in names if is_lookalike_name(n, name)]
     if len(alike) == 1:
         return await _check_regular_file(ctx, folder / alike[0], what)
-    similar = [posixpath.join(folder, n) for n in get_close_matches(name, names, _MOST_SUGGESTED, 0.6)]
+    similar = [posixpath.join(folder, n) for n in get_close_matches(name, names, _MAX_SUGGESTED, 0.6)]
     return await _not_found(ctx, path, real, similar)
 
 
@@ -108,14 +108,14 @@ async def _not_found(ctx: ToolContext, path: str, real_path: str, similar: list[
     if is_inside(real_path, cwd):
         name = posixpath.basename(real_path).lower()
         try:
-            walk = await ctx.env.walk(cwd, limit=_MOST_WALKED, signal=ctx.signal)
+            walk = await ctx.env.walk(cwd, limit=_MAX_WALKED, signal=ctx.signal)
         except OSError as e:  # the project folder itself does not exist
-            text = f"{display_path(path)} does not exist, and the project folder {cwd} cannot be looked through: {explain(e)}."
+            text = f"{display_path(path)} does not exist, and the project folder {cwd} cannot be listed: {explain(e)}."
             return failure(ToolErrorCode.NOT_FOUND, text)
         same = [e.path for e in walk.entries if e.kind == "file" and posixpath.basename(e.path).lower() == name]
         similar = [*[posixpath.join(cwd, p) for p in same], *similar]
-    suggestions = [display_path(p, cwd) for p in dict.fromkeys(similar)][:_MOST_SUGGESTED]
-    text = f"{display_path(path)} does not exist (looked for {display_path(real_path)})."
+    suggestions = [display_path(p, cwd) for p in dict.fromkeys(similar)][:_MAX_SUGGESTED]
+    text = f"{display_path(path)} does not exist (resolved path: {display_path(real_path)})."
     if suggestions:
         text += " Did you mean: " + ", ".join(suggestions) + "?"
     else:

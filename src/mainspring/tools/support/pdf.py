@@ -103,11 +103,11 @@ def _parse_page_range(text: str, count: int) -> tuple[int, int] | str:
         return 1, count
     match = _RANGE.fullmatch(text)
     if match is None:
-        return f"pages is {text!r}; write it as in 3, 3-5 or 3-."
+        return f"pages is {text!r}; write it like 3, 3-5, or 3-."
     first = int(match[1])
     last = int(match[3]) if match[3] else (count if match[2] else first)
     if first < 1 or first > count or last < first:
-        return f"There are no pages {text.strip()}."
+        return f"The pages {text.strip()} do not exist."
     return first, min(last, count)
 
 
@@ -153,8 +153,8 @@ async def _read(
 
 
 def _truncate_page(part: str, limit: int) -> str:
-    kept = part.encode()[:limit].decode("utf-8", "ignore")
-    return f"{kept}… ({len(part) - len(kept)} more characters on this page; raise max_bytes to see them)\n"
+    truncated = part.encode()[:limit].decode("utf-8", "ignore")
+    return f"{truncated}… ({len(part) - len(truncated)} more characters on this page; raise max_bytes to see them)\n"
 
 
 def _format_count(pages: int) -> str:

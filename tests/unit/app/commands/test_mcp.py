@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.cli.main import main
-from tests.e2e.mcp_server import command_line
+from tests.e2e.mcp_server import write_server
 
 
 @dataclass
@@ -44,7 +44,7 @@ def command(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> C
 @pytest.fixture
 def server(tmp_path: Path) -> list[str]:
     """The command line of a server."""
-    return command_line(tmp_path)
+    return write_server(tmp_path)
 
 
 @pytest.mark.covers("BYD-11", "MCP-04", "MCP-09")

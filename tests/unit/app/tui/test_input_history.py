@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.tui.input_field import MAX_ENTRIES, MAX_ENTRY_BYTES, HistoryFile, open_history
+from mainspring.app.tui.input_field import MAX_ENTRIES, MAX_INPUT_BYTES, HistoryFile, open_history
 
 
 @pytest.mark.covers("CLI-02")
@@ -22,7 +22,7 @@ def test_entries_are_stored_in_order_in_a_private_file(tmp_path: Path) -> None:
 def test_empty_and_huge_entries_are_not_stored(tmp_path: Path) -> None:
     file = HistoryFile(tmp_path / "h.jsonl")
     assert not file.add("  ")
-    assert not file.add("x" * MAX_ENTRY_BYTES)
+    assert not file.add("x" * MAX_INPUT_BYTES)
     assert file.read() == []
 
 

@@ -47,8 +47,8 @@ def test_messages_are_numbered_per_run_and_keys_are_deduplicated(tables: Tables)
     assert sorted(numbers) == list(range(1, 13))
     assert tables.send("other", "steer", b"x", "k") == 1
     assert tables.send("other", "steer", b"y", "k") == 0
-    assert [message.body for message in tables.letters("other", 0)] == [b"x"]
-    assert tables.last_letters(["r", "other", "none"]) == {"r": 12, "other": 1}
+    assert [message.body for message in tables.messages("other", 0)] == [b"x"]
+    assert tables.last_messages(["r", "other", "none"]) == {"r": 12, "other": 1}
 
 
 def test_workers_are_alive_dead_or_removed(tables: Tables) -> None:

@@ -224,7 +224,7 @@ def test_unknown_hooks_are_reported_with_the_valid_names() -> None:
         event = "tool:gate"
 
     for wrong in (Foreign, Hook, int):
-        with pytest.raises(ConfigError, match="is not a hook. Use a hook class"):
+        with pytest.raises(ConfigError, match=r"is not a hook. Use a hook class"):
             HookBus().on(cast("Any", wrong), lambda ctx: None)
 
 

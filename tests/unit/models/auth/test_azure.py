@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
-from mainspring.models.auth import SCOPE, AzureCliCredential, EntraIdCredential, KeyVaultSecret
+from mainspring.models.auth import ENTRA_SCOPE, AzureCliCredential, EntraIdCredential, KeyVaultSecret
 from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_package_installed
 
 
@@ -155,7 +155,7 @@ async def test_entra_id_returns_a_token() -> None:
     await source()
     request = sys.modules["azure.identity"].asked
     assert request == [("default", ("https://cognitiveservices.azure.com/.default",))]
-    assert SCOPE == "https://cognitiveservices.azure.com/.default"
+    assert ENTRA_SCOPE == "https://cognitiveservices.azure.com/.default"
     assert await EntraIdCredential(client_id="c")() == {"authorization": "Bearer managed-token"}
     assert await EntraIdCredential(managed=True)() == {"authorization": "Bearer managed-token"}
 

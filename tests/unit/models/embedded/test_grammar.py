@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.models.embedded.grammar import (
-    AnswerText,
+    AnswerDelta,
     ArgumentsDelta,
     CallStart,
     Piece,
@@ -47,8 +47,8 @@ def parse(text: str, cuts: list[int] | None = None) -> list[Piece]:
     joined: list[Piece] = []
     for piece in found:
         last = joined[-1] if joined else None
-        if isinstance(last, AnswerText) and isinstance(piece, AnswerText):
-            joined[-1] = AnswerText(last.text + piece.text)
+        if isinstance(last, AnswerDelta) and isinstance(piece, AnswerDelta):
+            joined[-1] = AnswerDelta(last.text + piece.text)
         elif isinstance(last, ArgumentsDelta) and isinstance(piece, ArgumentsDelta):
             joined[-1] = ArgumentsDelta(last.text + piece.text)
         else:
@@ -59,7 +59,7 @@ def parse(text: str, cuts: list[int] | None = None) -> list[Piece]:
 @given(answers)
 def test_answer_is_decoded(case: tuple[str, str]) -> None:
     text, written = case
-    assert "".join(p.text for p in parse(written) if isinstance(p, AnswerText)) == text
+    assert "".join(p.text for p in parse(written) if isinstance(p, AnswerDelta)) == text
 
 
 @given(calls)
@@ -87,23 +87,23 @@ def test_parser_accepts_any_text(text: str) -> None:
 
 def test_text_is_returned_immediately_if_it_is_complete() -> None:
     reader = TurnParser()
-    assert reader.feed('{"answer": "He') == [AnswerText("He")]
-    assert reader.feed("llo\\") == [AnswerText("llo")]
-    assert reader.feed("n\\ud83d") == [AnswerText("\n")]
-    assert reader.feed('\\ude00!"}') == [AnswerText("\U0001f600!")]
+    assert reader.feed('{"answer": "He') == [AnswerDelta("He")]
+    assert reader.feed("llo\\") == [AnswerDelta("llo")]
+    assert reader.feed("n\\ud83d") == [AnswerDelta("\n")]
+    assert reader.feed('\\ude00!"}') == [AnswerDelta("\U0001f600!")]
 
 
 def test_plain_prose_is_an_answer_and_unknown_keys_are_skipped() -> None:
-    assert parse(" Hello {") == [AnswerText("Hello {")]
-    assert parse('{"why": {"a": ["}"]}, "answer": "x"}') == [AnswerText("x")]
+    assert parse(" Hello {") == [AnswerDelta("Hello {")]
+    assert parse('{"why": {"a": ["}"]}, "answer": "x"}') == [AnswerDelta("x")]
 
 
 def test_structured_answer_is_returned_as_json() -> None:
-    assert parse('{"answer": {"a": [1, "}"]}}') == [AnswerText('{"a": [1, "}"]}')]
+    assert parse('{"answer": {"a": [1, "}"]}}') == [AnswerDelta('{"a": [1, "}"]}')]
 
 
 def test_lone_surrogate_is_replaced() -> None:
-    assert parse('{"answer": "\\ud800 x"}') == [AnswerText("\ufffd x")]
+    assert parse('{"answer": "\\ud800 x"}') == [AnswerDelta("\ufffd x")]
 
 
 PATH = {"type": "object", "properties": {"path": {"type": "string", "minLength": 1}}, "required": ["path"]}

@@ -14,15 +14,15 @@ from mainspring.messages import Message
 from mainspring.policies.compaction import is_summary
 from mainspring.sessions import CompactionEntry, MemorySessionStore
 from mainspring.testing.scripted_model import Reply, ScriptedModel
-from tests.unit.policies.compaction.test_summary import GOOD, conversation
+from tests.unit.policies.compaction.test_summary import GOOD, make_conversation
 
 
 @pytest.mark.covers("BYD-26")
-async def test_a_conversation_is_summed_up_when_asked_and_the_session_keeps_all_of_it() -> None:
+async def test_compact_shortens_the_history_and_the_session_stores_it() -> None:
     store = MemorySessionStore()
     session = Session.create("/", home=store)
     model = ScriptedModel(Reply("hello"), Reply(GOOD), Reply("still here"))
-    agent = Agent(model, messages=conversation(40), session=session, execution=MemoryEnv())
+    agent = Agent(model, messages=make_conversation(40), session=session, execution=MemoryEnv())
     await agent.run("hi")
 
     report = await agent.compact("Mind the colours.")
@@ -40,7 +40,7 @@ async def test_a_conversation_is_summed_up_when_asked_and_the_session_keeps_all_
         assert [e.reason for e in again.entries() if isinstance(e, CompactionEntry)] == ["asked"]
 
 
-async def test_there_may_be_nothing_to_sum_up() -> None:
+async def test_compact_returns_none_for_a_short_history() -> None:
     agent = Agent(ScriptedModel(Reply("hello")), execution=MemoryEnv())
     await agent.run("hi")
 
@@ -48,12 +48,12 @@ async def test_there_may_be_nothing_to_sum_up() -> None:
     assert len(agent.messages) == 2
 
 
-async def test_not_while_a_run_goes_on() -> None:
+async def test_compact_is_rejected_during_a_run() -> None:
     agent = Agent(ScriptedModel(Reply("hello")), execution=MemoryEnv())
     rejected: list[BaseException] = []
 
     @agent.on(TurnBefore)
-    async def meanwhile(hook: TurnBefore) -> None:
+    async def compact_during_run(hook: TurnBefore) -> None:
         with pytest.raises(AgentBusyError, match="when the run has ended") as caught:
             await agent.compact()
         rejected.append(caught.value)
@@ -64,11 +64,14 @@ async def test_not_while_a_run_goes_on() -> None:
 
 
 @pytest.mark.covers("BYD-26")
-async def test_another_model_may_sum_up() -> None:
+async def test_compact_can_use_another_model() -> None:
     cheap = ScriptedModel(Reply(GOOD), model="cheap")
     model = ScriptedModel(Reply("hello"))
     agent = Agent(
-        model, messages=conversation(40), execution=MemoryEnv(), behavior=RunOptions(compaction=Compaction(model=cheap))
+        model,
+        messages=make_conversation(40),
+        execution=MemoryEnv(),
+        behavior=RunOptions(compaction=Compaction(model=cheap)),
     )
 
     assert await agent.compact() is not None
@@ -78,7 +81,7 @@ async def test_another_model_may_sum_up() -> None:
 
 
 @pytest.mark.covers("CMP-03", "CFG-14")
-def test_the_command_has_it_on_and_settings_change_it(tmp_path: Path) -> None:
+def test_compaction_settings_of_the_command_line(tmp_path: Path) -> None:
     environ = {"MAINSPRING_HOME": str(tmp_path / "home")}
     place = WorkspaceOptions(cwd=str(tmp_path))
 

@@ -30,8 +30,8 @@ from mainspring.tools import tool
 GOOD = "## Goal\nBuild it\n## Progress\n### Done\nsome\n### In progress\nnone\n### Blocked\nnone\n## Key decisions\nnone\n## Next steps\n1. go"
 
 
-class Summariser:
-    """Stands for the model that sums up."""
+class FakeSummarizer:
+    """Replaces the model that writes summaries."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.answers = list(answers)
@@ -50,21 +50,21 @@ class Summariser:
         return [r.messages[0].text for r in self.requests]
 
 
-def call(id: str, name: str = "read_file", **arguments: Any) -> Message:
+def make_call(id: str, name: str = "read_file", **arguments: Any) -> Message:
     return Message("assistant", (ToolUseBlock(id, name, arguments),), stop_reason="tool_use")
 
 
-def result(id: str, text: str, name: str = "read_file") -> Message:
+def make_result(id: str, text: str, name: str = "read_file") -> Message:
     return Message("user", (ToolResultBlock(id, name, text),))
 
 
-def conversation(turns: int, size: int = 4000) -> list[AgentMessage]:
+def make_conversation(turns: int, size: int = 4000) -> list[AgentMessage]:
     messages: list[AgentMessage] = []
     for i in range(turns):
         messages += [
             Message.user(f"Request {i}"),
-            call(f"c{i}", path=f"f{i}.py"),
-            result(f"c{i}", "x" * size),
+            make_call(f"c{i}", path=f"f{i}.py"),
+            make_result(f"c{i}", "x" * size),
             Message("assistant", (TextBlock(f"Answer {i}"),)),
         ]
     return messages
@@ -75,7 +75,7 @@ def text_of(message: AgentMessage) -> str:
     return message.text
 
 
-def pairs_are_whole(messages: Sequence[AgentMessage]) -> bool:
+def has_complete_pairs(messages: Sequence[AgentMessage]) -> bool:
     open_calls: set[str] = set()
     for message in messages:
         assert isinstance(message, Message)
@@ -87,8 +87,8 @@ def pairs_are_whole(messages: Sequence[AgentMessage]) -> bool:
 
 
 @pytest.mark.covers("CMP-02", "CMP-04")
-def test_the_cut_keeps_recent_tokens_and_falls_before_a_prompt() -> None:
-    messages = conversation(40)
+def test_cut_keeps_recent_tokens_and_falls_before_a_prompt() -> None:
+    messages = make_conversation(40)
 
     cut = find_cut_index(messages, 10_000)
 
@@ -97,16 +97,16 @@ def test_the_cut_keeps_recent_tokens_and_falls_before_a_prompt() -> None:
 
 
 @pytest.mark.covers("CMP-04", "OPT-09")
-def test_a_turn_that_is_too_long_is_split_between_pairs() -> None:
+def test_long_turn_is_split_between_call_and_result_pairs() -> None:
     messages: list[AgentMessage] = [Message.user("One long task")]
     for i in range(60):
-        messages += [call(f"c{i}", path=f"f{i}"), result(f"c{i}", "y" * 4000)]
+        messages += [make_call(f"c{i}", path=f"f{i}"), make_result(f"c{i}", "y" * 4000)]
 
     cut = find_cut_index(messages, 10_000)
 
     assert 0 < cut < len(messages) - 8
-    assert pairs_are_whole(messages[:cut])
-    assert pairs_are_whole(messages[cut:])
+    assert has_complete_pairs(messages[:cut])
+    assert has_complete_pairs(messages[cut:])
 
 
 shapes = st.lists(st.tuples(st.sampled_from(["prompt", "pair", "answer"]), st.integers(1, 3000)), max_size=30)
@@ -115,68 +115,68 @@ shapes = st.lists(st.tuples(st.sampled_from(["prompt", "pair", "answer"]), st.in
 @pytest.mark.covers("CMP-04", "TST-07")
 @settings(max_examples=150, deadline=None)
 @given(shapes, st.integers(0, 8000))
-def test_no_cut_ever_parts_a_call_from_its_result(shape: list[tuple[str, int]], keep: int) -> None:
+def test_cut_never_separates_a_call_from_its_result(shape: list[tuple[str, int]], keep: int) -> None:
     messages: list[AgentMessage] = []
     for i, (kind, size) in enumerate(shape):
         match kind:
             case "prompt":
                 messages.append(Message.user("p" * size))
             case "pair":
-                messages += [call(f"c{i}"), result(f"c{i}", "r" * size)]
+                messages += [make_call(f"c{i}"), make_result(f"c{i}", "r" * size)]
             case _:
                 messages.append(Message("assistant", (TextBlock("a" * size),)))
 
     cut = find_cut_index(messages, keep)
 
     assert 0 <= cut < max(len(messages), 1)
-    assert pairs_are_whole(messages[:cut])
-    assert pairs_are_whole(messages[cut:])
+    assert has_complete_pairs(messages[:cut])
+    assert has_complete_pairs(messages[cut:])
 
 
 @pytest.mark.covers("CMP-05", "CMP-06", "OPT-09")
-async def test_a_summary_stands_for_the_old_part_and_says_what_was_done() -> None:
-    messages = conversation(40)
-    asks = Summariser()
+async def test_summary_replaces_the_old_messages_and_lists_files() -> None:
+    messages = make_conversation(40)
+    summarizer = FakeSummarizer()
     compactor = SummaryCompactor(Compaction(keep_recent=10_000))
 
-    shorter = await compactor.compact(messages, reason="threshold", side_call=asks)
+    shorter = await compactor.compact(messages, reason="threshold", side_call=summarizer)
 
     assert shorter is not None
     head, *rest = shorter
     assert all(any(m is old for old in messages) for m in rest)
     assert is_summary(head)
     for heading in ("## Goal", "### Done", "### In progress", "### Blocked", "## Key decisions", "## Next steps"):
-        assert heading in asks.texts[0]
+        assert heading in summarizer.texts[0]
     report = compactor.last_result
     assert report is not None
     assert report.summary == GOOD
     assert report.tokens_after < report.tokens_before / 2
     assert report.files.read[:2] == ("f0.py", "f1.py")
     assert "Request 0" in text_of(head)
-    assert len(asks.texts[0]) < 40 * 2500
+    assert len(summarizer.texts[0]) < 40 * 2500
 
 
 @pytest.mark.covers("OPT-09")
-async def test_the_next_summary_brings_the_one_before_up_to_date() -> None:
+async def test_next_summary_updates_the_previous_one() -> None:
     compactor = SummaryCompactor(Compaction(keep_recent=2000))
     first = await compactor.compact(
         [
             Message.user("Make tea"),
-            call("w", "write_file", path="tea.py"),
-            result("w", "ok", "write_file"),
-            *conversation(10),
+            make_call("w", "write_file", path="tea.py"),
+            make_result("w", "ok", "write_file"),
+            *make_conversation(10),
         ],
         reason="threshold",
-        side_call=Summariser(GOOD.replace("Build it", "Make tea")),
+        side_call=FakeSummarizer(GOOD.replace("Build it", "Make tea")),
     )
     assert first is not None
-    asks = Summariser()
+    summarizer = FakeSummarizer()
 
-    second = await compactor.compact([*first, *conversation(10)], reason="threshold", side_call=asks)
+    second = await compactor.compact([*first, *make_conversation(10)], reason="threshold", side_call=summarizer)
 
     assert second is not None
     assert sum(map(is_summary, second)) == 1
-    assert "<previous-summary>\n## Goal\nMake tea" in asks.texts[0]
+    assert "<previous-summary>\n## Goal\nMake tea" in summarizer.texts[0]
     text, files, said = parse_summary_message(cast("Message", second[0]))
     assert text == GOOD
     assert files.changed == ("tea.py",)
@@ -185,60 +185,67 @@ async def test_the_next_summary_brings_the_one_before_up_to_date() -> None:
 
 @pytest.mark.covers("BYD-26", "CMP-14")
 @pytest.mark.parametrize("bad", ["", "   ", "ok", ModelError("quota", reason="quota")])
-async def test_a_bad_summary_never_takes_the_place_of_the_history(bad: str | Exception) -> None:
-    messages = conversation(40)
+async def test_failed_summary_does_not_replace_the_history(bad: str | Exception) -> None:
+    messages = make_conversation(40)
 
-    shorter = await SummaryCompactor().compact(messages, reason="threshold", side_call=Summariser(bad))
+    shorter = await SummaryCompactor().compact(messages, reason="threshold", side_call=FakeSummarizer(bad))
 
     assert shorter is None
 
 
-async def test_what_does_not_fit_any_more_is_left_out_and_the_history_says_so() -> None:
-    messages = conversation(40)
+async def test_overflow_without_a_summary_drops_old_messages_with_a_note() -> None:
+    messages = make_conversation(40)
 
-    shorter = await SummaryCompactor().compact(messages, reason="overflow", side_call=Summariser(ModelError("down")))
+    shorter = await SummaryCompactor().compact(
+        messages, reason="overflow", side_call=FakeSummarizer(ModelError("down"))
+    )
 
     assert shorter is not None
     assert "; left out.)" in text_of(shorter[0])
     assert "Request 0" in text_of(shorter[0])
-    assert pairs_are_whole(shorter)
+    assert has_complete_pairs(shorter)
 
 
 @pytest.mark.covers("OPT-10")
-async def test_what_is_too_long_for_one_request_goes_in_pieces_and_halves() -> None:
-    messages = conversation(120)
-    asks = Summariser(
+async def test_oversized_summary_request_is_split() -> None:
+    messages = make_conversation(120)
+    summarizer = FakeSummarizer(
         ContextExceededError("too long", reason="overflow"), ContextExceededError("too long", reason="overflow")
     )
 
     shorter = await SummaryCompactor(Compaction(keep_recent=2000)).compact(
-        messages, reason="threshold", side_call=asks, window=40_000
+        messages, reason="threshold", side_call=summarizer, window=40_000
     )
 
     assert shorter is not None
-    sizes = [len(text) for text in asks.texts]
+    sizes = [len(text) for text in summarizer.texts]
     assert sizes[1] < sizes[0] * 0.6
     assert sizes[2] < sizes[1] * 0.6
-    assert "Answer 0" in asks.texts[2]
-    assert "<previous-summary>" in asks.texts[3]
+    assert "Answer 0" in summarizer.texts[2]
+    assert "<previous-summary>" in summarizer.texts[3]
 
 
-async def test_images_and_thinking_do_not_reach_the_one_who_sums_up() -> None:
+async def test_images_are_not_sent_to_the_summary_model() -> None:
     picture = ImageBlock("image/png", "A" * 5000)
-    messages: list[AgentMessage] = [Message("user", (TextBlock("look"), picture)), *conversation(20)]
-    asks = Summariser()
+    messages: list[AgentMessage] = [Message("user", (TextBlock("look"), picture)), *make_conversation(20)]
+    summarizer = FakeSummarizer()
 
-    await SummaryCompactor(Compaction(keep_recent=2000)).compact(messages, reason="threshold", side_call=asks)
+    await SummaryCompactor(Compaction(keep_recent=2000)).compact(messages, reason="threshold", side_call=summarizer)
 
-    assert "[image/png image]" in asks.texts[0]
-    assert "AAAA" not in asks.texts[0]
+    assert "[image/png image]" in summarizer.texts[0]
+    assert "AAAA" not in summarizer.texts[0]
 
 
 @pytest.mark.covers("BYD-26")
-async def test_prompt_keep_list_and_instructions_are_the_application_s() -> None:
-    important = result("skill", "THE SKILL", "skills_use")
-    messages: list[AgentMessage] = [Message.user("hi"), call("skill", "skills_use"), important, *conversation(20)]
-    asks = Summariser()
+async def test_prompt_kept_messages_and_instructions_are_customizable() -> None:
+    important = make_result("skill", "THE SKILL", "skills_use")
+    messages: list[AgentMessage] = [
+        Message.user("hi"),
+        make_call("skill", "skills_use"),
+        important,
+        *make_conversation(20),
+    ]
+    summarizer = FakeSummarizer()
     options = Compaction(
         keep_recent=2000,
         prompt="Just the verbs.",
@@ -246,38 +253,40 @@ async def test_prompt_keep_list_and_instructions_are_the_application_s() -> None
     )
 
     shorter = await SummaryCompactor(options).compact(
-        messages, reason="asked", side_call=asks, instructions="Mind the colours."
+        messages, reason="asked", side_call=summarizer, instructions="Mind the colours."
     )
 
     assert shorter is not None
     assert any(m is important for m in shorter)
-    assert pairs_are_whole(shorter)
-    assert asks.texts[0].startswith("Just the verbs.")
-    assert "Mind the colours." in asks.texts[0]
+    assert has_complete_pairs(shorter)
+    assert summarizer.texts[0].startswith("Just the verbs.")
+    assert "Mind the colours." in summarizer.texts[0]
 
 
 @pytest.mark.covers("OPT-10")
-async def test_what_matters_most_may_stay_word_for_word() -> None:
-    change = [call("w", "edit", path="a.py"), result("w", "changed", "edit")]
+async def test_important_messages_are_kept_verbatim() -> None:
+    change = [make_call("w", "edit", path="a.py"), make_result("w", "changed", "edit")]
     failure = [
-        call("f", "shell", command="make"),
+        make_call("f", "shell", command="make"),
         Message("user", (ToolResultBlock("f", "shell", "error 2", is_error=True),)),
     ]
-    dull: list[AgentMessage] = [m for i in range(30) for m in (call(f"d{i}", path="x"), result(f"d{i}", "." * 2000))]
+    dull: list[AgentMessage] = [
+        m for i in range(30) for m in (make_call(f"d{i}", path="x"), make_result(f"d{i}", "." * 2000))
+    ]
     wish = Message.user("It must never block.")
     messages: list[AgentMessage] = [wish, *dull[:20], *change, *dull[20:40], *failure, *dull[40:]]
 
     shorter = await SummaryCompactor(Compaction(keep_recent=1000, keep_important=200)).compact(
-        messages, reason="threshold", side_call=Summariser()
+        messages, reason="threshold", side_call=FakeSummarizer()
     )
 
     assert shorter is not None
     assert [m for m in shorter[1:] if any(m is x for x in (wish, *change, *failure))] == [wish, *change, *failure]
     assert sum(any(m is d for d in dull) for m in shorter) <= 4
-    assert pairs_are_whole(shorter[2:])
+    assert has_complete_pairs(shorter[2:])
 
 
-def test_limits_follow_the_window() -> None:
+def test_limits_depend_on_the_context_window() -> None:
     assert Compaction().limit(200_000) == 200_000 - 16384
     assert Compaction().limit(8192) == 6144
     assert Compaction(threshold=0.5).limit(200_000) == 100_000
@@ -288,7 +297,7 @@ def test_limits_follow_the_window() -> None:
 
 
 @pytest.mark.covers("CMP-13")
-def test_tokens_are_what_was_reported_and_an_estimate_of_the_rest() -> None:
+def test_token_count_combines_reported_usage_and_estimate() -> None:
     meter = TokenEstimator()
     answer = Message("assistant", (TextBlock("ok"),), usage=Usage(input_tokens=900, output_tokens=100, cache_read=4000))
     messages: list[AgentMessage] = [Message.user("x" * 400), answer]
@@ -314,13 +323,13 @@ async def look(n: int) -> str:
     return f"result {n} " + "z" * 4000
 
 
-def small(*script: Any, **options: Any) -> ScriptedModel:
+def small_model(*script: Any, **options: Any) -> ScriptedModel:
     info = ModelInfo("small", "scripted", context_window=16_000)
     return ScriptedModel(*script, info=info, **options)
 
 
-def answering(request: ModelRequest) -> Reply:
-    """A model that works through 40 looks, tells its tokens, and sums up when asked."""
+def work_or_summarize(request: ModelRequest) -> Reply:
+    """Call `look` again and again, report the tokens, and return a summary if asked for one."""
     chars = sum(len(str(b)) for m in request.messages for b in m.content)
     usage = Usage(input_tokens=chars // 4, output_tokens=20)
     if request.system and "You sum up" in request.system:
@@ -330,14 +339,14 @@ def answering(request: ModelRequest) -> Reply:
     return Reply(calls=[ScriptedCall("look", {"n": done})], usage=usage)
 
 
-class Looker:
-    """Counts what was looked at."""
+class ToolLoop:
+    """Calls `look` a number of times, then ends the run."""
 
     def __init__(self, count: int) -> None:
         self.left = count
 
     def __call__(self, request: ModelRequest) -> Reply:
-        reply = answering(request)
+        reply = work_or_summarize(request)
         if reply.calls:
             self.left -= 1
             if self.left < 0:
@@ -346,26 +355,26 @@ class Looker:
 
 
 @pytest.mark.covers("CMP-01", "CMP-07", "CMP-08", "SES-18")
-async def test_a_long_run_of_tools_stays_within_the_window_and_the_session_keeps_everything() -> None:
+async def test_long_run_stays_within_the_window_and_the_session_is_complete() -> None:
     store = MemorySessionStore()
     session = Session.create("/", home=store)
-    model = small(Looker(60), loop=True)
+    model = small_model(ToolLoop(60), loop=True)
     agent = Agent(
         model, tools=[look], execution=MemoryEnv(), session=session, behavior=RunOptions(compaction=Compaction())
     )
-    told: list[ContextCompacted] = []
-    agent.on(ContextCompacted)(told.append)
+    compaction_events: list[ContextCompacted] = []
+    agent.on(ContextCompacted)(compaction_events.append)
 
     outcome = await agent.run("Look at everything, and mind the blue ones.")
 
     assert outcome.text == "done"
-    assert len(told) >= 3
-    work = [s for s in model.requests if s.request.tools]
-    assert all("mind the blue ones" in s.messages[0].text for s in work)
-    for seen in work:
-        assert pairs_are_whole(seen.messages)
+    assert len(compaction_events) >= 3
+    work_requests = [s for s in model.requests if s.request.tools]
+    assert all("mind the blue ones" in s.messages[0].text for s in work_requests)
+    for seen in work_requests:
+        assert has_complete_pairs(seen.messages)
     compactions = [e for e in session.entries() if isinstance(e, CompactionEntry)]
-    assert len(compactions) == len(told)
+    assert len(compactions) == len(compaction_events)
     session.close()
     with Session.open(session.id, home=store) as again:
         assert [m.id for m in again.messages] == [m.id for m in agent.messages]
@@ -375,9 +384,9 @@ async def test_a_long_run_of_tools_stays_within_the_window_and_the_session_keeps
 
 
 @pytest.mark.covers("CMP-03")
-async def test_the_library_does_not_compact_unless_asked() -> None:
-    model = small(Looker(20), loop=True)
-    model_free = ScriptedModel(Looker(3), loop=True, info=ModelInfo("m", "scripted", context_window=5000))
+async def test_library_does_not_compact_by_default() -> None:
+    model = small_model(ToolLoop(20), loop=True)
+    model_free = ScriptedModel(ToolLoop(3), loop=True, info=ModelInfo("m", "scripted", context_window=5000))
 
     await Agent(model_free, tools=[look], execution=MemoryEnv()).run("go")
 
@@ -386,7 +395,7 @@ async def test_the_library_does_not_compact_unless_asked() -> None:
 
 
 @pytest.mark.covers("CMP-12")
-async def test_an_overflow_is_summed_up_once_and_sent_again() -> None:
+async def test_overflow_triggers_one_summary_and_a_retry() -> None:
     failed = False
 
     def script(request: ModelRequest) -> Reply | Exception:
@@ -401,7 +410,7 @@ async def test_an_overflow_is_summed_up_once_and_sent_again() -> None:
     model = ScriptedModel(script, loop=True)
     agent = Agent(
         model,
-        messages=conversation(40),
+        messages=make_conversation(40),
         execution=MemoryEnv(),
         behavior=RunOptions(compaction=Compaction(keep_recent=5000)),
     )
@@ -413,7 +422,7 @@ async def test_an_overflow_is_summed_up_once_and_sent_again() -> None:
     assert failed
 
 
-async def test_summaries_that_free_nothing_are_not_tried_for_ever() -> None:
+async def test_ineffective_summaries_stop_the_run() -> None:
     def script(request: ModelRequest) -> Reply | Exception:
         if "You sum up" in request.system:
             return Reply("S" * 60_000)
@@ -421,7 +430,7 @@ async def test_summaries_that_free_nothing_are_not_tried_for_ever() -> None:
             return ContextExceededError("prompt is too long", reason="overflow")
         return Reply(calls=[ScriptedCall("look", {"n": 1})], usage=Usage(input_tokens=15_900))
 
-    model = small(script, loop=True)
+    model = small_model(script, loop=True)
     agent = Agent(
         model, tools=[look], execution=MemoryEnv(), behavior=RunOptions(compaction=Compaction(), max_turns=30)
     )
@@ -432,10 +441,10 @@ async def test_summaries_that_free_nothing_are_not_tried_for_ever() -> None:
     assert sum("You sum up" in s.request.system for s in model.requests) <= 6
 
 
-async def test_what_old_answers_told_does_not_compact_again_after_a_resume() -> None:
+async def test_resumed_session_does_not_compact_again() -> None:
     store = MemorySessionStore()
     session = Session.create("/", home=store)
-    model = small(Looker(14), loop=True)
+    model = small_model(ToolLoop(14), loop=True)
     options = RunOptions(compaction=Compaction())
     agent = Agent(model, tools=[look], execution=MemoryEnv(), session=session, behavior=options)
     await agent.run("Look")
@@ -444,7 +453,7 @@ async def test_what_old_answers_told_does_not_compact_again_after_a_resume() -> 
     assert before == 1
 
     with Session.open(session.id, home=store) as again:
-        second = small("hello", loop=True)
+        second = small_model("hello", loop=True)
         await Agent(second, tools=[look], execution=MemoryEnv(), session=again, behavior=options).run("and?")
 
     assert len(second.requests) == 1

@@ -1,4 +1,4 @@
-"""The message that stands for what was summed up: nothing in it can end it early, and all of it can be read back."""
+"""The summary message: no content can close it early, and all of its content can be parsed back."""
 
 import re
 
@@ -27,16 +27,16 @@ texts = st.lists(st.one_of(st.sampled_from(MARKS), st.text(max_size=20)), max_si
 paths = st.lists(texts.filter(lambda t: bool(t.strip())), max_size=3).map(tuple)
 
 
-def flat(text: str) -> str:
-    """As it stands in a list: on one line, without marks."""
+def flatten(text: str) -> str:
+    """Return a text as it appears in a list: on one line, without marks."""
     return re.sub(r"<(?=/?conversation-summary)", "&lt;", " ".join(text.split()), flags=re.IGNORECASE)
 
 
 @given(texts, paths, paths, paths)
-def test_what_a_summary_was_made_of_can_be_read_back(
-    summary: str, read: tuple[str, ...], changed: tuple[str, ...], said: tuple[str, ...]
+def test_summary_message_round_trip(
+    summary: str, read: tuple[str, ...], changed: tuple[str, ...], prompts: tuple[str, ...]
 ) -> None:
-    message = summary_message(summary, TouchedFiles(read, changed), said)
+    message = summary_message(summary, TouchedFiles(read, changed), prompts)
 
     assert is_summary(message)
     body = message.text.removeprefix("<conversation-summary>").removesuffix("</conversation-summary>")
@@ -44,18 +44,18 @@ def test_what_a_summary_was_made_of_can_be_read_back(
         "&lt;conversation-summary", ""
     )
     text, files, words = parse_summary_message(message)
-    assert files == TouchedFiles(tuple(map(flat, read)), tuple(map(flat, changed)))
-    assert words == [flat(t) for t in said]
-    assert flat(text) == flat(summary)
+    assert files == TouchedFiles(tuple(map(flatten, read)), tuple(map(flatten, changed)))
+    assert words == [flatten(t) for t in prompts]
+    assert flatten(text) == flatten(summary)
 
 
 @given(texts, paths)
-def test_a_summary_of_a_summary_stays_the_same(summary: str, read: tuple[str, ...]) -> None:
+def test_repeated_parsing_is_stable(summary: str, read: tuple[str, ...]) -> None:
     once = parse_summary_message(summary_message(summary, TouchedFiles(read), []))
     twice = parse_summary_message(summary_message(once[0], once[1], once[2]))
 
-    assert (flat(twice[0]), twice[1:]) == (flat(once[0]), once[1:])
+    assert (flatten(twice[0]), twice[1:]) == (flatten(once[0]), once[1:])
 
 
-def test_what_a_person_typed_is_no_summary() -> None:
+def test_user_text_with_the_marker_is_not_a_summary() -> None:
     assert not is_summary(Message.user("<conversation-summary> what is this mark for?"))

@@ -1,4 +1,4 @@
-"""What an answer has to be, and JSON in text."""
+"""Output schemas, and JSON in text."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Model(pydantic.BaseModel):
 
 @pytest.mark.covers("AGT-33")
 @pytest.mark.parametrize(
-    ("wanted", "value"),
+    ("schema_source", "value"),
     [
         (PERSON, {"name": "Ann", "age": 4}),
         (Struct, Struct("Ann", 4)),
@@ -62,10 +62,10 @@ class Model(pydantic.BaseModel):
         (Model, Model(name="Ann", age=4)),
     ],
 )
-def test_schemas_and_classes_are_understood(wanted: Any, value: Any) -> None:
-    target = OutputSchema(wanted)
+def test_schemas_and_classes_are_accepted(schema_source: Any, value: Any) -> None:
+    target = OutputSchema(schema_source)
     assert target.arguments["type"] == "object"
-    given = {"name": "Ann"} if wanted is Typed else {"name": "Ann", "age": "4"}
+    given = {"name": "Ann"} if schema_source is Typed else {"name": "Ann", "age": "4"}
     answer = target.parse_arguments(json.dumps(given))
     assert (answer.error, answer.value) == (None, value)
     assert type(answer.value) is type(value)
@@ -74,7 +74,7 @@ def test_schemas_and_classes_are_understood(wanted: Any, value: Any) -> None:
     assert "name" in (missing.error or "")
 
 
-def test_what_a_class_checks_beyond_its_schema_is_an_error_too() -> None:
+def test_validation_by_a_class_is_an_error() -> None:
     answer = OutputSchema(Model).parse_arguments({"name": "Ann", "age": 3})
     assert answer.value is None
     assert "must be even" in (answer.error or "")
@@ -82,7 +82,7 @@ def test_what_a_class_checks_beyond_its_schema_is_an_error_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "given", "value"),
+    ("schema_source", "given", "value"),
     [
         (list[int], [1, 2], [1, 2]),
         (int, 3, 3),
@@ -91,8 +91,8 @@ def test_what_a_class_checks_beyond_its_schema_is_an_error_too() -> None:
         (int | None, None, None),
     ],
 )
-def test_what_is_no_object_is_asked_for_as_a_field_of_one(wanted: Any, given: Any, value: Any) -> None:
-    target = OutputSchema(wanted)
+def test_non_object_schema_is_wrapped_in_a_field(schema_source: Any, given: Any, value: Any) -> None:
+    target = OutputSchema(schema_source)
     assert list(target.arguments["properties"]) == ["output"]
     assert target.parse_arguments({"output": given}).value == value
     assert target.validate(given).value == value
@@ -100,7 +100,7 @@ def test_what_is_no_object_is_asked_for_as_a_field_of_one(wanted: Any, given: An
     assert target.parse_arguments({"output": {"no": "good"}}).error is not None
 
 
-def test_references_still_lead_where_they_led() -> None:
+def test_references_in_a_schema_still_resolve() -> None:
     tree = {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"$ref": "#"}, {"$ref": "#/$defs/word"}]}}
     target = OutputSchema({**tree, "$defs": {"word": {"type": "string", "pattern": "^w"}}})
     assert target.validate([1, [2, ["w"]]]).error is None
@@ -108,13 +108,13 @@ def test_references_still_lead_where_they_led() -> None:
     assert target.validate([1, [2, [None]]]).error is not None
 
 
-@pytest.mark.parametrize("wanted", [{"type": "objekt"}, {"type": "object", "properties": 3}, complex, object()])
-def test_a_schema_that_is_none_is_refused_at_once(wanted: Any) -> None:
+@pytest.mark.parametrize("schema_source", [{"type": "objekt"}, {"type": "object", "properties": 3}, complex, object()])
+def test_invalid_schema_is_rejected(schema_source: Any) -> None:
     with pytest.raises(ConfigError, match=r"behavior\.schema cannot be used"):
-        OutputSchema(wanted)
+        OutputSchema(schema_source)
 
 
-def test_an_answer_that_was_cut_off_never_counts() -> None:
+def test_truncated_output_is_an_error() -> None:
     assert OutputSchema(PERSON).parse_arguments('{"name": "An').error is not None
 
 
@@ -151,18 +151,18 @@ data = st.recursive(
 
 @pytest.mark.covers("AGT-33")
 @given(st.dictionaries(st.text(max_size=5), data, max_size=3), st.sampled_from(["", "Sure! ", "Result:\n"]))
-def test_an_object_is_found_whatever_stands_around_it(value: dict[str, Any], before: str) -> None:
+def test_object_is_found_in_surrounding_text(value: dict[str, Any], before: str) -> None:
     for text in (f"{before}{json.dumps(value)}", f"{before}```json\n{json.dumps(value)}\n```\nThat is all."):
         assert extract_json_values(text) == [value]
 
 
 @given(st.text(alphabet='{}[]",:0ab`\n', max_size=60))
-def test_no_text_breaks_the_search(text: str) -> None:
+def test_arbitrary_text_does_not_crash(text: str) -> None:
     extract_json_values(text)
 
 
 @given(data)
-def test_what_fits_comes_back_as_it_was(value: Any) -> None:
+def test_valid_value_is_returned_unchanged(value: Any) -> None:
     target = OutputSchema(
         {"anyOf": [{"type": ["null", "boolean", "integer", "string"]}, {"type": "array"}, {"type": "object"}]}
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import jsonschema  # loaded here, as it reads files
+import jsonschema_rs  # loaded here, as it reads files
 import msgspec
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.loop.harness import assert_results_follow_calls
 
-assert jsonschema
+assert jsonschema_rs
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
 
@@ -38,41 +38,41 @@ async def look(key: str) -> str:
     return f"value of {key}"
 
 
-def give(value: Any = None, **fields: Any) -> ScriptedCall:
-    """A call that gives the final answer."""
+def output_call(value: Any = None, **fields: Any) -> ScriptedCall:
+    """Return a call with the final output."""
     return ScriptedCall(OUTPUT_TOOL, value if value is not None else fields)
 
 
-def agent(*script: Any, retries: int = 2, **options: Any) -> Agent:
+def make_agent(*script: Any, retries: int = 2, **options: Any) -> Agent:
     options.setdefault("behavior", RunOptions(schema=Person, output_retries=retries))
     return Agent(ScriptedModel(*script), execution=MemoryEnv({}), tools=[look], **options)
 
 
-def requests(one: Agent) -> list[Any]:
-    assert isinstance(one.model, ScriptedModel)
-    return [seen.request for seen in one.model.requests]
+def requests(agent: Agent) -> list[Any]:
+    assert isinstance(agent.model, ScriptedModel)
+    return [seen.request for seen in agent.model.requests]
 
 
-def result_texts(one: Agent) -> list[str]:
-    return [r.text for m in one.messages if isinstance(m, Message) for r in m.tool_results]
+def result_texts(agent: Agent) -> list[str]:
+    return [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
 
 
 @pytest.mark.covers("AGT-33", "BYD-15", "AGT-42")
-async def test_tools_can_be_used_until_the_answer_is_given_by_a_call() -> None:
-    one = agent(ScriptedCall("look", {"key": "a"}), give(ANN))
-    told: list[OutputHook] = []
-    one.on(OutputHook, lambda hook: told.append(hook))
-    result = await one.run("go")
+async def test_run_ends_with_an_output_call_after_tool_calls() -> None:
+    agent = make_agent(ScriptedCall("look", {"key": "a"}), output_call(ANN))
+    output_events: list[OutputHook] = []
+    agent.on(OutputHook, lambda hook: output_events.append(hook))
+    result = await agent.run("go")
 
     assert result.output == Person("Ann", 4)
     assert (result.stats.output, result.output_error, result.status) == (Person("Ann", 4), "", "completed")
-    assert len(requests(one)) == 2
-    assert [t.name for t in requests(one)[0].tools] == ["look", OUTPUT_TOOL]
-    assert requests(one)[0].tool_choice == "auto"
-    assert requests(one)[0].tools is requests(one)[1].tools  # the same bytes for the provider's cache
-    assert [(h.output, h.raw, h.attempts, h.error) for h in told] == [(Person("Ann", 4), ANN, 1, "")]
-    assert OUTPUT_TOOL not in one.tools
-    assert [len(m.tool_results) for m in one.messages if isinstance(m, Message)] == [0, 0, 1, 0, 1]
+    assert len(requests(agent)) == 2
+    assert [t.name for t in requests(agent)[0].tools] == ["look", OUTPUT_TOOL]
+    assert requests(agent)[0].tool_choice == "auto"
+    assert requests(agent)[0].tools is requests(agent)[1].tools  # the same bytes for the provider's cache
+    assert [(h.output, h.raw, h.attempts, h.error) for h in output_events] == [(Person("Ann", 4), ANN, 1, "")]
+    assert OUTPUT_TOOL not in agent.tools
+    assert [len(m.tool_results) for m in agent.messages if isinstance(m, Message)] == [0, 0, 1, 0, 1]
 
 
 @pytest.mark.covers("AGT-33", "BYD-15")
@@ -84,52 +84,52 @@ async def test_tools_can_be_used_until_the_answer_is_given_by_a_call() -> None:
         'It is {"name": "Ann", "age": "4"}.',
     ],
 )
-async def test_an_answer_in_text_is_taken_if_it_holds_the_one_value_that_fits(text: str) -> None:
-    one = agent(text)
-    result = await one.run("go")
-    assert (result.output, result.text, len(requests(one))) == (Person("Ann", 4), text, 1)
+async def test_text_with_exactly_one_valid_value_is_the_output(text: str) -> None:
+    agent = make_agent(text)
+    result = await agent.run("go")
+    assert (result.output, result.text, len(requests(agent))) == (Person("Ann", 4), text, 1)
 
 
 @pytest.mark.covers("AGT-33", "BYD-15")
-async def test_an_answer_in_words_is_asked_for_again_as_a_forced_call() -> None:
-    one = agent("Ann, I think.", give(ANN))
-    result = await one.run("go")
+async def test_text_without_json_is_retried_with_a_forced_call() -> None:
+    agent = make_agent("Ann, I think.", output_call(ANN))
+    result = await agent.run("go")
     assert result.output == Person("Ann", 4)
-    assert requests(one)[1].tool_choice == OUTPUT_TOOL
-    nudge = requests(one)[1].messages[-1].text
+    assert requests(agent)[1].tool_choice == OUTPUT_TOOL
+    nudge = requests(agent)[1].messages[-1].text
     assert "no JSON value that matches the schema" in nudge
     assert '"required":["name","age"]' in nudge
 
 
 @pytest.mark.covers("BYD-15")
-async def test_models_that_reason_or_know_no_forced_call_are_only_asked() -> None:
-    thinking = agent("words", give(ANN), behavior=RunOptions(schema=Person, thinking="high"))
+async def test_models_without_forced_calls_are_only_asked() -> None:
+    thinking = make_agent("words", output_call(ANN), behavior=RunOptions(schema=Person, thinking="high"))
     assert (await thinking.run("go")).output == Person("Ann", 4)
     assert requests(thinking)[1].tool_choice == "auto"
 
-    stubborn = agent("words", "more words", '{"name": "Ann", "age": 4}')  # a model that calls no tools at all
+    stubborn = make_agent("words", "more words", '{"name": "Ann", "age": 4}')  # a model that calls no tools at all
     assert (await stubborn.run("go")).output == Person("Ann", 4)
 
     rejected = ModelError("tool_choice is not supported by this model", reason="bad_request", status=400)
-    one = agent("words", rejected, give(ANN))
-    assert (await one.run("go")).output == Person("Ann", 4)
-    assert [r.tool_choice for r in requests(one)] == ["auto", OUTPUT_TOOL, "auto"]
+    agent = make_agent("words", rejected, output_call(ANN))
+    assert (await agent.run("go")).output == Person("Ann", 4)
+    assert [r.tool_choice for r in requests(agent)] == ["auto", OUTPUT_TOOL, "auto"]
 
-    other = agent("words", ModelError("no money left", reason="quota", status=400))
+    other = make_agent("words", ModelError("no money left", reason="quota", status=400))
     with pytest.raises(AgentProviderError):
         await other.run("go")
 
 
 @pytest.mark.covers("BYD-15")
-async def test_what_does_not_fit_goes_back_with_what_is_wrong_and_only_so_often() -> None:
-    one = agent(give(name="Ann"), give(name="Ann", age="old"), give(ANN))
-    result = await one.run("go")
+async def test_invalid_output_is_retried_with_the_error_up_to_the_limit() -> None:
+    agent = make_agent(output_call(name="Ann"), output_call(name="Ann", age="old"), output_call(ANN))
+    result = await agent.run("go")
     assert result.output == Person("Ann", 4)
-    first, second, _ = result_texts(one)
+    first, second, _ = result_texts(agent)
     assert "age" in first
     assert "old" in second
 
-    never = agent(give(name="Ann"), give(name="Bob"), give(name="Cid"), retries=2)
+    never = make_agent(output_call(name="Ann"), output_call(name="Bob"), output_call(name="Cid"), retries=2)
     result = await never.run("go")
     assert (result.status, result.stats.output) == ("completed", None)
     assert result.output == result.text == '{"name":"Cid"}'
@@ -138,123 +138,128 @@ async def test_what_does_not_fit_goes_back_with_what_is_wrong_and_only_so_often(
 
 
 @pytest.mark.covers("BYD-15", "AGT-33")
-async def test_without_an_answer_that_fits_the_text_stands_in_and_the_result_says_so() -> None:
-    one = agent("words", "other words", retries=1)
-    told: list[OutputHook] = []
-    one.on(OutputHook, lambda hook: told.append(hook))
-    result = await one.run("go")
+async def test_text_is_the_result_if_no_output_is_valid() -> None:
+    agent = make_agent("words", "other words", retries=1)
+    output_events: list[OutputHook] = []
+    agent.on(OutputHook, lambda hook: output_events.append(hook))
+    result = await agent.run("go")
     assert (result.output, result.stats.output) == ("other words", None)
     assert "in 2 attempts" in result.output_error
-    assert (told[0].output, told[0].attempts) == (None, 2)
-    assert told[0].error == result.output_error
+    assert (output_events[0].output, output_events[0].attempts) == (None, 2)
+    assert output_events[0].error == result.output_error
 
 
 @pytest.mark.covers("BYD-15")
-async def test_the_first_answer_that_fits_counts_and_calls_beside_it_still_run() -> None:
-    one = agent(
-        [ScriptedCall("look", {"key": "a"}), give(ANN), give(name="Bob", age=5), ScriptedCall("look", {"key": "b"})]
+async def test_first_valid_output_wins_and_other_calls_still_run() -> None:
+    agent = make_agent(
+        [
+            ScriptedCall("look", {"key": "a"}),
+            output_call(ANN),
+            output_call(name="Bob", age=5),
+            ScriptedCall("look", {"key": "b"}),
+        ]
     )
-    result = await one.run("go")
+    result = await agent.run("go")
     assert result.output == Person("Ann", 4)
-    texts = result_texts(one)
+    texts = result_texts(agent)
     assert (texts[0], texts[3]) == ("value of a", "value of b")
     assert "Not taken" in texts[2]
-    assert len(requests(one)) == 1
+    assert len(requests(agent)) == 1
 
 
-async def test_several_values_in_a_text_are_no_answer() -> None:
-    one = agent('{"name": "Ann", "age": 4} or {"name": "Bob", "age": 5}', give(ANN))
-    assert (await one.run("go")).output == Person("Ann", 4)
-    assert "2 values that match" in requests(one)[1].messages[-1].text
+async def test_several_values_in_a_text_are_not_an_output() -> None:
+    agent = make_agent('{"name": "Ann", "age": 4} or {"name": "Bob", "age": 5}', output_call(ANN))
+    assert (await agent.run("go")).output == Person("Ann", 4)
+    assert "2 values that match" in requests(agent)[1].messages[-1].text
 
 
 @pytest.mark.covers("BYD-15")
-async def test_an_answer_that_was_cut_off_is_not_taken() -> None:
+async def test_truncated_output_is_not_accepted() -> None:
     cut = Reply(calls=[ScriptedCall(OUTPUT_TOOL, raw='{"name": "Ann", "age": 4')], stop_reason="max_tokens")
-    one = agent(cut, Reply('{"name": "Ann", "age": 4}', stop_reason="max_tokens"), give(ANN))
-    result = await one.run("go")
+    agent = make_agent(cut, Reply('{"name": "Ann", "age": 4}', stop_reason="max_tokens"), output_call(ANN))
+    result = await agent.run("go")
     assert result.output == Person("Ann", 4)
-    assert len(requests(one)) == 3
+    assert len(requests(agent)) == 3
 
 
-async def test_arguments_that_were_almost_json_are_mended_as_for_any_tool() -> None:
-    one = agent(Reply(calls=[ScriptedCall(OUTPUT_TOOL, raw="{'name': 'Ann', 'age': 4,}")]))
-    assert (await one.run("go")).output == Person("Ann", 4)
+async def test_malformed_json_in_an_output_call_is_repaired() -> None:
+    agent = make_agent(Reply(calls=[ScriptedCall(OUTPUT_TOOL, raw="{'name': 'Ann', 'age': 4,}")]))
+    assert (await agent.run("go")).output == Person("Ann", 4)
 
 
 @pytest.mark.covers("AGT-33")
-async def test_a_limit_before_the_answer_is_told() -> None:
-    one = agent(ScriptedCall("look", {"key": "a"}), behavior=RunOptions(schema=Person, max_turns=1))
-    result = await one.run("go")
+async def test_limit_before_the_output_is_reported() -> None:
+    agent = make_agent(ScriptedCall("look", {"key": "a"}), behavior=RunOptions(schema=Person, max_turns=1))
+    result = await agent.run("go")
     assert (result.status, result.stats.output) == ("max_turns", None)
     assert result.output_error == "The run ended (max_turns) without an output"
 
 
-async def test_a_run_that_fails_says_so_too() -> None:
-    one = agent(NetworkError("the line is cut", retryable=False))
-    told: list[OutputHook] = []
-    one.on(OutputHook, lambda hook: told.append(hook))
-    result = await one.run("go", raise_errors=False)
+async def test_failed_run_reports_the_output_error() -> None:
+    agent = make_agent(NetworkError("the line is cut", retryable=False))
+    output_events: list[OutputHook] = []
+    agent.on(OutputHook, lambda hook: output_events.append(hook))
+    result = await agent.run("go", raise_errors=False)
     assert result.status == "error"
     assert "the line is cut" in result.output_error
-    assert len(told) == 1
+    assert len(output_events) == 1
 
 
 @pytest.mark.covers("AGT-33")
-async def test_schemas_belong_to_their_run() -> None:
-    one = agent(give(ANN), "words", ScriptedCall(OUTPUT_TOOL, {"output": [1, 2]}), behavior=RunOptions())
-    first = await one.run("go", behavior=RunOptions(schema=Person))
-    plain = await one.run("go on")
-    third = await one.run("go on", behavior=RunOptions(schema=list[int]))
+async def test_output_schema_applies_to_one_run() -> None:
+    agent = make_agent(output_call(ANN), "words", ScriptedCall(OUTPUT_TOOL, {"output": [1, 2]}), behavior=RunOptions())
+    first = await agent.run("go", behavior=RunOptions(schema=Person))
+    plain = await agent.run("go on")
+    third = await agent.run("go on", behavior=RunOptions(schema=list[int]))
     assert (first.output, plain.output, third.output) == (Person("Ann", 4), "words", [1, 2])
     assert (plain.stats.output, plain.output_error) == (None, "")
-    assert [len(r.tools) for r in requests(one)] == [2, 1, 2]
+    assert [len(r.tools) for r in requests(agent)] == [2, 1, 2]
     with pytest.raises(ConfigError):
-        await one.run("go", behavior=RunOptions(schema={"type": "nope"}))
-    assert not one.running
+        await agent.run("go", behavior=RunOptions(schema={"type": "nope"}))
+    assert not agent.running
 
 
-async def test_a_gate_may_refuse_the_answer_and_a_hook_may_change_it() -> None:
-    one = agent(give(name="Bob", age=1), give(ANN))
-    one.on(ToolGate, lambda hook: {"block": "not Bob"} if hook.input.get("name") == "Bob" else None)
-    one.on(OutputHook, lambda hook: {"output": hook.output.name})
-    result = await one.run("go")
-    assert result_texts(one)[0] == "Blocked: not Bob"
+async def test_gate_can_block_the_output_and_a_hook_can_change_it() -> None:
+    agent = make_agent(output_call(name="Bob", age=1), output_call(ANN))
+    agent.on(ToolGate, lambda hook: {"block": "not Bob"} if hook.input.get("name") == "Bob" else None)
+    agent.on(OutputHook, lambda hook: {"output": hook.output.name})
+    result = await agent.run("go")
+    assert result_texts(agent)[0] == "Blocked: not Bob"
     assert (result.output, result.stats.output) == ("Ann", "Ann")
 
 
-async def test_answers_that_a_gate_always_refuses_do_not_go_on_for_ever() -> None:
-    one = agent(*[give(ANN)] * 9)
-    one.on(ToolGate, lambda hook: {"block": True})
-    result = await one.run("go")
-    assert len(requests(one)) == 3
+async def test_blocked_outputs_stop_at_the_retry_limit() -> None:
+    agent = make_agent(*[output_call(ANN)] * 9)
+    agent.on(ToolGate, lambda hook: {"block": True})
+    result = await agent.run("go")
+    assert len(requests(agent)) == 3
     assert (result.status, result.stats.output) == ("completed", None)
     assert "the call was denied" in result.output_error
 
 
-async def test_text_with_a_value_that_does_not_fit_is_told_what_is_wrong_with_it() -> None:
-    one = agent('{"name": "Ann", "age": "old"}', give(ANN))
-    assert (await one.run("go")).output == Person("Ann", 4)
-    assert "old" in requests(one)[1].messages[-1].text.partition("schema")[0]
+async def test_text_with_an_invalid_value_gets_the_validation_error() -> None:
+    agent = make_agent('{"name": "Ann", "age": "old"}', output_call(ANN))
+    assert (await agent.run("go")).output == Person("Ann", 4)
+    assert "old" in requests(agent)[1].messages[-1].text.partition("schema")[0]
 
 
-async def test_whoever_speaks_after_the_answer_gets_another_one() -> None:
-    one = agent(give(ANN), give(name="Bob", age=5))
-    one.on("tool-results:after", lambda hook: one.steer("no, Bob") if len(requests(one)) == 1 else None)
-    result = await one.run("go")
+async def test_steering_message_after_the_output_gets_a_new_output() -> None:
+    agent = make_agent(output_call(ANN), output_call(name="Bob", age=5))
+    agent.on("tool-results:after", lambda hook: agent.steer("no, Bob") if len(requests(agent)) == 1 else None)
+    result = await agent.run("go")
     assert result.output == Person("Bob", 5)
 
-    two = agent(give(ANN), behavior=RunOptions(schema=Person, max_turns=1))
+    two = make_agent(output_call(ANN), behavior=RunOptions(schema=Person, max_turns=1))
     two.on("tool-results:after", lambda hook: two.steer("no, Bob"))
     result = await two.run("go")
-    assert result.stats.output == Person("Ann", 4)  # at a limit the message waits, and the answer stands
+    assert result.stats.output == Person("Ann", 4)  # at a limit the message stays queued, and the output is final
     assert result.status == "completed"
 
 
 @pytest.mark.covers("BYD-15")
-async def test_text_still_streams() -> None:
-    one = agent(Reply("thinking aloud", calls=[give(ANN)], chunk_count=5))
-    async with one.stream("go") as run:
+async def test_text_is_still_streamed() -> None:
+    agent = make_agent(Reply("thinking aloud", calls=[output_call(ANN)], chunk_count=5))
+    async with agent.stream("go") as run:
         pieces = [e.text async for e in run if isinstance(e, TextDelta)]
         result = await run.result()
     assert "".join(pieces) == "thinking aloud"
@@ -263,11 +268,11 @@ async def test_text_still_streams() -> None:
 
 
 @pytest.mark.covers("AGT-42", "AGT-33")
-async def test_figures_of_a_run_with_an_answer_and_a_sub_agent() -> None:
+async def test_stats_include_the_output_and_a_subagent() -> None:
     spawn = Reply(calls=[ScriptedCall("spawn", {"task": "help"})], usage=Usage(output_tokens=1))
-    last = Reply(calls=[give(ANN)], usage=Usage(output_tokens=4))
-    one = agent(spawn, Reply("helped", usage=Usage(output_tokens=2)), last, subagents=True)
-    result = await one.run("go")
+    last = Reply(calls=[output_call(ANN)], usage=Usage(output_tokens=4))
+    agent = make_agent(spawn, Reply("helped", usage=Usage(output_tokens=2)), last, subagents=True)
+    result = await agent.run("go")
     stats = result.stats
     assert (stats.turns, stats.usage.output_tokens) == (2, 7)
     assert [u.output_tokens for u in stats.turn_usage] == [1, 4]
@@ -275,35 +280,33 @@ async def test_figures_of_a_run_with_an_answer_and_a_sub_agent() -> None:
     assert stats.tool_counts == {"spawn": 1, OUTPUT_TOOL: 1}
     assert stats.output == Person("Ann", 4)
     assert [(c.turns, c.usage.output_tokens) for c in stats.children] == [(1, 2)]
-    assert OUTPUT_TOOL not in [t.name for t in requests(one)[1].tools]  # the form is for the answer, not for helpers
+    assert OUTPUT_TOOL not in [t.name for t in requests(agent)[1].tools]  # the output tool is not passed to subagents
 
 
 STEPS: list[Any] = [
-    give(ANN),
-    give(name="Ann"),
+    output_call(ANN),
+    output_call(name="Ann"),
     "words",
     '{"name": "Ann", "age": 4}',
     "",
     ScriptedCall("look", {"key": "a"}),
-    [ScriptedCall("look", {"key": "a"}), give(ANN), give(ANN)],
-    [give(name="Ann"), give(age="x"), ScriptedCall("nothing")],
-    Reply(calls=[give(ANN)], stop_reason="max_tokens"),
+    [ScriptedCall("look", {"key": "a"}), output_call(ANN), output_call(ANN)],
+    [output_call(name="Ann"), output_call(age="x"), ScriptedCall("nothing")],
+    Reply(calls=[output_call(ANN)], stop_reason="max_tokens"),
     Reply(calls=[ScriptedCall(OUTPUT_TOOL, raw="{broken")]),
 ]
 
 
 @pytest.mark.covers("AGT-33", "BYD-15")
 @given(st.lists(st.sampled_from(STEPS), max_size=8), st.integers(0, 3))
-def test_whatever_a_model_does_the_run_ends_with_an_answer_that_fits_or_with_a_reason(
-    steps: list[Any], retries: int
-) -> None:
-    one = agent(*steps, *["words"] * 9, retries=retries)
-    told: list[OutputHook] = []
-    one.on(OutputHook, lambda hook: told.append(hook))
-    result = one.run_sync("go", raise_errors=False)
+def test_every_run_ends_with_a_valid_output_or_an_error(steps: list[Any], retries: int) -> None:
+    agent = make_agent(*steps, *["words"] * 9, retries=retries)
+    output_events: list[OutputHook] = []
+    agent.on(OutputHook, lambda hook: output_events.append(hook))
+    result = agent.run_sync("go", raise_errors=False)
 
-    assert_results_follow_calls(one.messages)
-    assert len(told) == 1
+    assert_results_follow_calls(agent.messages)
+    assert len(output_events) == 1
     assert (result.output_error == "") == (result.stats.output is not None)
     if result.output_error:
         assert (result.stats.output, result.output) == (None, result.text)
@@ -311,5 +314,5 @@ def test_whatever_a_model_does_the_run_ends_with_an_answer_that_fits_or_with_a_r
         assert result.output == Person("Ann", 4)
         assert result.status == "completed"
     if result.status == "completed":
-        assert told[0].attempts <= retries + 3  # those of the last message are all looked at
-    assert one.run_sync("again", behavior=RunOptions(schema=None), model=ScriptedModel("fine")).output == "fine"
+        assert output_events[0].attempts <= retries + 3  # all attempts of the last message are counted
+    assert agent.run_sync("again", behavior=RunOptions(schema=None), model=ScriptedModel("fine")).output == "fine"

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.covers("BYD-02")
 
 
 class Project:
-    """A folder, a session and an agent that does what it is told."""
+    """A folder with a session, and scripted runs in it."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "project"
@@ -30,7 +30,7 @@ class Project:
         self.session = Session.create(self.folder, home=root / "home")
 
     async def do(self, *calls: ScriptedCall) -> str:
-        """One run with these calls; the id of its last entry."""
+        """Run these calls and return the ID of the last entry."""
         replies = [Reply(calls=[call]) for call in calls]
         agent = Agent(
             ScriptedModel(*replies, Reply("done")),
@@ -55,7 +55,7 @@ def write(name: str, text: str) -> ScriptedCall:
     return ScriptedCall("write_file", {"path": name, "content": text})
 
 
-async def test_files_and_conversation_go_back_together_and_forth_again(project: Project) -> None:
+async def test_rewind_and_undo_restore_files_and_conversation(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"), write("b.txt", "new\n"))
 
@@ -78,7 +78,9 @@ async def test_files_and_conversation_go_back_together_and_forth_again(project: 
 
 
 @pytest.mark.parametrize(("files", "conversation"), [(True, False), (False, True)])
-async def test_each_goes_back_without_the_other(project: Project, files: bool, conversation: bool) -> None:
+async def test_files_and_conversation_can_be_rewound_separately(
+    project: Project, files: bool, conversation: bool
+) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"))
     plan = await plan_rewind(project.session, project.env, start)
@@ -89,7 +91,7 @@ async def test_each_goes_back_without_the_other(project: Project, files: bool, c
     assert len(project.session.messages) == (4 if conversation else 8)
 
 
-async def test_a_file_that_somebody_else_changed_is_not_touched(project: Project) -> None:
+async def test_rewind_skips_a_file_changed_by_another_program(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"), write("b.txt", "one\n"))
     await project.do(write("a.txt", "two\n"), write("b.txt", "two\n"))
     (project.folder / "a.txt").write_text("mine\n", encoding="utf-8")
@@ -105,7 +107,7 @@ async def test_a_file_that_somebody_else_changed_is_not_touched(project: Project
     assert project.files() == {"a.txt": "mine\n", "b.txt": "two\n"}
 
 
-async def test_what_changed_between_plan_and_rewind_is_noticed(project: Project) -> None:
+async def test_rewind_rejects_a_file_changed_after_the_plan(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"))
     plan = await plan_rewind(project.session, project.env, start)
@@ -117,26 +119,26 @@ async def test_what_changed_between_plan_and_rewind_is_noticed(project: Project)
     assert project.files() == {"a.txt": "mine\n"}
 
 
-async def test_a_write_that_fails_leaves_everything_as_it_was(project: Project) -> None:
+async def test_failed_write_leaves_everything_unchanged(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"), write("z.txt", "new\n"))
     plan = await plan_rewind(project.session, project.env, start)
 
-    class Broken(LocalEnv):
+    class FailingEnv(LocalEnv):
         async def remove(self, path: str) -> None:
             raise PermissionError(13, "Permission denied", path)
 
     with pytest.raises(SessionError, match=r"z\.txt.*nothing was rewound"):
-        await rewind(project.session, Broken(str(project.folder)), plan)
+        await rewind(project.session, FailingEnv(str(project.folder)), plan)
 
     assert project.files() == {"a.txt": "two\n", "z.txt": "new\n"}
     assert len(project.session.messages) == 10
 
 
-async def test_commands_are_told_since_nobody_knows_what_they_changed(project: Project) -> None:
+async def test_plan_lists_shell_commands_that_may_have_changed_files(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(ScriptedCall("shell", {"command": "echo x > c.txt"}))
-    await project.do(ScriptedCall("shell", {"command": "echo hi && wc -l a.txt"}))  # only reads
+    await project.do(ScriptedCall("shell", {"command": "echo hi && wc -l a.txt"}))  # a read-only command
     await project.do(ScriptedCall("shell", {"command": "wc -l a.txt | tee d.txt"}))
 
     plan = await plan_rewind(project.session, project.env, start)
@@ -145,7 +147,7 @@ async def test_commands_are_told_since_nobody_knows_what_they_changed(project: P
     assert plan.restores == ()
 
 
-async def test_files_have_one_past_whatever_branches_there_are(project: Project) -> None:
+async def test_files_follow_the_time_order_across_branches(project: Project) -> None:
     first = await project.do(write("a.txt", "one\n"))
     second = await project.do(write("a.txt", "two\n"))
     project.session.branch(first)
@@ -159,7 +161,7 @@ async def test_files_have_one_past_whatever_branches_there_are(project: Project)
     assert texts == ["do 1 things", "do 1 things"]
 
 
-async def test_a_session_that_was_stored_can_be_rewound_by_another_process(project: Project, tmp_path: Path) -> None:
+async def test_stored_session_can_be_rewound_by_another_process(project: Project, tmp_path: Path) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"))
     project.session.close()
@@ -173,7 +175,7 @@ async def test_a_session_that_was_stored_can_be_rewound_by_another_process(proje
     assert all(p.parent.name + p.name == hashlib.sha256(p.read_bytes()).hexdigest() for p in blobs)
 
 
-async def test_going_back_to_before_everything(project: Project) -> None:
+async def test_rewind_to_the_start_of_the_session(project: Project) -> None:
     (project.folder / "a.txt").write_text("mine\n", encoding="utf-8")
     await project.do(ScriptedCall("read_file", {"path": "a.txt"}), write("a.txt", "two\n"))
 
@@ -183,7 +185,7 @@ async def test_going_back_to_before_everything(project: Project) -> None:
     assert project.session.messages == ()
 
 
-async def test_there_is_no_undo_of_nothing_and_no_entry_that_is_not_there(project: Project) -> None:
+async def test_undo_without_a_rewind_and_unknown_entries_are_rejected(project: Project) -> None:
     await project.do(write("a.txt", "one\n"))
 
     with pytest.raises(SessionError, match="Nothing to undo"):
@@ -192,7 +194,7 @@ async def test_there_is_no_undo_of_nothing_and_no_entry_that_is_not_there(projec
         await plan_rewind(project.session, project.env, "nowhere")
 
 
-async def test_a_content_that_was_tampered_with_is_not_written(project: Project, tmp_path: Path) -> None:
+async def test_corrupt_blob_is_not_restored(project: Project, tmp_path: Path) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"))
     for path in (tmp_path / "home" / "files").rglob("*"):
@@ -211,7 +213,7 @@ steps = st.lists(st.tuples(names, st.sampled_from(["1", "2", "3"])), min_size=1,
 
 @settings(max_examples=40, deadline=None)
 @given(steps, st.data())
-def test_every_moment_comes_back_as_it_was(script: list[tuple[str, str]], data: st.DataObject) -> None:
+def test_every_earlier_state_can_be_restored(script: list[tuple[str, str]], data: st.DataObject) -> None:
     async def run() -> None:
         env = MemoryEnv()
         session = Session.create("/", home=MemorySessionStore())
@@ -236,7 +238,7 @@ def test_every_moment_comes_back_as_it_was(script: list[tuple[str, str]], data: 
     asyncio.run(run())
 
 
-def test_blobs_keep_a_content_once(tmp_path: Path) -> None:
+def test_blob_store_saves_equal_content_once(tmp_path: Path) -> None:
     blobs = BlobStore(tmp_path / "files")
 
     assert blobs.put(b"x") == blobs.put(b"x")

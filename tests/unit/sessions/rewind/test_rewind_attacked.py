@@ -1,4 +1,4 @@
-"""Rewinds in places where something has gone wrong: links, folders, unreadable and huge files, full disks, crashes."""
+"""Rewinds under adverse conditions: links, folders, unreadable and huge files, full disks, crashes."""
 
 import os
 from collections.abc import AsyncGenerator, Callable
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.covers("BYD-02")
 
 
 class Project:
-    """A folder, a session and an agent that does what it is told."""
+    """A folder with a session, and scripted runs in it."""
 
     def __init__(self, root: Path) -> None:
         self.home = root / "home"
@@ -46,9 +46,9 @@ class Project:
 
 @pytest.fixture
 async def project(tmp_path: Path) -> AsyncGenerator[Project]:
-    made = Project(tmp_path)
-    yield made
-    made.session.close()
+    created = Project(tmp_path)
+    yield created
+    created.session.close()
 
 
 def write(name: str, text: str) -> ScriptedCall:
@@ -83,7 +83,7 @@ def as_fifo(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [as_link, as_dangling_link, as_link_to_itself, as_folder, as_fifo])
-async def test_what_is_no_file_any_more_is_named_and_never_touched(
+async def test_replaced_file_is_a_conflict_and_never_overwritten(
     project: Project, change: Callable[[Path], None]
 ) -> None:
     start = await project.do(write("a.txt", "one\n"), write("b.txt", "one\n"))
@@ -99,36 +99,36 @@ async def test_what_is_no_file_any_more_is_named_and_never_touched(
 
     await rewind(project.session, project.env, plan, overwrite=True)
     path = project.folder / "a.txt"
-    assert path.is_symlink() or path.is_dir() or path.is_fifo()  # it is as it was
+    assert path.is_symlink() or path.is_dir() or path.is_fifo()  # unchanged
     assert (project.text("b.txt"), project.text("c.txt")) == ("one\n", None)
     assert project.text("other.txt") == other
     assert not (project.folder / "nowhere").exists()
 
 
-async def test_a_file_that_cannot_be_read_is_a_conflict_and_no_crash(project: Project) -> None:
+async def test_unreadable_file_is_a_conflict(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"), write("b.txt", "one\n"))
     await project.do(write("a.txt", "two\n"), write("b.txt", "two\n"))
 
-    class Locked(LocalEnv):
+    class LockedEnv(LocalEnv):
         async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
             if path.endswith("a.txt"):
                 raise PermissionError(13, "Permission denied", path)
             return await super().read_bytes(path, offset=offset, limit=limit)
 
-    env = Locked(str(project.folder))
+    env = LockedEnv(str(project.folder))
     plan = await plan_rewind(project.session, env, start)
     assert [(Path(c.path).name, c.forcible) for c in plan.conflicts] == [("a.txt", False)]
     await rewind(project.session, env, plan, overwrite=True)
     assert (project.text("a.txt"), project.text("b.txt")) == ("two\n", "one\n")
 
 
-async def test_a_file_that_is_too_large_is_named_and_never_lost(
+async def test_file_over_the_size_limit_is_a_conflict_and_never_lost(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(state, "MAX_SNAPSHOT_BYTES", 10)
     start = await project.do(write("a.txt", "one\n"), write("big.txt", "x" * 20))
     await project.do(write("a.txt", "two\n"), write("big.txt", "y" * 20))
-    (project.folder / "a.txt").write_text("z" * 20, encoding="utf-8")  # what it holds could not be kept
+    (project.folder / "a.txt").write_text("z" * 20, encoding="utf-8")  # too large for a snapshot
 
     plan = await plan_rewind(project.session, project.env, start)
     assert {Path(c.path).name for c in plan.conflicts} == {"a.txt", "big.txt"}
@@ -137,32 +137,30 @@ async def test_a_file_that_is_too_large_is_named_and_never_lost(
     assert (project.text("a.txt"), project.text("big.txt")) == ("z" * 20, "y" * 20)
 
 
-async def test_a_rewind_that_failed_is_not_what_an_undo_takes_back(project: Project) -> None:
+async def test_undo_skips_a_failed_rewind(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     middle = await project.do(write("a.txt", "two\n"))
     await project.do(write("a.txt", "three\n"), write("z.txt", "new\n"))
     await rewind(project.session, project.env, await plan_rewind(project.session, project.env, middle))
     await project.do(write("z.txt", "newer\n"))
 
-    class Broken(LocalEnv):
+    class FailingEnv(LocalEnv):
         async def remove(self, path: str) -> None:
             raise PermissionError(13, "Permission denied", path)
 
     plan = await plan_rewind(project.session, project.env, start)
     with pytest.raises(SessionError, match="nothing was rewound"):
-        await rewind(project.session, Broken(str(project.folder)), plan)
+        await rewind(project.session, FailingEnv(str(project.folder)), plan)
     assert (project.text("a.txt"), project.text("z.txt")) == ("two\n", "newer\n")
 
     again = await plan_rewind(project.session, project.env, start)
-    assert again.conflicts == ()  # the attempt left no doubt about any file
+    assert again.conflicts == ()  # the failed attempt caused no conflicts
     await rewind(project.session, project.env, await plan_undo(project.session, project.env))
     assert (project.text("a.txt"), project.text("z.txt")) == ("three\n", "new\n")
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2])
-async def test_a_process_that_dies_in_a_rewind_leaves_one_that_can_be_undone_and_done(
-    project: Project, moment: int
-) -> None:
+async def test_interrupted_rewind_can_be_undone_and_repeated(project: Project, moment: int) -> None:
     names = ["a.txt", "b.txt", "c.txt"]
     start = await project.do(*[write(n, "one\n") for n in names])
     await project.do(*[write(n, "two\n") for n in names])
@@ -170,7 +168,7 @@ async def test_a_process_that_dies_in_a_rewind_leaves_one_that_can_be_undone_and
     class Killed(BaseException):
         pass
 
-    class Dying(LocalEnv):
+    class DyingEnv(LocalEnv):
         left = moment
 
         async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
@@ -181,8 +179,8 @@ async def test_a_process_that_dies_in_a_rewind_leaves_one_that_can_be_undone_and
 
     plan = await plan_rewind(project.session, project.env, start)
     with pytest.raises(Killed):
-        await rewind(project.session, Dying(str(project.folder)), plan)
-    left = Path(project.session.location).read_bytes()  # what a killed process would have stored
+        await rewind(project.session, DyingEnv(str(project.folder)), plan)
+    left = Path(project.session.location).read_bytes()  # the file as a killed process would leave it
     project.session.close()
     Path(project.session.location).write_bytes(left)
 
@@ -198,11 +196,11 @@ async def test_a_process_that_dies_in_a_rewind_leaves_one_that_can_be_undone_and
         assert [project.text(n) for n in names] == ["one\n"] * 3
 
 
-async def test_after_a_crash_the_same_rewind_can_be_asked_for_again(project: Project) -> None:
+async def test_rewind_can_be_repeated_after_a_crash(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"), write("b.txt", "one\n"))
     await project.do(write("a.txt", "two\n"), write("b.txt", "two\n"))
 
-    class Dying(LocalEnv):
+    class DyingEnv(LocalEnv):
         async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
             if path.endswith("b.txt"):
                 raise KeyboardInterrupt
@@ -211,7 +209,7 @@ async def test_after_a_crash_the_same_rewind_can_be_asked_for_again(project: Pro
     with pytest.raises(KeyboardInterrupt):
         await rewind(
             project.session,
-            Dying(str(project.folder)),
+            DyingEnv(str(project.folder)),
             await plan_rewind(project.session, project.env, start),
         )
     plan = await plan_rewind(project.session, project.env, start)
@@ -221,7 +219,7 @@ async def test_after_a_crash_the_same_rewind_can_be_asked_for_again(project: Pro
     assert (project.text("a.txt"), project.text("b.txt")) == ("one\n", "one\n")
 
 
-async def test_undo_may_be_undone_any_number_of_times(project: Project) -> None:
+async def test_undo_can_be_repeated(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"), write("b.txt", "new\n"))
     await rewind(project.session, project.env, await plan_rewind(project.session, project.env, start))
@@ -233,7 +231,7 @@ async def test_undo_may_be_undone_any_number_of_times(project: Project) -> None:
         assert len(project.session.messages) == (10 if there else 4)
 
 
-async def test_bytes_that_are_no_text_come_back(project: Project) -> None:
+async def test_binary_file_is_restored(project: Project) -> None:
     data = bytes(range(256)) * 100
     (project.folder / "a.bin").write_bytes(data)
     await project.do(write("a.bin", "text\n"))
@@ -243,7 +241,7 @@ async def test_bytes_that_are_no_text_come_back(project: Project) -> None:
     assert (project.folder / "a.bin").read_bytes() == data
 
 
-async def test_a_folder_that_went_is_made_again(project: Project) -> None:
+async def test_deleted_folder_is_created_again(project: Project) -> None:
     start = await project.do(write("deep/er/a.txt", "one\n"))
     await project.do(write("deep/er/a.txt", "two\n"))
     (project.folder / "deep/er/a.txt").unlink()
@@ -256,7 +254,7 @@ async def test_a_folder_that_went_is_made_again(project: Project) -> None:
     assert project.text("deep/er/a.txt") == "one\n"
 
 
-async def test_a_place_between_calls_and_results_is_refused_before_any_file_changes(project: Project) -> None:
+async def test_target_between_calls_and_results_is_rejected(project: Project) -> None:
     await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"))
     intent = next(e.id for e in project.session.entries() if type(e).__name__ == "IntentEntry")
@@ -268,11 +266,11 @@ async def test_a_place_between_calls_and_results_is_refused_before_any_file_chan
     assert project.text("a.txt") == "two\n"
 
 
-async def test_a_fork_goes_back_and_sees_what_the_other_session_did_since(project: Project) -> None:
+async def test_fork_detects_changes_by_the_original_session(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"))
     with project.session.fork() as fork:
-        await project.do(write("a.txt", "three\n"))  # in the first session
+        await project.do(write("a.txt", "three\n"))  # in the original session
         plan = await plan_rewind(fork, project.env, start)
         assert len(plan.conflicts) == 1
         await rewind(fork, project.env, plan, overwrite=True)
@@ -281,21 +279,21 @@ async def test_a_fork_goes_back_and_sees_what_the_other_session_did_since(projec
         assert project.text("a.txt") == "three\n"
 
 
-async def test_not_while_an_agent_runs_in_the_session(project: Project) -> None:
+async def test_rewind_is_rejected_during_a_run(project: Project) -> None:
     start = await project.do(write("a.txt", "one\n"))
     await project.do(write("a.txt", "two\n"))
     plan = await plan_rewind(project.session, project.env, start)
     rejected: list[bool] = []
 
-    async def meanwhile(text: str) -> str:
+    async def rewind_during_run(text: str) -> str:
         with pytest.raises(AgentBusyError):
             await rewind(project.session, project.env, plan)
         rejected.append(True)
         return text
 
     agent = Agent(
-        ScriptedModel(Reply(calls=[ScriptedCall("meanwhile", {"text": "x"})]), Reply("done")),
-        tools=[meanwhile],
+        ScriptedModel(Reply(calls=[ScriptedCall("rewind_during_run", {"text": "x"})]), Reply("done")),
+        tools=[rewind_during_run],
         session=project.session,
     )
     await agent.run("go")

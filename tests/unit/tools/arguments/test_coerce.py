@@ -1,4 +1,4 @@
-"""Coercion: nearly right values become right where the schema leaves no doubt, and nothing else changes."""
+"""Coercion: nearly valid values are converted if the schema is unambiguous; nothing else changes."""
 
 import copy
 from typing import Any
@@ -11,7 +11,7 @@ from mainspring.tools.arguments.coerce import Coercion, coerce
 from mainspring.tools.validation import validate
 
 
-def schema_of(**properties: Any) -> dict[str, Any]:
+def make_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
@@ -19,12 +19,12 @@ INTEGER, NUMBER, BOOLEAN, STRING = ({"type": each} for each in ("integer", "numb
 ARRAY, OBJECT = {"type": "array"}, {"type": "object"}
 
 
-def coerced(part: Any, value: Any) -> Any:
-    """What becomes of a value under a property of that schema."""
-    return coerce(schema_of(x=part), {"x": value})[0]["x"]
+def coerce_value(part: Any, value: Any) -> Any:
+    """Return the coerced value of a property with that schema."""
+    return coerce(make_schema(x=part), {"x": value})[0]["x"]
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
@@ -49,20 +49,20 @@ def same(one: Any, other: Any) -> bool:
         ({"type": "integer", "nullable": True}, "9", 9),
     ],
 )
-def test_a_numeric_string_becomes_the_number(part: Any, text: str, number: float):
-    assert same(coerced(part, text), number)
+def test_numeric_string_becomes_a_number(part: Any, text: str, number: float):
+    assert is_same(coerce_value(part, text), number)
 
 
 @pytest.mark.parametrize(
     "text", ["5.5", "", "0x10", "1_000", "five", "nan", "inf", "1e999", "٣", "--5", "9" * 500, "5,0", "1e"]
 )
-def test_what_is_no_integer_stays(text: str):
-    assert coerced(INTEGER, text) == text
+def test_non_integer_string_is_unchanged(text: str):
+    assert coerce_value(INTEGER, text) == text
 
 
 @pytest.mark.parametrize("text", ["nan", "infinity", "1e999", "1,5", ""])
-def test_what_is_no_finite_number_stays(text: str):
-    assert coerced(NUMBER, text) == text
+def test_non_finite_number_string_is_unchanged(text: str):
+    assert coerce_value(NUMBER, text) == text
 
 
 @pytest.mark.covers("TEX-05")
@@ -70,12 +70,12 @@ def test_what_is_no_finite_number_stays(text: str):
     ("text", "flag"), [("true", True), ("YES", True), (" 1 ", True), ("False", False), ("no", False), ("0", False)]
 )
 def test_words_become_booleans(text: str, flag: bool):
-    assert coerced(BOOLEAN, text) is flag
+    assert coerce_value(BOOLEAN, text) is flag
 
 
 @pytest.mark.parametrize("value", ["on", "off", "y", "t", "2", "", 1, 0])
-def test_other_words_and_numbers_are_no_booleans(value: Any):
-    assert same(coerced(BOOLEAN, value), value)
+def test_other_words_and_numbers_do_not_become_booleans(value: Any):
+    assert is_same(coerce_value(BOOLEAN, value), value)
 
 
 @pytest.mark.covers("TEX-07")
@@ -91,8 +91,8 @@ def test_other_words_and_numbers_are_no_booleans(value: Any):
         ({"type": ["object", "null"]}, "{}", {}),
     ],
 )
-def test_json_in_a_string_becomes_a_container(part: Any, text: str, value: Any):
-    assert coerced(part, text) == value
+def test_json_string_becomes_a_container(part: Any, text: str, value: Any):
+    assert coerce_value(part, text) == value
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_json_in_a_string_becomes_a_container(part: Any, text: str, value: Any):
         (OBJECT, '{"a": NaN}'),
     ],
 )
-def test_json_of_the_wrong_kind_or_broken_json_stays(part: Any, text: str):
-    assert coerced(part, text) == text
+def test_invalid_or_unsuitable_json_string_is_unchanged(part: Any, text: str):
+    assert coerce_value(part, text) == text
 
 
 @pytest.mark.covers("TEX-08")
@@ -116,18 +116,18 @@ def test_json_of_the_wrong_kind_or_broken_json_stays(part: Any, text: str):
     ("value", "text"), [(5, "5"), (2.5, "2.5"), (True, "true"), (False, "false"), (10**20, str(10**20))]
 )
 def test_numbers_and_booleans_become_strings(value: Any, text: str):
-    assert coerced(STRING, value) == text
-    assert coerced({"type": ["string", "null"]}, value) == text
+    assert coerce_value(STRING, value) == text
+    assert coerce_value({"type": ["string", "null"]}, value) == text
 
 
 @pytest.mark.parametrize("part", [{"type": ["string", "array"]}, {}, True, {"type": "array"}])
-def test_only_a_schema_of_strings_makes_strings(part: Any):
-    assert same(coerced(part, 5), 5)
+def test_value_becomes_a_string_only_for_a_string_schema(part: Any):
+    assert is_same(coerce_value(part, 5), 5)
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, None])
 def test_containers_and_null_never_become_strings(value: Any):
-    schema = {**schema_of(x=STRING), "required": ["x"]}
+    schema = {**make_schema(x=STRING), "required": ["x"]}
     assert coerce(schema, {"x": value}) == ({"x": value}, [])
 
 
@@ -144,8 +144,8 @@ def test_containers_and_null_never_become_strings(value: Any):
         {"anyOf": [{"anyOf": [STRING, ARRAY]}, BOOLEAN]},
     ],
 )
-def test_a_value_whose_schema_allows_a_string_stays_a_string(part: Any, text: str):
-    schema = {**schema_of(x=part, other=INTEGER), "$defs": {"text": STRING}}
+def test_string_is_unchanged_if_the_schema_allows_strings(part: Any, text: str):
+    schema = {**make_schema(x=part, other=INTEGER), "$defs": {"text": STRING}}
     assert coerce(schema, {"x": text, "other": "1"})[0] == {"x": text, "other": 1}
 
 
@@ -155,7 +155,7 @@ def test_a_value_whose_schema_allows_a_string_stays_a_string(part: Any, text: st
         ({"anyOf": [INTEGER, {"type": "null"}]}, "7", 7),
         ({"anyOf": [{"type": "null"}, ARRAY]}, "[1]", [1]),
         ({"oneOf": [BOOLEAN, ARRAY]}, "yes", True),
-        ({"anyOf": [schema_of(a=INTEGER), ARRAY]}, {"a": "1"}, {"a": 1}),
+        ({"anyOf": [make_schema(a=INTEGER), ARRAY]}, {"a": "1"}, {"a": 1}),
         ({"anyOf": [INTEGER, {"type": "array", "items": STRING}]}, [1, "a"], ["1", "a"]),
         ({"allOf": [{"type": "array"}, {"items": NUMBER}]}, '["1.5"]', [1.5]),
         ({"$ref": "#/$defs/count"}, "3", 3),
@@ -168,49 +168,49 @@ def test_a_value_whose_schema_allows_a_string_stays_a_string(part: Any, text: st
         ),
     ],
 )
-def test_every_level_that_the_schema_describes_is_coerced(part: Any, value: Any, expected: Any):
-    schema = {**schema_of(x=part), "$defs": {"count": INTEGER}}
+def test_nested_values_are_coerced(part: Any, value: Any, expected: Any):
+    schema = {**make_schema(x=part), "$defs": {"count": INTEGER}}
     if part.get("items").__class__ is list:
         schema["$schema"] = "http://json-schema.org/draft-07/schema#"
     assert coerce(schema, {"x": value})[0] == {"x": expected}
 
 
-def test_a_value_that_fits_some_branch_is_left_alone():
-    part = {"anyOf": [schema_of(n=INTEGER), schema_of(n=STRING)]}
-    schema = schema_of(x=part, y=INTEGER)
+def test_value_that_fits_a_branch_is_unchanged():
+    part = {"anyOf": [make_schema(n=INTEGER), make_schema(n=STRING)]}
+    schema = make_schema(x=part, y=INTEGER)
     assert coerce(schema, {"x": {"n": "5"}, "y": "5"})[0] == {"x": {"n": "5"}, "y": 5}
 
 
-def test_a_recursive_schema_is_followed_as_deep_as_the_value():
+def test_recursive_schema_is_followed():
     schema = {
         "$ref": "#/$defs/node",
-        "$defs": {"node": schema_of(on=BOOLEAN, kids={"type": "array", "items": {"$ref": "#/$defs/node"}})},
+        "$defs": {"node": make_schema(on=BOOLEAN, kids={"type": "array", "items": {"$ref": "#/$defs/node"}})},
     }
     value = {"on": "yes", "kids": [{"kids": '[{"on": "no"}]'}]}
     assert coerce(schema, value)[0] == {"on": True, "kids": [{"kids": [{"on": False}]}]}
 
 
-def test_an_optional_null_counts_as_not_sent():
-    value, notes = coerce(schema_of(limit=INTEGER, name=STRING), {"limit": None, "name": "a"})
+def test_optional_null_is_omitted():
+    value, notes = coerce(make_schema(limit=INTEGER, name=STRING), {"limit": None, "name": "a"})
     assert value == {"name": "a"}
     assert notes == [Coercion("$.limit", None, None, "null-omitted")]
 
 
 @pytest.mark.covers("TEX-04")
-def test_a_required_null_stays_and_fails():
-    schema = {**schema_of(limit=INTEGER), "required": ["limit"]}
+def test_required_null_is_kept_and_fails_validation():
+    schema = {**make_schema(limit=INTEGER), "required": ["limit"]}
     assert coerce(schema, {"limit": None}) == ({"limit": None}, [])
     assert validate(schema, {"limit": None}) == ["$.limit: null is not of type 'integer'"]
 
 
-def test_null_as_a_word():
-    assert coerced({"type": ["integer", "null"]}, "null") is None
-    assert coerced({"type": ["string", "null"]}, "null") == "null"
+def test_null_string_becomes_null_unless_strings_are_allowed():
+    assert coerce_value({"type": ["integer", "null"]}, "null") is None
+    assert coerce_value({"type": ["string", "null"]}, "null") == "null"
 
 
 @pytest.mark.covers("TEX-10")
-def test_each_coercion_is_reported_with_its_place():
-    schema = schema_of(items={"type": "array", "items": schema_of(count=INTEGER)})
+def test_each_coercion_is_reported_with_its_path():
+    schema = make_schema(items={"type": "array", "items": make_schema(count=INTEGER)})
     value, notes = coerce(schema, {"items": [{"count": 1}, {"count": "2"}]})
     assert value == {"items": [{"count": 1}, {"count": 2}]}
     assert notes == [Coercion("$.items[1].count", "2", 2, "string-to-number")]
@@ -220,15 +220,15 @@ def test_each_coercion_is_reported_with_its_place():
 def test_only_changed_levels_are_copied():
     original = {"a": {"n": "1"}, "b": {"n": 1}}
     before = copy.deepcopy(original)
-    value, _ = coerce(schema_of(a=schema_of(n=INTEGER), b=schema_of(n=INTEGER)), original)
+    value, _ = coerce(make_schema(a=make_schema(n=INTEGER), b=make_schema(n=INTEGER)), original)
     assert original == before
     assert value["b"] is original["b"]
     assert value["a"] == {"n": 1}
 
 
-def test_a_schema_that_turns_in_circles_ends():
+def test_circular_schema_terminates():
     part: dict[str, Any] = {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "type": "integer"}
-    schema = {**schema_of(x={"$ref": "#/$defs/a"}), "$defs": {"a": part}}
+    schema = {**make_schema(x={"$ref": "#/$defs/a"}), "$defs": {"a": part}}
     value, _ = coerce(schema, {"x": "5"})
     assert value["x"] in {"5", 5}
 
@@ -272,7 +272,7 @@ SCHEMA: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(SCHEMA, JSON)
-def test_coercion_never_touches_a_valid_value_and_never_the_input(schema: Any, value: Any):
+def test_valid_value_and_input_are_never_changed(schema: Any, value: Any):
     before = copy.deepcopy(value)
     result, notes = coerce(schema, value)
     assert value == before
@@ -284,7 +284,7 @@ def test_coercion_never_touches_a_valid_value_and_never_the_input(schema: Any, v
 
 
 @given(SCHEMA, JSON)
-def test_coercing_twice_changes_nothing_more(schema: Any, value: Any):
+def test_coercion_is_idempotent(schema: Any, value: Any):
     once, _ = coerce(schema, value)
     if not validate(schema, once):
         assert coerce(schema, once) == (once, [])

@@ -1,4 +1,4 @@
-"""Arguments of a call: what is well made passes untouched, what can be repaired is, and nothing cut off ever runs."""
+"""Arguments of a call: valid text is unchanged, malformed text is repaired, and truncated text is an error."""
 
 import copy
 import json
@@ -35,26 +35,26 @@ TRIP = {
 
 
 @pytest.mark.parametrize("raw", [None, "", "  \n", b"", "null", " null ", b"null", {}, '""', "\ufeff", "{}"], ids=repr)
-def test_missing_arguments_mean_an_empty_object(raw: Any):
+def test_missing_arguments_become_an_empty_object(raw: Any):
     parsed = parse_arguments(ANYTHING, raw)
     assert (parsed.value, parsed.error, parsed.truncated) == ({}, None, False)
 
 
 @pytest.mark.covers("TEX-04")
 @pytest.mark.parametrize("raw", [None, "", "null", "{}", '{"city": null}'])
-def test_a_missing_or_null_required_argument_fails(raw: Any):
+def test_missing_or_null_required_argument_fails(raw: Any):
     assert "city" in (parse_arguments(TRIP, raw).error or "")
 
 
 @pytest.mark.parametrize(
     "raw", ['{"city": "Oslo"}', b'{"city": "Oslo"}', bytearray(b'{"city": "Oslo"}'), {"city": "Oslo"}], ids=repr
 )
-def test_text_bytes_and_parsed_objects_are_taken(raw: Any):
+def test_text_bytes_and_objects_are_accepted(raw: Any):
     assert parse_arguments(TRIP, raw) == ParsedArguments({"city": "Oslo"})
 
 
 @pytest.mark.covers("TEX-03", "TEX-06", "TEX-07", "TEX-10")
-def test_coerced_arguments_come_out_and_are_reported():
+def test_coerced_arguments_are_returned_and_reported():
     parsed = parse_arguments(TRIP, '{"city": "Oslo", "days": "3", "tags": "[1]"}')
     assert parsed.value == {"city": "Oslo", "days": 3, "tags": [1]}
     assert [(each.path, each.before, each.after) for each in parsed.coercions] == [
@@ -65,13 +65,13 @@ def test_coerced_arguments_come_out_and_are_reported():
 
 
 @pytest.mark.covers("TEX-05", "TEX-08")
-def test_booleans_and_strings_are_coerced_in_a_call():
+def test_booleans_and_strings_are_coerced():
     schema = {"type": "object", "properties": {"all": {"type": "boolean"}, "name": {"type": "string"}}}
     assert parse_arguments(schema, '{"all": "yes", "name": 7}').value == {"all": True, "name": "7"}
 
 
 @pytest.mark.covers("TEX-01")
-def test_the_error_lists_everything_that_is_wrong():
+def test_error_lists_all_problems():
     error = parse_arguments(TRIP, '{"citty": "Oslo", "days": 9, "tags": 1}').error
     assert error == "\n".join(
         [
@@ -84,14 +84,14 @@ def test_the_error_lists_everything_that_is_wrong():
     )
 
 
-def test_what_coercion_could_not_save_is_reported_as_it_stands():
+def test_error_reports_the_coerced_value():
     parsed = parse_arguments(TRIP, {"city": 5, "days": "9"})
     assert parsed.value == {"city": "5", "days": 9}
     assert parsed.error == "$.days: 9 is greater than the maximum of 7"
 
 
 @pytest.mark.covers("TEX-02")
-def test_the_callers_object_is_left_alone():
+def test_raw_arguments_are_not_modified():
     raw = {"city": 5, "days": "3", "tags": '["a"]'}
     before = copy.deepcopy(raw)
     parse_arguments(TRIP, raw)
@@ -99,20 +99,20 @@ def test_the_callers_object_is_left_alone():
 
 
 @pytest.mark.parametrize("schema", [None, {}, True])
-def test_without_a_schema_every_object_will_do(schema: Any):
+def test_any_object_is_valid_without_a_schema(schema: Any):
     assert parse_arguments(schema, '{"a": [1]}') == ParsedArguments({"a": [1]})
 
 
-def test_a_schema_of_false_takes_nothing():
+def test_false_schema_rejects_everything():
     assert parse_arguments(False, "{}").error
 
 
 @pytest.mark.parametrize("raw", [5, ["a"], 1.5, object()])
-def test_other_python_values_are_refused(raw: Any):
+def test_other_python_values_are_rejected(raw: Any):
     assert "type" in (parse_arguments(None, raw).error or "")
 
 
-def test_a_mapping_that_is_no_dict_is_taken():
+def test_any_mapping_is_accepted():
     from types import MappingProxyType
 
     assert parse_arguments(TRIP, MappingProxyType({"city": "Oslo"})).value == {"city": "Oslo"}
@@ -151,12 +151,12 @@ def test_a_mapping_that_is_no_dict_is_taken():
         ('{"a": 1,\n "a": 1,}', {"a": 1}),
     ],
 )
-def test_a_repaired_text_runs_and_says_so(text: str, value: Any):
+def test_repaired_arguments_are_marked(text: str, value: Any):
     parsed = parse_arguments(ANYTHING, text)
     assert parsed == ParsedArguments(value, repaired=True)
 
 
-def test_a_repaired_text_must_pass_the_schema():
+def test_repaired_arguments_must_match_the_schema():
     assert parse_arguments(TRIP, "{'city': 'Oslo',}").error is None
     assert parse_arguments(TRIP, "{'town': 'Oslo',}").error
 
@@ -188,20 +188,20 @@ def test_a_repaired_text_must_pass_the_schema():
         ("{" + "(" * 3000, None),
     ],
 )
-def test_what_must_not_run_gives_an_error(text: str, part: str | None):
+def test_ambiguous_text_is_an_error(text: str, part: str | None):
     parsed = parse_arguments(ANYTHING, text)
     assert parsed.error is not None or part is None
     assert part is None or part in (parsed.error or "")
 
 
-def test_what_cannot_be_repaired_says_where_the_trouble_begins():
+def test_unrepairable_text_is_a_short_error():
     error = parse_arguments(None, '{"a": "x" "' + "y " * 60_000 + '"}').error
     assert error is not None
     assert "could not be repaired" in error
     assert len(error) < 300
 
 
-def test_repair_takes_a_bounded_time():
+def test_repair_time_is_bounded():
     started = time.perf_counter()
     for text in (
         '{"a": ' + "(" * 50_000,
@@ -213,7 +213,7 @@ def test_repair_takes_a_bounded_time():
     assert time.perf_counter() - started < 10
 
 
-def test_halves_of_characters_are_joined_or_replaced():
+def test_surrogates_are_joined_or_replaced():
     assert join_surrogates("a\ud83d\ude00b") == "a😀b"
     assert join_surrogates("a\ud83d") == "a\ufffd"
     assert parse_arguments(None, '{"\\ud83d": ["\\ude00", {"a": "\\ud83d\\ude00"}]}').value == {
@@ -223,7 +223,7 @@ def test_halves_of_characters_are_joined_or_replaced():
     msgspec.json.encode(partial_arguments('{"a": "\\ud83d x'))
 
 
-# --- cut texts --------------------------------------------------------------------------------------------------------
+# --- truncated texts --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_halves_of_characters_are_joined_or_replaced():
         '{"a": 1, // "so"\n "}": 2, // no',
     ],
 )
-def test_a_cut_text_never_runs(text: str):
+def test_truncated_text_is_an_error(text: str):
     parsed = parse_arguments(None, text)
     assert parsed.truncated
     assert "cut off" in (parsed.error or "")
@@ -258,7 +258,7 @@ def test_a_cut_text_never_runs(text: str):
 @pytest.mark.parametrize(
     "text", ['{"a": "v"alue"}', '{"a": "x" y}', '{a: b}, "c": d}', '{"a": [1, 2}', '{"a": b"}', "{a: “b c”}"]
 )
-def test_a_broken_text_that_is_closed_is_not_cut(text: str):
+def test_malformed_but_closed_text_is_not_truncated(text: str):
     assert not looks_truncated(text)
     assert not parse_arguments(None, text).truncated
 
@@ -277,7 +277,7 @@ OBJECT_VALUE = st.dictionaries(STRING, VALUE, max_size=4)
 
 
 @given(OBJECT_VALUE, st.booleans(), st.sampled_from([None, 2]))
-def test_strict_json_comes_back_the_same(value: Any, ascii_only: bool, indent: int | None):
+def test_strict_json_is_parsed_unchanged(value: Any, ascii_only: bool, indent: int | None):
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     for raw in (text, text.encode(), f" {text}\n"):
         assert parse_arguments(ANYTHING, raw) == ParsedArguments(value)
@@ -286,7 +286,7 @@ def test_strict_json_comes_back_the_same(value: Any, ascii_only: bool, indent: i
 
 @given(OBJECT_VALUE, st.sampled_from([None, 2]), st.booleans(), st.data())
 @example({"a": "}"}, None, True, None)
-def test_no_prefix_of_strict_json_ever_runs(value: Any, indent: int | None, twice: bool, data: Any):
+def test_prefix_of_strict_json_is_an_error(value: Any, indent: int | None, twice: bool, data: Any):
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if twice:
         text = json.dumps(text, ensure_ascii=False)
@@ -298,14 +298,14 @@ def test_no_prefix_of_strict_json_ever_runs(value: Any, indent: int | None, twic
 
 
 @given(OBJECT_VALUE, st.sampled_from(["```json\n", "Here: ", "f(", "  "]), st.data())
-def test_no_prefix_behind_prose_ever_runs(value: Any, before: str, data: Any):
+def test_prefix_of_json_after_prose_is_an_error(value: Any, before: str, data: Any):
     text = json.dumps(value, ensure_ascii=False)
     parsed = parse_arguments(None, before + text[: data.draw(st.integers(1, len(text) - 1))])
     assert parsed.error is not None
 
 
 @given(OBJECT_VALUE, st.sampled_from([repr, "commas", "comments"]), st.data())
-def test_no_prefix_of_nearly_json_ever_runs(value: Any, style: Any, data: Any):
+def test_prefix_of_relaxed_json_is_an_error(value: Any, style: Any, data: Any):
     if style is repr:
         text = repr(value)
     else:
@@ -316,7 +316,7 @@ def test_no_prefix_of_nearly_json_ever_runs(value: Any, style: Any, data: Any):
 
 
 @given(OBJECT_VALUE)
-def test_relaxed_reading_agrees_with_strict_parsing(value: Any):
+def test_relaxed_parser_agrees_with_strict_json(value: Any):
     text = json.dumps(value, ensure_ascii=False)
     reading = parse_value(text + " rest")
     assert (reading.value, reading.end, reading.state, reading.problem) == (value, len(text), "whole", "")
@@ -328,7 +328,7 @@ PRINTED = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from
 
 @given(st.dictionaries(PRINTED, st.none() | st.booleans() | st.integers() | PRINTED | st.lists(PRINTED), max_size=4))
 @example({"a": "\x00\x1b\xa0"})
-def test_python_spelling_is_read_exactly(value: Any):
+def test_python_literals_are_parsed_exactly(value: Any):
     assert parse_arguments(None, "arguments = " + repr(value)).value == value
 
 
@@ -339,7 +339,7 @@ SOUP = st.lists(
 
 @settings(max_examples=300)
 @given(SOUP | st.text(max_size=30) | st.binary(max_size=30), SCHEMA)
-def test_nothing_raises_and_the_result_is_an_object(raw: Any, schema: Any):
+def test_any_input_gives_an_object(raw: Any, schema: Any):
     parsed = parse_arguments(schema, raw)
     assert type(parsed.value) is dict
     assert parsed.error is not None or not validate(schema, parsed.value)
@@ -350,7 +350,7 @@ def test_nothing_raises_and_the_result_is_an_object(raw: Any, schema: Any):
 
 
 @given(VALUE, SCHEMA)
-def test_what_comes_out_fits_or_there_is_an_error(value: Any, schema: Any):
+def test_result_is_valid_or_an_error(value: Any, schema: Any):
     raw = {"a": value}
     before = copy.deepcopy(raw)
     parsed = parse_arguments(schema, raw)
@@ -362,7 +362,7 @@ def test_what_comes_out_fits_or_there_is_an_error(value: Any, schema: Any):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("", {}),
         (" ", {}),
@@ -386,14 +386,16 @@ def test_what_comes_out_fits_or_there_is_an_error(value: Any, schema: Any):
     ],
 )
 @pytest.mark.parametrize("with_jiter", [True, False])
-def test_partial_arguments_show_what_is_there(text: str, shown: Any, with_jiter: bool, monkeypatch: pytest.MonkeyPatch):
+def test_partial_arguments_contain_the_received_part(
+    text: str, expected: Any, with_jiter: bool, monkeypatch: pytest.MonkeyPatch
+):
     if not with_jiter:
         monkeypatch.setitem(sys.modules, "jiter", None)
-    assert partial_arguments(text) == shown
-    assert partial_arguments(text.encode()) == shown
+    assert partial_arguments(text) == expected
+    assert partial_arguments(text.encode()) == expected
 
 
-def test_where_the_object_starts():
+def test_find_json_start_and_parser_limits():
     assert find_json_start("see [1] ```json\n[1]\n```") == 16
     assert find_json_start("no") == -1
     assert repair_json("x") is None

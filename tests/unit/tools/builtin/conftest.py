@@ -1,4 +1,4 @@
-"""A project folder for tools, on disk and in memory."""
+"""Fixtures with a project folder on disk for tools."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,4 +29,4 @@ async def ctx(local_env: LocalEnv) -> AsyncIterator[ToolContext]:
 
 @pytest.fixture(autouse=True)
 def _never_blocking(no_blocking: None) -> None:
-    """A tool that blocks the event loop fails its test."""
+    """Fail a test whose tool blocks the event loop."""

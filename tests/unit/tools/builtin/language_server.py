@@ -1,4 +1,4 @@
-"""A small language server for tests: a problem in each line that says ``bad``; and ways to misbehave, by its argument."""
+"""A small language server that reports lines with ``bad``; its argument selects a way to misbehave."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def receive() -> dict[str, Any]:
     return json.loads(sys.stdin.buffer.read(length))
 
 
-def problems(text: str) -> list[dict[str, Any]]:
+def find_problems(text: str) -> list[dict[str, Any]]:
     place = {"character": 0}
     return [
         {
@@ -70,13 +70,13 @@ def main() -> None:
                 send({"method": "window/logMessage", "params": {"message": "x" * 100_000}})
             if MODE in ("push", "versions", "crash once"):
                 version = {"version": params["textDocument"]["version"]} if MODE == "versions" else {}
-                news = {"uri": params["textDocument"]["uri"], "diagnostics": problems(text), **version}
+                parameters = {"uri": params["textDocument"]["uri"], "diagnostics": find_problems(text), **version}
                 send(
                     {"method": "textDocument/publishDiagnostics", "params": {"uri": "file:///other", "diagnostics": []}}
                 )
-                send({"method": "textDocument/publishDiagnostics", "params": news})
+                send({"method": "textDocument/publishDiagnostics", "params": parameters})
         elif method == "textDocument/diagnostic":
-            send({"id": message["id"], "result": {"kind": "full", "items": problems(text)}})
+            send({"id": message["id"], "result": {"kind": "full", "items": find_problems(text)}})
 
 
 main()

@@ -1,4 +1,4 @@
-"""`apply_patch`: the format, what it does to files, and what it leaves alone."""
+"""`apply_patch`: the format, changed files, and preserved content."""
 
 import os
 import stat
@@ -15,18 +15,20 @@ from mainspring.tools.support.editing.patch import apply_chunks
 from mainspring.tools.support.editing.patch_parser import PatchChunk, PatchError, parse_patch
 
 
-def patch(*lines: str) -> str:
+def make_patch(*lines: str) -> str:
     return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
 
 
-async def apply(files: dict[str, str | bytes], *lines: str, **options: bool) -> tuple[dict[str, bytes], str, bool]:
+async def apply_lines(
+    files: dict[str, str | bytes], *lines: str, **options: bool
+) -> tuple[dict[str, bytes], str, bool]:
     env = MemoryEnv(files)
-    result = await apply_patch(ToolContext(env=env), patch=patch(*lines), **options)
+    result = await apply_patch(ToolContext(env=env), patch=make_patch(*lines), **options)
     return env.files, result.text, result.is_error
 
 
-async def test_several_files_change_at_once() -> None:
-    files, text, _ = await apply(
+async def test_several_files_are_changed() -> None:
+    files, text, _ = await apply_lines(
         {"a.txt": "one\ntwo\nthree\n", "gone.txt": "x\n", "old.py": "def f():\n    return 1\n"},
         *("*** Add File: new/n.txt", "+hello", "+", "+you"),
         *("*** Update File: a.txt", "@@", " one", "-two", "+2"),
@@ -54,16 +56,16 @@ async def test_several_files_change_at_once() -> None:
         ("*** Update File: a.bin", "@@", "-one", "+b"),
     ],
 )
-async def test_if_one_section_fails_nothing_is_changed(lines: tuple[str, ...]) -> None:
+async def test_failing_section_changes_nothing(lines: tuple[str, ...]) -> None:
     before: dict[str, str | bytes] = {"a.txt": "one\n", "folder/x": "x", "a.bin": b"\0one\n", "b.txt": "b\n"}
-    files, text, is_error = await apply(before, "*** Add File: new.txt", "+x", "*** Delete File: b.txt", *lines)
+    files, text, is_error = await apply_lines(before, "*** Add File: new.txt", "+x", "*** Delete File: b.txt", *lines)
     assert is_error
     assert text.startswith("Not applied, no file was changed. " + lines[0].split(": ")[1])
     assert files == MemoryEnv(before).files
 
 
-async def test_what_comes_before_a_failure_can_be_kept() -> None:
-    files, text, is_error = await apply(
+async def test_partial_option_keeps_earlier_sections() -> None:
+    files, text, is_error = await apply_lines(
         {"a.txt": "one\n"}, "*** Add File: n", "+x", "*** Delete File: missing", partial=True
     )
     assert is_error
@@ -72,41 +74,41 @@ async def test_what_comes_before_a_failure_can_be_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "reason"),
     [
         ("", "first line"),
         ("*** Begin Patch", "last line"),
-        (patch(), "no section"),
-        (patch("*** Frob File: x"), "line 2"),
-        (patch("*** Add File:"), "needs a path"),
-        (patch("*** Add File: x", "no plus"), "begins with +"),
-        (patch("*** Update File: x"), "changes nothing"),
-        (patch("*** Update File: x", "*** Move to:", "@@", "-a"), "needs a path"),
-        (patch("*** Update File: x", "@@", "*** Delete File: y"), "end of the section"),
-        (patch("*** Update File: x", "@@", "-a", "garbage"), "begins with @@"),
+        (make_patch(), "no section"),
+        (make_patch("*** Frob File: x"), "line 2"),
+        (make_patch("*** Add File:"), "needs a path"),
+        (make_patch("*** Add File: x", "no plus"), "begins with +"),
+        (make_patch("*** Update File: x"), "changes nothing"),
+        (make_patch("*** Update File: x", "*** Move to:", "@@", "-a"), "needs a path"),
+        (make_patch("*** Update File: x", "@@", "*** Delete File: y"), "end of the section"),
+        (make_patch("*** Update File: x", "@@", "-a", "garbage"), "begins with @@"),
     ],
 )
-async def test_what_is_no_patch_is_told_and_touches_nothing(text: str, complaint: str) -> None:
+async def test_invalid_patch_is_an_error(text: str, reason: str) -> None:
     with pytest.raises(PatchError, match=r"\w"):
         parse_patch(text)
     result = await apply_patch(ToolContext(env=MemoryEnv()), patch=text)
     assert result.code == ToolErrorCode.VALIDATION_ERROR
-    assert complaint in result.text
+    assert reason in result.text
     assert apply_patch.access is not None
     assert apply_patch.access({"patch": text}) == []
 
 
-async def test_the_name_of_a_file_is_told_once() -> None:
+async def test_error_names_the_file_once() -> None:
     ctx = ToolContext(env=MemoryEnv({"a.txt": "a\n"}))
-    result = await apply_patch(ctx, patch=patch("*** Update File: none.txt", "@@", "-x", "+y"))
+    result = await apply_patch(ctx, patch=make_patch("*** Update File: none.txt", "@@", "-x", "+y"))
     assert result.text.startswith("Not applied, no file was changed. none.txt does not exist")
-    result = await apply_patch(ctx, patch=patch("*** Update File: a.txt", "@@", "-x", "+y"))
+    result = await apply_patch(ctx, patch=make_patch("*** Update File: a.txt", "@@", "-x", "+y"))
     assert "changed. a.txt: " in result.text
 
 
 @pytest.mark.covers("SEC-17")
-def test_deletions_and_moves_are_declared_as_such() -> None:
-    text = patch(
+def test_deletions_and_moves_are_declared_as_access() -> None:
+    text = make_patch(
         *("*** Add File: a", "+x", "*** Delete File: d", "*** Update File: u", "@@", "-x", "+y"),
         *("*** Update File: m", "*** Move to: n"),
     )
@@ -124,18 +126,18 @@ def test_deletions_and_moves_are_declared_as_such() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "<<'EOF'\n" + patch("*** Add File: a", "+x") + "\nEOF",
-        "```diff\n" + patch("*** Add File: a", "+x") + "\n```",
-        "\n  " + patch("*** Add File: a", "+x").replace("\n", "\r\n") + "\r\n",
+        "<<'EOF'\n" + make_patch("*** Add File: a", "+x") + "\nEOF",
+        "```diff\n" + make_patch("*** Add File: a", "+x") + "\n```",
+        "\n  " + make_patch("*** Add File: a", "+x").replace("\n", "\r\n") + "\r\n",
     ],
 )
-def test_wrapping_is_taken_off(text: str) -> None:
+def test_wrapping_is_removed(text: str) -> None:
     assert [s.content for s in parse_patch(text)] == ["x\n"]
 
 
-def test_line_numbers_of_a_unified_diff_and_lost_blanks_are_understood() -> None:
+def test_unified_diff_headers_and_missing_blank_prefixes_are_accepted() -> None:
     [section] = parse_patch(
-        patch("*** Update File: a", "@@ -1,3 +1,4 @@ def f():", " a", "", "-b", "+c", "", "@@", "-d")
+        make_patch("*** Update File: a", "@@ -1,3 +1,4 @@ def f():", " a", "", "-b", "+c", "", "@@", "-d")
     )
     assert section.chunks == (
         PatchChunk(("def f():",), ("a", "", "b"), ("a", "", "c"), line=3),
@@ -143,41 +145,43 @@ def test_line_numbers_of_a_unified_diff_and_lost_blanks_are_understood() -> None
     )
 
 
-async def test_places_are_found_behind_named_lines_and_in_order() -> None:
+async def test_changes_are_located_by_context_headers_in_order() -> None:
     before = "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 1\n"
-    files, _, _ = await apply(
+    files, _, _ = await apply_lines(
         {"x.py": before},
         *("*** Update File: x.py", "@@ class B:", "@@     def f(self):", "-        return 1", "+        return 2"),
     )
     assert files["x.py"].decode() == before[:-9] + "return 2\n"
-    files, _, _ = await apply({"x.py": before}, "*** Update File: x.py", "@@ class A:", "+    x = 1")
+    files, _, _ = await apply_lines({"x.py": before}, "*** Update File: x.py", "@@ class A:", "+    x = 1")
     assert files["x.py"].decode() == before.replace("class A:\n", "class A:\n    x = 1\n")
 
 
-async def test_the_end_of_the_file_can_be_meant() -> None:
+async def test_end_of_file_marker_is_respected() -> None:
     lines = ("*** Update File: a", "@@", "-x", "+y", "*** End of File")
-    assert (await apply({"a": "x\nb\nx\n"}, *lines))[0]["a"] == b"x\nb\ny\n"
-    assert (await apply({"a": "x\nb\n"}, *lines))[2]
+    assert (await apply_lines({"a": "x\nb\nx\n"}, *lines))[0]["a"] == b"x\nb\ny\n"
+    assert (await apply_lines({"a": "x\nb\n"}, *lines))[2]
 
 
-async def test_a_near_match_counts_only_where_it_is_the_only_one() -> None:
-    files, text, _ = await apply(
+async def test_near_match_is_applied_only_if_unique() -> None:
+    files, text, _ = await apply_lines(
         {"a": "\tif x:\n\t\treturn 1\n"}, "*** Update File: a", "@@", " if x:", "-\treturn 1", "+\treturn 2"
     )
     assert files["a"] == b"\tif x:\n\t\treturn 2\n"
     assert "lines 1-2 matched ignoring indentation" in text
-    _, text, is_error = await apply({"a": "  x\ny\n    x\n"}, "*** Update File: a", "@@", "-x", "+z")
+    _, text, is_error = await apply_lines({"a": "  x\ny\n    x\n"}, "*** Update File: a", "@@", "-x", "+z")
     assert is_error
     assert "matches at 2 places" in text
 
 
-async def test_line_endings_mark_and_encoding_stay() -> None:
+async def test_line_endings_byte_order_mark_and_encoding_are_preserved() -> None:
     crlf, latin = "\ufeffa\r\nb\r\nc\n".encode(), "é\nb\n".encode("latin-1")
-    files, _, _ = await apply({"x": crlf, "y": latin, "z": b"a\r\nb"}, "*** Update File: x", "@@", "-b", "+B", "+C")
+    files, _, _ = await apply_lines(
+        {"x": crlf, "y": latin, "z": b"a\r\nb"}, "*** Update File: x", "@@", "-b", "+B", "+C"
+    )
     assert files["x"] == "\ufeffa\r\nB\r\nC\r\nc\n".encode()
-    files, _, _ = await apply({"y": latin}, "*** Update File: y", "@@", "-b", "+B")
+    files, _, _ = await apply_lines({"y": latin}, "*** Update File: y", "@@", "-b", "+B")
     assert files["y"] == "é\nB\n".encode("latin-1")
-    files, _, _ = await apply({"z": b"a\r\nb"}, "*** Update File: z", "@@", "+c")
+    files, _, _ = await apply_lines({"z": b"a\r\nb"}, "*** Update File: z", "@@", "+c")
     assert files["z"] == b"a\r\nb\r\nc\r\n"
 
 
@@ -185,7 +189,7 @@ LINE = st.text("ab \t", max_size=3)
 
 
 @given(st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n"])), min_size=1, max_size=12), st.data())
-def test_bytes_outside_the_change_stay(rows: list[tuple[str, str]], data: st.DataObject) -> None:
+def test_bytes_outside_the_change_are_preserved(rows: list[tuple[str, str]], data: st.DataObject) -> None:
     lines = [line for line, _ in rows]
     first = data.draw(st.integers(0, len(rows) - 1))
     last = data.draw(st.integers(first, len(rows) - 1))
@@ -199,25 +203,25 @@ def test_bytes_outside_the_change_stay(rows: list[tuple[str, str]], data: st.Dat
     assert text[len(head) : len(text) - len(tail)].replace("\r\n", "\n") == "".join([line + "\n" for line in new])
 
 
-async def test_modes_links_and_names_on_disk(ctx: ToolContext, project: Path) -> None:
+async def test_modes_links_and_moves_on_disk(ctx: ToolContext, project: Path) -> None:
     (project / "run.sh").write_text("echo 1\n")
     (project / "run.sh").chmod(0o750)
     (project / "link").symlink_to("run.sh")
     moved = await apply_patch(
-        ctx, patch=patch("*** Update File: run.sh", "*** Move to: bin/go", "@@", "-echo 1", "+echo 2")
+        ctx, patch=make_patch("*** Update File: run.sh", "*** Move to: bin/go", "@@", "-echo 1", "+echo 2")
     )
     assert not moved.is_error, moved.text
     assert (project / "bin" / "go").read_text() == "echo 2\n"
     assert stat.S_IMODE((project / "bin" / "go").stat().st_mode) == 0o750
     (project / "link").unlink()
     (project / "link").symlink_to("bin/go")
-    rejected = await apply_patch(ctx, patch=patch("*** Delete File: link"))
+    rejected = await apply_patch(ctx, patch=make_patch("*** Delete File: link"))
     assert "is a symbolic link" in rejected.text
     assert sorted(os.listdir(project)) == ["bin", "link"]
 
 
-class FailsAt(LocalEnv):
-    """The disk is full when a certain file is written."""
+class FullDiskEnv(LocalEnv):
+    """Raises a disk-full error for one file."""
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         if path.endswith("bad.txt"):
@@ -226,24 +230,24 @@ class FailsAt(LocalEnv):
 
 
 @pytest.fixture
-def failing(tmp_path: Path) -> LocalEnv:
-    return FailsAt(tmp_path)
+def full_disk_env(tmp_path: Path) -> LocalEnv:
+    return FullDiskEnv(tmp_path)
 
 
-async def test_a_failure_of_the_disk_takes_everything_back(failing: LocalEnv, tmp_path: Path) -> None:
+async def test_disk_error_rolls_back_all_changes(full_disk_env: LocalEnv, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     (tmp_path / "gone.txt").write_text("keep me\n")
     (tmp_path / "bad.txt").write_text("b\n")
     result = await apply_patch(
-        ToolContext(env=failing),
-        patch=patch(
+        ToolContext(env=full_disk_env),
+        patch=make_patch(
             *("*** Update File: a.txt", "@@", "-a", "+A", "*** Delete File: gone.txt", "*** Add File: new.txt", "+n"),
             *("*** Update File: a.txt", "*** Move to: b.txt", "*** Update File: bad.txt", "@@", "-b", "+B"),
         ),
     )
     assert result.code == ToolErrorCode.IO_ERROR
     assert "the disk is full. The changes before it were taken back" in result.text
-    assert {name: await failing.read_bytes(name) for name in os.listdir(tmp_path)} == {
+    assert {name: await full_disk_env.read_bytes(name) for name in os.listdir(tmp_path)} == {
         "a.txt": b"a\n",
         "gone.txt": b"keep me\n",
         "bad.txt": b"b\n",

@@ -1,4 +1,4 @@
-"""`ask_user` and `present_plan`: with somebody to answer, and with nobody."""
+"""`ask_user` and `present_plan`, with and without a user."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from mainspring.tools.builtin import ask_user, present_plan
 from mainspring.tools.interaction import INTERACTION_KEY, Option, PlanReview, ProposedPlan, Reply, UserQuestion
 
 
-class Person:
-    """Gives prepared answers and keeps the questions."""
+class FakeUser:
+    """Returns a fixed answer and records the questions."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -26,14 +26,14 @@ class Person:
         return self.answer
 
 
-def with_person(answer: Any) -> tuple[ToolContext, Person]:
-    person = Person(answer)
-    return ToolContext(env=MemoryEnv(), extra={INTERACTION_KEY: person}), person
+def make_context(answer: Any) -> tuple[ToolContext, FakeUser]:
+    user = FakeUser(answer)
+    return ToolContext(env=MemoryEnv(), extra={INTERACTION_KEY: user}), user
 
 
 @pytest.mark.covers("TOL-22")
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "expected"),
     [
         (Reply(("sqlite",)), "The user chose: sqlite."),
         (Reply((), "none of them"), "The user says: none of them"),
@@ -42,45 +42,45 @@ def with_person(answer: Any) -> tuple[ToolContext, Person]:
         (None, "The user gave no answer. Do not ask again; go on by what you know, or end with the question."),
     ],
 )
-async def test_a_question_reaches_the_user_and_the_answer_the_model(reply: Reply | None, told: str) -> None:
-    ctx, person = with_person(reply)
+async def test_question_reaches_the_user_and_the_answer_the_model(reply: Reply | None, expected: str) -> None:
+    ctx, user = make_context(reply)
     options = [{"label": "sqlite", "description": "a file"}, {"label": "postgres"}]
     result = await ask_user(ctx, question=" Which one? ", options=options, multiple=True)
-    assert result.text == told
+    assert result.text == expected
     assert not result.is_error
-    assert person.asked == [UserQuestion("Which one?", (Option("sqlite", "a file"), Option("postgres")), True)]
+    assert user.asked == [UserQuestion("Which one?", (Option("sqlite", "a file"), Option("postgres")), True)]
 
 
 @pytest.mark.covers("TOL-22")
 @pytest.mark.parametrize(
-    ("decision", "told"),
+    ("decision", "expected"),
     [
         ("approve", "approved the plan"),
         ("revise", "wants the plan changed"),
         ("reject", "rejected the plan. Do not carry it out"),
     ],
 )
-async def test_a_plan_is_approved_changed_or_rejected(decision: Any, told: str) -> None:
-    ctx, person = with_person(PlanReview(decision, "mind the tests"))
+async def test_plan_review_result_is_returned(decision: Any, expected: str) -> None:
+    ctx, user = make_context(PlanReview(decision, "mind the tests"))
     result = await present_plan(ctx, plan="1. do it", title="T")
-    assert told in result.text
+    assert expected in result.text
     assert result.text.endswith("\nThe user says: mind the tests")
     assert result.metadata["approved"] == (decision == "approve")
-    assert person.asked == [ProposedPlan("1. do it", "T")]
-    silent, _ = with_person(None)
+    assert user.asked == [ProposedPlan("1. do it", "T")]
+    silent, _ = make_context(None)
     assert (await present_plan(silent, plan="x")).metadata["decision"] == "reject"
 
 
 @pytest.mark.covers("TOL-22")
-async def test_with_nobody_to_ask_it_says_so_at_once() -> None:
+async def test_missing_user_is_an_error() -> None:
     ctx = ToolContext(env=MemoryEnv())
     for result in (await ask_user(ctx, question="?"), await present_plan(ctx, plan="x")):
         assert result.code == ToolErrorCode.CONFIG_ERROR
-        assert "Nobody can answer" in result.text
+        assert "No user can answer" in result.text
 
 
-async def test_nothing_is_not_asked() -> None:
-    ctx, person = with_person(Reply())
+async def test_empty_question_or_plan_is_not_shown() -> None:
+    ctx, user = make_context(Reply())
     assert (await ask_user(ctx, question=" ")).is_error
     assert (await present_plan(ctx, plan="")).is_error
-    assert person.asked == []
+    assert user.asked == []

@@ -1,4 +1,4 @@
-"""What the built-in tools say of themselves, and what they may not do."""
+"""Definitions of the built-in tools, and limits on their code."""
 
 import ast
 import json
@@ -20,7 +20,7 @@ SOURCE = Path(builtin.__file__).parent
 
 
 @pytest.mark.covers("TOL-16", "TOL-24")
-def test_each_is_exported_and_the_usual_ones_are_offered() -> None:
+def test_all_tools_are_exported_and_default_tools_offered() -> None:
     assert [t.name for t in builtin_tools()] == OFFERED
     assert [t.name for t in builtin_tools(include_optional=True)] == NAMES
     assert [getattr(builtin, name) for name in NAMES] == builtin_tools(include_optional=True)
@@ -29,7 +29,7 @@ def test_each_is_exported_and_the_usual_ones_are_offered() -> None:
 
 
 @pytest.mark.covers("TOL-17", "OPT-02")
-def test_classic_names_stand_for_ours() -> None:
+def test_common_aliases_map_to_builtin_tools() -> None:
     assert COMMON_ALIASES == {
         "read": "read_file",
         "write": "write_file",
@@ -44,14 +44,14 @@ def test_classic_names_stand_for_ours() -> None:
 
 
 @pytest.mark.covers("TOL-24")
-async def test_a_tool_works_without_an_agent() -> None:
+async def test_tool_works_without_an_agent() -> None:
     ctx = ToolContext(env=MemoryEnv({"x.txt": "one\ntwo\n"}))
     assert (await read_file(ctx, path="x.txt")).text.startswith("1\tone\n2\ttwo\n")
     assert "1:one" in (await grep(ctx, pattern="o.e")).text
 
 
 @pytest.mark.parametrize("tool", builtin_tools(include_optional=True), ids=lambda t: t.name)
-def test_schemas_are_closed_and_name_their_paths(tool: Tool) -> None:
+def test_schemas_are_closed_and_list_their_paths(tool: Tool) -> None:
     schema = tool.input_schema
     assert schema["additionalProperties"] is False
     assert set(schema.get("required", [])) <= set(schema["properties"])
@@ -60,12 +60,12 @@ def test_schemas_are_closed_and_name_their_paths(tool: Tool) -> None:
     assert tool.description
 
 
-def test_the_model_reads_little() -> None:
-    told = sum(len(json.dumps([t.description, t.input_schema])) for t in builtin_tools())
-    assert told < 8_500
+def test_definitions_are_short() -> None:
+    total_characters = sum(len(json.dumps([t.description, t.input_schema])) for t in builtin_tools())
+    assert total_characters < 8_500
 
 
-def test_what_changes_things_runs_alone() -> None:
+def test_tools_with_side_effects_are_not_run_in_parallel() -> None:
     tools = builtin_tools(include_optional=True)
     assert {t.name for t in tools if not t.concurrency_safe} == {
         *("write_file", "edit", "multi_edit", "apply_patch", "shell", "todo_write", "ask_user", "present_plan")
@@ -92,14 +92,14 @@ def test_what_changes_things_runs_alone() -> None:
         ("shell", {"command": "rm -rf x"}, [Access("shell-run", "rm -rf x")]),
     ],
 )
-def test_tools_say_what_a_call_will_touch(name: str, arguments: dict[str, object], expected: list[Access]) -> None:
+def test_tools_declare_their_access(name: str, arguments: dict[str, object], expected: list[Access]) -> None:
     tool = getattr(builtin, name)
     assert tool.access(arguments) == expected
 
 
 @pytest.mark.covers("EXE-04")
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.relative_to(SOURCE).as_posix())
-def test_tools_reach_the_outside_through_the_environment_only(path: Path) -> None:
+def test_tools_use_only_the_environment_for_io(path: Path) -> None:
     tree = ast.parse(path.read_text("utf-8"))
     outside = {"os", "pathlib", "subprocess", "shutil", "tempfile", "io", "socket", "glob", "http"}
     for node in ast.walk(tree):
@@ -107,7 +107,7 @@ def test_tools_reach_the_outside_through_the_environment_only(path: Path) -> Non
             case ast.Import(names=names):
                 assert not {n.name.partition(".")[0] for n in names} & outside
             case ast.ImportFrom(module="urllib.parse"):
-                pass  # only takes URLs apart
+                pass  # only parses URLs
             case ast.ImportFrom(module=str(module)):
                 assert module.partition(".")[0] not in {*outside, "urllib"}
             case ast.Call(func=ast.Name(id=name)):

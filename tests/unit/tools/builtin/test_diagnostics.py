@@ -1,4 +1,4 @@
-"""Language servers after a change: what is told, and that none of them can hold or spoil the change."""
+"""Language server diagnostics after an edit; servers can never delay or break the edit."""
 
 import asyncio
 import shutil
@@ -28,18 +28,18 @@ from tests.requires import skip_missing
 FAKE = str(Path(__file__).with_name("language_server.py"))
 
 
-def fake(mode: str) -> LanguageServerConfig:
+def fake_server(mode: str) -> LanguageServerConfig:
     return LanguageServerConfig((sys.executable, FAKE, mode), {".txt": "text"}, "fake", settings={"x": {"a": 1}})
 
 
-def tools(*servers: LanguageServerConfig, limit: float = 8.0) -> tuple[Tool, Tool]:
+def make_tools(*servers: LanguageServerConfig, limit: float = 8.0) -> tuple[Tool, Tool]:
     return with_diagnostics(write_file, servers, limit=limit), with_diagnostics(edit, servers, limit=limit)
 
 
 @pytest.mark.covers("BYD-22")
 @pytest.mark.parametrize("mode", ["push", "versions", "pull"])
-async def test_only_what_a_change_brought_is_told(ctx: ToolContext, project: Path, mode: str) -> None:
-    write, change = tools(fake(mode))
+async def test_only_new_problems_are_reported(ctx: ToolContext, project: Path, mode: str) -> None:
+    write, change = make_tools(fake_server(mode))
     await asyncio.to_thread((project / "a.txt").write_text, "bad old\nfine\n")
     first = await change(ctx, path="a.txt", old_string="fine", new_string="bad new")
     assert first.text == (
@@ -57,15 +57,15 @@ async def test_only_what_a_change_brought_is_told(ctx: ToolContext, project: Pat
 
 
 @pytest.mark.covers("BYD-22")
-async def test_files_without_a_server_and_failed_changes_ask_nobody(ctx: ToolContext) -> None:
-    write, change = tools(fake("push"))
+async def test_no_server_is_asked_for_other_files_or_failed_edits(ctx: ToolContext) -> None:
+    write, change = make_tools(fake_server("push"))
     result = await write(ctx, path="a.py", content="bad")
     assert "diagnostics" not in result.metadata
     assert (await change(ctx, path="none.txt", old_string="a", new_string="b")).is_error
 
 
-async def test_a_patch_over_several_files_is_looked_at_whole(ctx: ToolContext) -> None:
-    tool = with_diagnostics(apply_patch, [fake("push")], limit=8)
+async def test_every_file_of_a_patch_is_checked(ctx: ToolContext) -> None:
+    tool = with_diagnostics(apply_patch, [fake_server("push")], limit=8)
     patch = "*** Begin Patch\n*** Add File: a.txt\n+bad a\n*** Add File: b.txt\n+bad b\n*** Add File: c.py\n+bad c\n*** End Patch"
     result = await tool(ctx, patch=patch)
     assert "new problem in a.txt]\n1:1 error: bad a" in result.text
@@ -75,8 +75,8 @@ async def test_a_patch_over_several_files_is_looked_at_whole(ctx: ToolContext) -
 
 @pytest.mark.covers("BYD-22")
 @pytest.mark.parametrize("mode", ["hang", "crash", "garbage", "silent", "flood"])
-async def test_a_server_that_misbehaves_never_holds_the_change(ctx: ToolContext, project: Path, mode: str) -> None:
-    write, _ = tools(fake(mode), limit=0.5)
+async def test_misbehaving_server_does_not_delay_the_edit(ctx: ToolContext, project: Path, mode: str) -> None:
+    write, _ = make_tools(fake_server(mode), limit=0.5)
     for i in range(5):
         began = time.monotonic()
         result = await write(ctx, path="a.txt", content=f"bad {i}\n")
@@ -87,11 +87,9 @@ async def test_a_server_that_misbehaves_never_holds_the_change(ctx: ToolContext,
 
 
 @pytest.mark.covers("BYD-22")
-async def test_a_server_that_crashed_is_started_again_after_a_pause(
-    ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_crashed_server_is_restarted_after_a_delay(ctx: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainspring.tools.diagnostics.client.INITIAL_BACKOFF", 0.0)
-    write, change = tools(fake("crash once"))
+    write, change = make_tools(fake_server("crash once"))
     assert "new problem" in (await write(ctx, path="a.txt", content="bad one\n")).text
     assert "new problem" not in (await change(ctx, path="a.txt", old_string="one", new_string="two")).text
     again = await change(ctx, path="a.txt", old_string="two", new_string="three")
@@ -99,25 +97,25 @@ async def test_a_server_that_crashed_is_started_again_after_a_pause(
 
 
 @pytest.mark.covers("BYD-22")
-async def test_pauses_between_starts_grow(ctx: ToolContext) -> None:
-    write, _ = tools(fake("crash"))
+async def test_restart_delay_grows(ctx: ToolContext) -> None:
+    write, _ = make_tools(fake_server("crash"))
     for i in range(4):
         await write(ctx, path="a.txt", content=f"{i}\n")
     [watch] = ctx.env.scratch["language-servers"].values()
-    assert watch.client._failures == 1  # it was not started again within the first second
+    assert watch.client._failures == 1  # no restart within the first second
     assert watch.client._not_before > time.monotonic()
 
 
-async def test_a_server_that_is_not_installed_is_no_trouble(ctx: ToolContext) -> None:
-    write, _ = tools(LanguageServerConfig(("no-such-language-server",), {".txt": "text"}))
+async def test_missing_server_is_ignored(ctx: ToolContext) -> None:
+    write, _ = make_tools(LanguageServerConfig(("no-such-language-server",), {".txt": "text"}))
     assert (await write(ctx, path="a.txt", content="x\n")).text == "Created a.txt (1 line, 2 bytes)."
     memory = ToolContext(env=MemoryEnv())
     assert (await write(memory, path="a.txt", content="x\n")).text == "Created a.txt (1 line, 2 bytes)."
 
 
 @pytest.mark.covers("BYD-22")
-async def test_servers_end_with_their_environment(local_env: LocalEnv) -> None:
-    write, _ = tools(fake("push"))
+async def test_servers_stop_with_their_environment(local_env: LocalEnv) -> None:
+    write, _ = make_tools(fake_server("push"))
     await write(ToolContext(env=local_env), path="a.txt", content="bad\n")
     [watch] = local_env.scratch["language-servers"].values()
     pid = watch.client._connection.pid
@@ -133,15 +131,15 @@ REAL = [
 ]
 
 
-@pytest.mark.parametrize(("command", "told"), REAL)
-async def test_real_servers(ctx: ToolContext, command: tuple[str, ...], told: str) -> None:
-    beside = Path(sys.executable).with_name(command[0])
-    if not (await asyncio.to_thread(beside.exists) or shutil.which(command[0])):
+@pytest.mark.parametrize(("command", "expected"), REAL)
+async def test_real_language_servers(ctx: ToolContext, command: tuple[str, ...], expected: str) -> None:
+    next_to_python = Path(sys.executable).with_name(command[0])
+    if not (await asyncio.to_thread(next_to_python.exists) or shutil.which(command[0])):
         skip_missing(command[0])
-    write, change = tools(LanguageServerConfig(command, {".py": "python"}), limit=15)
+    write, change = make_tools(LanguageServerConfig(command, {".py": "python"}), limit=15)
     assert "new problem" not in (await write(ctx, path="a.py", content="import os\n\nprint(os.sep)\n")).text
     broken = await change(ctx, path="a.py", old_string="os.sep", new_string="nowhere, os")
-    assert told in broken.text
+    assert expected in broken.text
     assert "3:7 error" in broken.text
     fixed = await change(ctx, path="a.py", old_string="nowhere, os", new_string="os.sep")
     assert "new problem" not in fixed.text
@@ -151,7 +149,7 @@ async def test_real_servers(ctx: ToolContext, command: tuple[str, ...], told: st
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["method", "result"]), st.text())), st.integers(1, 50))
-def test_messages_are_whole_wherever_the_bytes_are_cut(messages: list[dict[str, Any]], size: int) -> None:
+def test_messages_are_decoded_from_chunks_of_any_size(messages: list[dict[str, Any]], size: int) -> None:
     data = b"".join(map(encode_message, messages))
     decoder = LspDecoder()
     found = [m for i in range(0, len(data), size) for m in decoder.feed(data[i : i + size])]
@@ -164,7 +162,7 @@ def test_messages_are_whole_wherever_the_bytes_are_cut(messages: list[dict[str, 
     [b"x" * 5000, b"Hello: 3\r\n\r\nabc", b"Content-Length: 99999999999\r\n\r\n", b"Content-Length: 3\r\n\r\n[1]",
      b"Content-Length: 3\r\n\r\n{{{", b"Content-Length: -1\r\n\r\n"],
 )  # fmt: skip
-def test_what_is_no_message_is_told(data: bytes) -> None:
+def test_invalid_message_raises_a_framing_error(data: bytes) -> None:
     with pytest.raises(LspFramingError):
         LspDecoder().feed(data)
 
@@ -184,9 +182,9 @@ ITEMS = st.fixed_dictionaries(
 
 
 @given(st.lists(ITEMS | st.none() | st.integers(), max_size=4))
-def test_diagnostics_of_any_form_are_read(items: list[Any]) -> None:
+def test_malformed_diagnostics_are_accepted(items: list[Any]) -> None:
     parse_diagnostics(items)
 
 
-def test_a_path_becomes_a_uri() -> None:
+def test_path_to_uri() -> None:
     assert path_to_uri("/a b/ü#.py") == "file:///a%20b/%C3%BC%23.py"

@@ -1,4 +1,4 @@
-"""Whatever a file's encoding and line endings: bytes outside an edit never change."""
+"""For any encoding and line endings, bytes outside an edit never change."""
 
 import asyncio
 import codecs
@@ -24,7 +24,7 @@ LINE = st.text(st.sampled_from("ab \té\"'{}\\"), max_size=8)
 ROWS = st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\n", "\r\n", "\r"])), max_size=8)
 
 
-def encoded(text: str, encoding: str) -> bytes:
+def encode_text(text: str, encoding: str) -> bytes:
     return text.encode("utf-8" if encoding == "utf-8-sig" else encoding)
 
 
@@ -42,26 +42,26 @@ CALLS = [
 
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda value: getattr(value, "name", ""))
 @given(head=ROWS, tail=ROWS, closed=st.booleans(), encoding=st.sampled_from(sorted(ENCODINGS)))
-def test_bytes_outside_an_edit_never_change(
+def test_bytes_outside_an_edit_are_preserved(
     tool: Tool, arguments: object, head: list[tuple[str, str]], tail: list[tuple[str, str]], closed: bool, encoding: str
 ) -> None:
     before, after = "".join([a + b for a, b in head]), "".join([a + b for a, b in tail])
     assume(not before.endswith("\r"))
     middle_end = "\r\n" if closed or tail else ""
     mark = ENCODINGS[encoding]
-    start = mark + encoded(before, encoding)
-    end = encoded(middle_end + after, encoding)
-    data = start + encoded("MARK", encoding) + end
+    start = mark + encode_text(before, encoding)
+    end = encode_text(middle_end + after, encoding)
+    data = start + encode_text("MARK", encoding) + end
     env = MemoryEnv({"f": data})
     result = asyncio.run(tool(ToolContext(env=env), **arguments("MARK", "NEW")))  # pyright: ignore[reportCallIssue]
     found = env.files["f"]
-    if result.is_error:  # An encoding that cannot be told is refused, never guessed wrong.
+    if result.is_error:  # An ambiguous encoding is rejected instead of guessed.
         assert found == data
         assert encoding in ("latin-1", "cp1252"), result.text
         return
     assert found.startswith(start)
     assert found.endswith(end)
     inside = found[len(start) : len(found) - len(end)]
-    assert inside in (encoded("NEW", encoding), encoded("NEW\n", encoding), encoded("NEW\r\n", encoding))
+    assert inside in (encode_text("NEW", encoding), encode_text("NEW\n", encoding), encode_text("NEW\r\n", encoding))
     if middle_end or tool is not apply_patch:
-        assert inside == encoded("NEW", encoding)
+        assert inside == encode_text("NEW", encoding)

@@ -1,4 +1,4 @@
-"""`fetch`: pages as text, redirects, what is told and what is left out."""
+"""`fetch`: conversion to Markdown, redirects, paging, and errors."""
 
 import asyncio
 from typing import Any
@@ -16,23 +16,23 @@ from mainspring.tools.support.text_files import decode_body
 URL = "https://example.com/page"
 
 
-async def get(pages: dict[str, str | HttpResponse], url: str = URL, **arguments: Any) -> ToolResult:
+async def fetch_page(pages: dict[str, str | HttpResponse], url: str = URL, **arguments: Any) -> ToolResult:
     return await fetch(ToolContext(env=MemoryEnv(pages=pages)), url=url, **arguments)
 
 
-def answer(status: int = 200, body: bytes = b"", url: str = URL, **headers: str) -> HttpResponse:
+def make_http_response(status: int = 200, body: bytes = b"", url: str = URL, **headers: str) -> HttpResponse:
     return HttpResponse(url, status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
 
 
 @pytest.mark.covers("OPT-02")
-async def test_a_page_comes_as_markdown() -> None:
+async def test_html_is_converted_to_markdown() -> None:
     html = """<!doctype html><html><head><title>A &amp; B</title><style>x{}</style><script>alert(1)</script></head><body>
     <nav><a href="/">Home</a></nav><h1>Heading</h1><p>Some <b>bold</b> and
     <a href="other.html">a link</a>.<br>Next line</p><ul><li>one<ul><li>deep</li></ul></li><li>two</ol></ul>
     <ol><li>first<li>second</ol><pre>def f():
         return 1</pre><table><tr><th>k</th><th>v</th></tr><tr><td>a|b</td><td>1</td></tr></table>
     <p>use <code>x</code> <img alt="logo" src=x></p></body></html>"""
-    result = await get({URL: html})
+    result = await fetch_page({URL: html})
     assert result.text == (
         "# A & B\n\n[Home](https://example.com/)\n\n# Heading\n\n"
         "Some **bold** and [a link](https://example.com/other.html).\nNext line\n\n"
@@ -41,47 +41,47 @@ async def test_a_page_comes_as_markdown() -> None:
         "(HTTP 200; text/html)"
     )
     assert result.metadata["title"] == "A & B"
-    assert "<h1>" in (await get({URL: html}, raw=True)).text
+    assert "<h1>" in (await fetch_page({URL: html}, raw=True)).text
 
 
 @given(st.text(st.sampled_from("<>/abp \n&;='\"!-[]"), max_size=60))
 @example("<![;")
 @example("<![if !IE]>a<![endif]>")
-def test_any_markup_is_read(html: str) -> None:
+def test_any_markup_is_accepted(html: str) -> None:
     to_markdown(html, URL)
 
 
 @given(st.lists(st.sampled_from(["<table>", "<tr>", "<td>", "</td>", "</table>", "<pre>", "</pre>", "<ul>", "</ul>",
                                  "<li>", "<a href=x>", "</a>", "<p>", "text ", "<script>", "</script>", "<b>"])))  # fmt: skip
-def test_elements_in_any_order_are_read(pieces: list[str]) -> None:
+def test_elements_in_any_order_are_accepted(pieces: list[str]) -> None:
     to_markdown("".join(pieces), URL)
 
 
-async def test_long_pages_come_in_parts() -> None:
+async def test_long_page_is_returned_in_parts() -> None:
     html = f"<p>{'ä' * 1000}</p>"
-    first = await get({URL: html}, max_bytes=1001)
+    first = await fetch_page({URL: html}, max_bytes=1001)
     assert first.text == "ä" * 500 + "\n(HTTP 200; text/html; characters 0-500 of 1000; continue with offset=500)"
-    assert (await get({URL: html}, max_bytes=1001, offset=500)).text == "ä" * 500 + "\n(HTTP 200; text/html)"
+    assert (await fetch_page({URL: html}, max_bytes=1001, offset=500)).text == "ä" * 500 + "\n(HTTP 200; text/html)"
     assert first.metadata["truncated"]
 
 
-async def test_redirects_are_followed_within_the_host_only() -> None:
+async def test_redirects_are_followed_only_on_the_same_host() -> None:
     pages: dict[str, str | HttpResponse] = {
-        "http://example.com/": answer(301, location="https://example.com/a"),
-        "https://example.com/a": answer(302, location="b"),
+        "http://example.com/": make_http_response(301, location="https://example.com/a"),
+        "https://example.com/a": make_http_response(302, location="b"),
         "https://example.com/b": "<p>there</p>",
-        "https://example.com/out": answer(302, location="http://169.254.169.254/latest/"),
-        "https://example.com/port": answer(302, location="https://example.com:8443/"),
-        "https://example.com/loop": answer(302, location="/loop"),
+        "https://example.com/out": make_http_response(302, location="http://169.254.169.254/latest/"),
+        "https://example.com/port": make_http_response(302, location="https://example.com:8443/"),
+        "https://example.com/loop": make_http_response(302, location="/loop"),
     }
-    assert (await get(pages, "http://example.com/")).text.startswith(
+    assert (await fetch_page(pages, "http://example.com/")).text.startswith(
         "there\n(HTTP 200; text/html, from https://example.com/b)"
     )
-    out = await get(pages, "https://example.com/out")
+    out = await fetch_page(pages, "https://example.com/out")
     assert "redirects to another host: http://169.254.169.254/latest/" in out.text
     assert out.metadata == {"location": "http://169.254.169.254/latest/"}
-    assert "another host" in (await get(pages, "https://example.com/port")).text
-    loop = await get(pages, "https://example.com/loop")
+    assert "another host" in (await fetch_page(pages, "https://example.com/port")).text
+    loop = await fetch_page(pages, "https://example.com/loop")
     assert loop.code == ToolErrorCode.IO_ERROR
     assert "more than 5 times" in loop.text
 
@@ -95,8 +95,8 @@ async def test_redirects_are_followed_within_the_host_only() -> None:
         (500, ToolErrorCode.IO_ERROR),
     ],
 )
-async def test_errors_of_a_server_are_errors(status: int, code: ToolErrorCode) -> None:
-    result = await get({URL: answer(status, b"<p>no</p>" * 5000, content_type="text/html")})
+async def test_http_errors_are_error_results(status: int, code: ToolErrorCode) -> None:
+    result = await fetch_page({URL: make_http_response(status, b"<p>no</p>" * 5000, content_type="text/html")})
     assert (result.is_error, result.code) == (True, code)
     assert f"HTTP {status}" in result.text
     assert len(result.text) < 2500
@@ -114,8 +114,8 @@ async def test_errors_of_a_server_are_errors(status: int, code: ToolErrorCode) -
         ("application/pdf", b"%PDF-nonsense", "[PDF, 13 bytes; its text cannot be read: it is damaged"),
     ],
 )
-async def test_other_kinds_of_content(kind: str, body: bytes, text: str) -> None:
-    assert (await get({URL: answer(200, body, content_type=kind)})).text.startswith(text)
+async def test_other_content_types(kind: str, body: bytes, text: str) -> None:
+    assert (await fetch_page({URL: make_http_response(200, body, content_type=kind)})).text.startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -130,25 +130,25 @@ async def test_other_kinds_of_content(kind: str, body: bytes, text: str) -> None
         ("ü€".encode(), "text/html; charset=hex"),
     ],
 )
-def test_the_encoding_is_found(body: bytes, kind: str) -> None:
+def test_encoding_is_detected(body: bytes, kind: str) -> None:
     assert decode_body(body, kind).endswith("ü€")
 
 
-class Hanging(MemoryEnv):
+class HangingEnv(MemoryEnv):
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 
 
-async def test_time_is_limited_and_failures_are_told() -> None:
-    late = await fetch(ToolContext(env=Hanging()), url=URL, timeout=0.05)
+async def test_timeout_and_network_failure_are_errors() -> None:
+    late = await fetch(ToolContext(env=HangingEnv()), url=URL, timeout=0.05)
     assert (late.code, late.text) == (
         ToolErrorCode.TIMEOUT,
         f"{URL} did not answer within 0.05s. Try again, or give a longer timeout.",
     )
-    assert (await get({})).text == f"Cannot fetch {URL}: the network is not available."
+    assert (await fetch_page({})).text == f"Cannot fetch {URL}: the network is not available."
 
 
-def test_the_host_is_declared_for_rules() -> None:
+def test_network_access_is_declared() -> None:
     assert fetch.access is not None
     assert fetch.access({"url": " https://a.b/c "}) == [Access("network", "https://a.b/c")]

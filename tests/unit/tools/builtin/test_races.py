@@ -1,4 +1,4 @@
-"""File tools while another process puts links in the place of the files and folders that a call was allowed to use."""
+"""File tools while another process replaces allowed files and folders with links."""
 
 import os
 import subprocess
@@ -31,13 +31,13 @@ while True:
     swap(-100, b"notes.md", -100, b"link", 2)
     swap(-100, b"d", -100, b"folder-link", 2)
 """
-"""RENAME_EXCHANGE: each name exists at every moment, as a file or folder or as a link out of the project."""
+"""Swaps with RENAME_EXCHANGE, so each name always exists: as a file, a folder, or an outside link."""
 
 CANARY = "CANARY-outside"
 
 
-class Scene:
-    """A project whose paths change all the time, and what lies outside of it."""
+class RacingProject:
+    """A project with constantly changing paths, and files outside the project."""
 
     def __init__(self, env: LocalEnv, outside: Path) -> None:
         self.env = env
@@ -51,22 +51,22 @@ class Scene:
             (outside / "d" / name).write_text(f"{CANARY}\nword\n")
         (self.project / "link").symlink_to(outside / "notes.md")
         (self.project / "folder-link").symlink_to(outside / "d")
-        self.folder = os.open(self.project / "d", os.O_RDONLY)  # by any name
+        self.folder = os.open(self.project / "d", os.O_RDONLY)  # independent of the current name
         self.before = self.seen()
 
     def seen(self) -> dict[str, bytes]:
-        """What lies outside."""
+        """Return the files outside the project."""
         return {str(p): p.read_bytes() for p in sorted(self.outside.rglob("*")) if p.is_file()}
 
     def put(self, *names: str) -> None:
-        """Have files in the folder, wherever it is."""
+        """Create files in the folder, under its current name."""
         for name in names:
-            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, dir_fd=self.folder)
-            os.write(made, b"inside\nword\n")
-            os.close(made)
+            created = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, dir_fd=self.folder)
+            os.write(created, b"inside\nword\n")
+            os.close(created)
 
     async def call(self, tool: Tool, arguments: dict[str, Any], *spelled: str) -> bool:
-        """Make a call whose paths were judged when there were no links; whether anything outside was used."""
+        """Call a tool with paths judged before the links existed; return True if it used an outside file."""
         ctx = ToolContext(env=self.env, paths={p: os.path.join(self.env.cwd, p) for p in spelled})
         try:
             result = await tool(ctx, **arguments)
@@ -100,41 +100,43 @@ CALLS: dict[str, tuple[Tool, dict[str, Any], tuple[str, ...]]] = {
 
 
 @pytest.fixture
-def scene(tmp_path: Path, local_env: LocalEnv) -> Iterator[Scene]:
-    made = Scene(local_env, tmp_path / "outside")
+def racing_project(tmp_path: Path, local_env: LocalEnv) -> Iterator[RacingProject]:
+    created = RacingProject(local_env, tmp_path / "outside")
     swapper = subprocess.Popen([sys.executable, "-I", "-c", _SWAP], cwd=local_env.cwd, stdout=subprocess.PIPE)
     try:
         assert swapper.stdout is not None
         if swapper.stdout.readline() != b"0\n":
             skip_missing("a file system that exchanges names")
-        yield made
+        yield created
     finally:
         swapper.kill()
         swapper.communicate()
-        os.close(made.folder)
+        os.close(created.folder)
 
 
-async def _raced(scene: Scene, kind: str, times: int) -> int:
+async def _count_leaks(racing_project: RacingProject, kind: str, times: int) -> int:
     tool, arguments, spelled = CALLS[kind]
     outside = 0
     for _ in range(times):
-        scene.put("f", "gone", "old")
-        outside += await scene.call(tool, arguments, *spelled)
+        racing_project.put("f", "gone", "old")
+        outside += await racing_project.call(tool, arguments, *spelled)
     return outside
 
 
 @pytest.mark.parametrize("kind", CALLS)
-async def test_no_call_leaves_the_judged_path(scene: Scene, kind: str) -> None:
-    assert await _raced(scene, kind, 30) == 0
+async def test_tools_stay_on_the_judged_path(racing_project: RacingProject, kind: str) -> None:
+    assert await _count_leaks(racing_project, kind, 30) == 0
 
 
 @pytest.mark.parametrize("kind", ["read", "read below", "write below", "write a new folder", "list a folder"])
-async def test_no_call_does_without_openat2(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tools_stay_on_the_judged_path_without_openat2(
+    racing_project: RacingProject, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(beneath, "_opener", lambda: beneath.open_by_parts)
-    assert await _raced(scene, kind, 60) == 0
+    assert await _count_leaks(racing_project, kind, 60) == 0
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", CALLS)
-async def test_ten_thousand_calls_stay_on_their_paths(scene: Scene, kind: str) -> None:
-    assert await _raced(scene, kind, 10_000 // len(CALLS) + 1) == 0
+async def test_ten_thousand_calls_stay_on_their_paths(racing_project: RacingProject, kind: str) -> None:
+    assert await _count_leaks(racing_project, kind, 10_000 // len(CALLS) + 1) == 0

@@ -19,17 +19,17 @@ from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import read_file
 
 
-def memory(files: dict[str, str | bytes]) -> ToolContext:
+def memory_context(files: dict[str, str | bytes]) -> ToolContext:
     return ToolContext(env=MemoryEnv(files))
 
 
-def numbered(count: int) -> str:
+def numbered_lines(count: int) -> str:
     return "".join([f"line {i}\n" for i in range(1, count + 1)])
 
 
 @pytest.mark.covers("TOL-01", "TOL-02")
-async def test_a_long_file_is_read_in_parts() -> None:
-    ctx = memory({"x": numbered(4500)})
+async def test_long_file_is_read_in_parts() -> None:
+    ctx = memory_context({"x": numbered_lines(4500)})
     first = await read_file(ctx, path="x")
     assert first.text.startswith("1\tline 1\n")
     assert first.text.endswith("2000\tline 2000\n(lines 1-2000 of 4500; continue with offset=2001)")
@@ -42,8 +42,8 @@ async def test_a_long_file_is_read_in_parts() -> None:
 
 
 @pytest.mark.covers("TOL-01")
-async def test_at_most_262144_bytes_are_returned() -> None:
-    ctx = memory({"x": ("y" * 999 + "\n") * 1000})
+async def test_output_is_limited_to_262144_bytes() -> None:
+    ctx = memory_context({"x": ("y" * 999 + "\n") * 1000})
     result = await read_file(ctx, path="x", line_numbers=False)
     assert result.text.endswith("(lines 1-262 of 1000, stopped at max_bytes; continue with offset=263)")
     assert len(result.text.rpartition("\n")[0].encode()) <= 262_144
@@ -51,16 +51,16 @@ async def test_at_most_262144_bytes_are_returned() -> None:
 
 
 @pytest.mark.covers("TOL-04")
-async def test_zero_turns_the_limits_off() -> None:
-    ctx = memory({"x": numbered(30_000), "wide": "z" * 500_000})
+async def test_zero_disables_the_limits() -> None:
+    ctx = memory_context({"x": numbered_lines(30_000), "wide": "z" * 500_000})
     result = await read_file(ctx, path="x", limit=0, max_bytes=0)
     assert result.text.endswith("30000\tline 30000\n(end of file, 30000 lines)")
     assert "z" * 500_000 in (await read_file(ctx, path="wide", max_bytes=0)).text
 
 
 @pytest.mark.covers("TOL-05")
-async def test_line_numbers_can_be_left_out() -> None:
-    ctx = memory({"x": "a\n\tb\n"})
+async def test_line_numbers_can_be_disabled() -> None:
+    ctx = memory_context({"x": "a\n\tb\n"})
     assert (await read_file(ctx, path="x")).text == "1\ta\n2\t\tb\n(end of file, 2 lines)"
     assert (await read_file(ctx, path="x", line_numbers=False)).text == "a\n\tb\n(end of file, 2 lines)"
     assert (await read_file(ctx, path="x", offset=2, limit=1)).text == "2\t\tb\n(lines 2-2 of 2, end of file)"
@@ -79,23 +79,23 @@ async def test_line_numbers_can_be_left_out() -> None:
         ("é è\n".encode() + b"\xff\n", "(end of file, 2 lines; UTF-8 with 1 invalid bytes)"),
     ],
 )
-async def test_the_footer_tells_what_is_not_seen(content: str | bytes, footer: str) -> None:
-    result = await read_file(memory({"x": content}), path="x")
+async def test_footer_describes_hidden_properties(content: str | bytes, footer: str) -> None:
+    result = await read_file(memory_context({"x": content}), path="x")
     assert result.text.split("\n")[-1] == footer
     assert "\r" not in result.text
     assert "\ufeff" not in result.text
 
 
 @pytest.mark.parametrize("offset", [4, 100])
-async def test_an_offset_past_the_end_is_an_error_with_the_total(offset: int) -> None:
-    result = await read_file(memory({"x": numbered(3)}), path="x", offset=offset)
+async def test_offset_past_the_end_is_an_error(offset: int) -> None:
+    result = await read_file(memory_context({"x": numbered_lines(3)}), path="x", offset=offset)
     assert result.is_error
     assert result.text == f"offset {offset} is past the end of x, which has 3 lines."
 
 
-async def test_a_very_long_line_is_cut_and_can_be_read_on() -> None:
+async def test_long_line_is_truncated_and_can_be_continued() -> None:
     text = "".join(chr(97 + i % 26) for i in range(10_000))
-    ctx = memory({"x": f"short\n{text}\nend\n"})
+    ctx = memory_context({"x": f"short\n{text}\nend\n"})
     result = await read_file(ctx, path="x")
     assert (
         f"2\t{text[:2000]}… (8000 more characters in this line: offset=2 limit=1 column=2001)\n3\tend\n" in result.text
@@ -104,9 +104,9 @@ async def test_a_very_long_line_is_cut_and_can_be_read_on() -> None:
     assert rest.text.split("\n")[0] == "2\t" + text[2000:]
 
 
-async def test_the_tail_of_a_file_of_one_line_can_be_reached() -> None:
+async def test_end_of_a_single_line_file_can_be_read() -> None:
     text = "é" * 200_000
-    ctx = memory({"x": text})
+    ctx = memory_context({"x": text})
     first = (await read_file(ctx, path="x", limit=1)).text
     assert "(68928 more characters in this line: offset=1 limit=1 column=131073)" in first
     assert (await read_file(ctx, path="x", limit=1, column=131_073)).text.startswith("1\t" + "é" * 68_928 + "\n")
@@ -122,44 +122,45 @@ async def test_the_tail_of_a_file_of_one_line_can_be_reached() -> None:
         (b"SQLite format 3\0....", "SQLite database"),
     ],
 )
-async def test_a_binary_file_is_marked_with_size_and_kind(data: bytes, kind: str) -> None:
-    result = await read_file(memory({"x": data}), path="x")
+async def test_binary_file_is_described_by_size_and_kind(data: bytes, kind: str) -> None:
+    result = await read_file(memory_context({"x": data}), path="x")
     assert not result.is_error
     assert result.text.startswith(f"[binary file: x, {len(data)} bytes, {kind}; not shown.")
     assert result.metadata["binary"]
 
 
-async def test_content_decides_and_not_the_name() -> None:
-    ctx = memory({"video.ts": "const a = 1;\n", "photo.png": "not an image\n", "notes.txt": png(2, 3)})
+async def test_file_type_is_detected_by_content() -> None:
+    ctx = memory_context({"video.ts": "const a = 1;\n", "photo.png": "not an image\n", "notes.txt": make_png(2, 3)})
     assert "const a" in (await read_file(ctx, path="video.ts")).text
     assert "not an image" in (await read_file(ctx, path="photo.png")).text
     assert "[image/png]" in (await read_file(ctx, path="notes.txt")).text
 
 
-def chunk(name: bytes, body: bytes) -> bytes:
+def png_chunk(name: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
-def png(width: int, height: int) -> bytes:
+def make_png(width: int, height: int) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     pixels = zlib.compress((b"\0" + b"\xff\0\0" * width) * height)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", pixels) + png_chunk(b"IEND", b"")
 
 
-def small(kind: str) -> bytes:
+def make_image(kind: str) -> bytes:
     out = io.BytesIO()
     Image.new("RGB", (2, 3), "red").save(out, kind)
     return out.getvalue()
 
 
-GIF, JPEG, WEBP = small("GIF"), small("JPEG"), small("WEBP")
+GIF, JPEG, WEBP = make_image("GIF"), make_image("JPEG"), make_image("WEBP")
 
 
 @pytest.mark.parametrize(
-    ("data", "media_type"), [(png(2, 3), "image/png"), (GIF, "image/gif"), (JPEG, "image/jpeg"), (WEBP, "image/webp")]
+    ("data", "media_type"),
+    [(make_png(2, 3), "image/png"), (GIF, "image/gif"), (JPEG, "image/jpeg"), (WEBP, "image/webp")],
 )
-async def test_an_image_is_shown(data: bytes, media_type: str) -> None:
-    result = await read_file(memory({"x": data}), path="x")
+async def test_image_is_returned(data: bytes, media_type: str) -> None:
+    result = await read_file(memory_context({"x": data}), path="x")
     text, image = result.output
     assert isinstance(text, TextBlock)
     assert text.text == f"x: {media_type}, 2x3, {len(data)} bytes"
@@ -168,15 +169,22 @@ async def test_an_image_is_shown(data: bytes, media_type: str) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [png(2, 3)[:-20], png(0, 3), png(2, 3).replace(b"IDAT", b"IDAX"), GIF[:-1], JPEG[:-2], WEBP[:25] + b"\0" * 3],
+    [
+        make_png(2, 3)[:-20],
+        make_png(0, 3),
+        make_png(2, 3).replace(b"IDAT", b"IDAX"),
+        GIF[:-1],
+        JPEG[:-2],
+        WEBP[:25] + b"\0" * 3,
+    ],
 )
-async def test_a_damaged_image_is_told_and_not_sent(data: bytes) -> None:
-    result = await read_file(memory({"x": data}), path="x")
+async def test_damaged_image_is_not_returned(data: bytes) -> None:
+    result = await read_file(memory_context({"x": data}), path="x")
     assert isinstance(result.output, str)
     assert "it is not shown" in result.text
 
 
-async def test_what_is_no_file_is_refused(ctx: ToolContext, project: Path) -> None:
+async def test_non_files_are_rejected(ctx: ToolContext, project: Path) -> None:
     os.mkfifo(project / "fifo")
     (project / "zero").symlink_to("/dev/zero")
     (project / "folder").mkdir()
@@ -193,17 +201,17 @@ async def test_what_is_no_file_is_refused(ctx: ToolContext, project: Path) -> No
         assert (result.is_error, result.text) == (True, text)
 
 
-async def test_a_file_that_does_not_exist_has_suggestions() -> None:
-    ctx = memory({"src/app/main.py": "", "src/utils.py": "", "README.md": ""})
+async def test_missing_file_has_suggestions() -> None:
+    ctx = memory_context({"src/app/main.py": "", "src/utils.py": "", "README.md": ""})
     result = await read_file(ctx, path="main.py")
     assert result.code is ToolErrorCode.NOT_FOUND
-    assert result.text == "main.py does not exist (looked for /project/main.py). Did you mean: src/app/main.py?"
+    assert result.text == "main.py does not exist (resolved path: /project/main.py). Did you mean: src/app/main.py?"
     assert "src/utils.py?" in (await read_file(ctx, path="src/util.py")).text
     assert "glob finds files" in (await read_file(ctx, path="zzz")).text
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"),
+    ("name", "requested"),
     [
         ("src/a.py", "@src/a.py"),
         ("Screenshot 1.02.03\u202fPM.txt", "Screenshot 1.02.03 PM.txt"),
@@ -211,31 +219,31 @@ async def test_a_file_that_does_not_exist_has_suggestions() -> None:
         ("It\u2019s.md", "It's.md"),
     ],
 )
-async def test_names_that_look_the_same_are_found(name: str, asked: str) -> None:
-    result = await read_file(memory({name: "found\n"}), path=asked)
+async def test_look_alike_names_are_found(name: str, requested: str) -> None:
+    result = await read_file(memory_context({name: "found\n"}), path=requested)
     assert result.text.startswith("1\tfound\n")
 
 
-async def test_the_given_name_comes_first() -> None:
-    ctx = memory({"@a": "at\n", "a": "plain\n"})
+async def test_exact_name_is_preferred() -> None:
+    ctx = memory_context({"@a": "at\n", "a": "plain\n"})
     assert "at" in (await read_file(ctx, path="@a")).text
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"a\nb", b"\xef\xbb\xbfa\n", "a\r\n".encode("utf-16"), "größer\n".encode("cp1252")]
 )
-async def test_the_hash_is_that_of_the_whole_file(data: bytes) -> None:
-    result = await read_file(memory({"x": data}), path="x", limit=1)
+async def test_hash_covers_the_whole_file(data: bytes) -> None:
+    result = await read_file(memory_context({"x": data}), path="x", limit=1)
     assert result.metadata["hash"] == hashlib.sha256(data).hexdigest()
 
 
-async def test_the_path_that_was_permitted_is_the_one_that_is_read() -> None:
+async def test_permitted_path_is_read() -> None:
     env = MemoryEnv({"a": "a\n", "b": "b\n"})
     ctx = ToolContext(env=env, paths={"x": "/project/b"})
     assert "1\tb" in (await read_file(ctx, path="x")).text
 
 
-async def test_a_path_that_became_a_link_is_not_followed(ctx: ToolContext, project: Path) -> None:
+async def test_path_replaced_by_a_link_is_not_followed(ctx: ToolContext, project: Path) -> None:
     (project / "secret").write_text("s")
     (project / "x").symlink_to("secret")
     ctx.paths = {"x": f"{project}/x"}
@@ -243,7 +251,7 @@ async def test_a_path_that_became_a_link_is_not_followed(ctx: ToolContext, proje
     assert result.code is ToolErrorCode.PERMISSION_DENIED
 
 
-async def test_a_big_file_is_read_without_holding_it(ctx: ToolContext, project: Path) -> None:
+async def test_big_file_is_read_in_pieces(ctx: ToolContext, project: Path) -> None:
     line = "x" * 99 + "\n"
     (project / "big").write_text(line * 200_000)  # 20 MB: more than one piece.
     result = await read_file(ctx, path="big", offset=199_999, limit=5)
@@ -258,8 +266,8 @@ async def test_a_big_file_is_read_without_holding_it(ctx: ToolContext, project: 
         min_size=1,
     )
 )
-async def test_what_is_read_is_what_is_there(lines: list[str]) -> None:
+async def test_content_is_returned_unchanged(lines: list[str]) -> None:
     content = "\n".join(lines)
-    result = await read_file(memory({"x": content}), path="x", line_numbers=False)
+    result = await read_file(memory_context({"x": content}), path="x", line_numbers=False)
     if content and "(" not in content and result.metadata.get("form") == "":
         assert result.text.rpartition("\n(")[0] == content.removesuffix("\n")

@@ -1,4 +1,4 @@
-"""`read_file` on images, PDFs, huge files and what is no file at all."""
+"""`read_file` on images, PDFs, huge files, and special files."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ from mainspring.tools.support.images import MAX_EDGE
 from tests.requires import on_linux, on_posix
 
 
-def picture(kind: str, width: int, height: int, mode: str = "RGB", noise: bool = False, **options: Any) -> bytes:
+def make_image(kind: str, width: int, height: int, mode: str = "RGB", noise: bool = False, **options: Any) -> bytes:
     out = io.BytesIO()
     if noise:
         image = Image.frombytes(mode, (width, height), os.urandom(width * height * len(mode)))
@@ -33,7 +33,7 @@ def picture(kind: str, width: int, height: int, mode: str = "RGB", noise: bool =
     return out.getvalue()
 
 
-def shown(result: ToolResult) -> Image.Image:
+def decode_image(result: ToolResult) -> Image.Image:
     assert not isinstance(result.output, str), result.output
     [block] = [b for b in result.output if isinstance(b, ImageBlock)]
     image = Image.open(io.BytesIO(base64.b64decode(block.data)))
@@ -41,47 +41,47 @@ def shown(result: ToolResult) -> Image.Image:
     return image
 
 
-async def read(data: bytes, name: str = "file", **arguments: Any) -> ToolResult:
+async def read_bytes(data: bytes, name: str = "file", **arguments: Any) -> ToolResult:
     return await read_file(ToolContext(env=MemoryEnv({name: data})), path=name, **arguments)
 
 
 @pytest.mark.covers("BYD-27")
 @pytest.mark.parametrize(("kind", "mode"), [("PNG", "RGBA"), ("JPEG", "RGB"), ("GIF", "P"), ("WEBP", "RGB")])
-async def test_a_big_image_is_made_smaller(kind: str, mode: str) -> None:
-    result = await read(picture(kind, 3000, 1500, mode))
-    assert shown(result).size == (MAX_EDGE, MAX_EDGE // 2)
+async def test_large_image_is_scaled_down(kind: str, mode: str) -> None:
+    result = await read_bytes(make_image(kind, 3000, 1500, mode))
+    assert decode_image(result).size == (MAX_EDGE, MAX_EDGE // 2)
     assert "3000x1500" in result.text
 
 
 @pytest.mark.covers("BYD-27")
-async def test_an_image_of_many_bytes_is_made_smaller() -> None:
-    data = picture("PNG", 1500, 1500, noise=True)
+async def test_image_with_many_bytes_is_compressed() -> None:
+    data = make_image("PNG", 1500, 1500, noise=True)
     assert len(data) > 3_750_000
-    image = shown(await read(data))
+    image = decode_image(await read_bytes(data))
     assert image.format == "JPEG"
 
 
 @pytest.mark.parametrize("kind", ["BMP", "TIFF", "ICO"])
-async def test_rarer_kinds_are_converted(kind: str) -> None:
-    assert shown(await read(picture(kind, 32, 32))).format == "PNG"
+async def test_other_formats_are_converted(kind: str) -> None:
+    assert decode_image(await read_bytes(make_image(kind, 32, 32))).format == "PNG"
 
 
-async def test_a_small_image_goes_as_it_is() -> None:
-    data = picture("PNG", 20, 10)
-    result = await read(data)
+async def test_small_image_is_unchanged() -> None:
+    data = make_image("PNG", 20, 10)
+    result = await read_bytes(data)
     assert isinstance(result.output, tuple)
     assert result.output[1] == ImageBlock("image/png", base64.b64encode(data).decode())
 
 
-async def test_a_photo_is_turned_as_its_camera_says() -> None:
+async def test_exif_orientation_is_applied() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert shown(await read(picture("JPEG", 2000, 1000, exif=exif))).size == (MAX_EDGE // 2, MAX_EDGE)
+    assert decode_image(await read_bytes(make_image("JPEG", 2000, 1000, exif=exif))).size == (MAX_EDGE // 2, MAX_EDGE)
 
 
 @pytest.mark.covers("BYD-27")
-async def test_an_image_that_unpacks_to_too_much_is_refused() -> None:
-    result = await read(picture("PNG", 20_000, 6_000, "1"))
+async def test_image_with_too_many_pixels_is_rejected() -> None:
+    result = await read_bytes(make_image("PNG", 20_000, 6_000, "1"))
     assert isinstance(result.output, str)
     assert "20000x6000 pixels, which is too many" in result.text
 
@@ -89,34 +89,34 @@ async def test_an_image_that_unpacks_to_too_much_is_refused() -> None:
 @pytest.mark.covers("BYD-27")
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"]), st.data())
-def test_a_damaged_image_is_never_sent_as_one(kind: str, data: st.DataObject) -> None:
-    """Cut off or with a byte changed: either it still decodes, or the answer is text."""
-    whole = picture(kind, data.draw(st.sampled_from([1600, 60])), 3)
+def test_damaged_image_is_text_or_decodable(kind: str, data: st.DataObject) -> None:
+    """A truncated or changed image either still decodes, or the result is text."""
+    whole = make_image(kind, data.draw(st.sampled_from([1600, 60])), 3)
     broken = bytearray(whole[: data.draw(st.integers(10, len(whole)))])
     at = data.draw(st.integers(0, len(broken) - 1))
     broken[at] ^= data.draw(st.integers(0, 255))
-    result = asyncio.run(read(bytes(broken)))
+    result = asyncio.run(read_bytes(bytes(broken)))
     if not isinstance(result.output, str):
-        shown(result).load()
+        decode_image(result).load()
 
 
 @pytest.mark.covers("BYD-27")
-async def test_without_pillow_what_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    fine, *others = picture("PNG", 3000, 20), picture("BMP", 32, 32), picture("PNG", 9000, 2)
+async def test_image_that_needs_pillow_is_an_error_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fine, *others = make_image("PNG", 3000, 20), make_image("BMP", 32, 32), make_image("PNG", 9000, 2)
     others.append(fine + b"\0" * 4_000_000)
     monkeypatch.setitem(sys.modules, "PIL", None)
     for data in others:
-        result = await read(data)
+        result = await read_bytes(data)
         assert "[images]'" in result.text
         assert isinstance(result.output, str)
-    assert not isinstance((await read(fine)).output, str)
+    assert not isinstance((await read_bytes(fine)).output, str)
 
 
 # --- PDF ------------------------------------------------------------------------------------------------------------------
 
 
-def pdf(*pages: str) -> bytes:
-    """A PDF whose pages have a line of text each; an empty text makes a page without any."""
+def make_pdf(*pages: str) -> bytes:
+    """Create a PDF with one line of text per page; an empty string creates a page without text."""
     objects: list[bytes] = []
     kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
     objects.append(b"<< /Type /Catalog /Pages 2 0 R >>")
@@ -142,68 +142,68 @@ def pdf(*pages: str) -> bytes:
 
 
 @pytest.mark.covers("BYD-27")
-async def test_the_text_of_a_pdf_is_read_by_pages() -> None:
-    data = pdf("First page", "Second page", "", "Fourth page")
-    whole = await read(data)
+async def test_pdf_text_is_read_by_page() -> None:
+    data = make_pdf("First page", "Second page", "", "Fourth page")
+    whole = await read_bytes(data)
     assert whole.text == (
         "--- page 1 ---\nFirst page\n--- page 2 ---\nSecond page\n--- page 3 ---\n(no text; it may be a picture)\n"
         "--- page 4 ---\nFourth page\n(PDF, pages 1-4 of 4)"
     )
     assert whole.metadata["without_text"] == 1
-    assert (await read(data, pages="2")).text == (
+    assert (await read_bytes(data, pages="2")).text == (
         "--- page 2 ---\nSecond page\n(PDF, pages 2-2 of 4; continue with pages=3-)"
     )
-    assert (await read(data, pages="4-")).text.endswith("(PDF, pages 4-4 of 4)")
-    some = await read(data, max_bytes=70)
+    assert (await read_bytes(data, pages="4-")).text.endswith("(PDF, pages 4-4 of 4)")
+    some = await read_bytes(data, max_bytes=70)
     assert some.text.endswith("(PDF, pages 1-2 of 4, stopped at max_bytes; continue with pages=3-)")
-    assert "more characters on this page" in (await read(data, max_bytes=20)).text
+    assert "more characters on this page" in (await read_bytes(data, max_bytes=20)).text
 
 
 @pytest.mark.parametrize("pages", ["0", "5", "3-2", "x", "-2"])
-async def test_pages_that_are_not_there_are_told(pages: str) -> None:
-    result = await read(pdf("a", "b"), pages=pages)
+async def test_missing_pages_are_an_error(pages: str) -> None:
+    result = await read_bytes(make_pdf("a", "b"), pages=pages)
     assert result.code == ToolErrorCode.VALIDATION_ERROR
     assert "has 2 pages" in result.text
 
 
-async def test_what_only_starts_like_a_pdf_is_told() -> None:
-    result = await read(b"%PDF-1.7\n\0\0")
+async def test_invalid_pdf_is_an_error() -> None:
+    result = await read_bytes(b"%PDF-1.7\n\0\0")
     assert result.code == ToolErrorCode.IO_ERROR
     assert "(a PDF) cannot be read: it is damaged" in result.text
 
 
 @settings(max_examples=60)
 @given(st.data())
-def test_a_damaged_pdf_never_raises(data: st.DataObject) -> None:
-    whole = pdf("First page", "Second page")
+def test_damaged_pdf_does_not_raise(data: st.DataObject) -> None:
+    whole = make_pdf("First page", "Second page")
     broken = bytearray(whole[: data.draw(st.integers(20, len(whole)))])
     broken[data.draw(st.integers(8, len(broken) - 1))] ^= data.draw(st.integers(0, 255))
-    result = asyncio.run(read(bytes(broken)))
+    result = asyncio.run(read_bytes(bytes(broken)))
     assert isinstance(result.output, str)
     assert "page" in result.text or "cannot be read" in result.text
 
 
-async def test_without_pypdf_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_pypdf_is_an_error_with_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    result = await read(pdf("x"))
+    result = await read_bytes(make_pdf("x"))
     assert result.code == ToolErrorCode.CONFIG_ERROR
     assert "[pdf]'" in result.text
 
 
-async def test_a_pdf_with_a_password_is_told() -> None:
+async def test_encrypted_pdf_is_an_error() -> None:
     from pypdf import PdfReader, PdfWriter
 
-    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf("secret"))))
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(make_pdf("secret"))))
     writer.encrypt("password", algorithm="RC4-128")
     out = io.BytesIO()
     writer.write(out)
-    assert "protected by a password" in (await read(out.getvalue())).text
+    assert "protected by a password" in (await read_bytes(out.getvalue())).text
 
 
-# --- what is big, and what is no file -------------------------------------------------------------------------------------
+# --- huge and special files -----------------------------------------------------------------------------------------------
 
 
-async def test_two_gigabytes_are_read_in_little_memory(ctx: ToolContext, project: Path) -> None:
+async def test_huge_file_is_read_with_little_memory(ctx: ToolContext, project: Path) -> None:
     with open(project / "big.txt", "wb") as file:
         file.write(b"line of text\n" * 20_000)
         file.truncate(2 << 30)
@@ -217,7 +217,7 @@ async def test_two_gigabytes_are_read_in_little_memory(ctx: ToolContext, project
     assert peak < 40_000_000
 
 
-async def test_lines_behind_the_counted_part_can_be_reached(ctx: ToolContext, project: Path) -> None:
+async def test_lines_after_the_counted_part_can_be_read(ctx: ToolContext, project: Path) -> None:
     with open(project / "big.txt", "wb") as file:
         file.write(b"a\n" * 50_000)
         file.seek(300 << 20)
@@ -226,13 +226,13 @@ async def test_lines_behind_the_counted_part_can_be_reached(ctx: ToolContext, pr
 
 
 @on_posix
-async def test_what_never_ends_or_blocks_is_refused(
+async def test_endless_or_blocking_files_are_rejected(
     ctx: ToolContext, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(project / "pipe")
     listener = socket.socket(socket.AF_UNIX)
     try:
-        monkeypatch.chdir(project)  # the name of a socket is short
+        monkeypatch.chdir(project)  # socket names have a short maximum length
         listener.bind("socket")
         (project / "zero").symlink_to("/dev/zero")
         for name, kind in (("pipe", "fifo"), ("socket", "socket"), ("zero", "device"), ("/dev/urandom", "device")):
@@ -244,7 +244,7 @@ async def test_what_never_ends_or_blocks_is_refused(
 
 
 @on_linux
-async def test_files_of_the_kernel_are_read_or_refused_but_never_waited_for(ctx: ToolContext) -> None:
+async def test_kernel_files_are_read_or_rejected_without_blocking(ctx: ToolContext) -> None:
     assert "MemTotal" in (await read_file(ctx, path="/proc/meminfo")).text
     for name in ("/proc/self/mem", "/proc/kmsg", f"/proc/{os.getpid()}/task/{os.getpid()}/pagemap"):
         assert "interface to the kernel" in (await read_file(ctx, path=name)).text

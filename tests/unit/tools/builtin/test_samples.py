@@ -1,4 +1,4 @@
-"""The examples."""
+"""The sample tools."""
 
 import pytest
 
@@ -17,7 +17,7 @@ async def test_hello_and_greet() -> None:
 
 
 @pytest.mark.covers("TOL-23")
-async def test_a_tool_of_a_domain_has_a_typed_schema() -> None:
+async def test_domain_tool_has_a_typed_schema() -> None:
     properties = search_books.input_schema["properties"]
     assert properties["limit"]["minimum"] == 1
     assert properties["limit"]["maximum"] == 20
@@ -29,7 +29,7 @@ async def test_a_tool_of_a_domain_has_a_typed_schema() -> None:
     assert (await search_books(ctx, subject="history", limit=1)).text == "The Guns of August (history, 1962)\n(2 found)"
 
 
-def test_what_is_none_of_them_is_told() -> None:
+def test_unknown_tool_name_raises() -> None:
     assert builtin.hello is hello
     with pytest.raises(AttributeError, match="no attribute 'helo'"):
-        getattr(builtin, "helo")  # noqa: B009 - a name that is not there
+        getattr(builtin, "helo")  # noqa: B009 - an unknown name

@@ -1,4 +1,4 @@
-"""`glob`, `grep` and `list_files`: ripgrep and the search without it give the same answers."""
+"""`glob`, `grep`, and `list_files`: the same results with and without ripgrep."""
 
 import asyncio
 import os
@@ -47,15 +47,15 @@ FILES: dict[str, str | bytes] = {
 }
 
 
-class NoRipgrep(LocalEnv):
-    """This machine, as if it had no ripgrep."""
+class EnvWithoutRipgrep(LocalEnv):
+    """The local environment, as if ripgrep were not installed."""
 
     async def find_program(self, name: str) -> str | None:
         return None if name == "rg" else await super().find_program(name)
 
 
-class Answering(LocalEnv):
-    """A ripgrep that answers as it is told."""
+class EnvWithFakeRipgrep(LocalEnv):
+    """The local environment with a fixed ripgrep result."""
 
     answer = ProcessResult(exit_code=0)
 
@@ -76,24 +76,26 @@ def tree(local_env: LocalEnv, project: Path) -> Path:
 
 
 @pytest.fixture
-def without(tree: Path) -> NoRipgrep:
-    return NoRipgrep(tree)
+def env_without_ripgrep(tree: Path) -> EnvWithoutRipgrep:
+    return EnvWithoutRipgrep(tree)
 
 
 @pytest.fixture
-def answering(tree: Path) -> Answering:
-    return Answering(tree)
+def env_with_fake_ripgrep(tree: Path) -> EnvWithFakeRipgrep:
+    return EnvWithFakeRipgrep(tree)
 
 
 @pytest.fixture
-async def both(ctx: ToolContext, without: NoRipgrep) -> AsyncIterator[tuple[ToolContext, ToolContext]]:
-    assert await ctx.env.find_program("rg"), "a package that is installed with this one has it"
-    yield ctx, ToolContext(env=without)
-    await without.aclose()
+async def both_contexts(
+    ctx: ToolContext, env_without_ripgrep: EnvWithoutRipgrep
+) -> AsyncIterator[tuple[ToolContext, ToolContext]]:
+    assert await ctx.env.find_program("rg"), "a dependency installs ripgrep"
+    yield ctx, ToolContext(env=env_without_ripgrep)
+    await env_without_ripgrep.aclose()
 
 
-async def same(both: tuple[ToolContext, ToolContext], tool: Tool, **arguments: Any) -> ToolResult:
-    first, second = [await tool(ctx, **arguments) for ctx in both]
+async def run_on_both(both_contexts: tuple[ToolContext, ToolContext], tool: Tool, **arguments: Any) -> ToolResult:
+    first, second = [await tool(ctx, **arguments) for ctx in both_contexts]
     assert first.text == second.text
     assert (first.metadata, first.is_error) == (second.metadata, second.is_error)
     return first
@@ -152,22 +154,22 @@ GREPS: list[dict[str, Any]] = [
 
 @pytest.mark.covers("TOL-15")
 @pytest.mark.parametrize("arguments", GREPS, ids=str)
-async def test_grep_is_the_same_with_and_without_ripgrep(
-    both: tuple[ToolContext, ToolContext], arguments: dict[str, Any]
+async def test_grep_gives_the_same_result_without_ripgrep(
+    both_contexts: tuple[ToolContext, ToolContext], arguments: dict[str, Any]
 ) -> None:
-    await same(both, grep, **arguments)
+    await run_on_both(both_contexts, grep, **arguments)
 
 
 @pytest.mark.parametrize(
     "arguments", [{"pattern": "bar("}, {"pattern": "*a"}, {"pattern": "[a"}, {"pattern": "a)"}], ids=str
 )
-async def test_a_wrong_pattern_is_told_by_both(
-    both: tuple[ToolContext, ToolContext], arguments: dict[str, Any]
+async def test_invalid_pattern_is_an_error_in_both(
+    both_contexts: tuple[ToolContext, ToolContext], arguments: dict[str, Any]
 ) -> None:
-    for ctx in both:
+    for ctx in both_contexts:
         result = await grep(ctx, **arguments)
         assert result.code is ToolErrorCode.VALIDATION_ERROR
-        assert result.text.startswith("pattern is no valid regular expression: ")
+        assert result.text.startswith("pattern is not a valid regular expression: ")
         assert "literal=true" in result.text
         assert "\n" not in result.text
 
@@ -198,8 +200,8 @@ async def test_a_wrong_pattern_is_told_by_both(
         ("*.nope", []),
     ],
 )
-async def test_glob(both: tuple[ToolContext, ToolContext], pattern: str, expected: list[str]) -> None:
-    result = await same(both, glob, pattern=pattern)
+async def test_glob_patterns(both_contexts: tuple[ToolContext, ToolContext], pattern: str, expected: list[str]) -> None:
+    result = await run_on_both(both_contexts, glob, pattern=pattern)
     assert not result.is_error
     lines = result.text.split("\n")
     assert [line for line in lines if not line.startswith(("(", "No files"))] == expected
@@ -217,49 +219,49 @@ async def test_glob(both: tuple[ToolContext, ToolContext], pattern: str, expecte
         ("src/nope*", [1, None]),
     ],
 )
-async def test_glob_goes_no_deeper_than_its_pattern(
-    without: NoRipgrep, monkeypatch: pytest.MonkeyPatch, pattern: str, expected: list[int | None]
+async def test_glob_searches_only_as_deep_as_its_pattern(
+    env_without_ripgrep: EnvWithoutRipgrep, monkeypatch: pytest.MonkeyPatch, pattern: str, expected: list[int | None]
 ) -> None:
     depths: list[int | None] = []
-    walk = without.walk
+    walk = env_without_ripgrep.walk
 
-    async def walked(path: str, **options: Any) -> Any:
+    async def record_walk(path: str, **options: Any) -> Any:
         depths.append(options["depth"])
         return await walk(path, **options)
 
-    monkeypatch.setattr(without, "walk", walked)
-    await glob(ToolContext(env=without), pattern=pattern)
+    monkeypatch.setattr(env_without_ripgrep, "walk", record_walk)
+    await glob(ToolContext(env=env_without_ripgrep), pattern=pattern)
     assert depths == expected
 
 
 @pytest.mark.covers("TOL-16")
-async def test_glob_comes_in_pages(both: tuple[ToolContext, ToolContext]) -> None:
-    first = await same(both, glob, pattern="*", limit=2)
+async def test_glob_results_are_paged(both_contexts: tuple[ToolContext, ToolContext]) -> None:
+    first = await run_on_both(both_contexts, glob, pattern="*", limit=2)
     assert first.text == "-dash\n.github/w.yml\n(files 1-2 of 21; continue with offset=2)"
-    assert (await same(both, glob, pattern="*", limit=2, offset=20)).text == "u16\n(files 21-21 of 21)"
-    assert "(21 files)" in (await same(both, glob, pattern="*", limit=0)).text
+    assert (await run_on_both(both_contexts, glob, pattern="*", limit=2, offset=20)).text == "u16\n(files 21-21 of 21)"
+    assert "(21 files)" in (await run_on_both(both_contexts, glob, pattern="*", limit=0)).text
 
 
 @pytest.mark.parametrize("pattern", ["{a,b", "x[", "*/../../etc/*"])
-async def test_what_is_no_glob_is_told(both: tuple[ToolContext, ToolContext], pattern: str) -> None:
-    assert (await same(both, glob, pattern=pattern)).code is ToolErrorCode.VALIDATION_ERROR
+async def test_invalid_glob_is_an_error(both_contexts: tuple[ToolContext, ToolContext], pattern: str) -> None:
+    assert (await run_on_both(both_contexts, glob, pattern=pattern)).code is ToolErrorCode.VALIDATION_ERROR
 
 
-async def test_a_folder_that_is_not_there_is_told(both: tuple[ToolContext, ToolContext]) -> None:
-    result = await same(both, glob, pattern="nope/*.py")
-    assert (result.code, result.text) == (ToolErrorCode.NOT_FOUND, "No files match nope/*.py: there is no folder nope.")
+async def test_missing_folder_is_an_error(both_contexts: tuple[ToolContext, ToolContext]) -> None:
+    result = await run_on_both(both_contexts, glob, pattern="nope/*.py")
+    assert (result.code, result.text) == (ToolErrorCode.NOT_FOUND, "No files match nope/*.py: nope does not exist.")
 
 
-async def test_rules_of_a_folder_above_the_project_do_not_empty_it(
-    both: tuple[ToolContext, ToolContext], tree: Path
+async def test_ignore_file_above_the_project_is_not_applied(
+    both_contexts: tuple[ToolContext, ToolContext], tree: Path
 ) -> None:
-    (tree.parent / ".gitignore").write_text("*\n")  # As in a home folder under version control.
-    assert "src/a.py" in (await same(both, glob, pattern="*.py")).text
-    assert "src/a.py" in (await same(both, grep, pattern="foo", output_mode="files")).text
+    (tree.parent / ".gitignore").write_text("*\n")  # For example, a home folder under version control.
+    assert "src/a.py" in (await run_on_both(both_contexts, glob, pattern="*.py")).text
+    assert "src/a.py" in (await run_on_both(both_contexts, grep, pattern="foo", output_mode="files")).text
 
 
 @pytest.mark.covers("TOL-15")
-async def test_grep_says_what_it_left_out_and_how_to_go_on(ctx: ToolContext, tree: Path) -> None:
+async def test_grep_reports_omissions_and_how_to_continue(ctx: ToolContext, tree: Path) -> None:
     none = await grep(ctx, pattern="zzz")
     assert none.text == (
         "(no matches in .; not searched: ignored files, binary files and .git; include_ignored=true adds ignored files)"
@@ -273,80 +275,88 @@ async def test_grep_says_what_it_left_out_and_how_to_go_on(ctx: ToolContext, tre
 
 
 @pytest.mark.covers("TOL-15")
-async def test_grep_takes_250_unless_told(ctx: ToolContext, project: Path) -> None:
+async def test_grep_returns_250_lines_by_default(ctx: ToolContext, project: Path) -> None:
     (project / "many").write_text("x\n" * 300)
     assert (await grep(ctx, pattern="x")).metadata["shown"] == 250
     assert (await grep(ctx, pattern="x", head_limit=0)).metadata["shown"] == 300
     assert (await grep(ctx, pattern="x", offset=290)).metadata["shown"] == 10
 
 
-async def test_context_is_told_from_matches(ctx: ToolContext, tree: Path) -> None:
+async def test_context_lines_differ_from_matches(ctx: ToolContext, tree: Path) -> None:
     result = await grep(ctx, pattern="foo", path="src/a.py", context=1)
     assert result.text.startswith("1-import os\n2:foo = 1\n3-\n4-def bar():\n5:    foo()\n(2 matching lines")
     gap = await grep(ctx, pattern="import|foo\\(", path="src/a.py", context=1)
     assert gap.text.startswith("1:import os\n2-foo = 1\n--\n4-def bar():\n5:    foo()\n")
 
 
-async def test_what_a_policy_guards_is_withheld(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
-    for ctx in both:
+async def test_files_blocked_by_permission_rules_are_withheld(
+    both_contexts: tuple[ToolContext, ToolContext], tree: Path
+) -> None:
+    for ctx in both_contexts:
         ctx.env.path_filter = lambda path: not path.endswith("/src/a.py")
-    result = await same(both, grep, pattern="foo", path="src", output_mode="files")
+    result = await run_on_both(both_contexts, grep, pattern="foo", path="src", output_mode="files")
     assert "a.py" not in result.text
     assert "1 file with matches withheld by the permission rules" in result.text
     assert result.metadata["withheld"] == 1
-    assert "2:foo" in (await grep(both[0], pattern="foo", path="src/a.py")).text  # Permitted by name.
+    assert "2:foo" in (await grep(both_contexts[0], pattern="foo", path="src/a.py")).text  # Allowed by name.
 
 
-async def test_names_that_a_policy_guards_are_withheld(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
-    for ctx in both:
+async def test_names_blocked_by_permission_rules_are_withheld(
+    both_contexts: tuple[ToolContext, ToolContext], tree: Path
+) -> None:
+    for ctx in both_contexts:
         ctx.env.path_filter = lambda path: not path.endswith(("/src/a.py", "/src/sub", "x.log"))
-    found = await same(both, glob, pattern="src/*.py")
+    found = await run_on_both(both_contexts, glob, pattern="src/*.py")
     assert found.text == (
-        "No files match src/*.py.\n(not looked at: ignored files and .git; include_ignored=true adds ignored files)\n"
+        "No files match src/*.py.\n(not searched: ignored files and .git; include_ignored=true adds ignored files)\n"
         "(1 name withheld by the permission rules)"
     )
     assert found.metadata["withheld"] == 1
-    listed = await same(both, list_files, path="src")
+    listed = await run_on_both(both_contexts, list_files, path="src")
     assert "a.py" not in listed.text
     assert "sub" not in listed.text
     assert "2 names withheld by the permission rules" in listed.text
-    assert "x.log" not in (await list_files(both[0])).text
+    assert "x.log" not in (await list_files(both_contexts[0])).text
 
 
 @on_posix
-async def test_a_name_with_a_line_feed_is_whole(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
+async def test_file_names_with_newlines_are_escaped(both_contexts: tuple[ToolContext, ToolContext], tree: Path) -> None:
     for name in ("two\nlines", "\n./a", "x: binary file matches\ny", "a\n--\nb"):
         (tree / "odd" / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / "odd" / name).write_bytes(b"foo\n")
     (tree / "odd" / "bin\nary").write_bytes(b"foo\n" + b"x\n" * 50_000 + b"\0")
     for mode in ("files", "count", "content"):
-        await same(both, grep, pattern="foo", path="odd", output_mode=mode, context=1 if mode == "content" else 0)
-    result = await same(both, grep, pattern="foo", path="odd", output_mode="files")
+        await run_on_both(
+            both_contexts, grep, pattern="foo", path="odd", output_mode=mode, context=1 if mode == "content" else 0
+        )
+    result = await run_on_both(both_contexts, grep, pattern="foo", path="odd", output_mode="files")
     assert result.text.startswith("odd/\\x0a./a\nodd/a\\x0a--\\x0ab\nodd/two\\x0alines\nodd/x: binary")
 
 
-async def test_a_nul_in_a_pattern_is_searched_for(both: tuple[ToolContext, ToolContext], tree: Path) -> None:
-    assert (await same(both, grep, pattern="o\0", path="bin")).metadata["matches"] == 1
-    assert (await same(both, grep, pattern="o\0", path="bin", literal=True)).metadata["matches"] == 1
-    assert (await same(both, grep, pattern=".o\0", path="bin", literal=True)).metadata["matches"] == 0
-    rejected = await same(both, grep, pattern="\ud800")
+async def test_nul_in_a_pattern_is_searched(both_contexts: tuple[ToolContext, ToolContext], tree: Path) -> None:
+    assert (await run_on_both(both_contexts, grep, pattern="o\0", path="bin")).metadata["matches"] == 1
+    assert (await run_on_both(both_contexts, grep, pattern="o\0", path="bin", literal=True)).metadata["matches"] == 1
+    assert (await run_on_both(both_contexts, grep, pattern=".o\0", path="bin", literal=True)).metadata["matches"] == 0
+    rejected = await run_on_both(both_contexts, grep, pattern="\ud800")
     assert rejected.code == ToolErrorCode.VALIDATION_ERROR
     for arguments in ({"path": "a\0b"}, {"glob": "a\0b"}, {"glob": "\ud800"}, {"path": "\ud800"}):
-        result = await grep(both[0], pattern="foo", **arguments)
+        result = await grep(both_contexts[0], pattern="foo", **arguments)
         assert result.is_error or not result.metadata["matches"]
 
 
-async def test_without_ripgrep_a_huge_file_is_left_out_and_told(without: NoRipgrep, tree: Path) -> None:
+async def test_huge_file_is_skipped_without_ripgrep_and_reported(
+    env_without_ripgrep: EnvWithoutRipgrep, tree: Path
+) -> None:
     with open(tree / "huge", "wb") as file:
         file.write(b"foo\n")
         file.truncate(65 << 20)
-    result = await grep(ToolContext(env=without), pattern="foo", glob="huge")
+    result = await grep(ToolContext(env=env_without_ripgrep), pattern="foo", glob="huge")
     assert result.metadata["outcome"] == "incomplete"
     assert "huge: more than 67108864 bytes" in result.text
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ({"exit_code": 143, "timed_out": True}, "INCOMPLETE: stopped after 30s"),
         ({"exit_code": 137, "overflowed": True}, "INCOMPLETE: stopped because too much matches"),
@@ -354,43 +364,45 @@ async def test_without_ripgrep_a_huge_file_is_left_out_and_told(without: NoRipgr
         ({"exit_code": 139}, "INCOMPLETE: ripgrep ended with status 139"),
     ],
 )
-async def test_a_search_that_was_broken_off_is_not_called_empty(
-    answering: Answering, answer: dict[str, Any], told: str
+async def test_interrupted_search_is_reported_as_incomplete(
+    env_with_fake_ripgrep: EnvWithFakeRipgrep, answer: dict[str, Any], message: str
 ) -> None:
-    answering.answer = ProcessResult(**answer)
-    result = await grep(ToolContext(env=answering), pattern="foo")
-    assert told in result.text
+    env_with_fake_ripgrep.answer = ProcessResult(**answer)
+    result = await grep(ToolContext(env=env_with_fake_ripgrep), pattern="foo")
+    assert message in result.text
     assert (result.is_error, result.metadata["outcome"]) == (True, "incomplete")
-    listed = await glob(ToolContext(env=answering), pattern="*")
+    listed = await glob(ToolContext(env=env_with_fake_ripgrep), pattern="*")
     assert (listed.is_error, listed.metadata["outcome"]) == (True, "incomplete")
 
 
-async def test_what_cannot_be_read_is_told(
-    answering: Answering, without: NoRipgrep, monkeypatch: pytest.MonkeyPatch
+async def test_unreadable_folder_is_reported(
+    env_with_fake_ripgrep: EnvWithFakeRipgrep, env_without_ripgrep: EnvWithoutRipgrep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = b"rg: ./sub: Permission denied (os error 13)\n"
-    answering.answer = ProcessResult(exit_code=2, stderr=CapturedOutput(message, b"", len(message)))
+    env_with_fake_ripgrep.answer = ProcessResult(exit_code=2, stderr=CapturedOutput(message, b"", len(message)))
     scandir = os.scandir
 
-    def refuse(folder: int) -> Any:
+    def deny_folder(folder: int) -> Any:
         if os.readlink(f"/proc/self/fd/{folder}").endswith("/sub"):
             raise PermissionError(13, "Permission denied")
         return scandir(folder)
 
-    monkeypatch.setattr(os, "scandir", refuse)
-    for made in (answering, without):
-        result = await grep(ToolContext(env=made), pattern="foo", path="src")
+    monkeypatch.setattr(os, "scandir", deny_folder)
+    for search_env in (env_with_fake_ripgrep, env_without_ripgrep):
+        result = await grep(ToolContext(env=search_env), pattern="foo", path="src")
         assert result.metadata["outcome"] == "incomplete"
         assert "INCOMPLETE: sub: permission denied" in result.text
 
 
-async def test_a_search_can_be_cancelled(both: tuple[ToolContext, ToolContext]) -> None:
-    for ctx in both:
+async def test_search_can_be_cancelled(both_contexts: tuple[ToolContext, ToolContext]) -> None:
+    for ctx in both_contexts:
         ctx.signal.cancel()
         assert (await grep(ctx, pattern="foo")).metadata["outcome"] == "incomplete"
 
 
-async def test_the_search_without_ripgrep_does_not_hold_the_loop(without: NoRipgrep, tree: Path) -> None:
+async def test_search_without_ripgrep_does_not_block_the_loop(
+    env_without_ripgrep: EnvWithoutRipgrep, tree: Path
+) -> None:
     ticks = 0
 
     async def tick() -> None:
@@ -400,12 +412,12 @@ async def test_the_search_without_ripgrep_does_not_hold_the_loop(without: NoRipg
             await asyncio.sleep(0)
 
     ticking = asyncio.ensure_future(tick())
-    await grep(ToolContext(env=without), pattern="foo")
+    await grep(ToolContext(env=env_without_ripgrep), pattern="foo")
     ticking.cancel()
     assert ticks > 20
 
 
-async def test_everything_works_in_memory() -> None:
+async def test_search_tools_work_in_memory() -> None:
     files = {name: content for name, content in FILES.items() if name != "late"}
     ctx = ToolContext(env=MemoryEnv(files))
     assert "src/a.py\n2:foo = 1\n5:    foo()" in (await grep(ctx, pattern="foo", path="src")).text
@@ -413,7 +425,7 @@ async def test_everything_works_in_memory() -> None:
     assert "b.ts" in (await list_files(ctx, path="src", depth=3)).text
 
 
-async def test_a_folder_is_listed_as_a_tree(ctx: ToolContext, tree: Path) -> None:
+async def test_folder_is_listed_as_a_tree(ctx: ToolContext, tree: Path) -> None:
     result = await list_files(ctx, path="src")
     assert result.text == (".gitignore\na.py\nsub/\n  b.ts\ntop.txt\n(4 files, 1 folder; ignored: gen_x.py)")
     top = await list_files(ctx, depth=1, limit=4)
@@ -424,31 +436,31 @@ async def test_a_folder_is_listed_as_a_tree(ctx: ToolContext, tree: Path) -> Non
     assert (await list_files(ctx, path="app/[id]")).text == "p.tsx\n(1 file)"
 
 
-async def test_a_glob_that_says_nothing_is_refused(ctx: ToolContext, tree: Path) -> None:
+async def test_empty_glob_is_rejected(ctx: ToolContext, tree: Path) -> None:
     result = await glob(ctx, pattern=" ")
     assert result.code is ToolErrorCode.VALIDATION_ERROR
     assert "pattern is empty" in result.text
 
 
-async def test_listing_needs_a_folder(ctx: ToolContext, tree: Path) -> None:
+async def test_list_files_requires_a_folder(ctx: ToolContext, tree: Path) -> None:
     (tree / "empty").mkdir()
     assert (await list_files(ctx, path="empty")).text == "(empty folder)"
     assert "use read_file" in (await list_files(ctx, path="bin")).text
     assert "use glob" in (await list_files(ctx, path="src/*")).text
-    gone = await list_files(ctx, path="nope")
-    assert (gone.code, gone.text) == (ToolErrorCode.NOT_FOUND, "Cannot list nope: it does not exist.")
+    missing = await list_files(ctx, path="nope")
+    assert (missing.code, missing.text) == (ToolErrorCode.NOT_FOUND, "Cannot list nope: it does not exist.")
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [(grep, {"pattern": "foo", "path": "src"}), (glob, {"pattern": "src/*"}), (list_files, {"path": "src"})],
 )
-async def test_a_folder_that_became_a_link_is_not_searched(
+async def test_folder_replaced_by_a_link_is_not_searched(
     local_env: LocalEnv, project: Path, tmp_path_factory: pytest.TempPathFactory, tool: Tool, arguments: dict[str, Any]
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "f").write_text("foo")
     (project / "src").symlink_to(outside)
-    ctx = ToolContext(env=local_env, paths={"src": str(project / "src")})  # as it was when it was judged
+    ctx = ToolContext(env=local_env, paths={"src": str(project / "src")})  # the path that was judged
     with pytest.raises(PermissionDeniedError, match="symbolic link to another place"):
         await tool(ctx, **arguments)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from mainspring.env import CapturedOutput, LocalEnv, MemoryEnv, ProcessResult
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import shell
-from mainspring.tools.support.background import Screen, TailBuffer, split_limit, strip_partial_character
+from mainspring.tools.support.background import TailBuffer, TerminalText, split_limit, strip_partial_character
 
 
 @pytest.mark.covers("TOL-08")
-async def test_the_footer_has_status_and_duration(ctx: ToolContext, project: Path) -> None:
+async def test_footer_has_status_and_duration(ctx: ToolContext, project: Path) -> None:
     result = await shell(ctx, command="echo out; echo err >&2; exit 3")
     assert re.fullmatch(rf"out\n\[stderr\]\nerr\n\[in {project}\]\n\(exit 3, \d+ms\)", result.text)
     assert not result.is_error
@@ -23,13 +23,13 @@ async def test_the_footer_has_status_and_duration(ctx: ToolContext, project: Pat
 
 
 @pytest.mark.covers("TOL-08")
-async def test_the_footer_can_be_left_out(ctx: ToolContext) -> None:
+async def test_footer_can_be_omitted(ctx: ToolContext) -> None:
     assert (await shell(ctx, command="echo out; echo err >&2; exit 3", metadata=False)).text == "out\nerr\n"
     assert (await shell(ctx, command="true", metadata=False)).text == ""
 
 
 @pytest.mark.covers("TOL-06")
-async def test_the_end_of_long_output_is_kept(ctx: ToolContext) -> None:
+async def test_end_of_long_output_is_kept(ctx: ToolContext) -> None:
     result = await shell(ctx, command="seq 1 20000", metadata=False)
     mark, _, rest = result.text.partition("\n")
     assert mark == f"…({108_894 - 32_768} bytes truncated from head)…"
@@ -40,7 +40,7 @@ async def test_the_end_of_long_output_is_kept(ctx: ToolContext) -> None:
 
 
 @pytest.mark.covers("TOL-06")
-async def test_zero_keeps_everything(ctx: ToolContext) -> None:
+async def test_zero_limit_keeps_everything(ctx: ToolContext) -> None:
     result = await shell(ctx, command="seq 1 20000; seq 1 20000 >&2", max_bytes=0, metadata=False)
     assert len(result.text.encode()) == 2 * 108_894
     small = await shell(ctx, command="printf 0123456789", max_bytes=4, metadata=False)
@@ -48,7 +48,7 @@ async def test_zero_keeps_everything(ctx: ToolContext) -> None:
 
 
 @pytest.mark.covers("TOL-06")
-async def test_both_streams_share_the_room(ctx: ToolContext) -> None:
+async def test_stdout_and_stderr_share_the_limit(ctx: ToolContext) -> None:
     result = await shell(ctx, command="seq 1 20000; seq 1 20000 >&2", metadata=False)
     parts = re.split(r"…\(\d+ bytes truncated from head\)…\n", result.text)
     assert [len(p) for p in parts[1:]][0] == 16_384
@@ -59,32 +59,32 @@ async def test_both_streams_share_the_room(ctx: ToolContext) -> None:
 
 @pytest.mark.covers("TOL-07")
 @pytest.mark.parametrize("limit", range(1, 12))
-async def test_a_character_is_never_cut(ctx: ToolContext, limit: int) -> None:
+async def test_characters_are_never_split(ctx: ToolContext, limit: int) -> None:
     result = await shell(ctx, command="printf 'añ日😀é'", max_bytes=limit, metadata=False)
-    kept = re.sub(r"…\(\d+ bytes truncated from head\)…\n|\n?\[full.*", "", result.text)
-    assert "añ日😀é".endswith(kept)
+    remaining = re.sub(r"…\(\d+ bytes truncated from head\)…\n|\n?\[full.*", "", result.text)
+    assert "añ日😀é".endswith(remaining)
     assert "\ufffd" not in result.text
 
 
 @pytest.mark.covers("TOL-07")
 @given(st.text(st.characters(codec="utf-8")), st.integers(1, 40), st.lists(st.integers(0, 60), max_size=6))
-def test_any_cut_of_any_text_is_text(text: str, limit: int, cuts: list[int]) -> None:
+def test_tail_buffer_returns_valid_text(text: str, limit: int, cuts: list[int]) -> None:
     tail = TailBuffer(limit)
     places = sorted({0, len(text), *[c for c in cuts if c < len(text)]})
     for start, end in zip(places, places[1:], strict=False):
         tail.feed(text[start:end])
-    kept = re.sub(r"\A…\(\d+ bytes truncated from head\)…\n", "", tail.text(limit)) if tail.total > limit else text
-    assert text.endswith(kept)
-    assert len(kept.encode()) <= limit
-    assert len(kept.encode()) > min(limit, tail.total) - 4
+    remaining = re.sub(r"\A…\(\d+ bytes truncated from head\)…\n", "", tail.text(limit)) if tail.total > limit else text
+    assert text.endswith(remaining)
+    assert len(remaining.encode()) <= limit
+    assert len(remaining.encode()) > min(limit, tail.total) - 4
 
 
 @given(st.text(st.characters(codec="utf-8")), st.lists(st.integers(0, 200), max_size=8))
-def test_pieces_of_output_may_be_cut_anywhere(text: str, cuts: list[int]) -> None:
+def test_screen_accepts_output_in_any_chunks(text: str, cuts: list[int]) -> None:
     data = text.encode()
-    whole = Screen()
+    whole = TerminalText()
     expected = whole.feed(data) + whole.finish()
-    screen = Screen()
+    screen = TerminalText()
     places = sorted({0, len(data), *[c for c in cuts if c < len(data)]})
     pieces = [screen.feed(data[a:b]) for a, b in zip(places, places[1:], strict=False)]
     assert "".join(pieces) + screen.finish() == expected
@@ -106,23 +106,23 @@ def test_pieces_of_output_may_be_cut_anywhere(text: str, cuts: list[int]) -> Non
         (b"\x1b", ""),
     ],
 )
-def test_output_is_shown_as_it_stands_on_a_screen(written: bytes, seen: str) -> None:
-    screen = Screen()
+def test_output_is_rendered_as_on_a_terminal(written: bytes, seen: str) -> None:
+    screen = TerminalText()
     assert screen.feed(written) + screen.finish() == seen
 
 
-def test_a_long_progress_bar_takes_no_room() -> None:
-    screen = Screen()
+def test_progress_bar_is_reduced_to_its_last_state() -> None:
+    screen = TerminalText()
     fed = "".join([screen.feed(b"\r%06d" % i) for i in range(50_000)])
     assert fed + screen.finish() == "049999"
 
 
-def test_a_long_line_is_passed_on() -> None:
-    screen = Screen()
+def test_long_line_is_passed_on_in_pieces() -> None:
+    screen = TerminalText()
     assert len(screen.feed(b"x" * 100_000)) > 30_000
 
 
-def test_room_is_shared() -> None:
+def test_split_limit() -> None:
     assert split_limit(5, 5, 0) == (5, 5)
     assert split_limit(5, 5, 20) == (5, 5)
     assert split_limit(100, 5, 20) == (15, 5)
@@ -131,7 +131,7 @@ def test_room_is_shared() -> None:
     assert strip_partial_character("é".encode()[1:] + b"x") == b"x"
 
 
-async def test_a_command_that_takes_too_long_says_what_was_enforced(ctx: ToolContext) -> None:
+async def test_timeout_is_reported_with_the_limit(ctx: ToolContext) -> None:
     result = await shell(ctx, command="echo begun; sleep 30", timeout=0.3)
     assert result.code is ToolErrorCode.TIMEOUT
     assert result.is_error
@@ -139,21 +139,21 @@ async def test_a_command_that_takes_too_long_says_what_was_enforced(ctx: ToolCon
     assert "the limit was 0.3s. The output is partial." in result.text
 
 
-async def test_cancelled_output_is_told(ctx: ToolContext) -> None:
+async def test_cancellation_is_reported(ctx: ToolContext) -> None:
     ctx.signal.cancel()
     result = await shell(ctx, command="sleep 30")
     assert result.is_error
     assert "[cancelled: stopped with everything it had started" in result.text
 
 
-async def test_a_normal_failure_is_no_error(ctx: ToolContext) -> None:
+async def test_nonzero_exit_is_not_an_error_result(ctx: ToolContext) -> None:
     for command in ("grep x /dev/null", "false", "kill -9 $$"):
         assert not (await shell(ctx, command=command)).is_error
     assert "[ended by SIGKILL]\n" in (await shell(ctx, command="kill -9 $$")).text
     assert "(exit 127," in (await shell(ctx, command="no-such-command-here")).text
 
 
-async def test_what_cannot_be_started_is_an_error(ctx: ToolContext, project: Path) -> None:
+async def test_command_that_cannot_start_is_an_error(ctx: ToolContext, project: Path) -> None:
     assert (await shell(ctx, command="  ")).code is ToolErrorCode.VALIDATION_ERROR
     assert "NUL" in (await shell(ctx, command="echo \0")).text
     os.rmdir(project)
@@ -162,19 +162,19 @@ async def test_what_cannot_be_started_is_an_error(ctx: ToolContext, project: Pat
     assert result.text == f"The command could not be started: {project}: it does not exist."
 
 
-async def test_the_folder_is_told_and_stays(ctx: ToolContext, project: Path) -> None:
+async def test_working_folder_is_reported_and_does_not_change(ctx: ToolContext, project: Path) -> None:
     moved = await shell(ctx, command="cd / && pwd")
     assert f"[in {project}; the next call starts there again]" in moved.text
     assert (await shell(ctx, command="pwd", metadata=False)).text == f"{project}\n"
 
 
-async def test_nothing_waits_for_a_person(ctx: ToolContext, project: Path) -> None:
+async def test_commands_never_wait_for_a_user(ctx: ToolContext, project: Path) -> None:
     command = 'read x; echo "$PAGER $GIT_TERMINAL_PROMPT $NO_COLOR $TERM"; $EDITOR x || echo no editor; cat'
     result = await shell(ctx, command=command, timeout=10, metadata=False)
     assert result.text == "cat 0 1 dumb\nno editor\n"
 
 
-async def test_a_background_job_is_told(ctx: ToolContext) -> None:
+async def test_background_process_is_reported(ctx: ToolContext) -> None:
     result = await shell(ctx, command="sleep 60 & echo started")
     [pid] = result.metadata["survivors"]
     assert f"[still running in the background: pid {pid}; further output goes to " in result.text
@@ -188,7 +188,7 @@ async def test_output_is_streamed(local_env: LocalEnv) -> None:
     assert "".join(seen) == "one\ntwo\n"
 
 
-async def test_it_runs_in_any_environment() -> None:
+async def test_shell_works_in_any_environment() -> None:
     failed = ProcessResult(exit_code=2, stderr=CapturedOutput(b"bad\n", b"", 4), seconds=0.5)
     ctx = ToolContext(env=MemoryEnv(run={"make": failed, "ls": "a\nb"}))
     assert (await shell(ctx, command="make")).text == "[stderr]\nbad\n[in /project]\n(exit 2, 500ms)"
@@ -196,7 +196,7 @@ async def test_it_runs_in_any_environment() -> None:
     assert (await shell(ctx, command="ls", description="List")).title == "List"
 
 
-async def test_a_flood_is_stopped_and_told(local_env: LocalEnv) -> None:
+async def test_excessive_output_is_reported(local_env: LocalEnv) -> None:
     flood = ProcessResult(exit_code=143, signal="SIGTERM", overflowed=True)
     ctx = ToolContext(env=MemoryEnv(run={"yes": flood}))
     assert "[stopped: it wrote more output than is allowed" in (await shell(ctx, command="yes")).text

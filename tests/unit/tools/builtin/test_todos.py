@@ -12,8 +12,8 @@ SHOWN = "[ ] read\n[>] write\n[x] test\n(1 pending, 1 in progress, 1 completed)"
 
 
 @pytest.mark.covers("OPT-12", "OPT-02")
-async def test_a_list_is_kept_for_its_session_and_found_again_later(local_env: LocalEnv) -> None:
-    """Another process: a new store and a new context on the same files."""
+async def test_todos_are_stored_per_session(local_env: LocalEnv) -> None:
+    """A new store and context on the same files behave like another process."""
     for session in ("s1", "../../etc/x", ""):
         ctx = ToolContext(env=MemoryEnv(), session_id=session, extra={TODO_STORE_KEY: EnvTodoStore(local_env)})
         assert (await todo_write(ctx, todos=LIST)).text == SHOWN
@@ -25,7 +25,7 @@ async def test_a_list_is_kept_for_its_session_and_found_again_later(local_env: L
     assert [e.name for e in await local_env.list_dir(".")] == ["todos"]
 
 
-async def test_without_a_store_it_lives_as_long_as_the_environment() -> None:
+async def test_todos_without_a_store_last_as_long_as_the_environment() -> None:
     env = MemoryEnv()
     await todo_write(ToolContext(env=env, session_id="a"), todos=LIST)
     assert (await todo_read(ToolContext(env=env, session_id="a"))).text == SHOWN
@@ -33,7 +33,7 @@ async def test_without_a_store_it_lives_as_long_as_the_environment() -> None:
     assert env.files == {}
 
 
-async def test_a_list_is_replaced_whole() -> None:
+async def test_todo_list_is_replaced_completely() -> None:
     ctx = ToolContext(env=MemoryEnv())
     await todo_write(ctx, todos=LIST)
     assert (await todo_write(ctx, todos=[])).text == "(nothing to do)"
@@ -41,7 +41,7 @@ async def test_a_list_is_replaced_whole() -> None:
     assert rejected.code == ToolErrorCode.VALIDATION_ERROR
 
 
-async def test_trouble_with_the_file_is_told_and_harmless(local_env: LocalEnv) -> None:
+async def test_todo_file_errors_are_reported_without_failing_reads(local_env: LocalEnv) -> None:
     await local_env.write_bytes("todos/default.json", b"{broken")
     ctx = ToolContext(env=MemoryEnv(), extra={TODO_STORE_KEY: EnvTodoStore(local_env)})
     assert (await todo_read(ctx)).text == "(nothing to do)"
@@ -49,4 +49,4 @@ async def test_trouble_with_the_file_is_told_and_harmless(local_env: LocalEnv) -
     ctx = ToolContext(env=MemoryEnv(), extra={TODO_STORE_KEY: EnvTodoStore(local_env, "blocked/todos")})
     result = await todo_write(ctx, todos=LIST)
     assert result.code == ToolErrorCode.IO_ERROR
-    assert "Go on without it" in result.text
+    assert "Continue without it" in result.text

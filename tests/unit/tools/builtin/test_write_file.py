@@ -14,7 +14,7 @@ from mainspring.tools.builtin import read_file, write_file
 
 
 @pytest.mark.covers("TOL-09")
-async def test_it_says_what_it_did(ctx: ToolContext, project: Path) -> None:
+async def test_result_describes_the_change(ctx: ToolContext, project: Path) -> None:
     created = await write_file(ctx, path="src/new/a.py", content="x = 1\n")
     assert created.text == "Created src/new/a.py (1 line, 6 bytes)."
     assert (await write_file(ctx, path="src/new/a.py", content="x = 1\n")).text.startswith("No change needed")
@@ -25,20 +25,20 @@ async def test_it_says_what_it_did(ctx: ToolContext, project: Path) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8")))
-async def test_what_is_given_is_what_is_written(content: str) -> None:
+async def test_content_is_written_unchanged(content: str) -> None:
     env = MemoryEnv()
     await write_file(ToolContext(env=env), path="x", content=content)
     assert env.files["x"] == content.encode()
 
 
 @given(st.text(st.characters(codec="utf-8")), st.sampled_from(["utf-16", "utf-8-sig"]))
-async def test_an_existing_file_keeps_its_mark_and_encoding(content: str, encoding: str) -> None:
+async def test_byte_order_mark_and_encoding_are_preserved(content: str, encoding: str) -> None:
     env = MemoryEnv({"x": "old text\n".encode(encoding)})
     await write_file(ToolContext(env=env), path="x", content=content)
     assert env.files["x"].decode(encoding) == content.removeprefix("\ufeff")
 
 
-async def test_a_legacy_encoding_is_kept_or_refused() -> None:
+async def test_legacy_encoding_is_preserved_or_rejected() -> None:
     old = "größer für alle\n".encode("cp1252")
     env = MemoryEnv({"x": old})
     ctx = ToolContext(env=env)
@@ -46,11 +46,11 @@ async def test_a_legacy_encoding_is_kept_or_refused() -> None:
     assert rejected.is_error
     assert "cp1252, which has no '日'" in rejected.text
     assert env.files["x"] == old
-    assert "cp1252 kept" in (await write_file(ctx, path="x", content="größte\n")).text
+    assert "cp1252 preserved" in (await write_file(ctx, path="x", content="größte\n")).text
     assert env.files["x"] == "größte\n".encode("cp1252")
 
 
-async def test_line_endings_are_not_translated_but_told() -> None:
+async def test_line_endings_are_written_unchanged_and_reported() -> None:
     env = MemoryEnv({"x": "a\r\nb\r\n"})
     ctx = ToolContext(env=env)
     assert "end in LF now" in (await write_file(ctx, path="x", content="a\nb\n")).text
@@ -59,13 +59,13 @@ async def test_line_endings_are_not_translated_but_told() -> None:
     assert env.files["x"] == b"a\r\nb\n"
 
 
-async def test_half_a_surrogate_pair_is_refused() -> None:
+async def test_lone_surrogate_is_rejected() -> None:
     result = await write_file(ToolContext(env=MemoryEnv()), path="x", content="a\ud83d")
     assert result.is_error
     assert "surrogate" in result.text
 
 
-async def test_mode_and_link_stay(ctx: ToolContext, project: Path) -> None:
+async def test_mode_and_link_are_preserved(ctx: ToolContext, project: Path) -> None:
     (project / "run.sh").write_text("old")
     (project / "run.sh").chmod(0o755)
     (project / "link").symlink_to("run.sh")
@@ -76,7 +76,7 @@ async def test_mode_and_link_stay(ctx: ToolContext, project: Path) -> None:
     assert "2 names (hard links)" in (await write_file(ctx, path="run.sh", content="newer")).text
 
 
-async def test_failures_are_short_and_name_the_path(ctx: ToolContext, project: Path, tmp_path: Path) -> None:
+async def test_errors_are_short_and_name_the_path(ctx: ToolContext, project: Path, tmp_path: Path) -> None:
     (project / "folder").mkdir()
     (project / "file").write_text("x")
     expected = {
@@ -91,7 +91,7 @@ async def test_failures_are_short_and_name_the_path(ctx: ToolContext, project: P
     assert not (tmp_path / "none").exists()
 
 
-async def test_a_path_that_became_a_link_is_not_followed(ctx: ToolContext, project: Path, tmp_path: Path) -> None:
+async def test_path_replaced_by_a_link_is_not_followed(ctx: ToolContext, project: Path, tmp_path: Path) -> None:
     (project / "x").symlink_to(tmp_path / "outside")
     ctx.paths = {"x": f"{project}/x"}
     result = await write_file(ctx, path="x", content="new")
@@ -99,12 +99,12 @@ async def test_a_path_that_became_a_link_is_not_followed(ctx: ToolContext, proje
     assert not (tmp_path / "outside").exists()
 
 
-async def test_the_hash_is_that_of_reading(ctx: ToolContext) -> None:
+async def test_hash_equals_the_hash_of_read_file(ctx: ToolContext) -> None:
     written = await write_file(ctx, path="x", content="a\n")
     assert (await read_file(ctx, path="x")).metadata["hash"] == written.metadata["hash"]
 
 
-async def test_a_long_diff_is_cut() -> None:
+async def test_long_diff_is_truncated() -> None:
     env = MemoryEnv({"x": "".join(f"line {i}\n" for i in range(1500))})
     result = await write_file(ToolContext(env=env), path="x", content="".join(f"other {i}\n" for i in range(1500)))
     assert len(result.metadata["diff"]) < 17_000

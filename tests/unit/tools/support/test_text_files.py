@@ -1,4 +1,4 @@
-"""Encodings: what is read is written back the same."""
+"""Encodings: decoded text is encoded back to the same bytes."""
 
 import os
 
@@ -28,7 +28,7 @@ GERMAN = "Größe = 'Straße'\nfür alle\n"
         ("Zażółć gęślą jaźń\n", "cp1250", "cp1250"),
     ],
 )
-def test_the_usual_encodings_are_told_apart(text: str, encoding: str, found: str) -> None:
+def test_common_encodings_are_detected(text: str, encoding: str, found: str) -> None:
     document = decode_text(text.encode(encoding))
     assert document is not None
     assert (document.text, document.encoding) == (text, found)
@@ -36,7 +36,7 @@ def test_the_usual_encodings_are_told_apart(text: str, encoding: str, found: str
 
 
 @pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
-def test_a_byte_order_mark_is_kept_and_not_seen(codec: str) -> None:
+def test_byte_order_mark_is_preserved_but_hidden(codec: str) -> None:
     data = ("" if codec == "utf-8-sig" else "\ufeff").encode(codec) + GERMAN.encode(codec.removesuffix("-sig"))
     if codec == "utf-8-sig":
         data = GERMAN.encode(codec)
@@ -51,7 +51,7 @@ def test_a_byte_order_mark_is_kept_and_not_seen(codec: str) -> None:
     "data",
     [b"\0", b"text\0", b"\x01\x02\x03\x04 abc", bytes(range(128, 256)) * 10, b"\xff\xfe\xfd" * 100, b"\x7fELF\x02\x01"],
 )
-def test_what_is_no_text_is_no_document(data: bytes) -> None:
+def test_binary_data_is_not_a_document(data: bytes) -> None:
     assert decode_text(data) is None
 
 
@@ -64,7 +64,7 @@ def test_unusual_text_is_not_binary(data: bytes) -> None:
     assert not looks_binary(data)
 
 
-def test_a_damaged_byte_does_not_make_it_another_encoding() -> None:
+def test_damaged_byte_does_not_change_the_encoding() -> None:
     data = GERMAN.encode() + b"\xff\n"
     document = decode_text(data)
     assert document is not None
@@ -74,7 +74,7 @@ def test_a_damaged_byte_does_not_make_it_another_encoding() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_a_document_always_gives_its_bytes_back(data: bytes) -> None:
+def test_decoded_document_encodes_back_to_the_same_bytes(data: bytes) -> None:
     document = decode_text(data)
     assert document is None or document.encode(document.text) == data
 
@@ -84,7 +84,7 @@ def test_a_document_always_gives_its_bytes_back(data: bytes) -> None:
         alphabet=st.characters(codec="utf-8", exclude_categories=["Cc", "Co", "Cn"], exclude_characters="\ufeff\ufffd")
     )
 )
-def test_all_utf8_text_is_a_document(text: str) -> None:
+def test_any_utf8_text_is_decoded(text: str) -> None:
     document = decode_text(text.encode())
     assert document is not None
     assert document.text == text

@@ -29,7 +29,7 @@ class AcpAgent:
 
     Args:
         tasks: Task group that runs the sessions.
-        transport: Transport that holds notifications back until the client knows the session.
+        transport: Transport that delays notifications until the client knows the session.
         chats: Registry of the sessions' chats.
         options: Options with which chats are opened.
     """
@@ -43,7 +43,7 @@ class AcpAgent:
         self._ask = options.ask
         self._options = options
         self._client: Client | None = None
-        self._has_tools = schema.ClientCapabilities()
+        self._capabilities = schema.ClientCapabilities()
         self._sessions: dict[str, AcpSession] = {}
         self._opening: set[AcpSession] = set()
 
@@ -66,7 +66,7 @@ class AcpAgent:
         **kwargs: Any,
     ) -> schema.InitializeResponse:
         """Report the agent's capabilities."""
-        self._has_tools = client_capabilities or schema.ClientCapabilities()
+        self._capabilities = client_capabilities or schema.ClientCapabilities()
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="mainspring", title="Mainspring", version=__version__),
@@ -101,10 +101,10 @@ class AcpAgent:
     ) -> schema.NewSessionResponse:
         """Create a session."""
         further = _folders(additional_directories)
-        made = await self._open(self._launch_options(cwd, further), mcp_servers, cwd, further)
-        status = made.chat.status
+        session = await self._open(self._launch_options(cwd, further), mcp_servers, cwd, further)
+        status = session.chat.status
         return schema.NewSessionResponse(
-            session_id=made.id, modes=made.choices.modes(status), config_options=made.choices.options(status)
+            session_id=session.id, modes=session.choices.modes(status), config_options=session.choices.options(status)
         )
 
     async def load_session(
@@ -116,9 +116,11 @@ class AcpAgent:
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Resume a session, and replay its history."""
-        made = await self._reopen(cwd, session_id, mcp_servers, _folders(additional_directories), replay=True)
-        status = made.chat.status
-        return schema.LoadSessionResponse(modes=made.choices.modes(status), config_options=made.choices.options(status))
+        session = await self._reopen(cwd, session_id, mcp_servers, _folders(additional_directories), replay=True)
+        status = session.chat.status
+        return schema.LoadSessionResponse(
+            modes=session.choices.modes(status), config_options=session.choices.options(status)
+        )
 
     async def resume_session(
         self,
@@ -129,10 +131,10 @@ class AcpAgent:
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Resume a session that the client already displays."""
-        made = await self._reopen(cwd, session_id, mcp_servers, _folders(additional_directories), replay=False)
-        status = made.chat.status
+        session = await self._reopen(cwd, session_id, mcp_servers, _folders(additional_directories), replay=False)
+        status = session.chat.status
         return schema.ResumeSessionResponse(
-            modes=made.choices.modes(status), config_options=made.choices.options(status)
+            modes=session.choices.modes(status), config_options=session.choices.options(status)
         )
 
     async def fork_session(
@@ -146,10 +148,10 @@ class AcpAgent:
         """Fork a session."""
         further = _folders(additional_directories)
         ask = self._launch_options(cwd, further, session=await self._saved_folder(session_id), fork=True)
-        made = await self._open(ask, mcp_servers, cwd, further, replay=False)
-        status = made.chat.status
+        session = await self._open(ask, mcp_servers, cwd, further, replay=False)
+        status = session.chat.status
         return schema.ForkSessionResponse(
-            session_id=made.id, modes=made.choices.modes(status), config_options=made.choices.options(status)
+            session_id=session.id, modes=session.choices.modes(status), config_options=session.choices.options(status)
         )
 
     async def list_sessions(
@@ -299,7 +301,7 @@ class AcpAgent:
         hold = None if id else self._transport.hold_notifications
         session = AcpSession(
             self._client,
-            self._has_tools,
+            self._capabilities,
             cwd,
             additional_folders,
             id=id,

@@ -40,7 +40,7 @@ class ClientTerminals:
         """Run a program in a new terminal, or return ``None`` if the editor does not open one."""
         try:
             async with asyncio.timeout(_PATIENCE):
-                made = await self._client.create_terminal(
+                created = await self._client.create_terminal(
                     session_id=self.session,
                     command=command[0],
                     args=list(command[1:]),
@@ -50,8 +50,8 @@ class ClientTerminals:
                 )
         except (RequestError, TimeoutError, ConnectionError, ValueError):
             return None
-        self._open[made.terminal_id] = told = asyncio.Event()
-        return ClientTerminal(self._client, self.session, made.terminal_id, told)
+        self._open[created.terminal_id] = displayed = asyncio.Event()
+        return ClientTerminal(self._client, self.session, created.terminal_id, displayed)
 
     def is_open(self, id: str) -> bool:
         """Return True if the terminal is open."""
@@ -66,10 +66,10 @@ class ClientTerminals:
 class ClientTerminal:
     """A program in a terminal of the editor. Implements the `Terminal` protocol of an environment."""
 
-    def __init__(self, client: Client, session: str, id: str, told: asyncio.Event) -> None:
+    def __init__(self, client: Client, session: str, id: str, displayed: asyncio.Event) -> None:
         self._client = client
         self._session = session
-        self._told = told
+        self._displayed = displayed
         self.id = id
 
     async def wait_exit(self) -> tuple[int | None, str | None]:
@@ -93,7 +93,7 @@ class ClientTerminal:
         """Release the terminal."""
         try:
             async with asyncio.timeout(_DISPLAY_SECONDS):
-                await self._told.wait()
+                await self._displayed.wait()
         except TimeoutError:
             pass
         async with _errors_as_os_error():
@@ -126,12 +126,12 @@ class ClientFiles:
 
     def __init__(self, client: Client, capabilities: schema.FileSystemCapabilities) -> None:
         self._client = client
-        self._has_tools = capabilities
+        self._capabilities = capabilities
         self.session = ""
 
     async def read(self, path: str) -> str | None:
         """Return the text of a file as the editor has it."""
-        if not self.session or not self._has_tools.read_text_file:
+        if not self.session or not self._capabilities.read_text_file:
             return None
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -141,7 +141,7 @@ class ClientFiles:
 
     async def write(self, path: str, text: str) -> bool:
         """Replace the text of a file in the editor."""
-        if not self.session or not self._has_tools.write_text_file:
+        if not self.session or not self._capabilities.write_text_file:
             return False
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):

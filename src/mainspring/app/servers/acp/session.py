@@ -269,10 +269,10 @@ class AcpSession:
             client, cancel_requests, forms=bool(capabilities.elicitation and capabilities.elicitation.form), cwd=cwd
         )
         self._updates = SessionUpdateEncoder(cwd, self.choices, self.terminals)
-        self._lock_lease = hold_notifications
+        self._hold_notifications = hold_notifications
         self._chat: Chat | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._show_replay = asyncio.Event()
+        self._replayed = asyncio.Event()
         self._closed = asyncio.Event()
         self._turn: PromptTurn | None = None
         self._sent: set[str] = set()
@@ -296,8 +296,8 @@ class AcpSession:
                 self.buffers.session = self.id
                 if self.terminals is not None:
                     self.terminals.session = self.id
-                if self._lock_lease is not None:
-                    self._lock_lease(self.id)
+                if self._hold_notifications is not None:
+                    self._hold_notifications(self.id)
                 await self.choices.load_models(chat)
                 self._opened.set_result(None)
                 async with asyncio.TaskGroup() as tasks:
@@ -311,7 +311,7 @@ class AcpSession:
                 self._opened.set_exception(error)
         finally:
             self._closed.set()
-            self._show_replay.set()
+            self._replayed.set()
             if not self._opened.done():
                 self._opened.cancel()
             if self._turn is not None:
@@ -340,7 +340,7 @@ class AcpSession:
         except (MainspringError, OSError, ValueError) as error:
             raise RequestError.invalid_params({"details": redact_environment(str(error))}) from error
         if replayed:
-            await self._show_replay.wait()
+            await self._replayed.wait()
         await self._client.session_update(session_id=self.id, update=available_commands(self.chat))
 
     async def stop(self) -> None:
@@ -415,7 +415,7 @@ class AcpSession:
     async def _on_event(self, event: ChatEvent, tasks: asyncio.TaskGroup) -> None:
         match event:
             case ReplayFinished():
-                self._show_replay.set()
+                self._replayed.set()
             case CommandDone(id=id, error=error) if id in self._changes:
                 self._changes[id].set_result(error)
             case ApprovalAsked() | QuestionAsked():

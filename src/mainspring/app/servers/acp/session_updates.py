@@ -51,7 +51,7 @@ _PROVIDER_DEFAULT = "default"
 _HIDDEN_COMMANDS = frozenset({"quit", "clear", "copy"})
 """Slash commands that only make sense in a terminal."""
 _TIMEOUT_SECONDS = 3.0
-_MOST = 100
+_MAX_MODELS = 100
 
 
 class SessionConfig:
@@ -71,7 +71,7 @@ class SessionConfig:
                 found = await chat.completions("/model ")
         except TimeoutError:
             found = ()
-        self.models = {candidate.text: candidate.detail for candidate in found[:_MOST]}
+        self.models = {candidate.text: candidate.detail for candidate in found[:_MAX_MODELS]}
 
     def modes(self, status: Status) -> schema.SessionModeState:
         """Return the modes and the current one."""
@@ -408,7 +408,7 @@ def _progress(
     *,
     status: Literal["in_progress", "completed", "failed"] | None = None,
     title: str | None = None,
-    content: list[tool_calls.ContentEncoder] | None = None,
+    content: list[tool_calls.ToolCallContent] | None = None,
     locations: list[schema.ToolCallLocation] | None = None,
 ) -> schema.ToolCallProgress:
     return schema.ToolCallProgress(

@@ -15,11 +15,11 @@ from mainspring.app.chat.types import FileDiff
 from mainspring.app.servers.markdown import fence
 from mainspring.text import pluralize
 
-Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
-ContentEncoder = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
+ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+ToolCallContent = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
 
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, ToolKind] = {
     "read_file": "read",
     "list_files": "search",
     "glob": "search",
@@ -47,7 +47,7 @@ MAX_TEXT_CHARS = 16_000
 """Maximum number of characters of an argument before it is shortened."""
 
 
-def tool_kind(tool: str) -> Kind:
+def tool_kind(tool: str) -> ToolKind:
     """Return the protocol's kind of a tool."""
     return _KINDS.get(tool, "other")
 
@@ -77,12 +77,12 @@ def absolute_path(path: str, cwd: str) -> str:
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
 
 
-def text_content(text: str) -> ContentEncoder:
+def text_content(text: str) -> ToolCallContent:
     """Return a text as content of a tool call."""
     return schema.ContentToolCallContent(type="content", content=schema.TextContentBlock(type="text", text=text))
 
 
-def output(text: str, hidden: int = 0) -> list[ContentEncoder]:
+def output(text: str, hidden: int = 0) -> list[ToolCallContent]:
     """Return the output of a tool call."""
     more = (
         [text_content(f"({pluralize(hidden, 'line in the middle is', 'lines in the middle are')} not shown)")]
@@ -92,14 +92,14 @@ def output(text: str, hidden: int = 0) -> list[ContentEncoder]:
     return [text_content(fence(text)), *more] if text else more
 
 
-def diff_content(diffs: Iterable[FileDiff], cwd: str) -> list[ContentEncoder]:
+def diff_content(diffs: Iterable[FileDiff], cwd: str) -> list[ToolCallContent]:
     """Return the change of a tool call: one item for each hunk of a file."""
-    made: list[ContentEncoder] = []
+    content: list[ToolCallContent] = []
     for diff in diffs:
         path = absolute_path(diff.path, cwd)
         for hunk in diff.hunks:
             old, new = (_diff_side(hunk.lines, mark) for mark in "-+")
-            made.append(
+            content.append(
                 schema.FileEditToolCallContent(
                     type="diff", path=path, old_text=None if diff.change == "create" else old, new_text=new
                 )
@@ -109,13 +109,13 @@ def diff_content(diffs: Iterable[FileDiff], cwd: str) -> list[ContentEncoder]:
             notes.append(f"{pluralize(diff.left_out, 'line of the change is', 'lines of the change are')} not shown")
         if not diff.hunks and not notes:
             notes.append(diff.change)
-        made += [text_content(f"{diff.path}: {note}") for note in notes]
-    return made
+        content += [text_content(f"{diff.path}: {note}") for note in notes]
+    return content
 
 
 def _diff_side(lines: Sequence[str], mark: str) -> str:
-    kept = [line[1:] for line in lines if line[:1] in (" ", mark)]
-    return "".join(f"{line}\n" for line in kept)
+    side = [line[1:] for line in lines if line[:1] in (" ", mark)]
+    return "".join(f"{line}\n" for line in side)
 
 
 def plan_update(tool: str, arguments: Mapping[str, Any]) -> schema.AgentPlanUpdate | None:
@@ -169,7 +169,7 @@ class PermissionRequester:
 
     def __init__(self, client: Client, take_back: Callable[[], Awaitable[None]], *, forms: bool, cwd: str) -> None:
         self._client = client
-        self._truncate = take_back
+        self._cancel_requests = take_back
         self._forms = forms
         self._cwd = cwd
 
@@ -229,7 +229,7 @@ class PermissionRequester:
         try:
             answer = await self._client.request_permission(session_id=session, tool_call=call, options=options)
         except asyncio.CancelledError:
-            await self._truncate()
+            await self._cancel_requests()
             raise
         except (RequestError, ConnectionError, ValueError):
             return ""
@@ -241,7 +241,7 @@ class PermissionRequester:
         try:
             answer = await self._client.create_elicitation(message=request.text or request.title or "?", mode=mode)
         except asyncio.CancelledError:
-            await self._truncate()
+            await self._cancel_requests()
             raise
         except (RequestError, ConnectionError, ValueError):
             return Answer(request.id, declined=True)

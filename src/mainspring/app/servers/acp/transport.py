@@ -31,7 +31,7 @@ class AcpTransport:
         self._prompts: dict[int | str | None, str] = {}
 
     def hold_notifications(self, session: str) -> None:
-        """Hold the notifications of a session back until a response tells the client its ID."""
+        """Delay the notifications of a session until the client gets a response with its ID."""
         self._held[session] = []
 
     def session_for_request(self, request: int | str | None) -> str:
@@ -63,7 +63,7 @@ class AcpTransport:
             return
         if "method" in message:
             if "id" in message:
-                self._load_original(message["id"])
+                self._store_request_id(message["id"])
         else:
             self._prompts.pop(message["id"], None)
         if "error" in message:
@@ -73,7 +73,7 @@ class AcpTransport:
             for each in self._held.pop(_session_of(message["result"]), []):
                 await self._write(each)
 
-    def _load_original(self, id: int | str) -> None:
+    def _store_request_id(self, id: int | str) -> None:
         task = asyncio.current_task()
         if task is not None and task not in self._request_ids:
             task.add_done_callback(lambda task: self._request_ids.pop(task, None) and None)

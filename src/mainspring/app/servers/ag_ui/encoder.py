@@ -51,7 +51,7 @@ class AgUiEncoder:
     """Encodes the events of one run, in order.
 
     For AG-UI, a paused run is finished with an interrupt, and resuming it starts another run of the same thread. Events that arrive
-    while the run is paused (for example, when one subagent is paused and another one continues) are held for that next run.
+    while the run is paused (for example, when one subagent is paused and another one continues) are delayed until that next run.
 
     Args:
         run_id: ID of the run; without client IDs, also the ID of its thread.
@@ -70,63 +70,63 @@ class AgUiEncoder:
         self._open = ""
         self._reasoning = ""
         self._message_finished = False
-        self._run_agent = False
+        self._run_started = False
         self._waiting: dict[str, tuple[WaitingCall, ...]] = {}
         self._announced_questions: set[tuple[str, int, str]] = set()
         self._held_events: list[FeedEvent] = []
         self._calls: dict[str, str] = {}
-        self._context_tokens: set[str] = set()
+        self._sent_calls: set[str] = set()
         self._unanswered: dict[str, None] = {}
         self.last_calls: dict[str, str] = {}
         """Tool calls of the last model response, by the IDs that the client uses."""
 
     @property
-    def _run(self) -> str:
+    def _client_run_id(self) -> str:
         if self._names:
             return self._names.run
         return self._run_id if self._part <= 1 else f"{self._run_id}/{self._part}"
 
     def encode(self, event: FeedEvent) -> Sequence[Event]:
         """Return the AG-UI events for an event; often none."""
-        made: list[Event] = []
+        events: list[Event] = []
         match event:
             case Attempt(number=number):
-                self._on_attempt(made, number)
+                self._on_attempt(events, number)
             case Asked():
-                self._on_approval_request(made, event)
+                self._on_approval_request(events, event)
             case RunEnded():
                 self._waiting.clear()
-                self._flush_held(made)
-                self._on_run_ended(made, event)
+                self._flush_held(events)
+                self._on_run_ended(events, event)
             case _ if self._unanswered_calls():
                 self._held_events.append(event)
             case _:
-                self._begin(made)
-                self._encode_event(made, event)
-        return made
+                self._begin(events)
+                self._encode_event(events, event)
+        return events
 
     def begin(self) -> Sequence[Event]:
         """Return the first event, for a client that does not wait until a worker starts the run."""
-        made: list[Event] = []
-        self._begin(made)
-        return made
+        events: list[Event] = []
+        self._begin(events)
+        return events
 
     def resume(self) -> Sequence[Event]:
         """Return the first events of a resumed run. Calls that the client did not answer are requested again."""
-        made: list[Event] = []
+        events: list[Event] = []
         self._answered = self._names.answered if self._names else frozenset()
         self._announced_questions.clear()
-        self._flush_held(made)
+        self._flush_held(events)
         if self._unanswered_calls():
-            self._interrupt(made)
-        return made
+            self._interrupt(events)
+        return events
 
     def failed(self, why: str) -> Sequence[Event]:
         """Return the final event of a run that reported no end."""
-        made: list[Event] = []
-        self._begin(made)
-        made.append({"type": "RUN_ERROR", "message": why, "code": "error"})
-        return made
+        events: list[Event] = []
+        self._begin(events)
+        events.append({"type": "RUN_ERROR", "message": why, "code": "error"})
+        return events
 
     def _encode_event(self, out: list[Event], event: FeedEvent) -> None:
         match event:
@@ -146,26 +146,33 @@ class AgUiEncoder:
                     _custom("tool_start", {"toolCallId": self._client_call_id(call.id), "toolCallName": call.name})
                 )
             case CallProgress(call_id=id):
-                told = {"toolCallId": self._client_call_id(id), "output": event.output, "title": event.title}
-                out.append(_custom("tool_update", told))
+                update = {"toolCallId": self._client_call_id(id), "output": event.output, "title": event.title}
+                out.append(_custom("tool_update", update))
             case Retry():
                 out.append(_custom("retry", msgspec.to_builtins(event)))
             case _:
                 pass
 
     def _begin(self, out: list[Event]) -> None:
-        if self._run_agent:
+        if self._run_started:
             return
-        self._run_agent = True
+        self._run_started = True
         self._part += 1
         self._unanswered.clear()
-        out.append({"type": "RUN_STARTED", "threadId": self._thread, "runId": self._run, "protocolVersion": _PROTOCOL})
+        out.append(
+            {
+                "type": "RUN_STARTED",
+                "threadId": self._thread,
+                "runId": self._client_run_id,
+                "protocolVersion": _PROTOCOL,
+            }
+        )
 
     def _flush_held(self, out: list[Event]) -> None:
-        """Return the held events, after a start event if one is needed."""
+        """Return the delayed events, after a start event if one is needed."""
         self._begin(out)
-        held, self._held_events = self._held_events, []
-        for event in held:
+        held_events, self._held_events = self._held_events, []
+        for event in held_events:
             self._encode_event(out, event)
 
     def _on_attempt(self, out: list[Event], number: int) -> None:
@@ -221,7 +228,7 @@ class AgUiEncoder:
     def _message(self, out: list[Event], number: int, message: Message) -> None:
         name, text = self._open, message.text
         if number <= self._known_messages:
-            self._context_tokens.update(call.id for call in message.tool_uses)
+            self._sent_calls.update(call.id for call in message.tool_uses)
         elif message.role == "assistant":
             self._close_reasoning(out)
             if not name:  # a message that was not streamed, or that contains only tool calls
@@ -239,11 +246,11 @@ class AgUiEncoder:
     def _call(self, out: list[Event], call: ToolUseBlock, parent: str) -> None:
         known, count = call.id, 1
         while (
-            known in self._context_tokens
+            known in self._sent_calls
         ):  # some models reuse tool call IDs, and a client would take both calls for the same one
             count += 1
             known = f"{call.id}~{count}"
-        self._context_tokens.add(known)
+        self._sent_calls.add(known)
         self._calls[call.id] = known
         self.last_calls[known] = call.id
         self._unanswered[known] = None
@@ -261,8 +268,8 @@ class AgUiEncoder:
             return  # the client must answer it
         self._unanswered.pop(known, None)
         name = f"{self._run_id}/result/{known}"
-        told = {"messageId": name, "toolCallId": known, "content": result.text, "role": "tool"}
-        out.append({"type": "TOOL_CALL_RESULT", **told})
+        content = {"messageId": name, "toolCallId": known, "content": result.text, "role": "tool"}
+        out.append({"type": "TOOL_CALL_RESULT", **content})
 
     def _unanswered_calls(self) -> list[WaitingCall]:
         """Return the paused calls that this client did not answer."""
@@ -285,8 +292,8 @@ class AgUiEncoder:
         asks = self._unanswered_calls()
         self._announced_questions = {question_key(call) for call in asks}
         outcome = {"type": "interrupt", "interrupts": [self._interrupt_of(call) for call in asks]}
-        out.append({"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run, "outcome": outcome})
-        self._run_agent = False
+        out.append({"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._client_run_id, "outcome": outcome})
+        self._run_started = False
 
     def _interrupt_of(self, waiting: WaitingCall) -> Event:
         call = waiting.call
@@ -307,7 +314,7 @@ class AgUiEncoder:
         if event.status == "error":
             out.append({"type": "RUN_ERROR", "message": event.error or "The run failed.", "code": event.status})
             return
-        ended = {"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run}
+        ended = {"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._client_run_id}
         if event.status == "completed":
             outcome: Event = {"type": "success"}
             if self._unanswered:

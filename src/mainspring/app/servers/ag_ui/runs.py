@@ -58,20 +58,20 @@ class AgUiRunStarter:
             ConflictError: If the run was started before, no call is paused, or an answer is missing.
             ServiceError: As for `RunService.start`.
         """
-        said, brought = AgUiConversation(given), client_context(given)
+        conversation, context = AgUiConversation(given), client_context(given)
         thread = f"ag-{_hash_id(given.threadId)}-"
         verdicts = _parse_answers(given.resume or ())
         waiting = await self._pending_calls(tenant, thread)
         answers = {(run, call): v for (run, call), v in verdicts.items() if call in waiting.get(run, {})}
-        said.warnings += [
+        conversation.warnings += [
             f"No paused call matches the answer {run}/{call}." for run, call in verdicts.keys() - answers.keys()
         ]
         if answers:
-            return await self._resume(tenant, given, said, answers, waiting)
+            return await self._resume(tenant, given, conversation, answers, waiting)
         if waiting:
             names = [f"{run}/{call}" for run, calls in waiting.items() for call in calls]
             raise ConflictError("interrupted", f"Answer the interrupts of this thread in `resume`: {', '.join(names)}.")
-        if not said.can_run:
+        if not conversation.can_run:
             reason = (
                 "The answered call is no longer paused."
                 if verdicts
@@ -79,9 +79,9 @@ class AgUiRunStarter:
             )
             raise ConflictError("nothing_to_answer", f"The run cannot start from this conversation: {reason}.")
         key = f"{thread}{_hash_id(given.runId)}"
-        run_id = await self._service.start_with_messages(tenant, agent, said.messages, key, brought)
-        names = ClientRunIds(thread=given.threadId, run=given.runId, known=len(said.messages))
-        return AgUiRun(id=run_id, names=names, warnings=said.warnings)
+        run_id = await self._service.start_with_messages(tenant, agent, conversation.messages, key, context)
+        names = ClientRunIds(thread=given.threadId, run=given.runId, known=len(conversation.messages))
+        return AgUiRun(id=run_id, names=names, warnings=conversation.warnings)
 
     async def _pending_calls(self, tenant: str, thread: str) -> dict[str, dict[str, WaitingCall]]:
         """Return the paused calls of a thread, by run and call ID."""
@@ -107,7 +107,7 @@ class AgUiRunStarter:
             after = items[-1].number
             for item in items:
                 translator.encode(item.event)
-        # The client must also return the results of its own tools, in addition to approvals.
+        # The client must also return the results of the client's tools, in addition to approvals.
         for known, own in translator.last_calls.items():
             if (result := conversation.answers.get(known)) is not None:
                 await self._service.engine.send(run_id, answer_topic(own), encode(result))
@@ -117,7 +117,7 @@ class AgUiRunStarter:
             if verdict.approved:
                 await self._service.approve(tenant, run_id, Approve(call_id=call_id, input=verdict.input))
             else:
-                reason = verdict.reason or "the user said no"
+                reason = verdict.reason or "the user denied it"
                 await self._service.deny(tenant, run_id, Deny(call_id=call_id, reason=reason))
         names = ClientRunIds(thread=run_input.threadId, run=run_input.runId, answered=frozenset(answered))
         return AgUiRun(id=run_id, names=names, after=after, warnings=conversation.warnings)

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mainspring import __version__
 from mainspring.app.run_service.schemas import RunId
 from mainspring.app.run_service.service import RunService, ServiceError
-from mainspring.app.servers.http.auth import AuthMiddleware, OriginPolicy, Tokens
+from mainspring.app.servers.http.auth import AuthMiddleware, OriginPolicy, TenantTokens
 from mainspring.app.servers.http.responses import Problem, error_response, service_error_response
 from mainspring.app.servers.http.routes import OPERATIONS, ApiRequest, Operation
 from mainspring.app.servers.http.server import MAX_JSON_DEPTH, is_json_too_deep
@@ -59,8 +59,9 @@ _STATUSES = {
 }
 
 
+@cache
 def build_openapi() -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document; it is identical in every process of a version."""
+    """Return the OpenAPI 3.1 document; it is identical in every process of a version, and read only."""
     kinds = [k for o in OPERATIONS for k in (o.body, o.answer) if k is not None]
     _, schemas = msgspec.json.schema_components([*dict.fromkeys(kinds), Problem], ref_template=_REF)
     event, events = event_schemas()
@@ -84,18 +85,18 @@ def build_openapi() -> dict[str, Any]:
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    made: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary}
+    schema: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary}
     if operation.open:
-        made["security"] = []
+        schema["security"] = []
     if parameters := _parameters(operation):
-        made["parameters"] = parameters
+        schema["parameters"] = parameters
     if operation.body is not None:
-        made["requestBody"] = {
+        schema["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": _schema_ref(operation.body)}},
         }
-    made["responses"] = _responses(operation)
-    return made
+    schema["responses"] = _responses(operation)
+    return schema
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
@@ -204,7 +205,7 @@ class _BodyTooLargeError(Exception):
 
 def create_app(
     service: RunService,
-    tokens: Tokens,
+    tokens: TenantTokens,
     *,
     doors: OriginPolicy | None = None,
     limits: Limits | None = None,
@@ -214,8 +215,8 @@ def create_app(
 
     Args:
         service: The run service; the caller enters and exits it.
-        tokens: Tokens of the tenants.
-        doors: Hosts and origins that are allowed.
+        tokens: TenantTokens of the tenants.
+        doors: Allowed hosts and origins.
         limits: Limits for each tenant.
         timeouts: Time limits of streams.
     """

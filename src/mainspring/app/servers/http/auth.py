@@ -31,7 +31,7 @@ _MIN_TOKEN_LENGTH = 16
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
-class Tokens:
+class TenantTokens:
     """Finds the tenant of a token, in a time that reveals nothing about other tokens.
 
     Args:
@@ -81,13 +81,13 @@ def _validate(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
 
 
 async def watch_token_file(
-    file: Path, tokens: Tokens, report: Callable[[str], object], interval_seconds: float = 2.0
+    file: Path, tokens: TenantTokens, report: Callable[[str], object], interval_seconds: float = 2.0
 ) -> None:
     """Reload the tokens whenever their file changes, so that a removed token is rejected soon after. Never returns.
 
     Args:
         file: The token file.
-        tokens: Tokens to replace.
+        tokens: TenantTokens to replace.
         report: Callback for changes, and for a file that cannot be used: the previous tokens stay valid then.
         interval_seconds: Seconds between two checks.
     """
@@ -214,13 +214,15 @@ class AuthMiddleware:
 
     Args:
         app: The next ASGI application.
-        tokens: Tokens of the tenants.
-        doors: Hosts and origins that are allowed.
+        tokens: TenantTokens of the tenants.
+        doors: Allowed hosts and origins.
         rate: Rate limit of each tenant.
         metrics: Counters for rejected requests.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, doors: OriginPolicy, rate: RateLimiter, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, tokens: TenantTokens, doors: OriginPolicy, rate: RateLimiter, metrics: Metrics
+    ) -> None:
         self._app = app
         self._tokens = tokens
         self._doors = doors

@@ -229,8 +229,8 @@ async def _ag_ui(call: ApiRequest) -> ASGIApp:
         except ServiceError:
             pass  # the run has ended
 
-    left = stop if query.on_disconnect == "stop" else None
-    return state.stream(tenant, events, left=left, location=f"/v1/runs/{started.id}")
+    on_disconnect = stop if query.on_disconnect == "stop" else None
+    return state.stream(tenant, events, on_disconnect=on_disconnect, location=f"/v1/runs/{started.id}")
 
 
 def no_content() -> ASGIApp:

@@ -110,19 +110,19 @@ def open_socket(place: ServerOptions) -> socket.socket:
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
+        listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise ConfigError(f"Cannot listen on {place.host}: {error.strerror}.") from None
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(_BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
     except OSError as error:
-        made.close()
+        listener.close()
         raise ConfigError(
             f"Cannot listen on {place.host} port {place.port}: {error.strerror}. Choose another port with --port."
         ) from None
-    return made
+    return listener
 
 
 def local_url(listening: socket.socket) -> str:
@@ -210,9 +210,9 @@ class HttpServer(uvicorn.Server):
         self._report(
             f"Shutting down: no new runs. Active runs have {place.drain:g}s to finish (repeat the signal to stop immediately)."
         )
-        left = await state.service.drain(place.drain, keeps=place.keeps)
-        if left:
-            lost = pluralize(left, "run did not finish and is", "runs did not finish and are")
+        remaining = await state.service.drain(place.drain, keeps=place.keeps)
+        if remaining:
+            lost = pluralize(remaining, "run did not finish and is", "runs did not finish and are")
             self._report(f"{lost} lost, because runs exist only in this process. Store runs in a database with --url.")
         state.shutdown_started.set()
         self.should_exit = True

@@ -96,9 +96,9 @@ async def encode_ag_ui(
     """Yield events in the AG-UI format. For a client that resumes, earlier events are encoded again to restore the state, but not sent."""
     translator = AgUiEncoder(run_id)
     async for item in follow(0):
-        made = translator.encode(item.event)
-        ends = len(made) if isinstance(item.event, RunEnded) else 0
-        for part, event in enumerate(made, 1):
+        encoded = translator.encode(item.event)
+        ends = len(encoded) if isinstance(item.event, RunEnded) else 0
+        for part, event in enumerate(encoded, 1):
             if (item.number, part) > after:
                 yield _to_wire_event(f"{item.number}.{part}", event, last=part == ends)
 
@@ -135,10 +135,10 @@ async def _translate(
             yield event
     async with aclosing(items):
         async for item in items:
-            made = translator.encode(item.event)
+            encoded = translator.encode(item.event)
             if item.number <= run.after:  # sent in an earlier run of the thread
-                made = translator.resume() if item.number == run.after else ()
-            for event in made:
+                encoded = translator.resume() if item.number == run.after else ()
+            for event in encoded:
                 yield event
 
 
@@ -206,9 +206,9 @@ class EventStreamResponse:
         self._cut = cut
         self._metrics = metrics
         self._patience = timeouts or StreamTimeouts()
-        self._left = on_disconnect
+        self._on_disconnect = on_disconnect
         self._headers = [*_HEADERS, (b"location", location.encode())] if location else _HEADERS
-        self._told = False
+        self._is_complete = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the run ends, the client disconnects, or the service shuts down."""
@@ -223,8 +223,8 @@ class EventStreamResponse:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-            if self._left is not None and not self._told:
-                await self._left()
+            if self._on_disconnect is not None and not self._is_complete:
+                await self._on_disconnect()
             writing = tasks[0]
             if not writing.cancelled() and (error := writing.exception()) is not None:
                 raise error
@@ -239,7 +239,7 @@ class EventStreamResponse:
             await put(f"retry: {int(self._patience.retry * 1000)}\n\n".encode())
             async with aclosing(self._events) as events:
                 await self._pump(events, put, scope["holds"])
-            self._told = True  # the last event, or the notice of the shutdown
+            self._is_complete = True  # the last event, or the notice of the shutdown
             await put(b"", more=False)
         except TimeoutError:
             self._metrics.add("followers_cut")
@@ -272,10 +272,10 @@ class EventStreamResponse:
                 else:
                     await put(b": still there\n\n")
         finally:
-            left = [task for task in (coming, closing) if task is not None]
-            for task in left:
+            unfinished = [task for task in (coming, closing) if task is not None]
+            for task in unfinished:
                 task.cancel()
-            await asyncio.wait(left)
+            await asyncio.wait(unfinished)
 
 
 async def _wait_disconnect(receive: Receive) -> None:
@@ -286,7 +286,7 @@ async def _wait_disconnect(receive: Receive) -> None:
 def encode_sse(event: WireEvent) -> Generator[bytes]:
     """Yield an event in chunks, so that a large event is not stored once for each slow client.
 
-    JSON has no line ends of its own.
+    Encoded JSON contains no line ends.
     """
     head = f"id: {event.id}\n" if event.id else ""
     start = f"{head}event: {event.name}\ndata: ".encode()

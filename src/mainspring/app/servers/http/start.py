@@ -20,7 +20,7 @@ from mainspring.app.run_service.service import Factory, RunService, ServiceOptio
 from mainspring.app.servers.http.auth import (
     DEFAULT_TENANT,
     TOKEN_VARIABLE,
-    Tokens,
+    TenantTokens,
     new_token,
     pop_token_from_env,
     read_tokens,
@@ -48,7 +48,7 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
         ) from error
     guard = import_module("mainspring.app.servers.http.auth")
     limits = import_module("mainspring.app.servers.http.state")
-    given, made = await asyncio.to_thread(_tokens, options)
+    given, new = await asyncio.to_thread(_tokens, options)
     agents = await _agents(options, console)
     engine = create_engine(options.url, version=options.code_version, keep=options.keep)
     service = RunService(engine, agents, ServiceOptions(runs=options.max_runs, default=next(iter(agents), "")))
@@ -66,7 +66,7 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
         async with service:
             server = http.HttpServer(app, state, place, console.info)
             url = http.local_url(listening)
-            console.answer(f"{url}#token={made}\n" if made else f"{url}\n")
+            console.answer(f"{url}#token={new}\n" if new else f"{url}\n")
             if not http.is_loopback(listening):
                 console.info(
                     "Warning: other machines can reach this server, and the traffic is not encrypted. Use a reverse proxy with TLS."
@@ -83,18 +83,18 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
     return OK
 
 
-def _tokens(options: argparse.Namespace) -> tuple[Tokens, str]:
+def _tokens(options: argparse.Namespace) -> tuple[TenantTokens, str]:
     """Return the tokens, and the token that was generated if none was provided."""
     own = pop_token_from_env(os.environ)
     if options.token_file:
         found = read_tokens(Path(options.token_file))
         if own:
             raise ConfigError(f"Use only one of --token-file and ${TOKEN_VARIABLE}.")
-        return Tokens(found), ""
+        return TenantTokens(found), ""
     if own:
-        return Tokens({own: DEFAULT_TENANT}), ""
-    made = new_token()
-    return Tokens({made: DEFAULT_TENANT}), made
+        return TenantTokens({own: DEFAULT_TENANT}), ""
+    generated = new_token()
+    return TenantTokens({generated: DEFAULT_TENANT}), generated
 
 
 async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Factory]:

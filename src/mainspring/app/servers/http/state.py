@@ -45,17 +45,17 @@ class RateLimiter:
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = float(a_minute)
         self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[str, tuple[float, float]] = {}
 
     def acquire(self, tenant: str) -> int:
         """Return 0 if a request is allowed, or the seconds to wait."""
         now = self._clock()
-        left, at = self._left.get(tenant, (self._limit, now))
-        left = min(self._limit, left + (now - at) * self._limit / 60)
-        if left < 1:
-            self._left[tenant] = left, now
-            return max(1, math.ceil((1 - left) * 60 / self._limit))
-        self._left[tenant] = left - 1, now
+        tokens, at = self._buckets.get(tenant, (self._limit, now))
+        tokens = min(self._limit, tokens + (now - at) * self._limit / 60)
+        if tokens < 1:
+            self._buckets[tenant] = tokens, now
+            return max(1, math.ceil((1 - tokens) * 60 / self._limit))
+        self._buckets[tenant] = tokens - 1, now
         return 0
 
 
@@ -63,26 +63,26 @@ class ConcurrencyLimit:
     """Limits the number of slots at the same time."""
 
     def __init__(self, limit: int) -> None:
-        self.most = limit
-        self._register_incoming: dict[str, int] = {}
+        self.limit = limit
+        self._in_use: dict[str, int] = {}
 
     @property
     def in_use(self) -> int:
         """Return the number of slots that all tenants use."""
-        return sum(self._register_incoming.values())
+        return sum(self._in_use.values())
 
     def is_full(self, tenant: str) -> bool:
         """Return True if the tenant uses all of its slots."""
-        return self._register_incoming.get(tenant, 0) >= self.most
+        return self._in_use.get(tenant, 0) >= self.limit
 
     @contextmanager
     def slot(self, tenant: str) -> Generator[None]:
         """Use a slot while the context is open."""
-        self._register_incoming[tenant] = self._register_incoming.get(tenant, 0) + 1
+        self._in_use[tenant] = self._in_use.get(tenant, 0) + 1
         try:
             yield
         finally:
-            self._register_incoming[tenant] -= 1
+            self._in_use[tenant] -= 1
 
 
 class ServerState:
@@ -110,7 +110,7 @@ class ServerState:
         self.metrics = Metrics()
         self.followers = ConcurrencyLimit(limits.followers)
         self.shutdown_started = asyncio.Event()
-        self.abort_connection: Callable[[Scope], None] = _nothing
+        self.abort_connection: Callable[[Scope], None] = _do_nothing
         self.document: dict[str, Any] = {}
 
     def reject_if_full(self, tenant: str) -> ASGIApp | None:
@@ -121,7 +121,7 @@ class ServerState:
         return retry_later_response(
             429,
             "too_many_followers",
-            f"Too many event streams. The limit is {self.followers.most}. Close one and try again.",
+            f"Too many event streams. The limit is {self.followers.limit}. Close one and try again.",
             5,
         )
 
@@ -130,7 +130,7 @@ class ServerState:
         tenant: str,
         events: AsyncGenerator[WireEvent, None],
         *,
-        left: Callable[[], Awaitable[None]] | None = None,
+        on_disconnect: Callable[[], Awaitable[None]] | None = None,
         location: str = "",
     ) -> ASGIApp:
         """Return a stream for one follower.
@@ -138,12 +138,19 @@ class ServerState:
         Args:
             tenant: Tenant of the follower.
             events: The events.
-            left: Callback for a follower that disconnects before the end.
+            on_disconnect: Callback for a follower that disconnects before the end.
             location: URL of the run.
         """
         place = self.followers.slot(tenant)
         return EventStreamResponse(
-            events, place, self.shutdown_started, self.abort_connection, self.metrics, self.timeouts, left, location
+            events,
+            place,
+            self.shutdown_started,
+            self.abort_connection,
+            self.metrics,
+            self.timeouts,
+            on_disconnect,
+            location,
         )
 
     async def metrics_response(self) -> ASGIApp:
@@ -159,5 +166,5 @@ class ServerState:
         return Response(text, media_type=MEDIA_TYPE, headers={"cache-control": "no-store"})
 
 
-def _nothing(_: Scope) -> None:
+def _do_nothing(_: Scope) -> None:
     pass

@@ -28,59 +28,63 @@ from mainspring.app.servers.markdown import format_diff
 from mainspring.app.servers.stdio import ChatRegistry
 
 PendingQuestion = ApprovalAsked | QuestionAsked
-_LONGEST = 6_000
+_MAX_CHARS = 6_000
 _DECISION, _CHOICE, _WORDS = "decision", "choice", "words"
 
 
-def elicitation_form(asked: PendingQuestion) -> types.ElicitRequestFormParams:
+def elicitation_form(question: PendingQuestion) -> types.ElicitRequestFormParams:
     """Return the form of a question or an approval."""
-    if isinstance(asked, ApprovalAsked):
+    if isinstance(question, ApprovalAsked):
         return types.ElicitRequestFormParams(
-            message=_describe_call(asked),
-            requested_schema={"type": "object", "properties": {_DECISION: _decision(asked)}, "required": [_DECISION]},
+            message=_describe_call(question),
+            requested_schema={
+                "type": "object",
+                "properties": {_DECISION: _decision(question)},
+                "required": [_DECISION],
+            },
         )
-    title = asked.title or "Answer"
+    title = question.title or "Answer"
     properties: dict[str, Any] = {}
-    if asked.options:
-        names = [{"const": o.value, "title": _label(o.label or o.value, o.description)} for o in asked.options]
+    if question.options:
+        names = [{"const": o.value, "title": _label(o.label or o.value, o.description)} for o in question.options]
         properties[_CHOICE] = (
             {"type": "array", "title": title, "items": {"anyOf": names}}
-            if asked.multiple
+            if question.multiple
             else {"type": "string", "title": title, "oneOf": names}
         )
-    if asked.kind in ("ask", "input", "plan"):
-        properties[_WORDS] = {"type": "string", "title": "Other answer" if asked.options else title}
+    if question.kind in ("ask", "input", "plan"):
+        properties[_WORDS] = {"type": "string", "title": "Other answer" if question.options else title}
     required = [] if len(properties) > 1 else list(properties)
-    message = "\n\n".join(part for part in (asked.title, asked.text) if part) or title
+    message = "\n\n".join(part for part in (question.title, question.text) if part) or title
     return types.ElicitRequestFormParams(
-        message=message[:_LONGEST],
+        message=message[:_MAX_CHARS],
         requested_schema={"type": "object", "properties": properties, "required": required},
     )
 
 
-def parse_answer(asked: PendingQuestion, answer: object) -> Approve | Answer:
+def parse_answer(question: PendingQuestion, answer: object) -> Approve | Answer:
     """Convert the response to a form. Any other response denies the call or declines the question."""
     content: Mapping[str, Any] = {}
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         content = answer.content or {}
-    if isinstance(asked, ApprovalAsked):
-        offered = {choice.value for choice in _offered_decisions(asked)}
+    if isinstance(question, ApprovalAsked):
+        offered = {choice.value for choice in _offered_decisions(question)}
         decided: list[ApprovalDecision] = [
             d for d in get_args(ApprovalDecision) if d in offered and d == content.get(_DECISION)
         ]
-        return Approve(asked.id, decided[0] if decided else "deny")
-    known = {option.value for option in asked.options}
+        return Approve(question.id, decided[0] if decided else "deny")
+    known = {option.value for option in question.options}
     picked = content.get(_CHOICE)
     values: list[Any] = cast("list[Any]", picked) if isinstance(picked, list) else [picked]
     chosen = tuple([value for value in values if isinstance(value, str) and value in known])
     words = content.get(_WORDS)
     text = words if isinstance(words, str) else ""
-    return Answer(asked.id, chosen, text) if chosen or text.strip() else Answer(asked.id, declined=True)
+    return Answer(question.id, chosen, text) if chosen or text.strip() else Answer(question.id, declined=True)
 
 
-def decline(asked: PendingQuestion) -> Approve | Answer:
+def decline(question: PendingQuestion) -> Approve | Answer:
     """Deny or decline, because the client cannot ask its user."""
-    return parse_answer(asked, None)
+    return parse_answer(question, None)
 
 
 def _offered_decisions(request: ApprovalAsked) -> list[Option]:
@@ -103,7 +107,7 @@ def _describe_call(request: ApprovalAsked) -> str:
     parts += [format_diff(diff) for diff in request.diffs]
     if len(request.suggestions) > 1:
         parts.append(f"Rules: {', '.join(request.suggestions)}")
-    return "\n\n".join(part for part in parts if part)[:_LONGEST]
+    return "\n\n".join(part for part in parts if part)[:_MAX_CHARS]
 
 
 def _label(label: str, description: str) -> str:
@@ -118,7 +122,7 @@ MAX_INPUT_ROUNDS = 10
 """Maximum number of rounds of questions in one call: clients of the official SDKs stop after that many. Later questions are declined."""
 
 
-ProgressCallback = Callable[[str], Awaitable[None]]
+TextProgressCallback = Callable[[str], Awaitable[None]]
 """Callback for progress of a run."""
 
 
@@ -149,7 +153,7 @@ class ToolRun:
     def __init__(self, given: Mapping[str, object]) -> None:
         self.given = given
         self._opened: asyncio.Future[Chat] = asyncio.get_running_loop().create_future()
-        self._left = asyncio.Event()
+        self._closing = asyncio.Event()
         self._questions: dict[str, PendingQuestion] = {}
         self._rounds = 0
 
@@ -164,7 +168,7 @@ class ToolRun:
             async with chats.open(options) as chat:
                 if not self._opened.cancelled():
                     self._opened.set_result(chat)
-                    await self._left.wait()
+                    await self._closing.wait()
                 await chat.stop()
         except Exception as error:
             if self._opened.cancelled():
@@ -175,7 +179,7 @@ class ToolRun:
 
     def stop(self) -> None:
         """Stop the run, and close its chat."""
-        self._left.set()
+        self._closing.set()
 
     async def begin(self, prompt: str) -> str:
         """Start the run, or return the reason why it cannot start.
@@ -194,7 +198,7 @@ class ToolRun:
                 await self._settle(request, given[id])
 
     async def advance(
-        self, progress: ProgressCallback, ask: Ask | None, *, can_ask_later: bool = False
+        self, progress: TextProgressCallback, ask: Ask | None, *, can_ask_later: bool = False
     ) -> RunFinished | InputRequired | None:
         """Wait until the run ends, or until it needs answers that only another request can deliver.
 
@@ -228,9 +232,9 @@ class ToolRun:
                     pass
         return None
 
-    async def _settle(self, asked: PendingQuestion, answer: object) -> None:
-        self._questions.pop(asked.id, None)
-        await self._opened.result().send(decline(asked) if answer is None else parse_answer(asked, answer))
+    async def _settle(self, question: PendingQuestion, answer: object) -> None:
+        self._questions.pop(question.id, None)
+        await self._opened.result().send(decline(question) if answer is None else parse_answer(question, answer))
 
 
 class ToolRunPool:

@@ -344,8 +344,8 @@ def elicit_callback(ctx: Context) -> Ask | None:
     if not _has_forms(ctx) or not ctx.session.can_send_request:
         return None
 
-    async def ask(asked: PendingQuestion) -> object:
-        form = elicitation_form(asked)
+    async def ask(question: PendingQuestion) -> object:
+        form = elicitation_form(question)
         try:
             return await ctx.session.elicit_form(form.message, form.requested_schema)
         except MCPError:

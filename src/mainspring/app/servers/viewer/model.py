@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-Kind = Literal["agent", "model", "tool", "mcp", "other"]
+SpanKind = Literal["agent", "model", "tool", "mcp", "other"]
 Source = Literal["otlp", "session"]
 
 
@@ -25,7 +25,7 @@ class ViewSpan(Struct, kw_only=True, rename="camel", omit_defaults=True):
         id: ID of the span.
         parent: ID of the enclosing operation.
         name: Display name.
-        kind: Kind of the operation.
+        kind: SpanKind of the operation.
         start: Start in milliseconds since 1970.
         end: End in milliseconds since 1970; ``None`` if it has not ended.
         error: Error message.
@@ -44,7 +44,7 @@ class ViewSpan(Struct, kw_only=True, rename="camel", omit_defaults=True):
     id: str
     parent: str = ""
     name: str = ""
-    kind: Kind = "other"
+    kind: SpanKind = "other"
     start: float = 0.0
     end: float | None = None
     error: str = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from mainspring.app.servers.viewer.model import Kind, ViewEvent, ViewSpan
+from mainspring.app.servers.viewer.model import SpanKind, ViewEvent, ViewSpan
 from mainspring.telemetry import conventions
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _CONTENT = {
     conventions.TOOL_ARGUMENTS,
     conventions.TOOL_RESULT,
 }
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, SpanKind] = {
     conventions.INVOKE_AGENT: "agent", "create_agent": "agent", "invoke_workflow": "agent", conventions.CHAT: "model",
     "generate_content": "model", "text_completion": "model", conventions.EXECUTE_TOOL: "tool",
 }  # fmt: skip

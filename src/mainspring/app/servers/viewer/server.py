@@ -58,17 +58,17 @@ class BadRequestError(Exception):
         self.status = status
 
 
-Handler = Callable[[ViewerRequest], Awaitable[Response]]
+RequestHandler = Callable[[ViewerRequest], Awaitable[Response]]
 
 
 class Server:
     """HTTP server on the loopback address.
 
     Args:
-        handler: Handler of requests. Must not raise.
+        handler: RequestHandler of requests. Must not raise.
     """
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
         self._open: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -200,12 +200,12 @@ async def _skip_trailers(reader: asyncio.StreamReader) -> None:
 def _decompress(data: bytes, encoding: str) -> bytes:
     unpack = zlib.decompressobj(31 if encoding == "gzip" else 15)
     try:
-        made = unpack.decompress(data, _BODY)
+        decompressed = unpack.decompress(data, _BODY)
     except zlib.error as error:
         raise BadRequestError(400, f"The request cannot be decompressed: {error}.") from None
     if unpack.unconsumed_tail:
         raise BadRequestError(413, "The request is too large.")
-    return made
+    return decompressed
 
 
 async def _answer(writer: asyncio.StreamWriter, response: Response, *, keep: bool, head_only: bool = False) -> None:
@@ -263,7 +263,7 @@ class Trace:
         status = "running"
         if root is not None:
             status = str(root.attributes.get(RUN_STATUS) or ("error" if root.error else "completed"))
-        made = Summary(
+        result = Summary(
             id=f"otlp-{self.id}",
             run=str(known.attributes.get(RUN_ID, "")),
             title=str(known.attributes.get(AGENT_NAME) or min(spans, key=lambda s: s.start).name),
@@ -274,7 +274,7 @@ class Trace:
             status=status,
             dropped=self.dropped,
         )
-        return add_totals(made, spans)
+        return add_totals(result, spans)
 
 
 def _root(spans: list[ViewSpan]) -> ViewSpan | None:
@@ -353,7 +353,7 @@ class Viewer:
 
     @property
     def url(self) -> str:
-        """Return the URL of the page, which gives access to all data."""
+        """Return the URL of the page, which contains the token for all data."""
         return f"http://127.0.0.1:{self._server.port}/{self.token}/"
 
     @property
@@ -378,7 +378,7 @@ class Viewer:
             return await self._route(request)
         except Exception:
             logger.exception("viewer request failed: %s", request.method)
-            return Response(500, b"the viewer failed; its log says how")
+            return Response(500, b"The viewer failed. See its log.")
 
     async def _route(self, request: ViewerRequest) -> Response:
         port = self._server.port
@@ -433,7 +433,7 @@ class Viewer:
         return _json({})
 
     def _runs(self) -> list[Summary]:
-        """Return the runs, the newest first. A run from both sources is listed once, as it was received."""
+        """Return the runs, the newest first. A run from both sources is listed once, in the received form."""
         runs = self.store.runs()
         known = {r.run: r for r in runs if r.run}
         for stored in self._source.runs() if self._source is not None else ():
@@ -479,7 +479,7 @@ def _is_not_a_browser_page(request: ViewerRequest) -> bool:
 
 
 def _not_found() -> Response:
-    return Response(404, b"there is nothing here")
+    return Response(404, b"Page not found.")
 
 
 def _json(value: Any) -> Response:

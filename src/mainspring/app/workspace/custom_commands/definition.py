@@ -141,8 +141,8 @@ def _rules(value: Any) -> tuple[str, ...]:
     return tuple([part.strip() for part in parts if part.strip()])
 
 
-COMMANDS = "commands"
-MAX_FILES = 1000
+COMMANDS_FOLDER = "commands"
+MAX_COMMAND_FILES = 1000
 """Maximum number of files to read in a folder."""
 
 
@@ -150,13 +150,13 @@ _MAX_BYTES = 256 << 10
 
 
 def command_files(folder: Path) -> list[Path]:
-    """Return the Markdown files below a folder by name, at most one more than `MAX_FILES`. Links to folders are not followed."""
+    """Return the Markdown files below a folder by name, at most one more than `MAX_COMMAND_FILES`. Links to folders are not followed."""
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [Path(place, n) for n in sorted(names) if n.endswith(".md") and n.lower() != "readme.md"]
-        if len(found) > MAX_FILES:
-            return found[: MAX_FILES + 1]
+        if len(found) > MAX_COMMAND_FILES:
+            return found[: MAX_COMMAND_FILES + 1]
     return found
 
 

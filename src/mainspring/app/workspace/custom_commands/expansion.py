@@ -100,7 +100,7 @@ class _Expander:
         self._given = split_arguments(self._all)
         self._names = [name.rstrip("?") for name in command.arguments]
         self._values = values
-        self._context_tokens = False
+        self._arguments_used = False
         self._check()
 
     def _check(self) -> None:
@@ -116,7 +116,7 @@ class _Expander:
                 pieces[-1] = PromptPart(pieces[-1].text + text.text)
             else:
                 pieces.append(text)
-        if self._all and not self._context_tokens:
+        if self._all and not self._arguments_used:
             pieces.append(PromptPart(f"\n\nArguments: {self._all}"))
         return ExpandedPrompt(tuple(pieces), tuple(dict.fromkeys(files)))
 
@@ -125,21 +125,21 @@ class _Expander:
         for match in _TOKEN.finditer(body):
             yield PromptPart(body[at : match.start()])
             at = match.end()
-            whole = match.group(0)
+            text = match.group(0)
             if match["fence"]:
                 fenced = not fenced
-                yield PromptPart(whole)
+                yield PromptPart(text)
             elif match["escaped"]:
-                yield PromptPart(whole[1:])
+                yield PromptPart(text[1:])
             elif match["shell"] and not fenced:
                 yield PromptPart(self._script(match["shell"]), is_shell=True)
             elif match["place"]:
-                yield PromptPart(self._values.get(match["place"], whole))
+                yield PromptPart(self._values.get(match["place"], text))
             elif match["quoted"] or match["file"]:
-                yield PromptPart(whole if fenced else self._mention(match, files))
+                yield PromptPart(text if fenced else self._mention(match, files))
             else:
                 value = None if match["shell"] else self._argument(match)
-                yield PromptPart(whole if value is None else value)
+                yield PromptPart(text if value is None else value)
         yield PromptPart(body[at:])
 
     def _mention(self, match: re.Match[str], files: list[str]) -> str:
@@ -148,8 +148,8 @@ class _Expander:
         path = _IN_PATH.sub(self._required_argument, name)
         if path and (path != name or "/" in path or "." in path):
             files.append(path)
-        whole = match.group(0)
-        return f"{whole[: whole.index('@') + 1]}{path}{'' if match['quoted'] else match['file'][len(name) :]}"
+        text = match.group(0)
+        return f"{text[: text.index('@') + 1]}{path}{'' if match['quoted'] else match['file'][len(name) :]}"
 
     def _required_argument(self, match: re.Match[str]) -> str:
         value = self._argument(match)
@@ -166,7 +166,7 @@ class _Expander:
 
         def quoted(match: re.Match[str]) -> str:
             if match["all"]:
-                self._context_tokens = True
+                self._arguments_used = True
                 return " ".join(map(shlex.quote, self._given))
             value = self._argument(match)
             return match.group(0) if value is None else shlex.quote(value)
@@ -177,7 +177,7 @@ class _Expander:
         """Return the value of a placeholder; None if it is not one, so that the text is unchanged."""
         groups = match.groupdict()
         if groups["all"]:
-            self._context_tokens = True
+            self._arguments_used = True
             return self._all
         if groups["number"]:
             place = int(groups["number"]) - 1
@@ -188,7 +188,7 @@ class _Expander:
             place = self._names.index(name) if known else 0
         if not known:
             return None
-        self._context_tokens = True
+        self._arguments_used = True
         return self._given[place] if place < len(self._given) else ""
 
 

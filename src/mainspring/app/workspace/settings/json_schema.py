@@ -67,9 +67,9 @@ def _struct_types(kind: Any) -> list[type[Struct]]:
 def _describe(section: dict[str, Any], kind: type[Struct]) -> None:
     """Set the description of each setting of a section from the docstring of its attribute."""
     text = cleandoc(kind.__doc__ or "")
-    told = {name: " ".join(words.replace("``", "`").split()) for name, words in _ATTRIBUTE.findall(text)}
+    descriptions = {name: " ".join(words.replace("``", "`").split()) for name, words in _ATTRIBUTE.findall(text)}
     section["description"] = " ".join(text.partition("\n\n")[0].split())
     for info in fields(kind):
         value = section["properties"].get(info.encode_name)
-        if value is not None and info.name in told:
-            section["properties"][info.encode_name] = {"description": told[info.name], **value}
+        if value is not None and info.name in descriptions:
+            section["properties"][info.encode_name] = {"description": descriptions[info.name], **value}

@@ -80,7 +80,7 @@ def env_float(environ: Mapping[str, str], name: str) -> float | None:
     return number
 
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 ENVIRONMENT: dict[str, tuple[SettingKey, Callable[[Mapping[str, str], str], Any]]] = {
@@ -231,7 +231,7 @@ def _text(file: Path) -> str:
     found = file.stat()
     if not stat.S_ISREG(found.st_mode):
         raise ConfigError(f"{file} is not a regular file.")
-    if found.st_size > _LARGEST:
+    if found.st_size > _MAX_BYTES:
         raise ConfigError(f"{file} is larger than 1 MiB.")
     data = file.read_bytes()
     try:
@@ -294,21 +294,21 @@ def read_environment(environ: Mapping[str, str]) -> SettingsSource:
 
 def restrict_untrusted(project: SettingsSource, user: SettingsSource) -> SettingsSource:
     """Return the values of an untrusted project that apply: ask and deny rules, lower limits, and the temperature."""
-    kept = SettingsSource(project.origin, warnings=list(project.warnings))
+    restricted = SettingsSource(project.origin, warnings=list(project.warnings))
     ignored: list[str] = []
     for path, value in project.values.items():
         if path in _LIMIT_KEYS:
-            kept.values[path] = min(value, user.values.get(path, value))
+            restricted.values[path] = min(value, user.values.get(path, value))
         elif path in _ALLOWED_UNTRUSTED_KEYS:
-            kept.values[path] = value
+            restricted.values[path] = value
         else:
             ignored.append(".".join(path))
     if ignored:
-        kept.warnings.append(
+        restricted.warnings.append(
             f"{project.origin}: Ignored {', '.join(ignored)}, because the project is not trusted. To use these settings, trust the project, set "
             "them in your own settings, or use flags."
         )
-    return kept
+    return restricted
 
 
 def merge_sources(layers: list[SettingsSource]) -> tuple[dict[SettingKey, Any], dict[str, str]]:

@@ -202,7 +202,7 @@ class SettingsChecker:
             if kind is ProviderSettings and name in PROVIDER_SPECIFIC_SETTINGS:
                 self._check_value(member, Any, (*path, name))
             elif name not in known:
-                self._on_tool_unknown(
+                self._warn_unknown(
                     node.keys[key],
                     key,
                     path,
@@ -247,7 +247,7 @@ class SettingsChecker:
         if value is not None:
             self.layer.values[path] = value
 
-    def _on_tool_unknown(self, position: int, key: str, path: SettingKey, known: list[str]) -> None:
+    def _warn_unknown(self, position: int, key: str, path: SettingKey, known: list[str]) -> None:
         near = difflib.get_close_matches(to_camel_case(key), known, 1, 0.5)
         hint = f"Did you mean {near[0]!r}?" if near else f"Available settings: {', '.join(known)}"
         name = ".".join((*path, key))

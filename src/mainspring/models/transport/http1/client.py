@@ -33,7 +33,7 @@ else:  # Hosts on this machine do not need TLS.
     tls_context = lazy_function("mainspring.models.transport.environment", "tls_context")
 
 KEEP_ALIVE = 15.0
-"""Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
+"""Seconds after which an idle connection is closed; short, because a stale connection seems alive until it is written to."""
 
 _READ_BUFFER_LIMIT = 1 << 18
 """Number of unread bytes after which reading from the host is paused."""
@@ -151,14 +151,14 @@ class _Connection(asyncio.BufferedProtocol):
             MalformedResponseError: The response is not HTTP.
         """
         response = self._response
-        taken = 0
+        received = 0
         while not response.status:
             if not self._unread and not self._closed:
                 await self._wait(limit)
-            if taken > _MAX_INFORMATIONAL_BYTES:
+            if received > _MAX_INFORMATIONAL_BYTES:
                 raise MalformedResponseError("too many informational responses")
             if data := self._take():
-                taken += len(data)
+                received += len(data)
                 response.feed(data)
             else:
                 raise self._error or ConnectionResetError()

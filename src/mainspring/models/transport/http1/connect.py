@@ -40,12 +40,12 @@ async def open_connection(host: str, port: int) -> socket.socket:
 async def _race(addresses: Sequence[_AddressInfo], running: set[asyncio.Task[socket.socket]]) -> socket.socket:
     """Return the first connected socket; ``running`` contains the unfinished attempts."""
     error = OSError(f"no address for {addresses!r}")
-    left = list(addresses)
-    while left or running:
-        if left:
-            running.add(asyncio.ensure_future(_attempt(left.pop(0))))
+    remaining = list(addresses)
+    while remaining or running:
+        if remaining:
+            running.add(asyncio.ensure_future(_attempt(remaining.pop(0))))
         done, _ = await asyncio.wait(
-            running, timeout=_CONNECTION_ATTEMPT_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED
+            running, timeout=_CONNECTION_ATTEMPT_DELAY if remaining else None, return_when=asyncio.FIRST_COMPLETED
         )
         for task in done:
             failed = task.exception()
@@ -61,14 +61,14 @@ async def _race(addresses: Sequence[_AddressInfo], running: set[asyncio.Task[soc
 
 async def _attempt(address: _AddressInfo) -> socket.socket:
     family, kind, protocol, _, target = address
-    made = socket.socket(family, kind, protocol)
+    connection = socket.socket(family, kind, protocol)
     try:
-        made.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(made, target)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, target)
     except BaseException:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection
 
 
 async def _resolve(host: str, port: int) -> list[_AddressInfo]:

@@ -205,7 +205,7 @@ class _CompressedBody:
 
     def __init__(self, packing: str, host: str) -> None:
         self._packing = packing
-        self._check_host = host
+        self._host = host
         self._repeats = packing in ("gzip", "x-gzip")
         self._unpack: _Decompressor | None = None
         self._is_finished = False
@@ -249,7 +249,7 @@ class _CompressedBody:
                 return zlib.decompressobj(zlib.MAX_WBITS if chunk[0] & 15 == 8 else -zlib.MAX_WBITS)
             case _:
                 raise NetworkError(
-                    f"{self._check_host} sent an unsupported Content-Encoding, {self._packing[:40]!r}. A proxy or gateway may be "
+                    f"{self._host} sent an unsupported Content-Encoding, {self._packing[:40]!r}. A proxy or gateway may be "
                     "compressing responses; turn that off.",
                     reason="packed",
                     retryable=False,

@@ -58,10 +58,10 @@ BytesLike = bytes | memoryview
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     """Return the body of a streaming request: options first, conversation last, so that repeated parts are a prefix."""
     history = MessageEncodingCache.get_or_create(request.scratch, CACHE_KEY, _key(profile))
-    asked = thinking_options(request, profile)
+    thinking = thinking_options(request, profile)
     marker = _marker(profile.messages) if request.cache else b""
-    head = _head(request, request_options(request, profile, asked), profile, history, marker)
-    pieces = _conversation(request.messages, profile, history, prefill=profile.messages.prefill and not asked.is_on)
+    head = _head(request, request_options(request, profile, thinking), profile, history, marker)
+    pieces = _conversation(request.messages, profile, history, prefill=profile.messages.prefill and not thinking.is_on)
     if marker:
         last = pieces[-1]
         end = len(_ASSISTANT_END if last[-len(_ASSISTANT_END) :] == _ASSISTANT_END else _USER_END) + 1
@@ -151,14 +151,14 @@ def _with_cache_marker(objects: bytes, marker: bytes) -> bytes:
 
 
 def _tool(tool: ToolDefinition) -> bytes:
-    kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
-    data = kept.get(CACHE_KEY)
+    cache: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
+    data = cache.get(CACHE_KEY)
     if data is None:
         item: dict[str, Any] = {"name": tool.name}
         if tool.description:
             item["description"] = tool.description
         item["input_schema"] = with_valid_property_names(portable_schema(tool))
-        data = kept[CACHE_KEY] = to_json(item)
+        data = cache[CACHE_KEY] = to_json(item)
     return data
 
 

@@ -97,12 +97,12 @@ def with_valid_property_names(schema: dict[str, Any]) -> dict[str, Any]:
         for name, value in odd.items()
     ]
     about = "\n".join([*filter(None, [schema.get("description")]), "Further arguments, by their exact names:", *lines])
-    left = {name: value for name, value in schema.items() if name not in ("required", "additionalProperties")}
-    kept = [name for name in required if name not in odd]
+    rest = {name: value for name, value in schema.items() if name not in ("required", "additionalProperties")}
+    still_required = [name for name in required if name not in odd]
     return {
-        **left,
+        **rest,
         "properties": {name: value for name, value in properties.items() if name not in odd},
-        **({"required": kept} if kept else {}),
+        **({"required": still_required} if still_required else {}),
         "description": about,
     }
 
@@ -131,7 +131,7 @@ class ThinkingOptions(NamedTuple):
     Attributes:
         field: The field ``thinking``; ``None`` omits it.
         effort: ``output_config.effort``; ``None`` omits it.
-        room: Tokens to add to the output limit so that the thinking fits.
+        extra_tokens: Tokens to add to the output limit so that the thinking fits.
     """
 
     field: dict[str, Any] | None = None
@@ -238,24 +238,24 @@ DEFAULT_MAX_TOKENS_UNKNOWN_MODEL = 8_192
 _MIN_ANSWER_TOKENS = 1024
 
 
-def request_options(request: ModelRequest, profile: ModelProfile, asked: ThinkingOptions) -> dict[str, Any]:
+def request_options(request: ModelRequest, profile: ModelProfile, chosen: ThinkingOptions) -> dict[str, Any]:
     """Return all fields of the body but tools, system prompt, and messages. No field is null.
 
     Args:
         request: The request.
         profile: Model that receives it.
-        asked: Thinking options.
+        chosen: Thinking options.
     """
     dialect = profile.messages
     limit = request.max_output_tokens or profile.max_output_tokens
     known = profile.info.max_output_tokens or dialect.thinking in ("both", "adaptive")
     requested = limit or (MAX_TOKENS if known else DEFAULT_MAX_TOKENS_UNKNOWN_MODEL)
-    limit = clamp_to_window(requested + asked.room, request, profile)
+    limit = clamp_to_window(requested + chosen.room, request, profile)
     fields: dict[str, Any] = {"max_tokens": limit, "stream": True}
-    thinking = _fit_thinking_budget(asked.field, limit - min(_MIN_ANSWER_TOKENS, requested))
+    thinking = _fit_thinking_budget(chosen.field, limit - min(_MIN_ANSWER_TOKENS, requested))
     if thinking is not None:
         fields["thinking"] = thinking
-    if request.temperature is not None and dialect.temperature and not asked.is_on:
+    if request.temperature is not None and dialect.temperature and not chosen.is_on:
         fields["temperature"] = min(request.temperature, 1.0)
     stop = [text for text in request.stop if text.strip()] if dialect.stop else []
     if stop:
@@ -264,8 +264,8 @@ def request_options(request: ModelRequest, profile: ModelProfile, asked: Thinkin
     if choice is not None:
         fields["tool_choice"] = choice
     output: dict[str, Any] = {}
-    if asked.effort is not None:
-        output["effort"] = asked.effort
+    if chosen.effort is not None:
+        output["effort"] = chosen.effort
     if request.schema is not None and dialect.json_schema:
         output["format"] = {"type": "json_schema", "schema": output_schema(request.schema)}
     if output:

@@ -54,10 +54,10 @@ _TEXTS = ("text", "thinking", "partial_json", "signature", "content")
 class AnthropicEventParser:
     """Parses events with fields of any type; invalid fields are ignored, split characters are joined."""
 
-    __slots__ = ("_halves",)
+    __slots__ = ("_joiner",)
 
     def __init__(self) -> None:
-        self._halves = SurrogateJoiner()
+        self._joiner = SurrogateJoiner()
 
     def event(self, value: Mapping[str, Any]) -> Event:
         """Return the event of an object."""
@@ -74,7 +74,7 @@ class AnthropicEventParser:
         )
 
     def _delta(self, value: Mapping[str, Any], place: str) -> AnthropicDelta:
-        texts = {name: self._halves.join(_text(value.get(name)), f"{place} {name}") for name in _TEXTS}
+        texts = {name: self._joiner.join(_text(value.get(name)), f"{place} {name}") for name in _TEXTS}
         return AnthropicDelta(
             type=_text(value.get("type")) or "",
             stop_reason=_text(value.get("stop_reason")),

@@ -30,7 +30,7 @@ from mainspring.models.wire.gemini.payloads import (
 )
 
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
-_MOST_MISSING = 100  # Arrays arrive item by item; a far higher index would be an attack on the memory.
+_MAX_MISSING = 100  # Arrays arrive item by item; a far higher index would be an attack on the memory.
 
 
 class _OpenCall:
@@ -147,7 +147,7 @@ def _set_at_path(root: dict[str, Any], steps: list[str | int], value: Any) -> No
             return
         if isinstance(step, int):
             items = cast("list[Any]", holder)
-            if step > len(items) + _MOST_MISSING:
+            if step > len(items) + _MAX_MISSING:
                 return
             items.extend([None] * (step + 1 - len(items)))
         elif step not in holder:

@@ -68,25 +68,25 @@ _MAX_REFERENCES = 500
 
 def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a schema to the documented subset of JSON Schema."""
-    kept: dict[str, Any] = {}
+    converted: dict[str, Any] = {}
     if "$ref" in schema:  # Next to a reference, only keywords that start with a dollar sign are allowed.
-        kept["$ref"] = str(schema["$ref"]).replace("#/definitions/", "#/$defs/")
-        _keep_definitions(schema, kept)
-        return kept
+        converted["$ref"] = str(schema["$ref"]).replace("#/definitions/", "#/$defs/")
+        _keep_definitions(schema, converted)
+        return converted
     for name, value in _translate_keywords(schema).items():
         if name in ("properties", "$defs"):
             fields = as_dict(value) or {}
-            kept[name] = {key: json_schema(as_dict(field) or {}) for key, field in fields.items()}
+            converted[name] = {key: json_schema(as_dict(field) or {}) for key, field in fields.items()}
         elif name in ("anyOf", "oneOf", "prefixItems"):
             options = [json_schema(option) for option in as_dicts(value)]
             if options:
-                kept[name] = options
+                converted[name] = options
         elif name in ("items", "additionalProperties"):
             inner = as_dict(value)
-            kept[name] = value if inner is None else json_schema(inner)
+            converted[name] = value if inner is None else json_schema(inner)
         elif name in KEYWORDS:
-            kept[name] = value
-    return kept
+            converted[name] = value
+    return converted
 
 
 def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,22 +176,22 @@ def _openapi(
         fields["nullable"] = True
     if len(requested) == 1:
         return _openapi({**requested[0], **fields}, definitions, open_refs, count)
-    kept: dict[str, Any] = {name: value for name, value in fields.items() if name in OPENAPI_KEYWORDS}
+    converted: dict[str, Any] = {name: value for name, value in fields.items() if name in OPENAPI_KEYWORDS}
     if requested:
-        kept["anyOf"] = [_openapi(option, definitions, open_refs, count) for option in requested]
-    elif "type" not in kept:
-        kept["type"] = "array" if "items" in kept else "object" if "properties" in kept else "string"
-    if "properties" in kept:
-        kept["properties"] = {
-            k: _openapi(as_dict(v) or {}, definitions, open_refs, count) for k, v in kept["properties"].items()
+        converted["anyOf"] = [_openapi(option, definitions, open_refs, count) for option in requested]
+    elif "type" not in converted:
+        converted["type"] = "array" if "items" in converted else "object" if "properties" in converted else "string"
+    if "properties" in converted:
+        converted["properties"] = {
+            k: _openapi(as_dict(v) or {}, definitions, open_refs, count) for k, v in converted["properties"].items()
         }
-    if kept.get("type") == "array":
-        items = [as_dict(kept.get("items")) or {}, *as_dicts(fields.get("prefixItems"))]
-        kept["items"] = _openapi(next((item for item in items if item), items[0]), definitions, open_refs, count)
-    if "enum" in kept:
-        kept["enum"] = [str(choice) for choice in kept["enum"]]
-        kept["type"] = "string"
-    return _keep_type_keywords(kept)
+    if converted.get("type") == "array":
+        items = [as_dict(converted.get("items")) or {}, *as_dicts(fields.get("prefixItems"))]
+        converted["items"] = _openapi(next((item for item in items if item), items[0]), definitions, open_refs, count)
+    if "enum" in converted:
+        converted["enum"] = [str(choice) for choice in converted["enum"]]
+        converted["type"] = "string"
+    return _keep_type_keywords(converted)
 
 
 def _keep_type_keywords(result: dict[str, Any]) -> dict[str, Any]:
@@ -203,7 +203,7 @@ _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh":
 """Thinking tokens of each level, for models with budgets; clamped to the supported range."""
 
 
-_MOST_STOPS = 5  # documented
+_MAX_STOPS = 5  # documented
 _ANSWER = 1024  # tokens to leave for a response after the thinking
 
 
@@ -219,7 +219,7 @@ def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, 
     if request.temperature is not None and dialect.temperature:
         settings["temperature"] = request.temperature
     if request.stop and dialect.stop:
-        settings["stopSequences"] = list(request.stop)[:_MOST_STOPS]
+        settings["stopSequences"] = list(request.stop)[:_MAX_STOPS]
     if thinking:
         settings["thinkingConfig"] = thinking
     if request.schema is not None and dialect.json_schema and (dialect.schema_with_tools or not request.tools):
@@ -378,8 +378,8 @@ def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncoding
 
 def _tool(tool: ToolDefinition, profile: ModelProfile) -> bytes:
     form = profile.gemini.tool_schema
-    kept = vars(tool)
-    data = kept.get(slot := f"{_SLOT}|{form}")
+    cache = vars(tool)
+    data = cache.get(slot := f"{_SLOT}|{form}")
     if data is None:
         declaration: dict[str, Any] = {"name": tool.name, "description": tool.description}
         schema = portable_schema(tool)
@@ -387,7 +387,7 @@ def _tool(tool: ToolDefinition, profile: ModelProfile) -> bytes:
             declaration["parametersJsonSchema"] = json_schema(schema)
         elif schema["properties"]:  # Gemini rejects an object without properties.
             declaration["parameters"] = openapi_schema(schema)
-        data = kept[slot] = to_json(declaration)
+        data = cache[slot] = to_json(declaration)
     return data
 
 

@@ -91,11 +91,11 @@ class ToolCallAssembler:
         """Return the number of calls."""
         return len(self._calls)
 
-    def add(self, pieces: list[CallDelta], out: list[StreamEvent], *, whole: bool) -> None:
+    def add(self, pieces: list[CallDelta], out: list[StreamEvent], *, is_complete: bool) -> None:
         """Add the deltas of one chunk; with ``whole`` each is a separate call."""
         for piece in pieces:
             function = _function(piece)
-            alone = whole or (len(pieces) > 1 and not piece.id and piece.index is None and bool(function.name))
+            alone = is_complete or (len(pieces) > 1 and not piece.id and piece.index is None and bool(function.name))
             call = None if alone else self._find(piece, function)
             if call is None:
                 call = self._open(piece.id or "", function.name or "", piece.index, out)
@@ -253,8 +253,8 @@ class ReasoningAssembler:
         if text:
             out.append(self._draft.thinking(self._index, text))
         if detail is not None:
-            kept = {k: v for k, v in detail.items() if k not in ("text", "summary") and v not in (None, "")}
-            self._detail = {**(self._detail or {}), **kept}
+            facts = {k: v for k, v in detail.items() if k not in ("text", "summary") and v not in (None, "")}
+            self._detail = {**(self._detail or {}), **facts}
 
     def _is_other_entry(self, detail: dict[str, Any] | None) -> bool:
         """Return True if a detail belongs to another entry than the open block."""
@@ -393,13 +393,13 @@ class ChatDecoder:
             self._started = True
             self._calls.response_id = chunk.id or ""
             out.append(self.draft.start())
-        delta, whole = choice.delta, False
+        delta, is_complete = choice.delta, False
         if delta is None and not len(self.draft):
-            delta, whole = choice.message, True  # A complete message; after deltas it would only repeat them.
+            delta, is_complete = choice.message, True  # A complete message; after deltas it would only repeat them.
         if delta is not None:
             content = delta.content
             if self._text < 0 or type(content) is not str or not content or _has_more(delta):
-                self._delta(delta, out, whole=whole)
+                self._delta(delta, out, is_complete=is_complete)
             else:
                 out.append(self.draft.text(self._text, content))  # the common case
         if choice.finish_reason:
@@ -409,7 +409,7 @@ class ChatDecoder:
         if choice.usage:
             self._usage(choice.usage)
 
-    def _delta(self, delta: ChatDelta, out: list[StreamEvent], *, whole: bool) -> None:
+    def _delta(self, delta: ChatDelta, out: list[StreamEvent], *, is_complete: bool) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
         if thought or delta.reasoning_details:
             self._close_text(out)
@@ -429,7 +429,7 @@ class ChatDecoder:
             self._reasoning.close(out)
             self._close_text(out)
             if delta.tool_calls:
-                self._calls.add(delta.tool_calls, out, whole=whole)
+                self._calls.add(delta.tool_calls, out, is_complete=is_complete)
             if delta.function_call:
                 self._calls.add_legacy(delta.function_call, out)
 

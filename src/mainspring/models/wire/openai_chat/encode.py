@@ -231,15 +231,15 @@ def _head(
 
 
 def _tool(tool: ToolDefinition) -> bytes:
-    kept = vars(tool)
-    data = kept.get(_SLOT)
+    cache = vars(tool)
+    data = cache.get(_SLOT)
     if data is None:
         about, more = split_description(tool.description, _MAX_DESCRIPTION)
         schema = portable_schema(tool)
         if more:
             schema = {**schema, "description": "\n\n".join(filter(None, (more, schema.get("description"))))}
         function: dict[str, Any] = {"name": tool.name, "description": about, "parameters": schema}
-        data = kept[_SLOT] = to_json({"type": "function", "function": function})
+        data = cache[_SLOT] = to_json({"type": "function", "function": function})
     return data
 
 

@@ -34,10 +34,10 @@ else:
     ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
 
 
-Kind = Literal["message", "reasoning", "call"]
+ItemKind = Literal["message", "reasoning", "call"]
 
 
-IGNORE_FILE_NAMES: dict[str, Kind] = {
+_KINDS: dict[str, ItemKind] = {
     "message": "message",
     "reasoning": "reasoning",
     "function_call": "call",
@@ -46,7 +46,7 @@ IGNORE_FILE_NAMES: dict[str, Kind] = {
 """Types of items that become blocks; all others are server-side items."""
 
 
-_TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(IGNORE_FILE_NAMES.items())}
+_TYPES: dict[ItemKind, str] = {kind: type for type, kind in reversed(_KINDS.items())}
 
 
 class OpenItem:
@@ -78,8 +78,8 @@ class OpenItem:
         "pieces",
     )
 
-    def __init__(self, kind: Kind, id: str | None, block: int) -> None:
-        self.kind: Kind = kind
+    def __init__(self, kind: ItemKind, id: str | None, block: int) -> None:
+        self.kind: ItemKind = kind
         self.id = id
         self.block = block
         self.pieces: list[str] = []
@@ -125,7 +125,7 @@ class OutputItemAssembler:
 
     def add(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
         """Open an item, unless it is already known."""
-        kind = IGNORE_FILE_NAMES.get(item.type)
+        kind = _KINDS.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
             self._by_place.pop(place, None)
             return
@@ -135,7 +135,7 @@ class OutputItemAssembler:
 
     def end(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
         """Close an item, even if its start was not sent."""
-        kind = IGNORE_FILE_NAMES.get(item.type)
+        kind = _KINDS.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
             self._keep_compaction(item)
             return
@@ -154,7 +154,7 @@ class OutputItemAssembler:
         ids = {item.id for item in items}
         strangers = [known for known in self._items if known.id is None or known.id not in ids]
         for item in items:
-            kind = IGNORE_FILE_NAMES.get(item.type)
+            kind = _KINDS.get(item.type)
             if kind is None or item.role not in (None, "assistant"):
                 self._keep_compaction(item)
                 continue
@@ -212,7 +212,7 @@ class OutputItemAssembler:
             if not item.done:
                 self._close(item, None, out)
 
-    def _open(self, kind: Kind, item: OutputItem, place: int | None, out: list[StreamEvent]) -> OpenItem:
+    def _open(self, kind: ItemKind, item: OutputItem, place: int | None, out: list[StreamEvent]) -> OpenItem:
         draft = self._draft
         if kind == "call":
             call_id = item.call_id or item.id or ""
@@ -221,28 +221,28 @@ class OutputItemAssembler:
                 call_id = new_call_id(self.response_id, len(self._items))
             self._call_ids.add(call_id)
             event = draft.open_call(call_id, item.name or "")
-            made = OpenItem(kind, item.id, event.index)
-            made.call_id, made.has_provider_id, made.name = call_id, given and bool(item.call_id), item.name or ""
-            made.custom = item.type == "custom_tool_call"
+            opened = OpenItem(kind, item.id, event.index)
+            opened.call_id, opened.has_provider_id, opened.name = call_id, given and bool(item.call_id), item.name or ""
+            opened.custom = item.type == "custom_tool_call"
             if isinstance(item.arguments, str):
-                made.final_parts[0] = item.arguments
+                opened.final_parts[0] = item.arguments
         else:
             event = draft.open_text() if kind == "message" else draft.open_thinking()
-            made = OpenItem(kind, item.id, event.index)
+            opened = OpenItem(kind, item.id, event.index)
         out.append(event)
-        self._items.append(made)
+        self._items.append(opened)
         if item.id is not None:
-            self._by_id[item.id] = made
+            self._by_id[item.id] = opened
         if place is not None:
-            self._by_place[place] = made
-        return made
+            self._by_place[place] = opened
+        return opened
 
-    def _named(self, item: OutputItem, kind: Kind) -> OpenItem | None:
+    def _named(self, item: OutputItem, kind: ItemKind) -> OpenItem | None:
         """Return the item of this type with this ID."""
         known = self._by_id.get(item.id)
         return known if known is not None and known.kind == kind else None
 
-    def _open_item(self, kind: Kind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
+    def _open_item(self, kind: ItemKind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
         """Return the item of a delta, even if its start was not sent; ``None`` for deltas after its end."""
         item = self.find(event)
         if item is None and event.item_id is None and event.output_index is None:
@@ -353,7 +353,7 @@ class OutputItemAssembler:
             self._draft.update_call(known.block, known.call_id, known.name)
 
 
-def _could_be_same(known: OpenItem, kind: Kind, item: OutputItem) -> bool:
+def _could_be_same(known: OpenItem, kind: ItemKind, item: OutputItem) -> bool:
     """Return True if an open item may be an item of the final response with another ID."""
     return known.kind == kind and (
         kind != "call" or not (known.has_provider_id and item.call_id) or known.call_id == item.call_id

@@ -132,8 +132,8 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
     if "instructions" in text and re.search(r"required|missing", text):
         yield _changed(profile, {"instructions": "You are a helpful assistant."})
     if profile.query and re.search(r"api.?version", text):
-        kept = [part for part in profile.query.split("&") if not part.lower().startswith("api-version=")]
-        yield replace(profile, query="&".join(kept))
+        parts = [part for part in profile.query.split("&") if not part.lower().startswith("api-version=")]
+        yield replace(profile, query="&".join(parts))
     if re.search(r"store.{0,20}(must|should) be (set to )?false", text):
         yield _changed(profile, {"store": False})
     if not is_unsupported_parameter(text):
@@ -152,7 +152,7 @@ def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
 
 
 _SLOT = "responses"
-_LONGEST_ID = 64  # of a call or an item; some hosts create longer IDs and then reject them
+_MAX_ID_CHARS = 64  # of a call or an item; some hosts create longer IDs and then reject them
 
 
 _EMPTY = b"," + to_json({"type": "message", "role": "user", "content": EMPTY_PROMPT_TEXT})
@@ -191,7 +191,7 @@ def encode_message(message: Message, profile: ModelProfile) -> bytes:
         profile.model,
         vision=profile.info.vision,
         unreadable=profile.unreadable,
-        max_id_length=_LONGEST_ID,
+        max_id_length=_MAX_ID_CHARS,
     )
     if cleaned is None:
         return b""
@@ -227,15 +227,15 @@ def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncoding
 
 
 def _tool(tool: ToolDefinition, dialect: ResponsesCapabilities) -> bytes:
-    kept: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
+    cache: dict[str, Any] = tool.__dict__  # pyright: ignore[reportAssignmentType]
     slot = f"{_SLOT}|{dialect.strict_tools}"
-    data = kept.get(slot)
+    data = cache.get(slot)
     if data is None:
         fields: dict[str, Any] = {"type": "function", "name": tool.name, "description": tool.description}
         fields["parameters"] = portable_schema(tool)
         if dialect.strict_tools is not None:
             fields["strict"] = dialect.strict_tools
-        data = kept[slot] = to_json(fields)
+        data = cache[slot] = to_json(fields)
     return data
 
 
@@ -250,7 +250,7 @@ def _assistant(message: Message, dialect: ResponsesCapabilities) -> list[dict[st
     """
     items: list[dict[str, Any]] = []
     group: list[ThinkingBlock] = []  # parts of one reasoning item
-    whole = dialect.item_ids
+    has_all_ids = dialect.item_ids
     for block in message.content:
         mark = decode_item_metadata(block.data if isinstance(block, RedactedThinkingBlock) else _signature(block)) or {}
         match block:
@@ -258,7 +258,7 @@ def _assistant(message: Message, dialect: ResponsesCapabilities) -> list[dict[st
                 group.append(block)
                 if "part" not in mark:
                     item = _reasoning(group, mark, dialect)
-                    whole = whole and item is not None
+                    has_all_ids = has_all_ids and item is not None
                     items += [item] if item else []
                     group = []
             case RedactedThinkingBlock():
@@ -269,7 +269,7 @@ def _assistant(message: Message, dialect: ResponsesCapabilities) -> list[dict[st
                 items.append(_call(block, mark))
             case _:
                 pass
-    if not whole:
+    if not has_all_ids:
         for item in items:
             if item.get("type") != "compaction":
                 item.pop("id", None)
@@ -310,7 +310,7 @@ def _reasoning(
 
 def _id(mark: dict[str, Any]) -> dict[str, Any]:
     id = mark.get("id")
-    return {"id": id} if isinstance(id, str) and 0 < len(id) <= _LONGEST_ID else {}
+    return {"id": id} if isinstance(id, str) and 0 < len(id) <= _MAX_ID_CHARS else {}
 
 
 def _text(block: TextBlock, mark: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class OutputItem(Struct, gc=False):
 
 
 class Answer(Struct, gc=False):
-    """The complete response, as far as received."""
+    """The received part of the complete response."""
 
     id: str | None = None
     status: str | None = None
@@ -156,8 +156,8 @@ _PREFIX = "responses:"
 
 def encode_item_metadata(**fields: Any) -> str | None:
     """Encode the fields that are not ``None`` as metadata; ``None`` if all are."""
-    kept = {name: value for name, value in fields.items() if value is not None}
-    return _PREFIX + to_json(kept).decode() if kept else None
+    metadata = {name: value for name, value in fields.items() if value is not None}
+    return _PREFIX + to_json(metadata).decode() if metadata else None
 
 
 def decode_item_metadata(signature: str | None) -> dict[str, Any] | None:

@@ -55,14 +55,14 @@ async def _apply_locked(ctx: ToolContext, file: ResolvedFile, edits: Sequence[Ed
 def _compute(before: bytes, edits: Sequence[Edit], name: str) -> _EditResult | ToolResult:
     document = decode_text(before)
     if document is None:
-        text = f"Cannot edit {name}: it is binary, or in an encoding that cannot be written back as it was."
+        text = f"Cannot edit {name}: it is binary, or in an encoding that cannot be restored."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
     text = document.text
     changes: list[EditChange] = []
     if any(replace_surrogates(edit.new) != edit.new for edit in edits):
         return failure(
             ToolErrorCode.VALIDATION_ERROR,
-            "new_string has half a surrogate pair, which no file can hold. Send it without.",
+            "new_string has half a surrogate pair, which no file can contain. Remove it.",
         )
     for i, edit in enumerate(edits):
         change = compute_edit(text, _without_bom(edit, document))
@@ -90,21 +90,21 @@ def _unencodable(name: str, error: UnicodeEncodeError, document: DecodedText) ->
 
 def _result(file: ResolvedFile, edits: Sequence[Edit], outcome: _EditResult, links: int) -> ToolResult:
     changes = outcome.changes
-    made = [c for c in changes if not c.is_done]
-    count = sum(len(c.lines) for c in made)
+    failed = [c for c in changes if not c.is_done]
+    count = sum(len(c.lines) for c in failed)
     added, removed = outcome.diff.added, outcome.diff.removed
-    if not made:
+    if not failed:
         head = f"No change needed in {file.name}: already applied at line {changes[0].lines[0][0]}."
     else:
         places = f"{count} replacement{'' if count == 1 else 's'}"
-        which = f"{len(edits)} edits, {places}" if len(edits) > 1 else f"{places} at {_lines(made[0])}"
+        which = f"{len(edits)} edits, {places}" if len(edits) > 1 else f"{places} at {_lines(failed[0])}"
         head = f"Edited {file.name}: {which} (+{added} -{removed} lines)."
     notes = [
         f"Edit {i + 1}: {_describe_change(c)}." if len(edits) > 1 else _describe_change(c).capitalize() + "."
         for i, c in enumerate(changes)
-        if c.note and made
+        if c.note and failed
     ]
-    if links > 1 and made:
+    if links > 1 and failed:
         notes.append(f"The file has {links} names (hard links); all show the change.")
     return ToolResult(
         output="\n".join([head, *notes]),
@@ -119,7 +119,7 @@ def _result(file: ResolvedFile, edits: Sequence[Edit], outcome: _EditResult, lin
             "added": added,
             "removed": removed,
             "hash": hashlib.sha256(outcome.data).hexdigest(),
-            "changed": bool(made),
+            "changed": bool(failed),
         },
     )
 

@@ -11,10 +11,10 @@ from mainspring.tools.support.editing.splice import leading_whitespace
 from mainspring.tools.support.editing.text_view import NormalizedText
 
 _CANDIDATES = 8
-_MOST_SHOWN = 12
-_MOST_COMPARED = 30
-_LONGEST_SHOWN = 200
-_MOST_LINES = 50_000
+_MAX_SHOWN = 12
+_MAX_COMPARED = 30
+_MAX_SHOWN_CHARS = 200
+_MAX_LINES = 50_000
 _CLOSE_ENOUGH = 0.5
 
 
@@ -23,32 +23,32 @@ def describe_closest_match(view: NormalizedText, old: str) -> str:
     requested = old.strip("\n").split("\n")
     found = _find_closest(view.lines, requested)
     if found is None:
-        return "Nothing in the file is close to it. Read the file, then repeat the call with text as it stands there."
+        return "Nothing in the file is close to it. Read the file, then repeat the call with text copied from it."
     start, ratio = found
     lines = view.lines[start : start + len(requested)]
-    shown = [f"{start + 1 + i}\t{_short(line)}" for i, line in enumerate(lines[:_MOST_SHOWN])]
-    if len(lines) > _MOST_SHOWN:
-        shown.append(f"(lines {start + 1 + _MOST_SHOWN} to {start + len(lines)} left out)")
+    shown = [f"{start + 1 + i}\t{_short(line)}" for i, line in enumerate(lines[:_MAX_SHOWN])]
+    if len(lines) > _MAX_SHOWN:
+        shown.append(f"(lines {start + 1 + _MAX_SHOWN} to {start + len(lines)} left out)")
     differences = _describe_differences(lines, requested, start)
     return (
         f"Closest lines ({round(100 * ratio)}% alike):\n"
         + "\n".join(shown)
         + "\n\nHow they differ:\n"
         + "\n".join([f"- {d}" for d in differences])
-        + "\n\nRepeat the call with the text exactly as it stands in the file."
+        + "\n\nRepeat the call with the text copied exactly from the file."
     )
 
 
 def _find_closest(lines: Sequence[str], expected_lines: Sequence[str]) -> tuple[int, float] | None:
-    lines = lines[:_MOST_LINES]
+    lines = lines[:_MAX_LINES]
     keys = [_key(line) for line in lines]
     wanted_keys = [_key(line) for line in expected_lines]
     starts = _candidate_starts(keys, wanted_keys) or _candidate_starts_by_words(keys, wanted_keys)
     best: tuple[int, float] | None = None
-    text = "\n".join(wanted_keys[:_MOST_COMPARED])[:4000]
+    text = "\n".join(wanted_keys[:_MAX_COMPARED])[:4000]
     matcher = SequenceMatcher(None, "", text, autojunk=False)
     for start in starts:
-        matcher.set_seq1("\n".join(keys[start : start + min(len(expected_lines), _MOST_COMPARED)])[:4000])
+        matcher.set_seq1("\n".join(keys[start : start + min(len(expected_lines), _MAX_COMPARED)])[:4000])
         if best is None or matcher.real_quick_ratio() > best[1]:
             ratio = matcher.ratio()
             if best is None or ratio > best[1]:
@@ -145,4 +145,4 @@ def _quoted(line: str) -> str:
 
 
 def _short(line: str) -> str:
-    return line if len(line) <= _LONGEST_SHOWN else line[:_LONGEST_SHOWN] + f"… ({len(line)} characters)"
+    return line if len(line) <= _MAX_SHOWN_CHARS else line[:_MAX_SHOWN_CHARS] + f"… ({len(line)} characters)"

@@ -210,7 +210,7 @@ def _text_position(
 ) -> int:
     """Convert a position in a folded line to a position in the view."""
     origin = folded[i][1]
-    start = view.start_tool[i]
+    start = view.line_starts[i]
     if is_end:
         return start + (origin[at - 1] + 1 if at else 0)
     return start + (origin[at] if at < len(origin) else len(view.lines[i]))
@@ -230,8 +230,8 @@ def _match_indentation(view: NormalizedText, old: str) -> list[tuple[int, int]]:
         if lines[i + skip : i + skip + len(inner)] != inner:
             continue
         j = i + len(parts) - 1
-        begin = view.start_tool[i] + (len(view.lines[i]) if opens_at_end else 0)
-        end = view.start_tool[j] + (0 if closes_at_start else len(view.lines[j].rstrip()))
+        begin = view.line_starts[i] + (len(view.lines[i]) if opens_at_end else 0)
+        end = view.line_starts[j] + (0 if closes_at_start else len(view.lines[j].rstrip()))
         spans.append((begin, end))
     return spans
 

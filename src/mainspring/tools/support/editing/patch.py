@@ -183,7 +183,7 @@ def _find_context(lines: Sequence[str], context: str, start: int) -> int:
         for i in range(start, len(lines)):
             if key(lines[i]) == requested:
                 return i
-    raise PatchMatchError(f"the line {context!r} that is named after @@ is not in the file behind line {start}")
+    raise PatchMatchError(f"the line {context!r} that is named after @@ is not in the file after line {start}")
 
 
 def _find(lines: Sequence[str], old: Sequence[str], start: int, chunk: PatchChunk) -> tuple[int, MatchTolerance] | None:
@@ -210,9 +210,9 @@ def _find(lines: Sequence[str], old: Sequence[str], start: int, chunk: PatchChun
 def _replace_lines(
     view: NormalizedText, lines: Sequence[str], at: int, old: Sequence[str], new: Sequence[str], fuzz: MatchTolerance
 ) -> str:
-    begin = view.start_tool[at]
+    begin = view.line_starts[at]
     after = at + len(old)
-    end = view.start_tool[after] if after < len(view.start_tool) else len(view.text)
+    end = view.line_starts[after] if after < len(view.line_starts) else len(view.text)
     ends_open = after == len(lines) and not view.text.endswith("\n")
     before = "\n".join(old) + ("" if ends_open else "\n")
     text = "".join([line + "\n" for line in new])
@@ -221,12 +221,12 @@ def _replace_lines(
     except UnclearIndentationError:
         raise PatchMatchError(
             f"line {at + 1} of the file is found, but with another indentation, and how to indent the new lines cannot "
-            "be told from it; give the lines as they stand in the file"
+            "be derived from it; copy the lines from the file"
         ) from None
 
 
 def _insert_lines(view: NormalizedText, lines: Sequence[str], at: int, new: Sequence[str]) -> str:
-    place = view.start_tool[at] if at < len(lines) else len(view.text)
+    place = view.line_starts[at] if at < len(lines) else len(view.text)
     ending = view.ending_around(max(0, place - 1))
     text = "".join([line + ending for line in new])
     if at >= len(lines) and view.text and not view.text.endswith("\n"):
@@ -259,13 +259,13 @@ class _PatchPlan(Struct):
     """Effect of a patch, computed on the current files; nothing is written yet.
 
     Attributes:
-        held: Content of files after the steps so far, by real path; ``None`` for a removed file.
+        contents: Content of files after the steps so far, by real path; ``None`` for a removed file.
         steps: Steps to execute, in order.
         done: The same, for users.
         problem: Reason why the patch cannot continue.
     """
 
-    held: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    contents: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
     steps: list[FileStep] = field(default_factory=list[FileStep])
     done: list[_FileSummary] = field(default_factory=list[_FileSummary])
     problem: str = ""
@@ -343,7 +343,7 @@ async def _plan_add(ctx: ToolContext, plan: _PatchPlan, section: PatchSection) -
     real = await _resolve_checked(ctx, section.path)
     before = await _content(ctx, plan, real)
     if replace_surrogates(section.content) != section.content:
-        raise _PatchRejectedError("the content has half a surrogate pair, which no file can hold; send it without")
+        raise _PatchRejectedError("the content has half a surrogate pair, which no file can contain; remove it")
     data = section.content.encode()
     document = await asyncio.to_thread(decode_text, before) if before else None
     name = display_path(real, ctx.env.cwd)
@@ -356,12 +356,12 @@ async def _plan_add(ctx: ToolContext, plan: _PatchPlan, section: PatchSection) -
 async def _plan_delete(ctx: ToolContext, plan: _PatchPlan, section: PatchSection) -> None:
     real = await _resolve_checked(ctx, section.path)
     await _check_no_link(ctx, section.path, real)
-    held = await _content(ctx, plan, real)
-    if held is None:
+    content = await _content(ctx, plan, real)
+    if content is None:
         raise _PatchRejectedError("it does not exist, so it cannot be deleted")
-    plan.held[real] = None
+    plan.contents[real] = None
     plan.steps.append(RemoveStep(real))
-    document = await asyncio.to_thread(decode_text, held)
+    document = await asyncio.to_thread(decode_text, content)
     name = display_path(real, ctx.env.cwd)
     difference = await asyncio.to_thread(diff, document.text if document else "", "", name)
     plan.done.append(_FileSummary("D", name, real, difference))
@@ -369,7 +369,7 @@ async def _plan_delete(ctx: ToolContext, plan: _PatchPlan, section: PatchSection
 
 async def _plan_update(ctx: ToolContext, plan: _PatchPlan, section: PatchSection) -> None:
     real = await _resolve_checked(ctx, section.path)
-    if real not in plan.held:
+    if real not in plan.contents:
         found = await resolve_file(ctx, section.path, "patch")
         if isinstance(found, ToolResult):
             raise _PatchRejectedError(found.text)
@@ -390,7 +390,7 @@ async def _plan_update(ctx: ToolContext, plan: _PatchPlan, section: PatchSection
             target = display_path(path, ctx.env.cwd)
             replaces = await _content(ctx, plan, path) is not None
             plan.steps.append(MoveStep(real, path, replaces))
-            plan.held[real], plan.held[path] = None, before
+            plan.contents[real], plan.contents[path] = None, before
     if data != before:
         _write(plan, path, data, before)
     message = "R" if target else "M"
@@ -400,9 +400,9 @@ async def _plan_update(ctx: ToolContext, plan: _PatchPlan, section: PatchSection
 def _patch_content(before: bytes, section: PatchSection, name: str) -> tuple[bytes, Diff, tuple[str, ...]]:
     document = decode_text(before)
     if document is None:
-        raise _PatchRejectedError("it is binary, or in an encoding that cannot be written back as it was")
+        raise _PatchRejectedError("it is binary, or in an encoding that cannot be restored")
     if any(replace_surrogates(line) != line for chunk in section.chunks for line in chunk.new):
-        raise _PatchRejectedError("a new line has half a surrogate pair, which no file can hold; send it without")
+        raise _PatchRejectedError("a new line has half a surrogate pair, which no file can contain; remove it")
     text, notes = apply_chunks(document.text, section.chunks)
     try:
         data = document.encode(text)
@@ -416,7 +416,7 @@ def _patch_content(before: bytes, section: PatchSection, name: str) -> tuple[byt
 
 def _write(plan: _PatchPlan, real_path: RealPath, data: bytes, before: bytes | None) -> None:
     plan.steps.append(WriteStep(real_path, data, before))
-    plan.held[real_path] = data
+    plan.contents[real_path] = data
 
 
 async def _resolve_checked(ctx: ToolContext, path: str) -> RealPath:
@@ -434,8 +434,8 @@ async def _check_no_link(ctx: ToolContext, path: str, real_path: str) -> None:
 
 async def _content(ctx: ToolContext, plan: _PatchPlan, real_path: RealPath) -> bytes | None:
     """Return the content of a file at this point of the patch; ``None`` if it does not exist."""
-    if real_path in plan.held:
-        return plan.held[real_path]
+    if real_path in plan.contents:
+        return plan.contents[real_path]
     try:
         stat = await ctx.env.stat(real_path)
     except FileNotFoundError:

@@ -80,7 +80,7 @@ def parse_patch(text: str) -> tuple[PatchSection, ...]:
         else:
             reader.at += 1
     if not sections:
-        raise PatchError("the patch has no section, so there is nothing to do")
+        raise PatchError("the patch has no section")
     return tuple(sections)
 
 
@@ -118,7 +118,7 @@ class _PatchParser:
             raise PatchError(f"line {self.number}: a section begins with {known}, not {_short(self.line)}")
         path = head[len(start) :].strip()
         if not path:
-            raise PatchError(f"line {self.number}: {start!r} needs a path behind it")
+            raise PatchError(f"line {self.number}: {start!r} needs a path after it")
         number = self.number
         self.at += 1
         if start == DELETE:
@@ -129,7 +129,7 @@ class _PatchParser:
         if not self.done and self.line.strip().startswith(MOVE):
             target = self.line.strip()[len(MOVE) :].strip()
             if not target:
-                raise PatchError(f"line {self.number}: {MOVE!r} needs a path behind it")
+                raise PatchError(f"line {self.number}: {MOVE!r} needs a path after it")
             self.at += 1
         chunks = self._chunks()
         if not chunks and not target:

@@ -21,7 +21,7 @@ PREVIEWABLE_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"
 """Tools whose calls can be previewed."""
 
 
-_MOST = 16 << 20
+_MAX_BYTES = 16 << 20
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
@@ -107,12 +107,12 @@ async def _run_on_overlay(
 
 
 def _changes(overlay: _OverlayEnv) -> tuple[FileChange, ...]:
-    made: list[FileChange] = []
-    for real, after in overlay.held.items():
+    changes: list[FileChange] = []
+    for real, after in overlay.contents.items():
         before = overlay.was.get(real)
         if before != after and not (before is None and after is None):
-            made.append(_change(display_path(real, overlay.cwd), before, after))
-    return tuple(made)
+            changes.append(_change(display_path(real, overlay.cwd), before, after))
+    return tuple(changes)
 
 
 def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
@@ -143,25 +143,25 @@ class _OverlayEnv:
         self.guard = env.path_filter
         self.scratch: dict[str, Any] = {}
         self.was: dict[str, bytes | None] = {}
-        self.held: dict[str, bytes | None] = {}
+        self.contents: dict[str, bytes | None] = {}
 
     async def realpath(self, path: str) -> str:
         return await self._env.realpath(path)
 
     async def stat(self, path: str) -> FileStat:
         real = await resolve(self._env, path)
-        if real not in self.held:
+        if real not in self.contents:
             return await self._env.stat(real)
-        data = self.held[real]
+        data = self.contents[real]
         if data is None:
             raise FileNotFoundError(2, "No such file", path)
         return FileStat(str(real), "file", len(data))
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         real = await resolve(self._env, path)
-        if real not in self.held:
+        if real not in self.contents:
             return await self._env.read_bytes(real, offset=offset, limit=limit)
-        data = self.held[real]
+        data = self.contents[real]
         if data is None:
             raise FileNotFoundError(2, "No such file", path)
         return data[offset:] if limit is None else data[offset : offset + limit]
@@ -171,12 +171,12 @@ class _OverlayEnv:
         await self._load_original(real)
         if not parents and self.was[real] is None:
             await self._env.stat(RealPath(posixpath.dirname(real)))  # outside the project, folders are not created
-        self.held[real] = data
+        self.contents[real] = data
 
     async def remove(self, path: str) -> None:
         real = await resolve(self._env, path)
         await self._load_original(real)
-        self.held[real] = None
+        self.contents[real] = None
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
         data = await self.read_bytes(source)
@@ -202,13 +202,13 @@ class _OverlayEnv:
             stat = await self._env.stat(real_path)
             if stat.kind != "file":
                 raise IsADirectoryError(21, f"it is a {stat.kind}", real_path)
-            self.was[real_path] = await self._env.read_bytes(real_path) if stat.size <= _MOST else None
+            self.was[real_path] = await self._env.read_bytes(real_path) if stat.size <= _MAX_BYTES else None
         except FileNotFoundError:
             self.was[real_path] = None
 
 
 MAX_DIFF_BYTES = 16_384
-_MOST_LINES = 2_000
+_MAX_LINES = 2_000
 _CONTEXT = 3
 
 
@@ -235,7 +235,7 @@ def diff(before: str, after: str, path: str) -> Diff:
     first = max(0, head - _CONTEXT)
     last_old, last_new = len(old) - max(0, tail - _CONTEXT), len(new) - max(0, tail - _CONTEXT)
     a, b = old[first:last_old], new[first:last_new]
-    if max(len(a), len(b)) > _MOST_LINES:
+    if max(len(a), len(b)) > _MAX_LINES:
         removed, added = len(old) - head - tail, len(new) - head - tail
         return Diff(
             f"--- a/{path}\n+++ b/{path}\n(lines {head + 1} to {len(old) - tail} replaced by {added} lines)\n",
@@ -267,6 +267,6 @@ def _truncate(text: str) -> str:
     data = text.encode("utf-8", "replace")
     if len(data) <= MAX_DIFF_BYTES:
         return text
-    kept = data[:MAX_DIFF_BYTES].decode("utf-8", "ignore")
-    kept = kept[: kept.rfind("\n") + 1]
-    return f"{kept}(diff cut: {len(data) - MAX_DIFF_BYTES} bytes more)\n"
+    truncated = data[:MAX_DIFF_BYTES].decode("utf-8", "ignore")
+    truncated = truncated[: truncated.rfind("\n") + 1]
+    return f"{truncated}(diff cut: {len(data) - MAX_DIFF_BYTES} bytes more)\n"

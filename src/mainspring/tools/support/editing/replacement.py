@@ -20,10 +20,10 @@ from mainspring.tools.support.editing.match import (
 from mainspring.tools.support.editing.splice import UnclearIndentationError, splice
 from mainspring.tools.support.editing.text_view import NormalizedText, normalize_newlines
 
-_MOST_LISTED = 20
-_SHORTEST_EVIDENCE = 8
+_MAX_LISTED = 20
+_MIN_EVIDENCE_CHARS = 8
 _CLEAR_EVIDENCE = 20
-_MOST_COMPARED = 4000
+_MAX_COMPARED = 4000
 _ALIKE = 0.6
 
 
@@ -61,7 +61,7 @@ def compute_edit(raw: str, edit: Edit) -> EditChange | EditError:
     """Compute the effect of an edit on a text."""
     old, new = normalize_newlines(edit.old), normalize_newlines(edit.new)
     if edit.old == edit.new:
-        return EditError("old_string and new_string are the same, so there is nothing to change.")
+        return EditError("old_string and new_string are identical.")
     view = NormalizedText(raw)
     if "\r\n" in edit.old or old == new:
         change = _match_exact_line_endings(view, edit)
@@ -75,7 +75,7 @@ def compute_edit(raw: str, edit: Edit) -> EditChange | EditError:
     located = find_match(view, old, replace_all=edit.every)
     if not old.strip() and isinstance(located, Match) and len(located.spans) > 1:
         return EditError(
-            f"old_string is only white space and stands at {len(located.spans)} places; replacing them all is refused. "
+            f"old_string is only white space and occurs {len(located.spans)} times; replacing them all is denied. "
             "Give the text around one of them."
         )
     if isinstance(located, AmbiguousMatch):
@@ -121,9 +121,9 @@ def _match_exact_line_endings(view: NormalizedText, edit: Edit) -> EditChange | 
 
 
 def _ambiguous(match: AmbiguousMatch) -> EditError:
-    shown = ", ".join(map(str, match.lines[:_MOST_LISTED]))
-    if len(match.lines) > _MOST_LISTED:
-        shown += f" and {len(match.lines) - _MOST_LISTED} more"
+    shown = ", ".join(map(str, match.lines[:_MAX_LISTED]))
+    if len(match.lines) > _MAX_LISTED:
+        shown += f" and {len(match.lines) - _MAX_LISTED} more"
     how = f" ({TOLERANCE_LABELS[match.fuzz]})" if match.fuzz else ""
     advice = "Add lines around the one you mean" + ("" if match.fuzz else ", or set replace_all to change them all")
     return EditError(
@@ -155,9 +155,9 @@ def _find_already_applied(view: NormalizedText, old: str, new: str) -> tuple[int
 
 def _is_distinctive(old: str, new: str) -> bool:
     """Return True if the new text is so distinctive, and so similar to the old text, that only the edit explains it."""
-    if len(new) < _SHORTEST_EVIDENCE:
+    if len(new) < _MIN_EVIDENCE_CHARS:
         return False
     shared = {line.strip() for line in old.split("\n")} & {line.strip() for line in new.split("\n")} - {""}
     if shared or ("\n" not in old and len(new) >= _CLEAR_EVIDENCE):
         return True
-    return len(old) + len(new) <= _MOST_COMPARED and SequenceMatcher(None, old, new, autojunk=False).ratio() >= _ALIKE
+    return len(old) + len(new) <= _MAX_COMPARED and SequenceMatcher(None, old, new, autojunk=False).ratio() >= _ALIKE

@@ -98,8 +98,8 @@ def _tabs_for_spaces(n: int) -> Reindent:
     return lambda indent: indent.replace(" " * n, "\t")
 
 
-_MOST_COMPARED = 4_000_000
-_LONGEST_LINE = 2000
+_MAX_COMPARED = 4_000_000
+_MAX_LINE_CHARS = 2000
 
 
 class UnclearIndentationError(Exception):
@@ -201,7 +201,7 @@ def _matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, 
         tail += 1
     blocks = [(0, 0, head)]
     old, new = old[head : len(old) - tail], new[head : len(new) - tail]
-    if len(old) * len(new) <= _MOST_COMPARED:
+    if len(old) * len(new) <= _MAX_COMPARED:
         found = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
         blocks += [(head + i, head + j, size) for i, j, size in found if size]
     if tail:
@@ -211,7 +211,7 @@ def _matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, 
 
 def _keep_file_characters(found: str, old: str, new: str) -> str:
     """Return ``new`` with the file's characters where it repeats ``old``."""
-    if max(len(old), len(new)) > _LONGEST_LINE:
+    if max(len(old), len(new)) > _MAX_LINE_CHARS:
         return new
     _, old_origin = fold_lookalikes(old)
     _, found_origin = fold_lookalikes(found)

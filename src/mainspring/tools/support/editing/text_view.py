@@ -36,7 +36,7 @@ class NormalizedText:
         return self._lines
 
     @property
-    def start_tool(self) -> list[int]:
+    def line_starts(self) -> list[int]:
         """Start of each line in `text`."""
         if self._starts is None:
             self._starts = [0, *accumulate([len(line) + 1 for line in self.lines[:-1]])]
@@ -58,7 +58,7 @@ class NormalizedText:
 
     def line_at(self, index: int) -> int:
         """Return the number, from 1, of the line at a position of `text`."""
-        return bisect_right(self.start_tool, index)
+        return bisect_right(self.line_starts, index)
 
     def ending_around(self, index: int) -> str:
         """Return the line ending at a position of `text`: of its line, else of the previous line, else the most common."""

@@ -104,7 +104,7 @@ def _is_escape_argument(match: re.Match[str]) -> bool:
     return found is not None and len(found[1]) % 2 == 1
 
 
-LONGEST_LINE = 500
+MAX_SHOWN_CHARS = 500
 _CONTROLS = lazy_re(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -162,10 +162,10 @@ class SearchResult(Struct, frozen=True):
 def truncate_line(line: Line) -> str:
     """Return a line's text; of a very long line, only the part around the match."""
     text = _CONTROLS.sub("\ufffd", line.text)
-    if len(text) <= LONGEST_LINE:
+    if len(text) <= MAX_SHOWN_CHARS:
         return text
-    start = max(0, min(line.column - 1 - LONGEST_LINE // 4, len(text) - LONGEST_LINE))
-    end = start + LONGEST_LINE
+    start = max(0, min(line.column - 1 - MAX_SHOWN_CHARS // 4, len(text) - MAX_SHOWN_CHARS))
+    end = start + MAX_SHOWN_CHARS
     before = f"…({start} characters) " if start else ""
     after = f" …({len(text) - end} more characters)" if end < len(text) else ""
     return before + text[start:end] + after
@@ -306,7 +306,7 @@ def _path(name: bytes) -> str:
     return name.removeprefix(b"./").decode("utf-8", "surrogateescape")
 
 
-MAX_ENTRY_BYTES = 64 << 20
+MAX_SEARCHED_BYTES = 64 << 20
 """Maximum size of a file to search: larger files are skipped and reported, since they need several copies in memory."""
 
 
@@ -338,20 +338,20 @@ async def search_with_python(
             problems.append("cancelled" if ctx.is_aborted else f"stopped after {TIME_LIMIT:g}s")
             break
         batch = files[start : start + _BATCH]
-        held = await asyncio.gather(*[_read(ctx, path, _SMALL) for path, _ in batch])
+        contents = await asyncio.gather(*[_read(ctx, path, _SMALL) for path, _ in batch])
         for i, (path, name) in enumerate(batch):
-            data = held[i]
+            data = contents[i]
             if isinstance(data, bytes) and len(data) > _SMALL:  # Read large files one by one to limit memory.
-                data = await _read(ctx, path, MAX_ENTRY_BYTES)
-            if isinstance(data, bytes) and len(data) > MAX_ENTRY_BYTES:
-                data = OSError(f"more than {MAX_ENTRY_BYTES} bytes, which only ripgrep searches")
+                data = await _read(ctx, path, MAX_SEARCHED_BYTES)
+            if isinstance(data, bytes) and len(data) > MAX_SEARCHED_BYTES:
+                data = OSError(f"more than {MAX_SEARCHED_BYTES} bytes, which only ripgrep searches")
             if isinstance(data, OSError):
                 problems.append(f"{name}: {explain(data)}")
-                held[i] = b""
+                contents[i] = b""
             elif len(data) > _SMALL:
-                held[i] = b""
+                contents[i] = b""
                 found += await asyncio.to_thread(_search_files, [name], [data], pattern, query, as_text)
-        found += await asyncio.to_thread(_search_files, [name for _, name in batch], held, pattern, query, as_text)
+        found += await asyncio.to_thread(_search_files, [name for _, name in batch], contents, pattern, query, as_text)
     for name, hits, count in found:
         counts[name] = count
         if query.needs_lines:
@@ -370,11 +370,15 @@ async def _read(ctx: ToolContext, path: RealPath, limit: int) -> bytes | OSError
 
 
 def _search_files(
-    names: Sequence[str], held: Sequence[bytes | OSError], pattern: re.Pattern[str], query: SearchQuery, as_text: bool
+    names: Sequence[str],
+    contents: Sequence[bytes | OSError],
+    pattern: re.Pattern[str],
+    query: SearchQuery,
+    as_text: bool,
 ) -> list[_FileMatches]:
     """Return the matches in each file; files without matches are omitted."""
     found: list[_FileMatches] = []
-    for name, data in zip(names, held, strict=True):
+    for name, data in zip(names, contents, strict=True):
         if isinstance(data, bytes) and data:
             lines, count = _search_text(data, pattern, query, as_text)
             if count:

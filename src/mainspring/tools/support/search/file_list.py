@@ -56,14 +56,14 @@ def _has_lines(file: BinaryIO, rows: Sequence[MatchedLine]) -> bool:
     else:
         file.seek(len(mark))
         lines = file.read().decode(encoding, "replace").encode().splitlines(keepends=True)
-    left = iter(rows)
-    number, _, text = next(left)
+    remaining = iter(rows)
+    number, _, text = next(remaining)
     for at, line in enumerate(lines, 1):
         if at < number:
             continue
         if line.removesuffix(b"\n").removesuffix(b"\r") != text:
             return False
-        following = next(left, None)
+        following = next(remaining, None)
         if following is None:
             return True
         number, _, text = following
@@ -90,15 +90,15 @@ def _proved(files: LocalFiles, root: RealPath, paths: Sequence[str]) -> tuple[st
     if not files.is_local(root):
         return tuple(paths)
     names: dict[str, frozenset[str]] = {}
-    kept: list[str] = []
+    proved: list[str] = []
     for folder, group in groupby([(*path.rpartition("/")[::2], path) for path in paths], itemgetter(0)):
         if folder not in names:
             try:
                 names[folder] = frozenset([e.name for e in files.list(root / folder) if e.kind == "file"])
             except OSError:
                 names[folder] = frozenset()
-        kept += [path for _, name, path in group if name in names[folder]]
-    return tuple(kept)
+        proved += [path for _, name, path in group if name in names[folder]]
+    return tuple(proved)
 
 
 TIME_LIMIT = 30.0
@@ -106,7 +106,7 @@ TIME_LIMIT = 30.0
 
 
 _LIMITS = OutputLimits(head=64 << 20, tail=0, cap=64 << 20)
-_MOST_FILES = 500_000
+_MAX_FILES = 500_000
 _UNREADABLE = lazy_re(r"^rg: (.+?): (.+?)(?: \(os error \d+\))?$", re.MULTILINE)
 
 
@@ -180,7 +180,7 @@ def _parts(path: str) -> list[str]:
 
 
 async def _list_by_walking(ctx: ToolContext, root: RealPath, include_ignored: bool, depth: int | None) -> FileList:
-    walk = await ctx.env.walk(root, include_ignored=include_ignored, depth=depth, limit=_MOST_FILES, signal=ctx.signal)
+    walk = await ctx.env.walk(root, include_ignored=include_ignored, depth=depth, limit=_MAX_FILES, signal=ctx.signal)
     problems = [f"{u}" for u in walk.unreadable]
     if walk.truncated:
         problems.append("cancelled" if ctx.is_aborted else "too many files")

@@ -88,12 +88,12 @@ async def filter_visible(ctx: ToolContext, root: str, paths: Sequence[str]) -> t
     guard = ctx.env.path_filter
     if guard is None:
         return list(paths), 0
-    kept: list[str] = []
+    visible: list[str] = []
     for path in paths:
         answer = guard(posixpath.join(root, path.rstrip("/")))
         if await answer if inspect.isawaitable(answer) else answer:
-            kept.append(path)
-    return kept, len(paths) - len(kept)
+            visible.append(path)
+    return visible, len(paths) - len(visible)
 
 
 def hidden_files_note(count: int) -> str:

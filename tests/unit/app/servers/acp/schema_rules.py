@@ -1,6 +1,7 @@
 """The published schema of the Agent Client Protocol, and a check that all sent messages match it."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,9 @@ from acp.connection import StreamDirection, StreamEvent
 from referencing import Registry
 
 from tests.conftest import REPOSITORY
+
+_FREE_TEXT = re.compile(r'"(?:[^"\\]|\\.)*[ /0-9](?:[^"\\]|\\.)*"')
+"""Strings in JSON that are not words of the schema, which contain no space, slash, or digit."""
 
 _UNSTABLE = {"session/fork": ("ResumeSessionRequest", "NewSessionResponse")}
 """Methods that the schema does not have yet, with the types they correspond to."""
@@ -37,6 +41,7 @@ class Rules:
         self._strict = strict
         self._defs = _closed(self.schema["$defs"]) if strict else self.schema["$defs"]
         self._made: dict[str, jsonschema.Draft202012Validator] = {}
+        self._problems: dict[tuple[str, str], str] = {}
 
     def _validator(self, name: str) -> jsonschema.Draft202012Validator:
         if name not in self._made:
@@ -50,7 +55,13 @@ class Rules:
         return self._validator(name).is_valid(value)
 
     def problem(self, name: str, value: Any) -> str:
-        """Return the error of a value, or an empty string."""
+        """Return the error of a value, or an empty string. Values that differ only in free text are checked once."""
+        key = name, _FREE_TEXT.sub('" "', json.dumps(value))
+        if key not in self._problems:
+            self._problems[key] = self._find_problem(name, value)
+        return self._problems[key]
+
+    def _find_problem(self, name: str, value: Any) -> str:
         found = [
             inner for error in self._validator(name).iter_errors(value) for inner in (error, *(error.context or ()))
         ]

@@ -12,7 +12,7 @@ import aiohttp
 from mainspring import Agent, Permissions, tool
 from mainspring.app.run_service.service import Factory, RunService, ServiceOptions
 from mainspring.app.servers.http.app import create_app
-from mainspring.app.servers.http.auth import OriginPolicy, Tokens
+from mainspring.app.servers.http.auth import OriginPolicy, TenantTokens
 from mainspring.app.servers.http.server import ServerOptions, run_test_server
 from mainspring.app.servers.http.sse import StreamTimeouts
 from mainspring.app.servers.http.state import Limits, ServerState
@@ -163,7 +163,7 @@ class RunningServer:
     state: ServerState
     service: RunService
     engine: MemoryEngine
-    tokens: Tokens
+    tokens: TenantTokens
 
     @property
     def ann(self) -> Client:
@@ -191,7 +191,7 @@ async def run_server(
     """Run a service with two tenants on a free port."""
     engine = MemoryEngine()
     service = RunService(engine, agents, options)
-    tokens = Tokens({ANN: "ann", BEN: "ben"})
+    tokens = TenantTokens({ANN: "ann", BEN: "ben"})
     app, state = create_app(
         service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), timeouts=timeouts
     )

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mainspring.app.servers.http.auth import Tokens, watch_token_file
+from mainspring.app.servers.http.auth import TenantTokens, watch_token_file
 from mainspring.app.servers.http.routes import OPERATIONS
 from mainspring.app.servers.http.server import MAX_JSON_DEPTH, is_json_too_deep
 from mainspring.app.servers.http.sse import StreamTimeouts
@@ -240,7 +240,7 @@ async def test_metrics_have_a_bounded_number_of_labels():
 async def test_removed_token_is_rejected_after_a_reload(tmp_path: Path):
     file, notices = tmp_path / "tokens", asyncio.Queue[str]()
     file.write_text(f"ann {ANN}\nben {BEN}\n")
-    tokens = Tokens({ANN: "ann", BEN: "ben"})
+    tokens = TenantTokens({ANN: "ann", BEN: "ben"})
     watching = asyncio.ensure_future(watch_token_file(file, tokens, notices.put_nowait, interval_seconds=0.01))
     try:
         await asyncio.wait([watching], timeout=0.03)

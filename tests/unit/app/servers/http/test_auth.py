@@ -10,7 +10,7 @@ from mainspring.app.run_service.service import ServiceOptions
 from mainspring.app.servers.http.auth import (
     TOKEN_VARIABLE,
     OriginPolicy,
-    Tokens,
+    TenantTokens,
     new_token,
     pop_token_from_env,
     read_tokens,
@@ -76,12 +76,12 @@ async def test_unusual_run_id_is_not_found(run: str):
 
 def test_token_file_is_validated(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"Invalid tenant name: 'ann\.x'"):
-        Tokens({"0123456789abcdef": "ann.x"})
+        TenantTokens({"0123456789abcdef": "ann.x"})
     with pytest.raises(ConfigError, match="at least 16"):
-        Tokens({"short": "ann"})
+        TenantTokens({"short": "ann"})
     file = tmp_path / "tokens"
     file.write_text(f"# ours\n{ANN}\nben {BEN}\n\n")
-    tokens = Tokens(read_tokens(file))
+    tokens = TenantTokens(read_tokens(file))
     assert [tokens.tenant(t) for t in (ANN, BEN, "", ANN + "x", "\ud800")] == ["default", "ben", None, None, None]
     assert ANN not in repr(tokens)
     for text, reason in (("", "no token"), (f"a b {ANN}", "line 1"), (f"{ANN}\nben {ANN}", "duplicate")):
