@@ -9,8 +9,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 CHUNKS = 5000
 AIMS = {"decode": 1.3, "encode": 0.1, "import": 15.0}
@@ -124,31 +122,23 @@ async def serve() -> None:
 
 
 async def decode(name: str, url: str) -> dict[str, float]:
-    """CPU microseconds of a delta: read by httpx2 alone, and read and decoded by us over our own transport, and over aiohttp."""
+    """CPU microseconds of a delta: read by httpx2 alone, and read and decoded by us over our own transport."""
     import httpx2
 
     from mainspring.messages import Message
     from mainspring.models import ModelRequest, create_model
-    from mainspring.models.transport.aiohttp_transport import AiohttpTransport
     from mainspring.models.transport.http1.client import Http1Transport as DirectTransport
 
     spec, settings, _ = PROTOCOLS[name]
-    transports = (DirectTransport(), AiohttpTransport())
-    model = create_model(spec, base_url=f"{url}/{name}/v1", api_key="k", **settings)
+    transport = DirectTransport()
+    model = create_model(spec, base_url=f"{url}/{name}/v1", api_key="k", **settings).with_transport(transport)
     request = ModelRequest([Message.user("Hi")])
 
-    def decoding(over: Any) -> Callable[[], Awaitable[None]]:
-        through = model.with_transport(over)
-
-        async def ours() -> None:
-            count = 0
-            async for event in through.stream(request):
-                count += event.type == "text_delta"
-            assert count == CHUNKS, count
-
-        return ours
-
-    runs = {"ours": decoding(transports[0]), "fast": decoding(transports[1])}
+    async def ours() -> None:
+        count = 0
+        async for event in model.stream(request):
+            count += event.type == "text_delta"
+        assert count == CHUNKS, count
 
     async with httpx2.AsyncClient() as client:
 
@@ -157,14 +147,13 @@ async def decode(name: str, url: str) -> dict[str, float]:
                 async for _ in answer.aiter_bytes():
                     pass
 
-        figures: dict[str, list[float]] = {"bare": [], "ours": [], "fast": []}
+        figures: dict[str, list[float]] = {"bare": [], "ours": []}
         for _ in range(10):
-            for which, run in (("bare", bare), *runs.items()):
+            for which, run in (("bare", bare), ("ours", ours)):
                 started = time.process_time()
                 await run()
                 figures[which].append((time.process_time() - started) / CHUNKS * 1e6)
-    for transport in transports:
-        await transport.aclose()
+    await transport.aclose()
     return {which: min(values) for which, values in figures.items()}  # what the machine does beside only adds
 
 
@@ -225,8 +214,7 @@ def measure() -> None:
     try:
         for name in PROTOCOLS:
             found = run("decode", name, url)
-            for which, what in (("ours", "us/delta, direct"), ("fast", "us/delta, aiohttp")):
-                show(name, what, found["bare"], found[which], found[which] / found["bare"], AIMS["decode"])
+            show(name, "us/delta", found["bare"], found["ours"], found["ours"] / found["bare"], AIMS["decode"])
     finally:
         server.stdin.close()
         server.wait(10)

@@ -9,6 +9,12 @@ import time
 from contextlib import AsyncExitStack
 from importlib import import_module
 
+TRANSPORTS = {
+    "direct": ("http1.client", "Http1Transport"),
+    "httpx2": ("httpx_transport", "HttpxTransport"),
+}
+"""By value of the variable TRANSPORT; without it, the default transport is measured."""
+
 MARKS: list[float] = []
 COUNT = 0
 
@@ -51,9 +57,11 @@ class MainspringSide:
         from mainspring.models import create_model
 
         self.model = create_model(f"openai:{model}", base_url=url, api_key="bench")
-        if named := os.environ.get("TRANSPORT"):  # httpx2, aiohttp or direct; else that of this machine
-            module = import_module(f"mainspring.models.transport_{named}")
-            self.model = self.model.with_transport(getattr(module, f"{named.capitalize()}Transport")())
+        if named := os.environ.get("TRANSPORT"):
+            module, name = TRANSPORTS[named]
+            self.model = self.model.with_transport(
+                getattr(import_module(f"mainspring.models.transport.{module}"), name)()
+            )
         self.tool = tool(lookup)
         self.agent = lambda: Agent(self.model, system="You are a helpful assistant. Use the tools.", tools=[self.tool])
 

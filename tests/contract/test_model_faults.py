@@ -12,7 +12,6 @@ from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamError, StreamEvent, TextDelta
 from mainspring.messages import Message, ToolDefinition
 from mainspring.models import Failure, LLMClient, ModelCallbacks, RetryConfig, RetryInfo, Success
-from mainspring.models.transport.aiohttp_transport import AiohttpTransport
 from mainspring.models.transport.default import DefaultTransport
 from mainspring.models.transport.httpx_transport import HttpxTransport
 from mainspring.models.transport.port import Transport
@@ -25,7 +24,7 @@ TOOL = ToolDefinition("look", "Look.", {"type": "object", "properties": {"at": {
 each_protocol = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)
 
 
-@pytest.fixture(params=[DefaultTransport, HttpxTransport, AiohttpTransport], ids=["default", "httpx2", "aiohttp"])
+@pytest.fixture(params=[DefaultTransport, HttpxTransport], ids=["default", "httpx2"])
 async def transport(request: pytest.FixtureRequest) -> AsyncGenerator[Transport, None]:
     http_transport = request.param()
     yield http_transport

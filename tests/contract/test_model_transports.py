@@ -13,7 +13,6 @@ import httpcore2  # noqa: F401 - its files are read on import, which must not be
 import pytest
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
-from mainspring.models.transport.aiohttp_transport import AiohttpTransport
 from mainspring.models.transport.default import DefaultTransport
 from mainspring.models.transport.httpx_transport import HttpxTransport
 from mainspring.models.transport.port import Timeouts, Transport
@@ -22,11 +21,7 @@ from tests.unit.models.server import chunked, head, plain, serve
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
-TRANSPORTS: list[type[DefaultTransport] | type[AiohttpTransport] | type[HttpxTransport]] = [
-    DefaultTransport,
-    AiohttpTransport,
-    HttpxTransport,
-]
+TRANSPORTS: list[type[DefaultTransport] | type[HttpxTransport]] = [DefaultTransport, HttpxTransport]
 SOON = Timeouts(connect=5, first_byte=5, idle=5)
 
 

@@ -70,7 +70,7 @@ def source_kb(names: list[str]) -> int:
 
 
 def third_party_packages(loaded: set[str]) -> set[str]:
-    return {m.split(".")[0] for m in loaded} & {"msgspec", "h11", "jsonschema_rs", "asyncio", "ssl", *NEVER}
+    return {m.split(".")[0] for m in loaded} & {"msgspec", "httptools", "jsonschema_rs", "asyncio", "ssl", *NEVER}
 
 
 def test_version_and_help_load_few_modules(command: Command) -> None:
@@ -95,7 +95,7 @@ def test_print_mode_run_loads_only_needed_modules(command: Command) -> None:
               "callbacks.plug", "extensions.command_hooks.plug", "sessions.import_export", "sessions.transcript", "env.http_fetch",
               "tools.builtin.samples", "tools.support.editing.patch", "tools.support.editing.replacement", "sessions.rewind.restore",
               "shell_analysis.commands", "policies.structured.plug", "models.transport.httpx_transport",
-              "models.transport.aiohttp_transport", "policies.audit_log", "app.tui", "app.export", "durable",
+              "policies.audit_log", "app.tui", "app.export", "durable",
               "shell_analysis.programs", "models.errors", "models.embedded.download", "models.providers.azure", "models.auth.oauth",
               "models.langchain.model", "mcp.tools", "app.providers.availability")  # fmt: skip
     assert [m for m in mainspring_modules(loaded) for part in unused if m.startswith(f"mainspring.{part}")] == []
@@ -105,7 +105,7 @@ def test_print_mode_run_loads_only_needed_modules(command: Command) -> None:
 
 @pytest.mark.parametrize("arguments", [("config", "show"), ("trust", "--list"), ("sessions",), ("completion", "bash")])
 def test_small_commands_do_not_load_http(command: Command, arguments: tuple[str, ...]) -> None:
-    assert not {m.split(".")[0] for m in loaded_modules(command, *arguments)} & {"h11", *NEVER}
+    assert not {m.split(".")[0] for m in loaded_modules(command, *arguments)} & {"httptools", *NEVER}
 
 
 def run_with_signal(command: Command, number: int, signal_number: int) -> tuple[int, str, bool]:

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 HEAVY = (
-    "h11",
+    "httptools",
     "httpx2",
     "aiohttp",
     "jsonschema_rs",

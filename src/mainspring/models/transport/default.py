@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
-from importlib.util import find_spec
 
 from mainspring.models.transport.environment import proxy_for
 from mainspring.models.transport.errors import check_url
@@ -13,7 +12,7 @@ from mainspring.models.transport.port import Timeouts, Transport, TransportRespo
 
 
 class DefaultTransport:
-    """See `Transport`. Connects directly; with a proxy of the environment, uses a library that supports proxies."""
+    """See `Transport`. Connects directly; with a proxy of the environment, uses httpx2, which supports proxies."""
 
     def __init__(self) -> None:
         from mainspring.models.transport.http1.client import Http1Transport as DirectTransport
@@ -31,7 +30,9 @@ class DefaultTransport:
 
     def _get_proxy_transport(self) -> Transport:
         if self._proxied is None:
-            self._proxied = _proxy_transport()
+            from mainspring.models.transport.httpx_transport import HttpxTransport
+
+            self._proxied = HttpxTransport()
         return self._proxied
 
     async def aclose(self) -> None:
@@ -39,17 +40,6 @@ class DefaultTransport:
         await self._direct.aclose()
         if self._proxied is not None:
             await self._proxied.aclose()
-
-
-def _proxy_transport() -> Transport:
-    """Return a transport that supports proxies: aiohttp if installed, else httpx2, whose pool is slow with many connections."""
-    if find_spec("aiohttp") is not None:
-        from mainspring.models.transport.aiohttp_transport import AiohttpTransport
-
-        return AiohttpTransport()
-    from mainspring.models.transport.httpx_transport import HttpxTransport as Httpx2Transport
-
-    return Httpx2Transport()
 
 
 @lru_cache(maxsize=1)

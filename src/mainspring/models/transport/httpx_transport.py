@@ -1,4 +1,4 @@
-"""Transport based on httpx2: for proxies if aiohttp is not installed. Pure Python."""
+"""Transport based on httpx2, for proxies."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from mainspring.models.transport.port import Timeouts, TransportResponse, saniti
 
 _KEEP_ALIVE = 15.0
 """Seconds after which an idle connection is closed; short, because a stale connection seems alive until it is written to."""
+
+_MAX_REQUESTS_PER_CLIENT = 16
+"""A client checks all its connections for each request, so the time for many concurrent requests would be quadratic."""
 
 
 class HttpxResponse:
@@ -73,11 +76,54 @@ async def _chunks(pieces: AsyncGenerator[bytes], url: str, timeouts: Timeouts) -
         raise connection_lost_error(url, error, response_started=True) from error
 
 
+class _ClientPool:
+    """Clients with the same options. A client is added when all others are busy, and closed when it was idle for a while."""
+
+    def __init__(self, scheme: str, proxy: str | None) -> None:
+        self._scheme = scheme
+        self._proxy = proxy
+        self._active: dict[httpx2.AsyncClient, int] = {}  # number of requests
+        self._used_until: dict[httpx2.AsyncClient, float] = {}
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncGenerator[httpx2.AsyncClient]:
+        """Return the first client that is not busy."""
+        active = self._active
+        client = next((c for c, count in active.items() if count < _MAX_REQUESTS_PER_CLIENT), None) or self._make()
+        active[client] = active.get(client, 0) + 1
+        try:
+            yield client
+        finally:
+            active[client] -= 1
+            now = asyncio.get_running_loop().time()
+            self._used_until[client] = now + _KEEP_ALIVE
+            expired = next((c for c, count in active.items() if not count and self._used_until[c] < now), None)
+            if expired is not None:
+                del active[expired], self._used_until[expired]
+                await expired.aclose()
+
+    def _make(self) -> httpx2.AsyncClient:
+        # Plain http does not need the system's certificates, which are most of the startup cost of a client.
+        encrypted = self._scheme == "https" or self._proxy
+        return httpx2.AsyncClient(
+            verify=tls_context() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            proxy=self._proxy,
+            trust_env=False,
+            follow_redirects=False,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_ALIVE),
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for client in list(self._active):
+            await client.aclose()
+
+
 class HttpxTransport:
     """See `Transport`."""
 
     def __init__(self) -> None:
-        self._clients: LoopLocal[httpx2.AsyncClient] = LoopLocal(_make, lambda client: client.aclose())
+        self._pools: LoopLocal[_ClientPool] = LoopLocal(_make_pool, lambda pool: pool.aclose())
         self._last_used: dict[
             str, float
         ] = {}  # Time of the last response of each host: only after one can a pooled connection be stale.
@@ -88,7 +134,7 @@ class HttpxTransport:
     ) -> AsyncGenerator[TransportResponse]:
         """Send a request."""
         check_url(url)
-        client = await self._clients.get((url.partition(":")[0], proxy_for(url)))
+        pool = await self._pools.get((url.partition(":")[0], proxy_for(url)))
         limits = {
             "connect": timeouts.connect,
             "read": timeouts.first_byte,
@@ -97,7 +143,7 @@ class HttpxTransport:
         }
         total = asyncio.timeout(timeouts.total)
         try:
-            async with total:
+            async with total, pool.acquire() as client:
                 response = await self._send(client, method, url, (sanitize_headers(headers), body, limits), timeouts)
                 limits["read"] = timeouts.idle
                 async with aclosing(HttpxResponse(response, url, timeouts)) as answer:
@@ -138,21 +184,12 @@ class HttpxTransport:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        await self._clients.aclose()
+        await self._pools.aclose()
 
 
-def _make(key: Hashable) -> httpx2.AsyncClient:
+def _make_pool(key: Hashable) -> _ClientPool:
     assert isinstance(key, tuple)
-    scheme, proxy = key  # pyright: ignore[reportUnknownVariableType]
-    # Plain http does not need the system's certificates, which are most of the startup cost of a client.
-    context = tls_context() if scheme == "https" or proxy else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx2.AsyncClient(
-        verify=context,
-        proxy=proxy,  # pyright: ignore[reportUnknownArgumentType]
-        trust_env=False,
-        follow_redirects=False,
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_ALIVE),
-    )
+    return _ClientPool(*key)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _map_error(url: str, error: BaseException, timeouts: Timeouts) -> ModelError:

@@ -1,7 +1,7 @@
 """HTTP interface of the model layer, with a single method.
 
-Used by `HttpModel` and all other code that calls a host. Implemented by Mainspring's transport; with proxies by aiohttp if
-installed (extra ``fast``), else httpx2; in tests by `MemoryTransport`. Every error is a `NetworkError` or `ModelTimeoutError`.
+Used by `HttpModel` and all other code that calls a host. Implemented by Mainspring's own transport; for proxies by httpx2; in
+tests by `MemoryTransport`. Every error is a `NetworkError` or `ModelTimeoutError`.
 """
 
 from __future__ import annotations

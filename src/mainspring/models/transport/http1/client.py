@@ -1,4 +1,4 @@
-"""Default HTTP/1.1 transport, built on h11. Fast to import and to run; does not support proxies."""
+"""Default HTTP/1.1 transport, built on httptools. Fast to import and to run; does not support proxies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import ssl
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
-
-import h11
 
 from mainspring.errors import NetworkError, ProviderConfigError
 from mainspring.lazy import lazy_function
@@ -24,23 +22,15 @@ from mainspring.models.transport.errors import (
     invalid_url_error,
     timeout_error,
 )
-from mainspring.models.transport.http1.body import (
-    BodyFraming,
-    BodyFramingError,
-    ChunkedBody,
-    CloseDelimitedBody,
-    ContentLengthBody,
-)
 from mainspring.models.transport.http1.connect import open_connection
+from mainspring.models.transport.http1.response import MalformedResponseError, ResponseParser, decompress
 from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 if TYPE_CHECKING:
     from mainspring.models.transport.environment import tls_context
-    from mainspring.models.transport.http1.body import decompress
-else:  # Hosts on this machine do not need compression, and few compress their responses.
+else:  # Hosts on this machine do not need TLS.
     tls_context = lazy_function("mainspring.models.transport.environment", "tls_context")
-    decompress = lazy_function("mainspring.models.transport.http1.body", "decompress")
 
 KEEP_ALIVE = 15.0
 """Seconds after which an idle connection is closed; short, because a stale connection seems alive until it is written to."""
@@ -48,7 +38,6 @@ KEEP_ALIVE = 15.0
 _READ_BUFFER_LIMIT = 1 << 18
 """Number of unread bytes after which reading from the host is paused."""
 
-_MAX_HEAD_BYTES = 1 << 18
 _MAX_INFORMATIONAL_BYTES = 1 << 20
 """Maximum size of informational responses: a host may send 100 or 103 before its response, but not without end."""
 
@@ -58,16 +47,30 @@ _URL_SAFE_CHARS = "%/?:@!$&'()*+,;=-._~[]"
 _Address = tuple[str, str, int]
 
 
+class _Request(NamedTuple):
+    """A request: the address of its host, and the bytes to send."""
+
+    address: _Address
+    data: bytes
+    expects_body: bool
+
+
 class _IdleTimeoutError(Exception):
     """The host sent nothing within the limit."""
 
 
-class _Connection(asyncio.Protocol):
-    """A connection to a host, with at most one request. h11 parses the heads; bodies bypass it for speed."""
+class _Connection(asyncio.BufferedProtocol):
+    """A connection to a host, with at most one request.
 
-    _http: h11.Connection  # of the last request
+    Args:
+        buffer: Buffer for received data, which connections of the same event loop share. Without it, asyncio would allocate
+            256 KB for each read.
+    """
 
-    def __init__(self) -> None:
+    _response: ResponseParser  # of the last request
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -77,8 +80,6 @@ class _Connection(asyncio.Protocol):
         self._reading_paused = 0
         self._closed = False
         self._error: BaseException | None = None
-        self._framing: BodyFraming = ContentLengthBody(0)
-        self._keep_alive = False
         self._idle = False
         self._closed_without_tls_shutdown = (
             False  # The connection ended without a close by the host: it was closed locally, or a middlebox cut it.
@@ -90,13 +91,16 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._idle:  # Unsolicited data: it must not become the response to the next request.
             self.close()
             return
         self.has_received_data = True
-        self._unread.append(data)
-        self._reading_paused += len(data)
+        self._unread.append(bytes(self._buffer[:nbytes]))
+        self._reading_paused += nbytes
         if self._reading_paused > _READ_BUFFER_LIMIT and self._transport is not None:
             self._transport.pause_reading()
         self._notify_waiter()
@@ -125,7 +129,7 @@ class _Connection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_result(None)
 
-    def send(self, request: h11.Request, body: bytes) -> None:
+    def send(self, request: _Request) -> None:
         """Send a request; unsent bytes are sent while waiting for the response.
 
         Raises:
@@ -134,42 +138,31 @@ class _Connection(asyncio.Protocol):
         if self._transport is None:
             raise self._error or ConnectionResetError()
         self._idle = False
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._response = ResponseParser(expects_body=request.expects_body)
         self.has_received_data = False
-        head = self._http.send(request) or b""
-        self._transport.write(head + body)
+        self._transport.write(request.data)
 
-    async def head(self, method: bytes, limit: float | None) -> h11.Response:
+    async def read_head(self, limit: float | None) -> ResponseParser:
         """Read the head of the response.
 
         Raises:
             _IdleTimeoutError: The host sent nothing within ``limit`` seconds.
             OSError: The connection was lost.
-            h11.RemoteProtocolError: The response is not HTTP.
+            MalformedResponseError: The response is not HTTP.
         """
+        response = self._response
         received = 0
-        while not isinstance(event := self._http.next_event(), h11.Response):
-            if isinstance(event, h11.InformationalResponse):
-                continue
-            if event is not h11.NEED_DATA:
-                raise h11.RemoteProtocolError("it switched to another protocol")
+        while not response.status:
             if not self._unread and not self._closed:
                 await self._wait(limit)
             if received > _MAX_INFORMATIONAL_BYTES:
-                raise h11.RemoteProtocolError("too many informational responses")
+                raise MalformedResponseError("too many informational responses")
             if data := self._take():
                 received += len(data)
-                self._http.receive_data(data)
-            elif self._error is not None:
-                raise self._error
+                response.feed(data)
             else:
-                raise ConnectionResetError
-        self._framing = _framing(method, event)
-        self._keep_alive = event.http_version == b"1.1" and not _closes_connection(event) and not _is_ambiguous(event)
-        early, _ = self._http.trailing_data
-        if early:
-            self._unread.insert(0, early)
-        return event
+                raise self._error or ConnectionResetError()
+        return response
 
     async def read_chunk(self, limit: float | None) -> bytes:
         """Read the next chunk of the body; empty at its end.
@@ -177,20 +170,22 @@ class _Connection(asyncio.Protocol):
         Raises:
             _IdleTimeoutError: The host sent nothing within ``limit`` seconds.
             OSError: The connection was lost.
-            BodyFramingError: The body is invalid or incomplete.
+            MalformedResponseError: The body is invalid or incomplete.
         """
-        framing = self._framing
+        response = self._response
         while True:
-            if self._unread and (piece := framing.feed(self._take())):
-                return piece
-            if framing.done:
+            if self._unread:
+                response.feed(self._take())
+            if chunk := response.take_body():
+                return chunk
+            if response.is_complete:
                 return b""
             if self._closed:
                 if self._error is not None:
                     raise self._error
-                framing.close()
+                response.close()
                 if self._closed_without_tls_shutdown:
-                    raise BodyFramingError("the connection closed without close_notify")
+                    raise MalformedResponseError("the connection closed without close_notify")
                 return b""
             await self._wait(limit)
 
@@ -245,8 +240,7 @@ class _Connection(asyncio.Protocol):
 
     def can_reuse(self) -> bool:
         """Return True if another request may be sent. Data received before it is unsolicited."""
-        over = self._framing.done and not self._framing.trailing_data and not self._unread
-        if not over or not self._keep_alive or self._closed or self._transport is None:
+        if not self._response.can_keep_alive or self._unread or self._closed or self._transport is None:
             return False
         if self._transport.get_write_buffer_size():
             return False
@@ -258,17 +252,6 @@ class _Connection(asyncio.Protocol):
         """Close the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
-
-
-def _framing(method: bytes, response: h11.Response) -> BodyFraming:
-    """Return the framing of the body of a response."""
-    if method == b"HEAD" or response.status_code in (204, 304):
-        return ContentLengthBody(0)
-    headers = dict(response.headers)
-    if b"transfer-encoding" in headers:  # h11 rejects other transfer codings and conflicting lengths.
-        return ChunkedBody()
-    length = headers.get(b"content-length")
-    return CloseDelimitedBody() if length is None else ContentLengthBody(int(length))
 
 
 def _ended_without_close_notify(transport: asyncio.Transport) -> bool:
@@ -294,21 +277,13 @@ def _has_unread_data(transport: asyncio.Transport) -> bool:
     return bool(select.select([number], [], [], 0)[0])
 
 
-def _is_ambiguous(response: h11.Response) -> bool:
-    """Return True if two headers define the end of the body: other parsers may have read it differently (RFC 9112, 6.3)."""
-    return sum(name in (b"content-length", b"transfer-encoding") for name, _ in response.headers) > 1
-
-
-def _closes_connection(response: h11.Response) -> bool:
-    return any(name == b"connection" and b"close" in value.lower() for name, value in response.headers)
-
-
 class _ConnectionPool:
     """The idle connections of an event loop, and references to close those in use."""
 
     def __init__(self) -> None:
         self._idle: dict[_Address, list[_Connection]] = {}
         self._all: set[_Connection] = set()
+        self._buffer = memoryview(bytearray(1 << 16))
         self._closed = False
 
     def acquire(self, address: _Address) -> _Connection | None:
@@ -326,7 +301,7 @@ class _ConnectionPool:
         encryption = tls_context() if scheme == "https" else None
         reached = await open_connection(host, port)
         _, connection = await asyncio.get_running_loop().create_connection(
-            _Connection,
+            lambda: _Connection(self._buffer),
             sock=reached,  # The event loop owns the socket from here on, even after a failure.
             ssl=encryption,
             server_hostname=host if encryption else None,
@@ -361,8 +336,8 @@ class Http1Response:
 
     __slots__ = ("_chunks", "headers", "status")
 
-    def __init__(self, connection: _Connection, response: h11.Response, url: str, timeouts: Timeouts) -> None:
-        self.status = response.status_code
+    def __init__(self, connection: _Connection, response: ResponseParser, url: str, timeouts: Timeouts) -> None:
+        self.status = response.status
         self.headers: Mapping[str, str] = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers
         }
@@ -385,7 +360,7 @@ async def _chunks(connection: _Connection, url: str, timeouts: Timeouts) -> Asyn
             yield piece
     except _IdleTimeoutError as error:
         raise timeout_error(url, "idle", timeouts) from error
-    except (BodyFramingError, OSError) as error:
+    except (MalformedResponseError, OSError) as error:
         raise connection_lost_error(url, error, response_started=True) from error
 
 
@@ -401,11 +376,11 @@ class Http1Transport:
     ) -> AsyncGenerator[TransportResponse]:
         """Send a request."""
         check_url(url)
-        address, request = _request(method, url, headers, body)
+        request = _encode_request(method, url, headers, body)
         pool = await self._pools.get(None)
         total = asyncio.timeout(timeouts.total)
         try:
-            async with total, _send_request(pool, address, request, body, url, timeouts) as (connection, response):
+            async with total, _send_request(pool, request, url, timeouts) as (connection, response):
                 async with aclosing(Http1Response(connection, response, url, timeouts)) as answer:
                     yield answer
         except TimeoutError as error:
@@ -420,20 +395,21 @@ class Http1Transport:
 
 @asynccontextmanager
 async def _send_request(
-    pool: _ConnectionPool, address: _Address, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
-) -> AsyncGenerator[tuple[_Connection, h11.Response]]:
+    pool: _ConnectionPool, request: _Request, url: str, timeouts: Timeouts
+) -> AsyncGenerator[tuple[_Connection, ResponseParser]]:
     """Send a request and yield the connection with the head of the response. The connection is released afterward."""
+    address = request.address
     used = pool.acquire(address)
     connection = used or await _handle_connection(pool, address, url, timeouts)
     try:
         try:
-            response = await _exchange(connection, request, body, url, timeouts)
+            response = await _exchange(connection, request, url, timeouts)
         except NetworkError:
             if connection is not used or connection.has_received_data or connection.is_idle_too_long():
                 raise
             connection.close()  # The host closed the connection while it was idle.
             connection = await _handle_connection(pool, address, url, timeouts)
-            response = await _exchange(connection, request, body, url, timeouts)
+            response = await _exchange(connection, request, url, timeouts)
         yield connection, response
     except BaseException:
         connection.close()
@@ -452,20 +428,17 @@ async def _handle_connection(pool: _ConnectionPool, address: _Address, url: str,
         raise invalid_url_error(url, error) from error
 
 
-async def _exchange(
-    connection: _Connection, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
-) -> h11.Response:
+async def _exchange(connection: _Connection, request: _Request, url: str, timeouts: Timeouts) -> ResponseParser:
     try:
-        connection.send(request, body)
-        return await connection.head(request.method, timeouts.first_byte)
+        connection.send(request)
+        return await connection.read_head(timeouts.first_byte)
     except _IdleTimeoutError as error:
         raise timeout_error(url, "first_byte", timeouts) from error
-    except (h11.RemoteProtocolError, OSError) as error:
+    except (MalformedResponseError, OSError) as error:
         raise connection_lost_error(url, error, response_started=False) from error
 
 
-def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[_Address, h11.Request]:
-    """Return the address of a request and its head."""
+def _encode_request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Request:
     parts = urlsplit(url)
     try:
         host = _ascii_host(parts.hostname or "")
@@ -485,10 +458,11 @@ def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> 
     target = quote(parts.path or "/", _URL_SAFE_CHARS) + (
         f"?{quote(parts.query, _URL_SAFE_CHARS)}" if parts.query else ""
     )
-    try:
-        return (parts.scheme, host, port), h11.Request(method=method, headers=list(sent.items()), target=target)
-    except h11.LocalProtocolError as error:
-        raise ProviderConfigError(f"Invalid request for {host_and_port(url)}: {error}", reason="bad_url") from error
+    if not host.isprintable():  # The other parts were encoded.
+        raise ProviderConfigError(f"Invalid request for {host_and_port(url)}: Illegal host {host!r}", reason="bad_url")
+    lines = [f"{method} {target} HTTP/1.1", *[f"{name}: {value}" for name, value in sent.items()]]
+    head = "\r\n".join(lines) + "\r\n\r\n"
+    return _Request((parts.scheme, host, port), head.encode("ascii") + body, expects_body=method != "HEAD")
 
 
 def _ascii_host(host: str) -> str:

@@ -35,6 +35,8 @@ async def test_non_ascii_url_is_encoded(transport: Http1Transport) -> None:
         await ask(transport, f"{server.url}/b\u00fccher")
         with pytest.raises(ProviderConfigError, match="Invalid base URL"):
             await ask(transport, f"http://{'b' * 70}\u00fc.example/")
+        with pytest.raises(ProviderConfigError, match="Invalid request for"):
+            await ask(transport, "http://a\x7fb.example/")
 
     assert server.requests[0].target == "/b%C3%BCcher"
 
