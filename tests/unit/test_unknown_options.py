@@ -12,7 +12,7 @@ import pytest
 
 import mainspring
 from mainspring import Agent, AgentDefinition, ConfigError, CoreAgent, create_model, define_tool, tool
-from mainspring.env.memory import MemoryEnv
+from mainspring.env import ConfinedEnv, MemoryEnv
 from mainspring.env.sandbox import SandboxEnv
 from mainspring.messages import Message
 from mainspring.models import ModelResponse, Success, complete, retry_stream, with_retry
@@ -63,6 +63,7 @@ CASES: dict[str, Callable[[Path], Any]] = {
     "Agent.run": lambda _: make_agent().run("go", **WRONG),
     "Agent.run_sync": lambda _: asyncio.to_thread(make_agent().run_sync, "go", **WRONG),
     "Agent.stream": lambda _: make_agent().stream("go", **WRONG),
+    "ConfinedEnv.walk": lambda _: ConfinedEnv(MemoryEnv()).walk(".", **WRONG),
     "CoreAgent.run": lambda _: CoreAgent(ScriptedModel("hi"), env=MemoryEnv()).run("go", **WRONG),
     "LLMClient.invoke": lambda _: call_client("invoke"),
     "LLMClient.stream": lambda _: call_client("stream"),
@@ -85,8 +86,11 @@ CASES: dict[str, Callable[[Path], Any]] = {
 }
 OPEN = {
     "CoreAgent.stream": "checked by the run",
+    "ConfinedEnv.run": "checked by the wrapped environment",
     "ContainerEnv": "like SandboxEnv; needs a container",
+    "ContainerEnv.run": "checked by LocalEnv",
     "RunResult.from_messages": "fields of the result",
+    "SandboxEnv.run": "checked by LocalEnv",
     "TelemetryHelpers.start_llm_span": "attributes of any name",
     "TelemetryHelpers.start_tool_span": "attributes of any name",
     "ToolContext.metadata": "facts of any name",

@@ -8,29 +8,22 @@ import posixpath
 import signal as signals
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import resolve
-from mainspring.env.jobs import JobManager
 from mainspring.env.local import LocalEnv, find_shell
-from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import PathNaming, ProcessConnection
+from mainspring.env.protocol import PathNaming
 from mainspring.env.types import (
-    DEFAULT_OUTPUT_LIMITS,
     CapturedOutput,
-    DirEntry,
     FileStat,
-    HttpResponse,
     OutputLimits,
     ProcessResult,
-    StreamName,
-    WalkResult,
 )
+from mainspring.env.wrapper import EnvWrapper
 
 EDITOR_TIMEOUT = 5.0
 """Seconds for an editor to report how a script ended, and to release its terminal."""
@@ -164,9 +157,6 @@ def _exit_code(code: int | None, signal: str | None) -> int:
         return 128
 
 
-_T = TypeVar("_T")
-
-
 _MAX_FILE_BYTES = 1 << 20
 """Maximum bytes of a file for which the editor is asked; larger files are rarely edited while an agent works on them."""
 
@@ -187,7 +177,7 @@ class EditorBuffers(Protocol):
         ...
 
 
-class EditorEnv:
+class EditorEnv(EnvWrapper[LocalEnv]):
     """The environment of a machine, seen through an editor. An `ExecutionEnv`.
 
     The editor is asked only for text files of the project that exist on disk; a file that cannot be read or written on disk cannot be
@@ -200,24 +190,15 @@ class EditorEnv:
     """
 
     def __init__(self, env: LocalEnv, buffers: EditorBuffers, terminals: TerminalProvider | None = None) -> None:
-        self._env = env
+        super().__init__(env)
         self._buffers = buffers
         self._terminals = terminals
         self._unsaved: dict[str, int] = {}
-        self.jobs: JobManager = env.jobs
-        self.path_filter: Any = env.path_filter
         self.search_path = env.search_path
-        self.scratch: dict[str, Any] = env.scratch
-        self.display_name: Callable[[str], str] = env.display_name if isinstance(env, PathNaming) else str
 
-    @property
-    def cwd(self) -> str:
-        """The project folder."""
-        return self._env.cwd
-
-    async def realpath(self, path: str) -> str:
-        """See `ExecutionEnv.realpath`."""
-        return await self._env.realpath(path)
+    def display_name(self, path: str) -> str:
+        """See `PathNaming.display_name`."""
+        return self._env.display_name(path) if isinstance(self._env, PathNaming) else str(path)
 
     async def stat(self, path: str) -> FileStat:
         """See `ExecutionEnv.stat`; the size is that of the content that was read last."""
@@ -266,26 +247,6 @@ class EditorEnv:
             return False
         return True
 
-    async def list_dir(self, path: str) -> list[DirEntry]:
-        """See `ExecutionEnv.list_dir`."""
-        return await self._env.list_dir(path)
-
-    async def walk(
-        self,
-        path: str,
-        *,
-        depth: int | None = None,
-        include_ignored: bool = False,
-        limit: int = 200_000,
-        signal: CancelToken | None = None,
-    ) -> WalkResult:
-        """See `ExecutionEnv.walk`."""
-        return await self._env.walk(path, depth=depth, include_ignored=include_ignored, limit=limit, signal=signal)
-
-    async def is_ignored(self, path: str) -> bool:
-        """See `ExecutionEnv.is_ignored`."""
-        return await self._env.is_ignored(path)
-
     async def remove(self, path: str) -> None:
         """See `ExecutionEnv.remove`."""
         await self._env.remove(path)
@@ -299,38 +260,6 @@ class EditorEnv:
             await self._env.write_bytes(real, await self.read_bytes(real))
         await self._env.rename(source, target, parents=parents)
         self._unsaved.clear()
-
-    async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T:
-        """See `LocalEnv.on_files`: the files on disk, as programs see them."""
-        return await self._env.on_files(work)
-
-    async def find_program(self, name: str) -> str | None:
-        """See `ExecutionEnv.find_program`."""
-        return await self._env.find_program(name)
-
-    async def run(
-        self,
-        command: Sequence[str] | str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        stdin: bytes | None = None,
-        on_output: Callable[[StreamName, bytes], object] | None = None,
-        signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
-    ) -> ProcessResult:
-        """See `ExecutionEnv.run`."""
-        return await self._env.run(
-            command,
-            cwd=cwd,
-            env=env,
-            timeout=timeout,
-            stdin=stdin,
-            on_output=on_output,
-            signal=signal,
-            limits=limits,
-        )
 
     async def run_in_terminal(
         self,
@@ -376,27 +305,9 @@ class EditorEnv:
             return replace(result, spool=await self._env.spool(data))
         return result
 
-    async def connect(
-        self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
-    ) -> ProcessConnection:
-        """See `ExecutionEnv.connect`."""
-        return await self._env.connect(command, cwd=cwd, env=env)
-
-    async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
-        """See `ExecutionEnv.fetch`."""
-        return await self._env.fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
-
-    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
-        """See `ExecutionEnv.lock`."""
-        return self._env.lock(path)
-
     def kill_all(self) -> None:
         """See `LocalEnv.kill_all`."""
         self._env.kill_all()
-
-    async def aclose(self) -> None:
-        """See `ExecutionEnv.aclose`."""
-        await self._env.aclose()
 
 
 def _text(data: bytes) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, TypedDict
 
 from msgspec import Struct
+
+from mainspring.cancellation import CancelToken
 
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "device", "other"]
 """The kind of a name in a folder."""
@@ -85,6 +87,27 @@ class OutputLimits(Struct, frozen=True):
 
 
 DEFAULT_OUTPUT_LIMITS = OutputLimits()
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of `ExecutionEnv.run`, which describes them."""
+
+    cwd: str | None
+    env: Mapping[str, str] | None
+    timeout: float | None
+    stdin: bytes | None
+    on_output: Callable[[StreamName, bytes], object] | None
+    signal: CancelToken | None
+    limits: OutputLimits
+
+
+class WalkOptions(TypedDict, total=False):
+    """Options of `ExecutionEnv.walk`, which describes them."""
+
+    depth: int | None
+    include_ignored: bool
+    limit: int
+    signal: CancelToken | None
 
 
 class CapturedOutput(Struct, frozen=True):

@@ -9,10 +9,9 @@ import posixpath
 import secrets
 import stat as modes
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
-from mainspring.cancellation import CancelToken
 from mainspring.env import local_files as disk
 from mainspring.env.container.container import Container, find_engine, last_output_line
 from mainspring.env.local import LocalEnv, ProcessSpec
@@ -21,14 +20,12 @@ from mainspring.env.paths import is_inside
 from mainspring.env.process_tree import RUN_ID_VARIABLE
 from mainspring.env.sandbox.restore import RestoringGuard, with_note
 from mainspring.env.types import (
-    DEFAULT_OUTPUT_LIMITS,
     DirEntry,
     FileKind,
     FileStat,
     HttpResponse,
-    OutputLimits,
     ProcessResult,
-    StreamName,
+    RunOptions,
 )
 from mainspring.env.walk import IGNORE_FILE_NAMES
 
@@ -268,37 +265,18 @@ class ContainerEnv(LocalEnv):
         place, _, program = paths.rstrip("\n").partition("\n")
         return entries[int(number)], place, program
 
-    async def run(
-        self,
-        command: Sequence[str] | str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        stdin: bytes | None = None,
-        on_output: Callable[[StreamName, bytes], object] | None = None,
-        signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
-    ) -> ProcessResult:
+    async def run(self, command: Sequence[str] | str, **options: Unpack[RunOptions]) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`.
 
         Processes that survive it run until the environment closes; they are not reported as ``survivors``. When the command ends,
         changes of files that define which programs run later outside the container are undone, and the error output contains a note.
         """
         mark = secrets.token_hex(8)
+        options["env"] = {**(options.get("env") or {}), RUN_ID_VARIABLE: mark}
         ended = False
         await asyncio.to_thread(self._guard.begin)
         try:
-            result = await super().run(
-                command,
-                cwd=cwd,
-                env={**(env or {}), RUN_ID_VARIABLE: mark},
-                timeout=timeout,
-                stdin=stdin,
-                on_output=on_output,
-                signal=signal,
-                limits=limits,
-            )
+            result = await super().run(command, **options)
             ended = not (result.timed_out or result.cancelled or result.overflowed)
         finally:
             if not ended and self._container.running:
@@ -306,7 +284,7 @@ class ContainerEnv(LocalEnv):
                     asyncio.to_thread(self._container.script, _KILL_SCRIPT, f"{RUN_ID_VARIABLE}={mark}")
                 )
             undone = await asyncio.shield(asyncio.to_thread(self._guard.end))
-        return with_note(result, undone, self._cwd, self._guard.moved_to, on_output)
+        return with_note(result, undone, self._cwd, self._guard.moved_to, options.get("on_output"))
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Send a request to a web server from this machine. See `ExecutionEnv.fetch`; rejected if the network is disabled."""

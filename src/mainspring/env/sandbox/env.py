@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from mainspring.cancellation import CancelToken
 from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.paths import is_inside
 from mainspring.env.process import RunningProcess, StdioConnection
@@ -32,7 +31,7 @@ from mainspring.env.sandbox.landlock import Landlock, landlock_rules
 from mainspring.env.sandbox.policy import BLOCKED_VARIABLES, SandboxPolicy, make_policy
 from mainspring.env.sandbox.restore import RestoringGuard, format_note, with_note
 from mainspring.env.sandbox.seatbelt import Seatbelt
-from mainspring.env.types import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
+from mainspring.env.types import HttpResponse, ProcessResult, RunOptions
 from mainspring.errors import ConfigError
 
 BACKENDS = ("bubblewrap", "landlock", "seatbelt")
@@ -117,6 +116,8 @@ POLICY_TTL = 1.0
 """Seconds for which file tools reuse a policy; programs always get a new one."""
 
 
+# A subclass of `LocalEnv` and not an `EnvWrapper`, since the limits apply inside the methods: to each command just before it starts, and
+# to the threads that use files. A wrapper would limit only the methods that it overrides.
 class SandboxEnv(LocalEnv):
     """Files and programs of this machine, in a sandbox of the operating system. An `ExecutionEnv`.
 
@@ -190,18 +191,7 @@ class SandboxEnv(LocalEnv):
             raise PermissionError(errno.EPERM, "the sandbox has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
-    async def run(
-        self,
-        command: Sequence[str] | str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        stdin: bytes | None = None,
-        on_output: Callable[[StreamName, bytes], object] | None = None,
-        signal: CancelToken | None = None,
-        limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
-    ) -> ProcessResult:
+    async def run(self, command: Sequence[str] | str, **options: Unpack[RunOptions]) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`.
 
         When it ends, new files that define programs that run later outside the sandbox are moved away, and the error output contains a
@@ -213,20 +203,11 @@ class SandboxEnv(LocalEnv):
         undone: tuple[str, ...] = ()
         beat = asyncio.ensure_future(self._record_life())
         try:
-            result = await super().run(
-                command,
-                cwd=cwd,
-                env=env,
-                timeout=timeout,
-                stdin=stdin,
-                on_output=on_output,
-                signal=signal,
-                limits=limits,
-            )
+            result = await super().run(command, **options)
         finally:
             beat.cancel()
             undone = await asyncio.shield(asyncio.to_thread(guard.end))
-        return with_note(result, undone, self._cwd, guard.moved_to, on_output)
+        return with_note(result, undone, self._cwd, guard.moved_to, options.get("on_output"))
 
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
