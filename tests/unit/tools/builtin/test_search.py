@@ -59,6 +59,9 @@ class EnvWithFakeRipgrep(LocalEnv):
 
     answer = ProcessResult(exit_code=0)
 
+    async def find_program(self, name: str) -> str | None:
+        return "/usr/bin/rg" if name == "rg" else await super().find_program(name)
+
     async def run(self, *args: Any, **kwargs: Any) -> ProcessResult:
         return self.answer
 
@@ -89,7 +92,8 @@ def env_with_fake_ripgrep(tree: Path) -> EnvWithFakeRipgrep:
 async def both_contexts(
     ctx: ToolContext, env_without_ripgrep: EnvWithoutRipgrep
 ) -> AsyncIterator[tuple[ToolContext, ToolContext]]:
-    assert await ctx.env.find_program("rg"), "a dependency installs ripgrep"
+    if await ctx.env.find_program("rg") is None:
+        pytest.skip("ripgrep is not installed")
     yield ctx, ToolContext(env=env_without_ripgrep)
     await env_without_ripgrep.aclose()
 
