@@ -15,9 +15,15 @@ def render(text: str, columns: int = 80, look: Theme | None = None) -> str:
     return to_text(Answer(look or Theme()).render(text, columns))
 
 
-def test_lists_tables_and_code_are_rendered() -> None:
-    text = render("# Head\n\n1. one\n2. two\n\n| a | b |\n|---|---|\n| 1 | x |\n\n```py\nx = 1\n```\n\n> quote\n")
-    assert text == "Head\n\n 1 one\n 2 two\n\n a  b\n ----\n 1  x\n\n  x = 1\n\n| quote\n\n"
+def test_lists_and_code_are_rendered() -> None:
+    text = render("# Head\n\n1. one\n2. two\n\n```py\nx = 1\n```\n\n> quote\n")
+    assert text == "Head\n\n 1 one\n 2 two\n\n  x = 1\n\n| quote\n\n"
+
+
+def test_table_is_rendered() -> None:
+    head, rule, row = [line.split() for line in render("| a | b |\n|---|---|\n| 1 | x |\n").split("\n") if line.strip()]
+    assert (head, row) == (["a", "b"], ["1", "x"])
+    assert set("".join(rule)) == {"-"}  # the padding differs between versions of Rich
 
 
 def test_html_and_markup_are_plain_text() -> None:
