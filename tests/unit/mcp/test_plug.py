@@ -107,7 +107,7 @@ async def test_results_contain_text_images_and_data() -> None:
 async def test_servers_start_together_and_a_failed_server_is_isolated() -> None:
     gate, starting = asyncio.Event(), []
     servers = {f"s{i}": make_echo_server("echo", delay=gate) for i in range(5)} | {
-        "bad": make_echo_server(refuse="it is broken")
+        "bad": make_echo_server(connect_error="it is broken")
     }
     agent = make_agent(servers, "done", mcp={"grace": 5.0})
     warming = asyncio.ensure_future(agent.warmup())
@@ -143,7 +143,7 @@ async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
 @pytest.mark.covers("HOK-34", "MCP-11")
 async def test_bootstrap_hooks_report_duration_and_outcome() -> None:
     published: list[Any] = []
-    agent = make_agent({"good": make_echo_server("echo"), "bad": make_echo_server(refuse="broken")}, "done")
+    agent = make_agent({"good": make_echo_server("echo"), "bad": make_echo_server(connect_error="broken")}, "done")
     for event in ("mcp:bootstrap:start", "mcp:bootstrap:end", "mcp:connect", "mcp:error"):
         agent.on(event, published.append)
     await agent.run("go")
@@ -234,7 +234,7 @@ def test_many_text_parts_are_joined() -> None:
 async def test_failed_or_late_server_publishes_a_notice() -> None:
     published: list[str] = []
     servers = {
-        "bad": make_echo_server(refuse="no"),
+        "bad": make_echo_server(connect_error="no"),
         "good": make_echo_server("echo"),
         "late": make_echo_server(delay=asyncio.Event()),
     }
@@ -296,7 +296,7 @@ async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> N
 
 async def test_call_of_a_tool_that_is_not_connected_explains_why() -> None:
     gate = asyncio.Event()
-    servers = {"late": make_echo_server("echo", delay=gate), "bad": make_echo_server(refuse="it is broken")}
+    servers = {"late": make_echo_server("echo", delay=gate), "bad": make_echo_server(connect_error="it is broken")}
     script = [
         Reply(
             calls=(
