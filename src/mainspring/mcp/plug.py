@@ -298,7 +298,7 @@ class McpPlug(Plugin):
         self._asking.sample_model = sampler
 
     async def prepare(self) -> None:
-        """Start all servers, and wait for them up to the grace period."""
+        """Start all servers, and wait for them at most ``startup_wait`` seconds."""
         if not self.servers:
             return
         self._start()

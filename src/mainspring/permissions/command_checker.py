@@ -189,7 +189,7 @@ class CommandChecker:
         )
         if verdict.reason != READONLY_REASON:  # `_check_readonly` has already checked the files of a read-only command
             for inner in command.walk():
-                for touch in inner.touches:
+                for touch in inner.file_accesses:
                     await self._check_path(touch.scope, touch.word, file_grant)
             if verdict.outcome == "allow":
                 await self._check_reads_of_allowed(command, verdict)
@@ -204,17 +204,17 @@ class CommandChecker:
         """Record the links that a command creates. Paths through these links cannot be resolved before the line runs."""
         for inner in command.walk():
             if inner.words and program_name(inner.words[0].text) in ("ln", "link"):
-                written = [touch.word for touch in inner.touches if touch.scope == "fs-write"]
+                written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
                 for target in [target for word in written for target in await self._resolve(word.text)]:
-                    names = [t.word.text.rpartition("/")[2] for t in inner.touches if t.scope == "fs-read"]
+                    names = [t.word.text.rpartition("/")[2] for t in inner.file_accesses if t.scope == "fs-read"]
                     self._created_links += [target.lexical, *((*target.lexical, name) for name in names)]
 
     async def _follow_cd(self, command: AnalyzedCommand) -> None:
         """Follow ``cd``: check later commands both in the folder before and in the folder after."""
         for inner in command.walk():
-            if inner.moves is None:
+            if inner.cd_target is None:
                 continue
-            targets = await self._resolve(inner.moves.text)
+            targets = await self._resolve(inner.cd_target.text)
             if targets and all(t.is_inside(self.rules.place) for t in targets):
                 self.unrestricted_ids.add(id(inner))
             self.folders = list(dict.fromkeys([*self.folders, *(t.path or None for t in targets)]))
@@ -225,9 +225,11 @@ class CommandChecker:
         for inner in command.inner:
             self._mark_unrestricted(inner)
         runs_free = (
-            command.needs == "inner" and command.inner and all(id(u) in self.unrestricted_ids for u in command.inner)
+            command.required_rules == "inner"
+            and command.inner
+            and all(id(u) in self.unrestricted_ids for u in command.inner)
         )
-        if command.free or (runs_free and not command.unknown):
+        if command.is_unrestricted or (runs_free and not command.unknown):
             self.unrestricted_ids.add(id(command))
 
     def _match_rules(self, command: AnalyzedCommand) -> tuple[Verdict, FileGrant]:
@@ -460,7 +462,7 @@ def _file_reads(command: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[Fi
     listed = find_xargs_reads(command)
     if listed is not None:
         return listed
-    if not command.inner or command.needs != "inner" or command.unknown:
+    if not command.inner or command.required_rules != "inner" or command.unknown:
         own = find_readonly_reads(command)
         return None if own is None else [own]
     found: list[FileReads] = []
