@@ -99,24 +99,18 @@ class CommandChecker:
                 await self._redirect(part)
             else:
                 await self._check_command(part)
-        linked = (
-            "it creates a link and then uses it; create the link in a separate command"
-            if self._uses_created_link
-            else ""
-        )
-        fetches = self._recursive_reads.fetches and not self._only_reading
-        fetch = (
-            "git may fetch missing objects, which can be prevented only if the whole line is read-only"
-            if fetches
-            else ""
-        )
-        started = ""
+        problems: list[str] = []
+        if self._uses_created_link:
+            problems.append("it creates a link and then uses it; create the link in a separate command")
+        if self._recursive_reads.fetches and not self._only_reading:
+            problems.append("git may fetch missing objects, which can be prevented only if the whole line is read-only")
         if self._reads_by_git and self._search_path and not self._only_reading:
-            started = await find_program_of_settings(self.env, self.rules.place.root, self.folders)
-        for doubt in (linked, fetch, started, "it names too many paths" if self._too_many else ""):
-            if doubt:
-                reason = f"the command cannot be checked: {doubt}"
-                self.verdicts.append(Verdict("shell-run", escape_invisible(source, limit=2000), "ask", reason))
+            problems.append(await find_program_of_settings(self.env, self.rules.place.root, self.folders))
+        if self._too_many:
+            problems.append("it names too many paths")
+        for problem in filter(None, problems):
+            reason = f"the command cannot be checked: {problem}"
+            self.verdicts.append(Verdict("shell-run", escape_invisible(source, limit=2000), "ask", reason))
         return self.verdicts
 
     # --- lines that cannot be parsed --------------------------------------------------------------------------------
@@ -244,29 +238,24 @@ class CommandChecker:
         if id(command) in self.unrestricted_ids:
             return self._decision(command, "allow", FREE_REASON), NO_GRANT
         if self._is_granted(command):
-            return self._decision(command, "allow", "it is allowed for this session"), FileGrant(
-                None, "anywhere", "inside", "inside"
-            )
+            file_grant = FileGrant(None, "anywhere", "inside", "inside")
+            return self._decision(command, "allow", "it is allowed for this session"), file_grant
         if self._line_rule is not None:
             reason = f"the rule {self._line_rule.text!r} names the whole line"
-            return self._decision(command, "allow", reason, self._line_rule), FileGrant(
-                self._line_rule, "anywhere", "anywhere", "anywhere"
-            )
+            file_grant = FileGrant(self._line_rule, "anywhere", "anywhere", "anywhere")
+            return self._decision(command, "allow", reason, self._line_rule), file_grant
         at_root = self.folders == ["/" + "/".join(self.rules.place.root)]
         rule = self.rules.allow_command_rule(command, self.unrestricted_ids, self._escapes, at_root=at_root)
         if rule is not None:
             return self._decision(command, "allow", f"the rule {rule.text!r} allows it", rule), _file_grant(rule)
         rule = self.rules.allow_any_command_rule()
         if rule is not None:
-            return self._decision(command, "allow", f"the rule {rule.text!r} allows it", rule), FileGrant(
-                rule, "anywhere", "inside"
-            )
+            file_grant = FileGrant(rule, "anywhere", "inside")
+            return self._decision(command, "allow", f"the rule {rule.text!r} allows it", rule), file_grant
         if self.mode == "allow":
             return self._decision(command, "allow", "the permission mode allows it"), NO_GRANT
-        tool = self.rules.tool
-        return self._decision(
-            command, "ask", self._ask_reason(command), allow=suggestions.suggest_command_rules(tool, command)
-        ), NO_GRANT
+        suggested = suggestions.suggest_command_rules(self.rules.tool, command)
+        return self._decision(command, "ask", self._ask_reason(command), allow=suggested), NO_GRANT
 
     async def _check_readonly(self, command: AnalyzedCommand, verdict: Verdict) -> Verdict:
         """Decide about a command that no rule matches: it is allowed if it only reads in the project."""
