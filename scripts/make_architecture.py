@@ -2,7 +2,7 @@
 
 The layers come from the import contracts in pyproject.toml, one turn from a recorded run, the way of an event from the listeners and
 imports in the source. Each diagram is an SVG image and a text block between two markers of the page. The tables of packages have their
-importers from the code. A test compares all of them with the code.
+importers from the code, and the table of protocols their implementations. A test compares all of them with the code.
 """
 
 import ast
@@ -174,6 +174,77 @@ def package_table(page: str, packages: Sequence[str]) -> list[str]:
         ]
         more = f", and {len(names) - 5} more" if len(names) > 5 else ""
         rows.append(f"| `{package}` | {purposes[package]} | {', '.join(names[:5]) or '-'}{more} |")
+    return rows
+
+
+# --- Protocols ---------------------------------------------------------------------------------------------------------
+
+PROTOCOLS = (
+    "SpanSource",
+    "NestedSteps",
+    "SubagentHost",
+    "ActivatesSkills",
+    "PreservesMessages",
+    "RunGuard",
+    "UserInterface",
+    "UserInteraction",
+    "MessageDraft",
+    "PartialRunResult",
+)
+"""Protocols whose implementation is in another package, which does not have to import them."""
+
+
+def find_members(node: ast.ClassDef) -> set[str]:
+    """Return the public methods and attributes that a class defines."""
+    names = {n.name for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+    for inner in ast.walk(node):
+        match inner:
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                names.add(name)
+            case _:
+                pass
+    return {name for name in names if not name.startswith("_")}
+
+
+def is_protocol(node: ast.ClassDef) -> bool:
+    """Return True if a class is a protocol."""
+    return any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+
+
+def protocol_table(names: Sequence[str]) -> list[str]:
+    """Return the table of protocols that connect packages, with their implementations and users.
+
+    Raises:
+        ValueError: If a protocol does not exist, or no other package implements it.
+    """
+    classes: list[tuple[str, ast.ClassDef]] = []
+    users: dict[str, set[str]] = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        module = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        classes += [(module, node) for node in nodes if isinstance(node, ast.ClassDef)]
+        for node in nodes:
+            if isinstance(node, ast.Name) and node.id in names:
+                users.setdefault(node.id, set()).add(package_of(module))
+    rows = ["| protocol | defined in | implemented by | used by |", "|---|---|---|---|"]
+    for name in names:
+        found = [(module, node) for module, node in classes if node.name == name and is_protocol(node)]
+        if len(found) != 1:
+            raise ValueError(f"{len(found)} protocols are named {name}")
+        [(module, protocol)] = found
+        members = find_members(protocol)
+        implementations = [
+            f"`{package_of(other)}` (`{node.name}`)"
+            for other, node in classes
+            if package_of(other) != package_of(module) and not is_protocol(node) and members <= find_members(node)
+        ]
+        if not implementations:
+            raise ValueError(f"no other package implements {name}")
+        path = f"{'/'.join(module.split('.')[1:])}.py"
+        packages = ", ".join(f"`{package}`" for package in sorted(users.get(name, ())))
+        rows.append(f"| `{name}` | `{path}` | {', '.join(implementations)} | {packages} |")
     return rows
 
 
@@ -433,7 +504,7 @@ def build() -> tuple[dict[Path, str], str]:
     """Return the images by path, and the page with its generated parts."""
     images: dict[Path, str] = {}
     page = PAGE.read_text(encoding="utf-8")
-    parts: dict[str, list[str]] = {"events": event_table()}
+    parts: dict[str, list[str]] = {"events": event_table(), "protocols": protocol_table(PROTOCOLS)}
     for name, contract, prefix in (("library", "layers", ""), ("app", "app-layers", "app.")):
         packages = [f"{prefix}{package}" for names in read_layers(contract) for package in names]
         parts[name] = package_table(page, packages)

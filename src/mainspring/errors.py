@@ -2,8 +2,8 @@
 
 ```
 MainspringError
-├── ModelError                    a model call failed (raised by the model port)
-│   ├── AuthenticationError       key missing, wrong, or without rights
+├── ModelError                    a model call failed (raised by ``mainspring.models``)
+│   ├── AuthenticationError       key missing or wrong, or it lacks permission
 │   ├── RateLimitedError          too many requests; ``retry_after`` may contain the time to wait
 │   ├── ModelNotFoundError        no such model or deployment
 │   ├── ContextExceededError      the conversation does not fit the model's window
@@ -14,7 +14,7 @@ MainspringError
 ├── AgentError                    a run failed (raised by ``run()`` and ``result()``)
 │   ├── AgentProviderError        wraps the ModelError that ended the run (``cause``)
 │   ├── AgentContextExceededError nothing could make the conversation fit
-│   ├── AgentAbortedError         ``abort()`` or the caller's signal ended the run
+│   ├── AgentAbortedError         ``abort()`` or the caller's `CancelToken` ended the run
 │   └── AgentBusyError            the agent is already running
 ├── ConfigError                   a setting, file, or option is wrong
 ├── ToolError                     a tool failed in a way the model should read
@@ -43,7 +43,7 @@ ModelErrorCategory = Literal["auth", "rate_limit", "timeout", "api_error"]
 
 
 class ErrorCode(StrEnum):
-    """The kind of failure of a model call; the closed list of ten."""
+    """The kind of failure of a model call: ten codes, no others."""
 
     PROVIDER_NOT_CONFIGURED = "PROVIDER_NOT_CONFIGURED"
     PROVIDER_NOT_SUPPORTED = "PROVIDER_NOT_SUPPORTED"
@@ -125,7 +125,7 @@ class ModelError(MainspringError):
 
 
 class AuthenticationError(ModelError):
-    """The key is missing, wrong, or lacks the right."""
+    """The key is missing or wrong, or it lacks permission."""
 
     code = ErrorCode.AUTHENTICATION_ERROR
 
@@ -192,11 +192,11 @@ def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
     return MODEL_ERRORS[code](message, code=code, **fields)
 
 
-def check_option_names(callee: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Reject unknown keywords and suggest the intended one. For functions with ``**options``, which Python does not check.
 
     Args:
-        callee: The function that takes them, for example ``a run``.
+        owner: The function that takes the options, as the message names it, for example ``a run``.
         given: The passed names.
         known: The known names.
 
@@ -206,11 +206,11 @@ def check_option_names(callee: str, given: Iterable[str], known: Iterable[str]) 
     names = sorted(known)
     for name in given:
         if name not in names:
-            import difflib
+            import difflib  # slow to import, and needed only for this error
 
             near = difflib.get_close_matches(name, names, 1)
             hint = f"Did you mean {near[0]!r}?" if near else f"Options: {', '.join(names)}."
-            raise TypeError(f"Unknown option of {callee}: {name!r}. {hint}")
+            raise TypeError(f"Unknown option of {owner}: {name!r}. {hint}")
 
 
 class PartialRunResult(Protocol):
@@ -277,7 +277,7 @@ class AgentContextExceededError(AgentProviderError):
 
 
 class AgentAbortedError(AgentError):
-    """The run was stopped by ``abort()`` or by the caller's signal."""
+    """The run was stopped by ``abort()`` or by the caller's `CancelToken`."""
 
 
 class AgentBusyError(AgentError):

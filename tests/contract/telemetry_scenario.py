@@ -86,7 +86,7 @@ async def run_scenario(telemetry: Telemetry, folder: Path, script: Any = None) -
     ]
     program = folder / "sky.py"
     program.write_text(SERVER)
-    mcp = McpPlug({"mcpServers": {"sky": {"command": sys.executable, "args": [str(program)]}}}, grace=30)
+    mcp = McpPlug({"mcpServers": {"sky": {"command": sys.executable, "args": [str(program)]}}}, startup_wait=30)
     agent = Agent(
         ScriptedModel(*script, provider="openai", model="gpt-5-mini"),
         name="assistant",

@@ -34,6 +34,21 @@ def test_package_table_lists_every_package_with_its_importers() -> None:
         make_architecture.package_table(page, ["callbacks", "tools"])
 
 
+def test_protocol_table_lists_definition_implementations_and_users() -> None:
+    [row] = make_architecture.protocol_table(["SpanSource"])[2:]
+
+    assert row == "| `SpanSource` | `events/span.py` | `telemetry` (`Tracing`) | `callbacks` |"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("Missing", "0 protocols are named Missing"), ("ServerObserver", "no other package implements ServerObserver")],
+)
+def test_protocol_without_definition_or_implementation_is_an_error(name: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        make_architecture.protocol_table([name])
+
+
 def test_event_diagram_names_its_readers() -> None:
     _, lines = make_architecture.draw_events()
     text = "\n".join(lines)

@@ -289,7 +289,7 @@ def test_subagents_are_shown_nested_under_their_names(chat: TerminalChat) -> Non
     for number, name in ((1, "left"), (2, "right")):
         assert re.search(rf"^  \| (?:subagent {number} )?\* Shell \$ echo {name}", screen, re.M), screen
         assert f"+ subagent {number} done  2 turns, 30 tokens" in screen
-        assert f"* Sub-agent look to the {name}" in screen
+        assert f"* Subagent look to the {name}" in screen
         assert f"    It is {name}." in screen
     chat.end()
 

@@ -425,7 +425,7 @@ class SubagentFactory:
     Args:
         parent: The agent.
         make: The class of subagents: the public Agent, even if the parent has a custom class.
-        child_defaults: Returns the values of its run.
+        child_defaults: Returns the values of the agent's run.
         reached_limit: Returns the limit that its run has reached, if any.
     """
 
@@ -433,13 +433,13 @@ class SubagentFactory:
         self,
         parent: Agent,
         make: type[Agent],
-        inherited: Callable[[], ParentContext],
-        over_limit: Callable[[], RunStatus | None],
+        child_defaults: Callable[[], ParentContext],
+        reached_limit: Callable[[], RunStatus | None],
     ) -> None:
         self.parent = parent
         self._make = make
-        self.child_defaults = inherited
-        self.reached_limit = over_limit
+        self.child_defaults = child_defaults
+        self.reached_limit = reached_limit
 
     def create_subagent(self, request: SubagentRequest) -> Agent:
         """Create a subagent with the same environment and tool aliases, whose spending is added to the parent's."""

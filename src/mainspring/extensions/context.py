@@ -1,4 +1,4 @@
-"""The context of an extension's handlers: the agent, and questions to the user."""
+"""The context that handlers of an extension receive: the agent and the user interface."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class UserInterface(Protocol):
 
 
 class NonInteractiveUI:
-    """No user: every question gets an immediate no. A `UserInterface`.
+    """A `UserInterface` without a user: it declines every question immediately.
 
     Args:
         publish: Receives notices. Default: they are logged.
     """
 
     def __init__(self, publish: Callable[[str, NoticeLevel], object] | None = None) -> None:
-        self._notify = publish
+        self._publish = publish
 
     @property
     def is_attended(self) -> bool:
@@ -90,8 +90,8 @@ class NonInteractiveUI:
         """
         if level not in _LEVELS:
             raise ValueError(f"Unknown level: {level!r}. Use one of {', '.join(_LEVELS)}.")
-        if self._notify is not None:
-            self._notify(message, level)
+        if self._publish is not None:
+            self._publish(message, level)
         else:
             logger.log(_LEVELS[level], "%s", message)
 
@@ -114,10 +114,10 @@ class ContextUsage(Struct, frozen=True):
 
 
 class ExtensionContext:
-    """The agent's context for handlers.
+    """The context that handlers of an extension receive.
 
     Attributes:
-        ui: Asks and notifies the user, if there is one.
+        ui: The user interface, which asks and notifies the user.
     """
 
     def __init__(self, agent: CoreAgent, ui: UserInterface) -> None:
@@ -128,7 +128,7 @@ class ExtensionContext:
 
     @property
     def has_ui(self) -> bool:
-        """Return True if a user can answer; otherwise `ui` answers every question with no."""
+        """Return True if a user can answer. Otherwise, `ui` declines every question."""
         return self.ui.is_attended
 
     @property
@@ -138,7 +138,7 @@ class ExtensionContext:
 
     @property
     def session_id(self) -> str:
-        """Name of the session; empty where nothing is stored."""
+        """ID of the session; empty if the session is not stored."""
         return self._agent.session_id
 
     @property
@@ -162,7 +162,7 @@ class ExtensionContext:
         return ContextUsage(tokens, agent.model.info.context_window)
 
     def get_system_prompt(self) -> str:
-        """Return the system prompt of the last request; before the first request, the agent's own."""
+        """Return the system prompt of the last request; before the first request, that of the agent."""
         return self._agent.context.system if self._system is None else self._system
 
     @property
@@ -171,5 +171,5 @@ class ExtensionContext:
         return self._turn
 
     def record_request(self, hook: SystemTransform) -> None:
-        """Record the parts of a request. A handler that runs after all others."""
+        """Record the system prompt and the turn of a request. This handler must run after all others."""
         self._system, self._turn = hook.system, hook.turn

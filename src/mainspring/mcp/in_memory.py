@@ -35,7 +35,7 @@ class InMemoryServer:
         prompts: Text of each prompt by name.
         instructions: Instructions on how to use the server.
         delay: Event to wait for before the connection is ready; the connection hangs until it is set.
-        connect_error: Error for connections.
+        connect_error: Text of the error that every connection raises. Empty: connections succeed.
 
     Attributes:
         connections: Number of connections so far.
@@ -51,7 +51,7 @@ class InMemoryServer:
         prompts: Mapping[str, str] | None = None,
         instructions: str = "",
         delay: asyncio.Event | None = None,
-        refuse: str = "",
+        connect_error: str = "",
     ) -> None:
         pairs = tools.items() if isinstance(tools, Mapping) else tools
         self.tools: dict[str, tuple[ToolInfo, InMemoryHandler]] = {info.name: (info, work) for info, work in pairs}
@@ -59,7 +59,7 @@ class InMemoryServer:
         self.prompts = dict(prompts or {})
         self.instructions = instructions
         self.delay = delay
-        self.connect_error = refuse
+        self.connect_error = connect_error
         self.connections = 0
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.cancelled: list[str] = []

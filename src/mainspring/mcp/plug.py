@@ -231,7 +231,7 @@ class McpPlug(Plugin):
         servers: Any = (),
         *,
         connector: McpConnector | None = None,
-        grace: float = GRACE,
+        startup_wait: float = GRACE,
         elicit: ElicitCallback | None = None,
         allow_sampling: AllowSamplingCallback | None = None,
         roots: Sequence[str] | None = None,
@@ -241,7 +241,7 @@ class McpPlug(Plugin):
         found = parse_mcp_config(servers)
         if found.problems:
             raise ConfigError("\n".join(found.problems))
-        self.startup_wait = grace
+        self.startup_wait = startup_wait
         self._asking = ClientFeatures(elicit, allow_sampling)
         self._connector = connector or SdkConnector(environ, logins_path(home) if home else None)
         self._roots = roots
@@ -298,7 +298,7 @@ class McpPlug(Plugin):
         self._asking.sample_model = sampler
 
     async def prepare(self) -> None:
-        """Start all servers, and wait for them up to the grace period."""
+        """Start all servers, and wait for them at most ``startup_wait`` seconds."""
         if not self.servers:
             return
         self._start()

@@ -286,9 +286,11 @@ class _CallCheck:
             if isinstance(value, str) and value:
                 folder = await self._folder(value)
         free = self.engine.reads_free
-        judge = CommandChecker(self.judge, self.engine.mode, paths, self.env, self.grants, folder, reads_free=free)
-        found = await judge.check_line(analyze(source), source)
-        self.environment |= judge.environment
+        checker = CommandChecker(
+            self.judge, self.engine.mode, paths, self.env, self.grants, folder, allow_readonly=free
+        )
+        found = await checker.check_line(analyze(source), source)
+        self.environment |= checker.environment
         self.verdicts += found or [Verdict("shell-run", escape_invisible(source, limit=300), "allow", "it is empty")]
 
     async def _folder(self, text: str) -> str | None:

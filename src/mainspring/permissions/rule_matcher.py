@@ -197,9 +197,9 @@ class RuleMatcher(Struct, frozen=True):
         own = self._pattern_for(unit, escapes, at_root=at_root)
         if own is not None:
             rule, pattern = own
-            if unit.needs != "both" or pattern.exact:
+            if unit.required_rules != "both" or pattern.exact:
                 return rule
-        if not unit.inner or unit.needs == "self" or (unit.needs == "both" and own is None):
+        if not unit.inner or unit.required_rules == "self" or (unit.required_rules == "both" and own is None):
             return None
         found = [
             self.allow_command_rule(inner, free, escapes, at_root=at_root)

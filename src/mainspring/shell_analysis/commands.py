@@ -164,7 +164,7 @@ class _Analysis:
             self.piped = has_input
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
             unit = self.command(names, prefix, words[len(names) :], node.source, fed)
-            if self.looping and any(inner.moves is not None for inner in unit.walk()):
+            if self.looping and any(inner.cd_target is not None for inner in unit.walk()):
                 raise NotUnderstoodError("it uses 'cd' in a loop, which also changes the folder of earlier commands")
             self.parts.append(replace(unit, piped=True) if has_input else unit)
 
@@ -172,7 +172,7 @@ class _Analysis:
         self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, stdin_text: str | None
     ) -> AnalyzedCommand:
         if not words:
-            return AnalyzedCommand(words=prefix, text=text, fixed=len(prefix), free=True)
+            return AnalyzedCommand(words=prefix, text=text, fixed=len(prefix), is_unrestricted=True)
         core = self.analyze_words(words, text, stdin_text)
         if not prefix:
             return core
@@ -191,7 +191,9 @@ class _Analysis:
             words=prefix + words,
             text=text,
             fixed=len(prefix) + core.fixed,
-            needs="inner" if all(programs.HARMLESS_VARIABLES.fullmatch(word.text) for word in prefix) else "self",
+            required_rules="inner"
+            if all(programs.HARMLESS_VARIABLES.fullmatch(word.text) for word in prefix)
+            else "self",
             inner=(core,),
             unknown=core.unknown,
             code=any(programs.CODE_VARIABLES.fullmatch(name) for name in names) or core.code,
@@ -223,18 +225,18 @@ class _Analysis:
                 return unit
         fixed = required_literal_words(name, words)
         code = fixed > 1 or (is_known(name) and bool(uncovered_words(name, words)))
-        return AnalyzedCommand(words=words, text=text, fixed=fixed, code=code, touches=file_effects(name, words))
+        return AnalyzedCommand(words=words, text=text, fixed=fixed, code=code, file_accesses=file_effects(name, words))
 
     # --- kinds of commands; each returns None if the command is of another kind -----------------------------------------
 
     def _builtin(self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None) -> AnalyzedCommand | None:
         first = words[0].text
         if first in programs.NO_OP_BUILTINS or first in ("set", "[", "wait"):
-            return AnalyzedCommand(words=words, text=text, free=True)
+            return AnalyzedCommand(words=words, text=text, is_unrestricted=True)
         if first == "cd":
             known = len(words) == 2 and words[1].text != "-"
             return AnalyzedCommand(
-                words=words, text=text, moves=words[1] if known else Word(wildcards.ANY_TEXT, "", splits=True)
+                words=words, text=text, cd_target=words[1] if known else Word(wildcards.ANY_TEXT, "", splits=True)
             )
         return None
 
@@ -254,7 +256,7 @@ class _Analysis:
                 raise NotUnderstoodError(f"it uses code for {name} that is not known, or in another language")
             needs: ApprovalTarget = "inner" if _is_system_program(words[0]) else "self"
             inner = self.analyze_nested(words[index].text)
-            return AnalyzedCommand(words=words, text=text, fixed=len(words), needs=needs, inner=inner)
+            return AnalyzedCommand(words=words, text=text, fixed=len(words), required_rules=needs, inner=inner)
         if index < len(words) and not _is_process_substitution(words[index]):
             return AnalyzedCommand(words=words, text=text, fixed=index + 1, code=True)
         if stdin_text is None or index < len(words) or name not in _KNOWN_SHELLS:
@@ -262,7 +264,12 @@ class _Analysis:
                 words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True
             )
         return AnalyzedCommand(
-            words=words, text=text, fixed=len(words), needs="inner", inner=self.analyze_nested(stdin_text), fed=True
+            words=words,
+            text=text,
+            fixed=len(words),
+            required_rules="inner",
+            inner=self.analyze_nested(stdin_text),
+            fed=True,
         )
 
     def _wrapper(self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None) -> AnalyzedCommand | None:
@@ -279,7 +286,9 @@ class _Analysis:
         if start is None:
             return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
         if start >= len(words):
-            return AnalyzedCommand(words=words, text=text, fixed=len(words), free=name in ("command", "time"))
+            return AnalyzedCommand(
+                words=words, text=text, fixed=len(words), is_unrestricted=name in ("command", "time")
+            )
         inner_words = words[start:]
         if name == "xargs":
             inner_words = _add_xargs_arguments(words[:start], inner_words)
@@ -289,7 +298,7 @@ class _Analysis:
             words=words,
             text=text,
             fixed=start + inner.fixed if name != "xargs" else len(words),
-            needs="inner" if plain else "self",
+            required_rules="inner" if plain else "self",
             inner=(inner,),
             unknown=inner.unknown,
             scan=not plain,
@@ -319,7 +328,12 @@ class _Analysis:
         acts = [i for i, w in enumerate(words) if w.text in ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls")]
         fixed = len(words) if unsure else max(acts, default=0) + 1
         return AnalyzedCommand(
-            words=words, text=text, fixed=fixed, needs=needs, inner=tuple(inner), touches=find_command_effects(words)
+            words=words,
+            text=text,
+            fixed=fixed,
+            required_rules=needs,
+            inner=tuple(inner),
+            file_accesses=find_command_effects(words),
         )
 
     def _watch(self, words: tuple[Word, ...], text: str) -> AnalyzedCommand:
@@ -337,7 +351,7 @@ class _Analysis:
                 words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True
             )
         inner = self.analyze_nested(" ".join(w.text for w in code))
-        return AnalyzedCommand(words=words, text=text, fixed=len(words), needs="inner", inner=inner)
+        return AnalyzedCommand(words=words, text=text, fixed=len(words), required_rules="inner", inner=inner)
 
     def _subcommand(
         self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None

@@ -115,7 +115,7 @@ def find_readonly_reads(unit: AnalyzedCommand) -> FileReads | None:
         return None
     if name == "find":
         return _find(unit)
-    if unit.inner or unit.needs != "self":
+    if unit.inner or unit.required_rules != "self":
         return None
     if name == "git":
         return _git(unit)
@@ -342,7 +342,7 @@ def _reads_found_files(unit: AnalyzedCommand, words: Sequence[Word], *, many: bo
     reader = READONLY_PROGRAMS.get(name)
     if reader is None or reader.first or reader.operands not in ("paths", "pattern", "one path"):
         return False
-    if name in ("test", "[") or unit.unknown or unit.inner or unit.needs != "self":
+    if name in ("test", "[") or unit.unknown or unit.inner or unit.required_rules != "self":
         return False  # find cannot run shell builtins
     if any(w.splits or not w.literal or ("{}" in w.text and w.text != "{}") for w in words):
         return False
@@ -441,7 +441,7 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
     if name == "git":
         return _git_takes(unit)
     if name == "find" and unit.inner:
-        return FileReads(tuple(touch.word for touch in unit.touches), deep=True)
+        return FileReads(tuple(touch.word for touch in unit.file_accesses), deep=True)
     if name == "xargs" and unit.inner and not _ignores_operands(unit.inner[0]):
         return FileReads((_HERE,), deep=True)
     recursive_options, rest = _RECURSIVE_OPTIONS.get(name), unit.words[1:]

@@ -155,14 +155,14 @@ class AnalyzedCommand(Struct, frozen=True, kw_only=True):
         words: Assignments before it, its name, and its arguments.
         text: Its source, for display.
         fixed: Number of words that a pattern must name literally to allow it. All words, if arguments may be code.
-        needs: The rules that it needs.
+        required_rules: The rules that it needs.
         inner: The commands that it runs.
         unknown: Why the commands that it runs cannot be known; empty if they can. No pattern allows such a command.
         scan: Whether its arguments may be a command, so that deny and ask rules check each of them.
         code: Whether its arguments may be code, which is searched for paths.
-        free: Whether it needs no rule.
-        moves: The folder that it changes to; ``None`` if it does not change it.
-        touches: Files that it is known to change or read.
+        is_unrestricted: Whether it needs no rule.
+        cd_target: The folder that it changes to; ``None`` if it does not change it.
+        file_accesses: Files that it is known to change or read.
         piped: Whether it reads the output of another part of the line, so that its words alone do not determine its effect.
         fed: Whether it runs code from its standard input.
         feeder: For ``xargs``, the command whose output it reads, if that is one simple command and its errors are not included.
@@ -171,14 +171,14 @@ class AnalyzedCommand(Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...]
     text: str
     fixed: int = 1
-    needs: ApprovalTarget = "self"
+    required_rules: ApprovalTarget = "self"
     inner: tuple[AnalyzedCommand, ...] = ()
     unknown: str = ""
     scan: bool = False
     code: bool = False
-    free: bool = False
-    moves: Word | None = None
-    touches: tuple[FileEffect, ...] = ()
+    is_unrestricted: bool = False
+    cd_target: Word | None = None
+    file_accesses: tuple[FileEffect, ...] = ()
     piped: bool = False
     fed: bool = False
     feeder: AnalyzedCommand | None = None

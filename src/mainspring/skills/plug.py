@@ -158,13 +158,13 @@ class SkillsPlug(Plugin):
         config: SkillsConfig | None = None,
         *,
         catalog: SkillCatalog | None = None,
-        tell: CatalogMode = "catalog",
+        catalog_mode: CatalogMode = "catalog",
         usage: SkillUsage | None = None,
         toolsets: Mapping[str, Sequence[ToolsetFactory]] | None = None,
         confirm: Confirm | None = None,
     ) -> None:
         self.config = config or SkillsConfig()
-        self.catalog_mode: CatalogMode = tell
+        self.catalog_mode: CatalogMode = catalog_mode
         self.confirm = confirm
         self.active = ActiveSkills(self.config.max_active)
         self.activator = SkillActivator(self, self.active, usage, toolsets or {})
@@ -199,7 +199,11 @@ class SkillsPlug(Plugin):
     def for_child(self) -> Plugin:
         """Return the same skills, all inactive. Calls that the parent's active skills deny stay denied."""
         child = SkillsPlug(
-            self.config, catalog=self._catalog, tell=self.catalog_mode, usage=self._usage, toolsets=self._toolsets
+            self.config,
+            catalog=self._catalog,
+            catalog_mode=self.catalog_mode,
+            usage=self._usage,
+            toolsets=self._toolsets,
         )
         child._parent, child._prompt, child._triggers = self, self._prompt, self._triggers
         child._gate = AllowedToolsGate(child.active, self._gate)

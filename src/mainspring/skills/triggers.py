@@ -35,15 +35,15 @@ class TriggerMatch(Struct, frozen=True):
 
     Attributes:
         skill: The skill.
-        named: Whether the prompt names it.
-        phrase: Number of words of the longest matching phrase; 1 for single words, 0 if only a pattern matched.
-        count: Number of matching triggers.
+        is_named: Whether the prompt names it.
+        phrase_words: Number of words of the longest matching phrase; 1 for single words, 0 if only a pattern matched.
+        trigger_count: Number of matching triggers.
     """
 
     skill: Skill
-    named: bool = False
-    phrase: int = 0
-    count: int = 0
+    is_named: bool = False
+    phrase_words: int = 0
+    trigger_count: int = 0
 
 
 class TriggerMatcher:
@@ -59,14 +59,14 @@ class TriggerMatcher:
 
     def __init__(self, skills: Iterable[Skill]) -> None:
         self.problems: list[str] = []
-        self._ready = [self._compile(skill) for skill in skills]
-        self.has_triggers = any(ready.words or ready.patterns for ready in self._ready)
+        self._compiled = [self._compile(skill) for skill in skills]
+        self.has_triggers = any(compiled.words or compiled.patterns for compiled in self._compiled)
 
     def _compile(self, skill: Skill) -> _CompiledTriggers:
-        given = skill.triggers
-        words = tuple(dict.fromkeys(w for t in (*given.keywords, *given.verbs) if (w := " ".join(t.split()))))
+        triggers = skill.triggers
+        words = tuple(dict.fromkeys(w for t in (*triggers.keywords, *triggers.verbs) if (w := " ".join(t.split()))))
         patterns: list[tuple[re.Pattern[str], int]] = []
-        for text in given.patterns:
+        for text in triggers.patterns:
             limit = max_safe_length(text) if len(text) <= _MAX_PATTERN_CHARS else -1
             if limit < 0:
                 self.problems.append(f"{skill.name}: the trigger pattern {text[:80]!r} is invalid or takes too long")
@@ -74,7 +74,7 @@ class TriggerMatcher:
             patterns.append((re.compile(text, re.IGNORECASE), limit))
         triggered = bool(words or patterns)
         return _CompiledTriggers(
-            skill, _name_pattern(skill.name, plainly=triggered), _word_pattern(words), tuple(patterns)
+            skill, _name_pattern(skill.name, allow_bare_name=triggered), _word_pattern(words), tuple(patterns)
         )
 
     def find(self, prompt: str) -> list[TriggerMatch]:
@@ -85,13 +85,15 @@ class TriggerMatcher:
         """
         text = prompt[:MAX_PROMPT_CHARS]
         hits: list[TriggerMatch] = []
-        for ready in self._ready:
-            named = ready.name.search(text) is not None
-            found = {" ".join(m.casefold().split()) for m in ready.words.findall(text)} if ready.words else set[str]()
-            matched = sum(len(text) <= limit and p.search(text) is not None for p, limit in ready.patterns)
-            if named or found or matched:
-                phrase = max((len(f.split()) for f in found), default=0)
-                hits.append(TriggerMatch(ready.skill, named, phrase, len(found) + matched))
+        for compiled in self._compiled:
+            is_named = compiled.name.search(text) is not None
+            found = (
+                {" ".join(m.casefold().split()) for m in compiled.words.findall(text)} if compiled.words else set[str]()
+            )
+            matched = sum(len(text) <= limit and p.search(text) is not None for p, limit in compiled.patterns)
+            if is_named or found or matched:
+                phrase_words = max((len(f.split()) for f in found), default=0)
+                hits.append(TriggerMatch(compiled.skill, is_named, phrase_words, len(found) + matched))
         return hits
 
 
@@ -115,9 +117,9 @@ def _word_pattern(words: Sequence[str]) -> re.Pattern[str] | None:
     return re.compile(rf"(?<!\w)(?:{'|'.join(each)})(?!\w)", re.IGNORECASE)
 
 
-def _name_pattern(name: str, *, plainly: bool) -> re.Pattern[str]:
+def _name_pattern(name: str, *, allow_bare_name: bool) -> re.Pattern[str]:
     word = re.escape(name)
-    if plainly or "-" in name:
+    if allow_bare_name or "-" in name:
         return re.compile(rf"(?<![\w-]){word}(?![\w-])", re.IGNORECASE)
     return re.compile(
         rf"(?<![\w/$-])[/$]{word}(?![\w/-])|(?<![\w-]){word} skill(?!\w)|(?<!\w)skill {word}(?![\w-])", re.IGNORECASE
@@ -137,8 +139,14 @@ def sort_matches(matches: Iterable[TriggerMatch], last_used: Mapping[str, float]
     """
 
     def key(hit: TriggerMatch) -> tuple[bool, int, float, int, str]:
-        phrase = hit.phrase if hit.phrase > 1 else 0
-        return (not hit.named, -phrase, -last_used.get(hit.skill.name, 0.0), -hit.count, hit.skill.name)
+        phrase_words = hit.phrase_words if hit.phrase_words > 1 else 0
+        return (
+            not hit.is_named,
+            -phrase_words,
+            -last_used.get(hit.skill.name, 0.0),
+            -hit.trigger_count,
+            hit.skill.name,
+        )
 
     return [hit.skill for hit in sorted(matches, key=key)[: max(limit, 0)]]
 

@@ -1,4 +1,4 @@
-"""The plugin: the tool by which an agent starts subagents, and the limits under which they run.
+"""The plugin with the tool that starts subagents, and their limits.
 
 The parent receives the events of a subagent, and the parent's gates apply to it.
 """
@@ -51,7 +51,7 @@ SPAWN_TOOL = "spawn"
 
 
 _DESCRIPTION = (
-    "Start a sub-agent: an agent of its own that works on one task and returns its final answer. It begins with an empty "
+    "Start a subagent: an agent of its own that works on one task and returns its final answer. It begins with an empty "
     "conversation and sees nothing of this one, so the task must say everything it needs to know, and what to answer with. Use it "
     "for work whose steps need not be seen here. Several calls in one reply run side by side."
 )
@@ -61,7 +61,7 @@ _STATUS_NOTES = {
     "max_tokens": "it reached its limit of tokens",
     "max_cost": "it reached its limit of cost",
     "max_seconds": "it reached its limit of time",
-    "denied": "it was refused something",
+    "denied": "a call was denied",
     "paused": "it stopped at a call that the user must approve",
     "aborted": "it was stopped",
     "error": "it failed",
@@ -86,14 +86,14 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
         description=_description(subagents),
         input_schema=_schema(subagents),
         execute=execute,
-        label="Sub-agent",
+        label="Subagent",
         source="builtin",
         access=lambda arguments: (),  # the tool itself accesses nothing; each call of the subagent is checked separately
     )
 
 
 def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
-    """Create the result for the parent's model, with figures for applications."""
+    """Create the result for the parent's model, with statistics for applications."""
     stats = result.stats
     text = _truncate_middle(result.text, max_characters)
     done = result.status == "completed"
@@ -101,10 +101,12 @@ def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> 
         reason = _STATUS_NOTES.get(result.status, result.status) + (
             f" ({result.error})" if result.error is not None else ""
         )
-        text = f"[The sub-agent did not finish: {reason}.{' What it had so far:' if text.strip() else ''}]\n{text}".rstrip()
+        text = (
+            f"[The subagent did not finish: {reason}.{' What it had so far:' if text.strip() else ''}]\n{text}".rstrip()
+        )
     elif not text.strip():
         calls = sum(stats.tool_counts.values())
-        text = f"[The sub-agent ended without an answer, after {pluralize(stats.turns, 'turn')} and {pluralize(calls, 'tool call')}.]"
+        text = f"[The subagent ended without an answer, after {pluralize(stats.turns, 'turn')} and {pluralize(calls, 'tool call')}.]"
     failed = result.error is not None or not result.text.strip()
     return ToolResult(
         output=text,
@@ -159,7 +161,7 @@ def _schema(subagents: Subagents) -> dict[str, Any]:
     }
     if subagents.definitions:
         kinds = list(subagents.definitions)
-        properties["agent"] = {"type": "string", "enum": kinds, "description": "The kind of sub-agent."}
+        properties["agent"] = {"type": "string", "enum": kinds, "description": "The kind of subagent."}
     properties["tools"] = {
         "type": "array",
         "items": {"type": "string"},
@@ -183,8 +185,8 @@ def forward_events(
         if wrapper.gate or parent.bus.has(wrapper):
             agent.on(wrapper.of, _forward(child, wrapper, parent.bus), order=_FORWARD_ORDER)
             agent.on(wrapper, _forward_nested(wrapper, parent.bus), order=_FORWARD_ORDER)
-    # Gates that an application adds to its agent also apply to subagents, without mention in the events. The parent's policies
-    # depend on its own history, and its plugins have their own form in the subagent: both are excluded.
+    # Gates that an application adds to its agent also apply to subagents; no events report this. Gates of the parent's policies and
+    # plugins do not: policies depend on the parent's history, and `for_child` creates a plugin for each subagent.
     for gate in (ToolGate, PermissionCheck):
         agent.on(gate, _apply_parent_gate(gate, parent), order=_FORWARD_ORDER - 1)
 
@@ -213,14 +215,14 @@ def _forward_nested(wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
 
 
 def _apply_parent_gate(gate: type[Hook], parent: CoreAgent) -> Handler[Any]:
-    def is_the_applications(order: int, handler: Handler[Any]) -> bool:
+    def added_by_application(order: int, handler: Handler[Any]) -> bool:
         return order < _FORWARD_ORDER and getattr(handler, "__self__", None) not in parent.plugs
 
-    async def obey(hook: Hook) -> None:
+    async def apply_gate(hook: Hook) -> None:
         if parent.bus.has(gate):
-            await parent.bus.emit(hook, only=is_the_applications)
+            await parent.bus.emit(hook, only=added_by_application)
 
-    return obey
+    return apply_gate
 
 
 _MAX_DEPTH = 3
@@ -274,7 +276,7 @@ class Subagents(Plugin):
         self.max_parallel = concurrency
         self.max_result_chars = max_characters
         self.depth = 0
-        self._tree = SubagentCounter(limit)
+        self._counter = SubagentCounter(limit)
         self._parent: Subagents | None = None
         self._host: SubagentHost | None = None
         self._agent: CoreAgent | None = None
@@ -316,18 +318,18 @@ class Subagents(Plugin):
             max_characters=self.max_result_chars,
         )
         child.depth = self.depth + 1
-        child._tree, child._parent = self._tree, self
+        child._counter, child._parent = self._counter, self
         return child
 
     @property
     def stats(self) -> tuple[SubagentStats, ...]:
-        """Return the figures of the last run's subagents in the order in which they finished."""
+        """Return the statistics of the last run's subagents in the order in which they finished."""
         return tuple(self._finished)
 
     def _on_session_start(self, hook: SessionStart) -> None:
         self._finished = []
         if self.depth == 0:
-            self._tree.started = 0
+            self._counter.started = 0
 
     # --- subagents --------------------------------------------------------------------------------------------------
 
@@ -372,20 +374,19 @@ class Subagents(Plugin):
         if definition is None:
             known = ", ".join(self.definitions) or "none; omit `agent` for a plain subagent"
             raise ToolError(f"Unknown kind of subagent: {name!r}. Known kinds: {known}.")
-        has = self._host.child_defaults()
-        answered = [
-            t for t in has.tools if t.source != "client"
-        ]  # subagents that a client runs after the parent's run has ended
-        tools = select_tools(answered, definition, self._canonical_names(options.get("tools")))
+        parent = self._host.child_defaults()
+        # The client runs its own tools after the parent's run has ended, which is too late for a subagent.
+        server_tools = [t for t in parent.tools if t.source != "client"]
+        tools = select_tools(server_tools, definition, self._canonical_names(options.get("tools")))
         behavior = options.get("behavior") or RunOptions()
-        child = self._tree.register(name, task, self.depth + 1)
+        child = self._counter.register(name, task, self.depth + 1)
         system, model = options.get("system"), options.get("model")
         return child, SubagentRequest(
             name=child.id,
-            model=model or definition.model or has.model,
-            system=next(s for s in (system, definition.system, has.system) if s is not None),
+            model=model or definition.model or parent.model,
+            system=next(s for s in (system, definition.system, parent.system) if s is not None),
             tools=[t for t in tools if t.name != SPAWN_TOOL],
-            behavior=behavior.merged_with(definition.behavior).merged_with(inherited_behavior(has)),
+            behavior=behavior.merged_with(definition.behavior).merged_with(inherited_behavior(parent)),
             plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
         )
 
@@ -428,7 +429,7 @@ class Subagents(Plugin):
             status, error = "aborted", stopped
             if running is not None:
                 if isinstance(self._agent.steps, NestedSteps):
-                    running.cancel()  # The record must not report an abort, since the subagent resumes with its parent.
+                    running.cancel()  # Do not record an abort: the subagent resumes when its parent resumes.
                 result = await _stop_gracefully(child, running, request.behavior.resolve().abort_grace)
             raise
         except Exception as failed:  # a failure of a subagent never ends its parent
@@ -454,16 +455,16 @@ class Subagents(Plugin):
         self, child: SubagentRun, stats: SubagentStats, result: RunResult | None, error: BaseException | None
     ) -> None:
         assert self._agent is not None
-        bus, known = self._agent.bus, (child.id, child.name, child.depth, child.task)
+        bus, identity = self._agent.bus, (child.id, child.name, child.depth, child.task)
         if error is not None:
             if bus.has(SpawnError):
-                await bus.emit(SpawnError(*known, error=error, status=stats.status, stats=stats))
+                await bus.emit(SpawnError(*identity, error=error, status=stats.status, stats=stats))
         elif bus.has(SpawnComplete):
             text = result.text if result else ""
-            await bus.emit(SpawnComplete(*known, text=text, status=stats.status, stats=stats))
+            await bus.emit(SpawnComplete(*identity, text=text, status=stats.status, stats=stats))
 
     def reached_limit(self) -> RunStatus | None:
-        """Return the limit that the run that starts subagents here, or a run above it, has reached."""
+        """Return the limit that the run of this agent, or of an agent above it, has reached."""
         reached = self._host.reached_limit() if self._host is not None else None
         above = self._parent
         return reached or (above.reached_limit() if above is not None else None)

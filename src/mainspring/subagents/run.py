@@ -25,7 +25,7 @@ class SubagentResult(Struct, frozen=True, kw_only=True):
     Attributes:
         text: Its final response, or a partial one. May be empty.
         status: The final status of its run.
-        stats: Its figures.
+        stats: Its statistics.
         error: The error, if it failed.
     """
 
@@ -39,7 +39,7 @@ class SubagentRun:
     """A subagent that is running or waits to run.
 
     Attributes:
-        id: Its ID in its parent's tree.
+        id: Its ID, unique among the subagents of the outermost run.
         name: The name of its definition; empty for a plain subagent.
         task: Its task.
         depth: Its nesting depth.
@@ -74,7 +74,7 @@ class SubagentRun:
         self._signal.cancel(reason)
 
     def stats(self, result: RunResult | None, status: RunStatus) -> SubagentStats:
-        """Return its final figures, or the current ones."""
+        """Return its final statistics. Without a result, they contain only its identity and status."""
         if result is None:
             return SubagentStats(child_id=self.id, child=self.name, depth=self.depth, status=status)
         return SubagentStats(
@@ -100,7 +100,7 @@ class SubagentCounter:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.started = 0
-        self._named = 0
+        self._last_number = 0
 
     def register(self, name: str, task: str, depth: int) -> SubagentRun:
         """Register another subagent.
@@ -113,8 +113,8 @@ class SubagentCounter:
                 f"This run has reached its limit of {self.limit} subagents. Do the rest of the work without subagents."
             )
         self.started += 1
-        self._named += 1
-        return SubagentRun(f"{name or DEFAULT_NAME}-{self._named}", name, task, depth)
+        self._last_number += 1
+        return SubagentRun(f"{name or DEFAULT_NAME}-{self._last_number}", name, task, depth)
 
 
 class ParentContext(Struct, frozen=True, kw_only=True):
@@ -170,7 +170,7 @@ class NestedSteps(Protocol):
 
         Args:
             agent: The subagent.
-            name: Its ID in its parent's tree.
+            name: Its ID, unique among the subagents of the outermost run.
             run: Runs it, or resumes it if it paused for an answer.
             signal: Set when it is aborted.
         """
@@ -215,9 +215,9 @@ class SpawnOptions(TypedDict, total=False):
     signal: CancelToken | None
 
 
-def inherited_behavior(has: ParentContext) -> RunOptions:
+def inherited_behavior(parent: ParentContext) -> RunOptions:
     """Return the parent's behavior without the options of its conversation: output schema and budget."""
-    return RunOptions(schema=None, session_budget=None).merged_with(has.behavior)
+    return RunOptions(schema=None, session_budget=None).merged_with(parent.behavior)
 
 
 def select_tools(tools: Sequence[Tool], definition: AgentDefinition, names: Sequence[str] | None) -> list[Tool]:

@@ -1,4 +1,4 @@
-"""The parts of OpenTelemetry's API that we use. The only module that imports it, when an object of this class is created."""
+"""The only module that imports the OpenTelemetry API at run time; `pipeline` imports the SDK."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class OtelApi:
         """Return a link to a span of another trace."""
         return self.trace.Link(span.get_span_context())
 
-    def fail(self, span: Span, kind: str, text: str) -> None:
+    def mark_failed(self, span: Span, kind: str, text: str) -> None:
         """Mark an operation as failed. ``text`` must be free of secrets."""
         span.set_attribute("error.type", kind)
         span.set_status(self.trace.Status(self.trace.StatusCode.ERROR, text))
 
-    def record(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> Any:
+    def create_event(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> Any:
         """Create an event record, to be emitted."""
         severity = self.logs.SeverityNumber.WARN if warn else self.logs.SeverityNumber.INFO
         return self.logs.LogRecord(
@@ -62,7 +62,7 @@ class OtelApi:
         """Restore the previous context."""
         self._context.detach(token)
 
-    def ids(self, span: Span) -> SpanContext:
+    def span_ids(self, span: Span) -> SpanContext:
         """Return the IDs of a span, and of its parent if known."""
         own = span.get_span_context()
         parent = getattr(span, "parent", None)
@@ -100,8 +100,8 @@ class ReservedIds:
         self._next = threading.local()
 
     @classmethod
-    def before(cls, tracer: Tracer) -> ReservedIds | None:
-        """Install it; return ``None`` if the tracer has no generator."""
+    def install(cls, tracer: Tracer) -> ReservedIds | None:
+        """Install the wrapper in a tracer; return ``None`` if the tracer has no ID generator."""
         inner = getattr(tracer, "id_generator", None)
         if inner is None:
             return None
@@ -115,15 +115,15 @@ class ReservedIds:
         """Reserve an ID."""
         return self._inner.generate_span_id()
 
-    def use(self, span_id: int) -> None:
-        """Use this ID for the next span of this thread."""
+    def use_for_next_span(self, span_id: int) -> None:
+        """Use an ID for the next span of this thread."""
         self._next.id = span_id
 
     def generate_span_id(self) -> int:
-        """Generate an ID; see `use`."""
-        given = getattr(self._next, "id", None)
+        """Return the ID set by `use_for_next_span`, or generate one."""
+        reserved = getattr(self._next, "id", None)
         self._next.id = None
-        return self._inner.generate_span_id() if given is None else given
+        return self._inner.generate_span_id() if reserved is None else reserved
 
     def generate_trace_id(self) -> int:
         """Delegate to the original generator."""

@@ -1,4 +1,4 @@
-"""The plugin that traces an agent. It depends only on the hook bus."""
+"""The plugin that traces an agent. It observes the agent only through hooks and events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring.telemetry")
 logger.addHandler(logging.NullHandler())
 
-_FIRST, _LAST = -10_000, 10_000  # before a handler that decides; after all handlers that make changes
+_FIRST, _LAST = -10_000, 10_000  # _FIRST: before handlers that decide. _LAST: after handlers that change the hook.
 _CHUNKS = (TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart)
 SUBAGENT = "subagent"
 
@@ -74,12 +74,12 @@ class Tracing(Plugin):
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.telemetry = telemetry
-        self._above: Tracing | None = None
+        self._parent_tracing: Tracing | None = None
         self._agent: CoreAgent | None = None
         self.agent_name = SpanAgentName("")
         self.run: RunSpan | None = None
         self._last_event: Event | None = None
-        self._bootstrap: McpStartupTracer | None = None
+        self._mcp_startup: McpStartupTracer | None = None
         self._broken = False
 
     def install(self, agent: CoreAgent) -> None:
@@ -91,33 +91,34 @@ class Tracing(Plugin):
         signals = self.telemetry.signals
         if signals is None:
             return
-        self._bootstrap = bootstrap = McpStartupTracer(signals)
+        self._mcp_startup = startup = McpStartupTracer(signals)
         agent.bus.subscribe(self._on_event)
         agent.on(TurnBefore, self._run_handler(RunSpan.turn), order=_LAST)
         agent.on(ModelErrorHook, self._run_handler(RunSpan.model_failed), order=_FIRST)
-        agent.on(UsageUpdate, self._run_handler(RunSpan.side_call), order=_LAST)
+        agent.on(UsageUpdate, self._run_handler(RunSpan.record_side_call), order=_LAST)
         agent.on(ContextCompacted, self._run_handler(RunSpan.record_compaction), order=_LAST)
         agent.on(BeforeToolRun, self._calls_handler(ToolCallSpans.start_tool), order=_LAST)
         agent.on(ToolFailed, self._calls_handler(ToolCallSpans.failed), order=_FIRST)
         agent.on(ToolFinished, self._calls_handler(ToolCallSpans.set_duration), order=_LAST)
-        agent.on(McpToolBefore, self._calls_handler(ToolCallSpans.of_server), order=_LAST)
-        agent.on(McpBootstrapStart, self._guard(bootstrap.start), order=_LAST)
-        agent.on(McpConnect, self._guard(lambda hook: bootstrap.connected(hook, self._context())), order=_LAST)
-        agent.on(McpError, self._guard(lambda hook: bootstrap.failed(hook, self._context())), order=_LAST)
-        agent.on(McpBootstrapEnd, self._guard(lambda hook: bootstrap.end(hook, self._within())), order=_LAST)
+        agent.on(McpToolBefore, self._calls_handler(ToolCallSpans.set_server), order=_LAST)
+        agent.on(McpBootstrapStart, self._guard(startup.start), order=_LAST)
+        agent.on(McpConnect, self._guard(lambda hook: startup.connected(hook, self._context())), order=_LAST)
+        agent.on(McpError, self._guard(lambda hook: startup.failed(hook, self._context())), order=_LAST)
+        agent.on(McpBootstrapEnd, self._guard(lambda hook: startup.end(hook, self._within())), order=_LAST)
         agent.on(BeforeSpawn, self._guard(_name_subagent), order=_LAST)
         agent.on(RunDone, self._run_handler(RunSpan.done), order=_LAST)
 
     def for_child(self) -> Plugin:
         """Return the plugin for a subagent, whose spans are within the call that started it."""
         child = Tracing(self.telemetry)
-        child._above = self
+        child._parent_tracing = self
         child.agent_name = SpanAgentName(SUBAGENT)
         return child
 
     def span_of(self, event: Event) -> SpanContext | None:
-        """Return the IDs of the span in which an event happens, to correlate other records with the trace: those of the run, of a model
-        call, or of a tool call. ``None`` without a span, or if telemetry is off. Valid only while the event is being published.
+        """Return the IDs of the span that begins with an event, or ``None`` if no span begins or telemetry is off.
+
+        A run, a model call, and a tool call each have a span. Call this only while the event is being published.
         """
         if self.telemetry.signals is not None:
             self._on_event(event)
@@ -142,7 +143,7 @@ class Tracing(Plugin):
             return
         self._last_event = event
         if self._broken:
-            self._release_runs(event)
+            self._end_broken_run(event)
         self._call_guarded(self._handle_event, event)
 
     def _handle_event(self, event: Event) -> None:
@@ -152,11 +153,11 @@ class Tracing(Plugin):
         elif run is None:
             return
         elif isinstance(event, _CHUNKS):
-            run.chunk()
+            run.record_chunk()
         else:
-            self._tell(run, event)
+            self._forward_to_run(run, event)
 
-    def _tell(self, run: RunSpan, event: Event) -> None:
+    def _forward_to_run(self, run: RunSpan, event: Event) -> None:
         match event:
             case MessageStart():
                 run.message_starts(event.message)
@@ -182,23 +183,25 @@ class Tracing(Plugin):
         assert agent is not None
         if self.run is not None:
             self.run.end(None)
-        bootstrap = self._bootstrap
+        startup = self._mcp_startup
         self.run = RunSpan(
             signals,
             agent,
             self.agent_name,
             event.run_id,
             parent=self._parent(),
-            started_at=bootstrap.waited_since if bootstrap is not None else None,
+            started_at=startup.waited_since if startup is not None else None,
         )
-        if bootstrap is not None:
-            bootstrap.emit_spans(self.run.span, self.run.context)
+        if startup is not None:
+            startup.emit_spans(self.run.span, self.run.context)
 
     def _parent(self) -> Context | None:
-        """Return the context of a run: the current one, which in a subagent is that of the call that started it. For a subagent that was
-        started outside a call, that of its parent's run.
+        """Return the parent context for a new run.
+
+        ``None`` means OpenTelemetry's current context. A subagent gets the context of its parent's run if the current span belongs to
+        another trace, or if no span is current.
         """
-        above = self._above.run if self._above is not None else None
+        above = self._parent_tracing.run if self._parent_tracing is not None else None
         signals = self.telemetry.signals
         if above is None or signals is None:
             return None
@@ -232,7 +235,7 @@ class Tracing(Plugin):
             self._broken = True
             logger.warning("Tracing failed and is off from now on. The run continues.", exc_info=True)
 
-    def _release_runs(self, event: Event) -> None:
+    def _end_broken_run(self, event: Event) -> None:
         """Release the spans of a run after tracing failed within it."""
         run = self.run
         if run is None or not isinstance(event, AgentEnd):

@@ -67,7 +67,7 @@ class ModelCallSpan:
         self._chunks = 0
         self._retries = 0
 
-    def chunk(self) -> None:
+    def record_chunk(self) -> None:
         """Record that a piece of the response arrived."""
         now = time.perf_counter()
         if not self._chunks:
@@ -100,11 +100,11 @@ class ModelCallSpan:
         kind = ""
         if error is not None:
             kind, text = error_type(error), signals.error_text(error)
-            signals.api.fail(span, kind, text)
+            signals.api.mark_failed(span, kind, text)
             self._exception(error, text)
         elif aborted:
             kind = "aborted"
-            signals.api.fail(span, kind, "the run was aborted")
+            signals.api.mark_failed(span, kind, "the run was aborted")
         if message is not None:
             span.set_attributes(response_attributes(message))
             if message.model:
@@ -208,11 +208,11 @@ class RunSpan:
     @property
     def ids(self) -> SpanContext:
         """Return the IDs of the run."""
-        return self._signals.api.ids(self.span)
+        return self._signals.api.span_ids(self.span)
 
     def chat_ids(self) -> SpanContext | None:
         """Return the IDs of the current model call."""
-        return None if self._chat is None else self._signals.api.ids(self._chat.span)
+        return None if self._chat is None else self._signals.api.span_ids(self._chat.span)
 
     # --- model calls ------------------------------------------------------------------------------------------------
 
@@ -249,10 +249,10 @@ class RunSpan:
             request=self._request,
         )
 
-    def chunk(self) -> None:
+    def record_chunk(self) -> None:
         """Record that a piece of a response arrived."""
         if self._chat is not None:
-            self._chat.chunk()
+            self._chat.record_chunk()
 
     def retry(self, event: ModelRetry) -> None:
         """Record a retry of a model call."""
@@ -277,7 +277,7 @@ class RunSpan:
         if chat is not None:
             chat.end(message, error, aborted=aborted)
 
-    def side_call(self, hook: UsageUpdate) -> None:
+    def record_side_call(self, hook: UsageUpdate) -> None:
         """Record a model call outside the conversation; its model and duration are unknown."""
         if not hook.purpose:
             return
@@ -321,10 +321,10 @@ class RunSpan:
         kind = ""
         if status == "aborted":
             kind = "aborted"
-            signals.api.fail(span, kind, "the run was aborted")
+            signals.api.mark_failed(span, kind, "the run was aborted")
         elif error is not None or status == "error":
             kind = error_type(error) if error is not None else "error"
-            signals.api.fail(span, kind, signals.error_text(error) if error is not None else kind)
+            signals.api.mark_failed(span, kind, signals.error_text(error) if error is not None else kind)
         answers = [m for m in (event.messages if event is not None else ()) if isinstance(m, Message)]
         answer = next((m for m in reversed(answers) if m.role == "assistant"), None)
         if answer is not None and answer.stop_reason:

@@ -185,7 +185,7 @@ class TelemetryHelpers:
             return
         span.span.set_attribute(c.TOOL_SUCCESS, success)
         if not success:
-            signals.api.fail(span.span, error, error)
+            signals.api.mark_failed(span.span, error, error)
         if signals.options.sensitive and result:
             span.span.set_attribute(c.TOOL_RESULT, signals.cleaner.text(result))
 
@@ -204,7 +204,7 @@ class TelemetryHelpers:
             with signals.api.trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield HelperSpan(span, attributes)
         except BaseException as error:
-            signals.api.fail(span, error_type(error), signals.error_text(error))
+            signals.api.mark_failed(span, error_type(error), signals.error_text(error))
             raise
         finally:
             span.end()
@@ -241,7 +241,7 @@ class TelemetryContext:
         self.pipeline = pipeline
         self.api = pipeline.api
         self.tracer = pipeline.tracer
-        self.ids = ReservedIds.before(pipeline.tracer)
+        self.ids = ReservedIds.install(pipeline.tracer)
         self.instruments = Instruments(pipeline.meter)
         self.cleaner = Cleaner(options.text_limit, redactor)
 
@@ -259,7 +259,7 @@ class TelemetryContext:
 
     def emit(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> None:
         """Emit an event."""
-        self.pipeline.events.emit(self.api.record(name, attributes, context, warn=warn))
+        self.pipeline.events.emit(self.api.create_event(name, attributes, context, warn=warn))
 
     def put_content(self, span: Span, context: Context, attributes: Attributes, content: Attributes) -> None:
         """Record content in its configured place; called only if content is recorded."""

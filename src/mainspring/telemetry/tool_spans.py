@@ -85,13 +85,13 @@ class ToolCallSpan:
     def ids(self) -> SpanContext | None:
         """Return the IDs of the span, also before the span exists."""
         if self.span is not None:
-            return self._signals.api.ids(self.span)
+            return self._signals.api.span_ids(self.span)
         if self._id is None:
             return None
-        run = self._signals.api.ids(self._run)
+        run = self._signals.api.span_ids(self._run)
         return SpanContext(run.trace_id, f"{self._id:016x}", run.span_id)
 
-    def of_server(self, server: str) -> None:
+    def set_server(self, server: str) -> None:
         """Record the MCP server of the tool."""
         self._server = server
         self._attributes |= {
@@ -117,7 +117,9 @@ class ToolCallSpan:
         kind = ""
         if result.is_error:
             kind = result_error(result, self.error)
-            signals.api.fail(span, kind, signals.cleaner.line(result.text) if signals.options.sensitive else kind)
+            signals.api.mark_failed(
+                span, kind, signals.cleaner.line(result.text) if signals.options.sensitive else kind
+            )
         if signals.options.sensitive and span.is_recording():
             attributes: Attributes = {
                 conventions.TOOL_ARGUMENTS: self._encoder.value(self._input),
@@ -132,13 +134,13 @@ class ToolCallSpan:
         """End the span of a call without a result at the end of the run."""
         self._scope.leave()
         if self.span is not None:
-            self._signals.api.fail(self.span, "aborted", "the run ended before the call did")
+            self._signals.api.mark_failed(self.span, "aborted", "the run ended before the call did")
             self.span.end()
 
     def _create_span(self, started_at: int | None = None) -> Span:
         signals = self._signals
         if self._id is not None and signals.ids is not None:
-            signals.ids.use(self._id)
+            signals.ids.use_for_next_span(self._id)
         name = signals.span_name(conventions.EXECUTE_TOOL, str(self._attributes[conventions.TOOL_NAME]))
         return signals.tracer.start_span(
             name, self._parent, signals.api.internal, self._attributes, start_time=started_at
@@ -173,10 +175,10 @@ class ToolCallSpans:
         tool = self._agent.tools.get(call.name)
         self._open[call.id] = ToolCallSpan(*self._made_with, *self._within, self._run_id, call, tool)
 
-    def of_server(self, hook: McpToolBefore) -> None:
+    def set_server(self, hook: McpToolBefore) -> None:
         """Record a call to an MCP server."""
         if hook.call_id in self._open:
-            self._open[hook.call_id].of_server(hook.server)
+            self._open[hook.call_id].set_server(hook.server)
 
     def start_tool(self, hook: BeforeToolRun) -> None:
         """Record the start of a tool."""
@@ -287,7 +289,7 @@ class McpStartupTracer:
         for server in record.done:
             self._span(server, signals.api.context_with(span, context))
         if hook.failed:
-            signals.api.fail(span, "mcp_server", f"could not be reached: {', '.join(hook.failed)}")
+            signals.api.mark_failed(span, "mcp_server", f"could not be reached: {', '.join(hook.failed)}")
         span.end(record.ended)
         run.set_attribute(conventions.MCP_BOOTSTRAP, hook.seconds)
 
@@ -307,5 +309,5 @@ class McpStartupTracer:
         began = server.at - int(server.seconds * 1e9)
         span = self._signals.tracer.start_span("initialize", context, api.client, attributes, start_time=began)
         if server.error:
-            api.fail(span, server.error, server.text)
+            api.mark_failed(span, server.error, server.text)
         span.end(server.at)

@@ -107,9 +107,9 @@ async def test_results_contain_text_images_and_data() -> None:
 async def test_servers_start_together_and_a_failed_server_is_isolated() -> None:
     gate, starting = asyncio.Event(), []
     servers = {f"s{i}": make_echo_server("echo", delay=gate) for i in range(5)} | {
-        "bad": make_echo_server(refuse="it is broken")
+        "bad": make_echo_server(connect_error="it is broken")
     }
-    agent = make_agent(servers, "done", mcp={"grace": 5.0})
+    agent = make_agent(servers, "done", mcp={"startup_wait": 5.0})
     warming = asyncio.ensure_future(agent.warmup())
     plug = get_plugin(agent)
     await wait_until(lambda: [s.status for s in plug.servers] == ["connecting"] * 5 + ["failed"])
@@ -128,7 +128,9 @@ async def test_servers_start_together_and_a_failed_server_is_isolated() -> None:
 async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
     gate, published = asyncio.Event(), list[str]()
     agent = make_agent(
-        {"fast": make_echo_server("echo"), "slow": make_echo_server("echo", delay=gate)}, "done", mcp={"grace": 30.0}
+        {"fast": make_echo_server("echo"), "slow": make_echo_server("echo", delay=gate)},
+        "done",
+        mcp={"startup_wait": 30.0},
     )
     get_plugin(agent).on_notice = published.append
     running = asyncio.ensure_future(agent.run("go"))
@@ -143,7 +145,7 @@ async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
 @pytest.mark.covers("HOK-34", "MCP-11")
 async def test_bootstrap_hooks_report_duration_and_outcome() -> None:
     published: list[Any] = []
-    agent = make_agent({"good": make_echo_server("echo"), "bad": make_echo_server(refuse="broken")}, "done")
+    agent = make_agent({"good": make_echo_server("echo"), "bad": make_echo_server(connect_error="broken")}, "done")
     for event in ("mcp:bootstrap:start", "mcp:bootstrap:end", "mcp:connect", "mcp:error"):
         agent.on(event, published.append)
     await agent.run("go")
@@ -160,7 +162,7 @@ async def test_bootstrap_hooks_report_duration_and_outcome() -> None:
 
 async def test_bootstrap_end_hook_fires_after_a_shutdown_during_the_start() -> None:
     published: list[Any] = []
-    agent = make_agent({"never": make_echo_server(delay=asyncio.Event())}, "done", mcp={"grace": 0.01})
+    agent = make_agent({"never": make_echo_server(delay=asyncio.Event())}, "done", mcp={"startup_wait": 0.01})
     agent.on("mcp:bootstrap:end", published.append)
     await agent.run("go")
     assert published == []
@@ -234,11 +236,11 @@ def test_many_text_parts_are_joined() -> None:
 async def test_failed_or_late_server_publishes_a_notice() -> None:
     published: list[str] = []
     servers = {
-        "bad": make_echo_server(refuse="no"),
+        "bad": make_echo_server(connect_error="no"),
         "good": make_echo_server("echo"),
         "late": make_echo_server(delay=asyncio.Event()),
     }
-    agent = make_agent(servers, "done", "done", mcp={"grace": 0.2})
+    agent = make_agent(servers, "done", "done", mcp={"startup_wait": 0.2})
     get_plugin(agent).on_notice = published.append
     await agent.run("go")
     await agent.run("go on")
@@ -275,7 +277,7 @@ async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> N
         ScriptedCall("mcp__a__echo", {}),
         ScriptedCall("mcp__a__echo", {}),
         "done",
-        mcp={"grace": 0.05},
+        mcp={"startup_wait": 0.05},
     )
 
     @agent.on(ToolGate)
@@ -296,7 +298,7 @@ async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> N
 
 async def test_call_of_a_tool_that_is_not_connected_explains_why() -> None:
     gate = asyncio.Event()
-    servers = {"late": make_echo_server("echo", delay=gate), "bad": make_echo_server(refuse="it is broken")}
+    servers = {"late": make_echo_server("echo", delay=gate), "bad": make_echo_server(connect_error="it is broken")}
     script = [
         Reply(
             calls=(
@@ -307,7 +309,7 @@ async def test_call_of_a_tool_that_is_not_connected_explains_why() -> None:
         ),
         "done",
     ]
-    agent = make_agent(servers, *script, mcp={"grace": 0.0})
+    agent = make_agent(servers, *script, mcp={"startup_wait": 0.0})
     agent.on("tool:unknown", lambda hook: gate.set(), order=-1)
     await agent.run("go")
     late, bad, unconfigured = [r.text for r in results(agent)]

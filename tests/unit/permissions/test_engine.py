@@ -10,6 +10,11 @@ from mainspring.env import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
+from mainspring.permissions.command_checker import check_host
+from mainspring.permissions.path_checker import PermissionMode
+from mainspring.permissions.paths import ProjectPaths
+from mainspring.permissions.rule_matcher import RuleMatcher
+from mainspring.permissions.rules import RuleSet
 from mainspring.tools import Access, Tool, ToolContext
 from mainspring.tools.builtin import shell as shell_tool
 from tests.unit.permissions.harness import TOOLS, decide_call, project, shell
@@ -312,6 +317,19 @@ async def test_host_patterns(rule: str, url: str, outcome: str) -> None:
     for text in (f"fetch({rule})", f"scope:network({rule})"):
         decision = await decide_call("fetch", {"url": url}, definition=FETCH, allow=[text])
         assert decision.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("mode", "other_reason"), [("defaults", "no rule allows it"), ("allow", "the permission mode allows it")]
+)
+async def test_host_of_a_session_grant_is_reported_as_granted(mode: PermissionMode, other_reason: str) -> None:
+    rules = RuleMatcher(RuleSet(), "fetch", await ProjectPaths.find(project(), root=None, home=None))
+
+    granted = check_host(rules, mode, "example.com", {("network", "example.com")})
+    other = check_host(rules, mode, "other.test", {("network", "example.com")})
+
+    assert (granted.outcome, granted.reason) == ("allow", "it is allowed for this session")
+    assert other.reason == other_reason
 
 
 async def test_denied_host_applies_to_shell_commands() -> None:

@@ -123,7 +123,7 @@ def find_divergences(analysis: AnalyzedLine, log: str, changed: list[str], work:
     """Yield commands and files that were used but are missing in the analysis."""
     units = [inner for unit in analysis.units for inner in unit.walk()]
     files = [part for part in analysis.parts if isinstance(part, Redirect)]
-    moved = any(unit.moves is not None for unit in units)
+    moved = any(unit.cd_target is not None for unit in units)
     for record in log.split("\2\0")[:-1]:
         words, _, rest = record.partition("\1\0")
         argv = words.split("\0")[:-1]

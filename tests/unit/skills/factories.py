@@ -27,7 +27,7 @@ def make_agent(folder: Path, *script: Any, **options: Any) -> tuple[Agent, Scrip
     """Create an agent with the skills of a folder, a scripted model, and an in-memory environment."""
     model = options.pop("model", None) or ScriptedModel(*script)
     config = {k: options.pop(k) for k in ("max_skills", "max_active", "inline") if k in options}
-    plug = {k: options.pop(k) for k in ("tell", "usage", "toolsets", "confirm", "catalog") if k in options}
+    plug = {k: options.pop(k) for k in ("catalog_mode", "usage", "toolsets", "confirm", "catalog") if k in options}
     skills = SkillsPlug(SkillsConfig(user=(str(folder),), builtin=False, **config), **plug)
     options.setdefault("execution", MemoryEnv())
     return Agent(model, skills=skills, system="Be kind.", **options), model, skills

@@ -348,7 +348,7 @@ async def test_alias_of_the_tool_is_used_in_the_prompt(tmp_path: Path) -> None:
 async def test_breadcrumb_mode_lists_on_request_and_activates_on_triggers(tmp_path: Path) -> None:
     for name in ("aa", "bb", "cc", "dd"):
         write_skill(tmp_path, name, f"Body of {name}.", "triggers:\n  keywords: [merge, split]")
-    agent, model, skills = make_agent(tmp_path, "1", "2", "3", "4", tell="breadcrumb")
+    agent, model, skills = make_agent(tmp_path, "1", "2", "3", "4", catalog_mode="breadcrumb")
     events = record_events(agent)
 
     await agent.run("hello")
@@ -370,7 +370,7 @@ async def test_breadcrumb_mode_lists_on_request_and_activates_on_triggers(tmp_pa
 @pytest.mark.covers("SKL-15")
 async def test_breadcrumb_mode_lists_skills_without_triggers(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
-    agent, model, _ = make_agent(tmp_path, "hi", tell="breadcrumb")
+    agent, model, _ = make_agent(tmp_path, "hi", catalog_mode="breadcrumb")
 
     await agent.run("hi")
 
@@ -382,7 +382,7 @@ async def test_breadcrumb_mode_lists_skills_without_triggers(tmp_path: Path) -> 
 @pytest.mark.covers("SKL-13")
 async def test_mode_none_announces_no_skills(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf", "B.", "triggers:\n  keywords: [pdf]")
-    agent, model, _ = make_agent(tmp_path, "hi", tell="none")
+    agent, model, _ = make_agent(tmp_path, "hi", catalog_mode="none")
 
     await agent.run("my pdf: list skills")
 

@@ -291,7 +291,7 @@ async def test_incomplete_subagent_result_is_marked() -> None:
     )
     await agent.run("go")
     first, second = results(agent)
-    assert first.text == "[The sub-agent did not finish: it reached its limit of turns. What it had so far:]\nso far"
+    assert first.text == "[The subagent did not finish: it reached its limit of turns. What it had so far:]\nso far"
     assert not first.is_error
     assert second.is_error
     assert "did not finish: it failed" in second.text

@@ -20,7 +20,7 @@ class PendingQuestions:
 
     Args:
         publish: Publishes an event of the chat.
-        is_attended: Whether a user can answer.
+        attended: Whether a user can answer.
     """
 
     def __init__(self, publish: Callable[[ChatEvent], None], *, attended: bool = True) -> None:
@@ -39,7 +39,7 @@ class PendingQuestions:
         return await self._ask(request, Approve)
 
     async def ask_question(self, request: QuestionAsked) -> Answer:
-        """Ask the user anything else. without a user, the question is declined."""
+        """Ask the user anything else. Without a user, the question is declined."""
         return await self._ask(request, Answer) if self.is_attended else Answer(request.id, declined=True)
 
     async def _ask(self, request: ApprovalAsked | QuestionAsked, kind: type[AnswerT]) -> AnswerT:

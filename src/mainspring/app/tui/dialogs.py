@@ -51,12 +51,12 @@ class Menu:
         items: Sequence[MenuItem],
         *,
         multiple: bool = False,
-        at: int = 0,
+        index: int = 0,
         numbered: bool = True,
         wraps: bool = False,
     ) -> None:
         self.items = list(items)
-        self.index = at
+        self.index = index
         self._multiple = multiple
         self._numbered = numbered
         self._wraps = wraps
@@ -357,7 +357,7 @@ class PickerDialog:
             MenuItem(c.line, c.label, "", ("(current) " if c.current else "") + c.detail, c.depth) for c in matching
         ]
         current = next((i for i, choice in enumerate(matching) if choice.current), 0)
-        return Menu(items, at=current, numbered=False) if items else None
+        return Menu(items, index=current, numbered=False) if items else None
 
     def on_key(self, key: str) -> bool:
         """Handle a key."""

@@ -113,8 +113,8 @@ def build_mcp_plug(
     if not any(s.enabled for s in servers):
         return None
     given = settings.config.mcp.grace_seconds
-    grace = given if given is not None else UNATTENDED_CONNECT_SECONDS if unattended else None
-    options: dict[str, Any] = {} if grace is None else {"grace": grace}
+    startup_wait = given if given is not None else UNATTENDED_CONNECT_SECONDS if unattended else None
+    options: dict[str, Any] = {} if startup_wait is None else {"startup_wait": startup_wait}
     home = settings.home.root if settings.home else None
     plug = mcp.McpPlug(servers, home=home, **options)
     plug.on_notice = lambda text: report(Notice(text))

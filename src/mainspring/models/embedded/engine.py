@@ -26,7 +26,7 @@ def check_engine() -> None:
     Raises:
         ProviderConfigError: The engine is missing; the text contains the commands to install it on this machine.
     """
-    if importlib.util.find_spec(ENGINE) is None:
+    if not is_engine_installed():
         raise ProviderConfigError(engine_install_hint(), provider="embedded", reason="engine_missing")
 
 
@@ -37,9 +37,9 @@ def is_engine_installed() -> bool:
 
 def engine_install_hint() -> str:
     """Return instructions for a missing engine."""
-    obstacle = _missing_wheel_reason()
-    if obstacle:
-        return f"The embedded model is not supported on this machine: {obstacle}. {ALTERNATIVES_HINT}"
+    reason = _missing_wheel_reason()
+    if reason:
+        return f"The embedded model is not supported on this machine: {reason}. {ALTERNATIVES_HINT}"
     return (
         f"The embedded model requires the package {ENGINE} (34 MB, no compiler). Install it with:\n"
         f"    {install_command('local')}\n{ALTERNATIVES_HINT}"
@@ -58,15 +58,18 @@ def _missing_wheel_reason() -> str:
 
 
 def thread_count() -> int:
-    """Return the number of threads: physical cores available to this process; 0 lets the engine decide."""
+    """Return the number of threads; 0 lets the engine decide.
+
+    On Linux, the number of physical cores available to this process, at most the CPU quota of its container and 8.
+    """
     if sys.platform != "linux":
         return 0
     allowed = os.sched_getaffinity(0)
-    cores = {_siblings(cpu) for cpu in allowed}
+    cores = {_core_id(cpu) for cpu in allowed}
     return max(1, min(len(cores), _cpu_quota() or len(cores), _MAX_THREADS))
 
 
-def _siblings(cpu: int) -> str:
+def _core_id(cpu: int) -> str:
     try:
         return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
     except OSError:

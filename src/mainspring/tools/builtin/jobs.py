@@ -47,7 +47,7 @@ def _list(jobs: Sequence[Job]) -> ToolResult:
     lines = [f"{job.id}: {describe_status(job)}, {job.total} bytes of output: {_line(job)}" for job in jobs]
     running = sum(job.running for job in jobs)
     return ToolResult(
-        output="\n".join(lines) or "No command runs in the background.",
+        output="\n".join(lines) or "No background commands.",
         title=f"{running} running",
         metadata={"jobs": [job_metadata(job) for job in jobs]},
     )
@@ -61,7 +61,9 @@ def _line(job: Job) -> str:
 def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:
     known = ", ".join([job.id for job in jobs])
     there = (
-        f"There are {known}." if known else "None was started here; commands in the background end with the program."
+        f"Known IDs: {known}."
+        if known
+        else "No background commands were started; background commands end when the program ends."
     )
     text = f"Unknown background command: {id!r}. {there}" if id else f"Give the id of a background command. {there}"
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
@@ -104,4 +106,4 @@ jobs = Tool(
     source="builtin",
     access=_access,
 )
-"""Look after commands in the background."""
+"""Manage background commands."""

@@ -22,7 +22,7 @@ def test_subagents_are_nested_under_their_names() -> None:
     view = make_view()
     text = render(
         view,
-        chat_events.ToolStarted("t", "spawn", "Sub-agent", "explore"),
+        chat_events.ToolStarted("t", "spawn", "Subagent", "explore"),
         chat_events.ChildStarted("c1", "explore", "find it\nin there"),
         chat_events.ChildEvent("c1", chat_events.ToolStarted("x", "grep", "Search", "needle")),
         chat_events.ChildEvent("c1", chat_events.ToolFinished("x", "grep", "Search", "3 hits", output="a\nb\nc")),

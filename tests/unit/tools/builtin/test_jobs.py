@@ -103,12 +103,12 @@ async def test_job_that_ends_immediately_returns_its_output(ctx: ToolContext) ->
 async def test_wait_has_a_limit_and_unknown_ids_are_errors(ctx: ToolContext) -> None:
     missing = await jobs(ctx, action="read", id="job9")
     assert missing.code == ToolErrorCode.NOT_FOUND
-    assert "None was started here" in missing.text
+    assert "No background commands were started" in missing.text
     job = await start_job(ctx, "sleep 60")
     assert "running for" in (await jobs(ctx, action="wait", id=job, seconds=0.05)).text
-    assert "There are job1." in (await jobs(ctx, action="kill")).text
+    assert "Known IDs: job1." in (await jobs(ctx, action="kill")).text
     assert "job1" in (await jobs(ctx, action="list")).text
-    assert (await jobs(ToolContext(env=MemoryEnv()), action="list")).text == "No command runs in the background."
+    assert (await jobs(ToolContext(env=MemoryEnv()), action="list")).text == "No background commands."
 
 
 async def test_read_returns_the_end_of_long_output(ctx: ToolContext) -> None:
