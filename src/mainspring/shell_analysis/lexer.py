@@ -257,13 +257,14 @@ class Lexer(ABC):
             raise uses("'$(...)' in the line that begins a here-document")
         self.at += 2
         self.inside += 1
-        self.has_inner_document = False
+        outer, self.has_inner_document = self.has_inner_document, False
         body = self.read_list(frozenset())
         if self.documents:
             raise uses("a here-document without an end")
         if self.has_inner_document and not _is_simple(body):
             # bash 5.2 parses and prints the commands in $(...) again, and loses a ';' after a here-document.
             raise uses("a here-document next to other commands inside '$(...)', which bash misreads")
+        self.has_inner_document = self.has_inner_document or outer
         self.inside -= 1
         self._take(")")
         return Substitution(body, quoted)
