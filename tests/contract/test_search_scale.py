@@ -57,7 +57,7 @@ def test_search_uses_bounded_memory(tree: Path, pattern: str, matches: int) -> N
         [sys.executable, "-c", PROGRAM, str(tree), pattern], capture_output=True, text=True, check=True
     )
     if not done.stdout:
-        pytest.skip("ripgrep is not installed")
+        skip_missing("ripgrep")
     found, shown, growth, seconds, alone, length = json.loads(done.stdout)
     assert found == matches
     assert shown <= 250

@@ -93,7 +93,7 @@ async def both_contexts(
     ctx: ToolContext, env_without_ripgrep: EnvWithoutRipgrep
 ) -> AsyncIterator[tuple[ToolContext, ToolContext]]:
     if await ctx.env.find_program("rg") is None:
-        pytest.skip("ripgrep is not installed")
+        skip_missing("ripgrep")
     yield ctx, ToolContext(env=env_without_ripgrep)
     await env_without_ripgrep.aclose()
 
