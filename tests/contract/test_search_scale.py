@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.requires import on_linux
+from tests.requires import on_linux, skip_missing
 
 pytestmark = [on_linux, pytest.mark.timeout(120)]
 

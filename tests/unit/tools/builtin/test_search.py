@@ -12,7 +12,7 @@ from mainspring.env import CapturedOutput, LocalEnv, MemoryEnv, ProcessResult
 from mainspring.errors import PermissionDeniedError
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.builtin import glob, grep, list_files
-from tests.requires import on_posix
+from tests.requires import on_posix, skip_missing
 
 FILES: dict[str, str | bytes] = {
     ".gitignore": "build/\n*.log\n!keep.log\n/top.txt\n",
