@@ -273,7 +273,7 @@ async def test_output_of_a_running_job_can_be_read(env: LocalEnv, project: Path)
         seen = (await call_tool(env, "jobs", action="read", id="job1")).text
     await asyncio.to_thread((project / "go").write_text, "go\n")
     assert "over" in (await call_tool(env, "jobs", action="wait", id="job1")).text
-    assert "end with the program" in (await call_tool(LocalEnv(project), "jobs", action="read", id="job1")).text
+    assert "end when the program ends" in (await call_tool(LocalEnv(project), "jobs", action="read", id="job1")).text
 
 
 @pytest.mark.parametrize(
