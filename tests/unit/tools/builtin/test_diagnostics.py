@@ -62,7 +62,8 @@ async def test_no_server_is_asked_for_other_files_or_failed_edits(ctx: ToolConte
     result = await write(ctx, path="a.py", content="bad")
     assert "diagnostics" not in result.metadata
     assert (await change(ctx, path="none.txt", old_string="a", new_string="b")).is_error
-    for watch in ctx.env.scratch["language-servers"].values():  # a start that the end of the event loop cancels never returns
+    # A start that is cancelled by the end of the event loop never returns.
+    for watch in ctx.env.scratch["language-servers"].values():
         await watch.client.ensure_running()
 
 
