@@ -23,7 +23,7 @@ from mainspring.env.jobs import JobManager
 from mainspring.env.local_files import LocalFiles, LocalWalkSource
 from mainspring.env.locks import PathLocks
 from mainspring.env.process import RunningProcess, StdioConnection, open_connection, start_process, wait_for_result
-from mainspring.env.process_tree import OrphanReaper
+from mainspring.env.process_tree import OrphanReaper, kill_by_run_id
 from mainspring.env.types import (
     DEFAULT_OUTPUT_LIMITS,
     DirEntry,
@@ -287,6 +287,7 @@ class LocalEnv:
         """Kill every program that was started here, without waiting: for a signal handler, which cannot await."""
         for running in list(self._running):
             running.kill()
+        kill_by_run_id(self._mark)  # a program that has just been started is not in the set yet
 
     def variable_overrides(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of a program that inherits those of this process, but is not started here.
@@ -318,8 +319,8 @@ class LocalEnv:
         # If the event loop ends during a start, asyncio cancels both the start and the task that it waits for, and hangs.
         await asyncio.gather(*self._starting, return_exceptions=True)
         remaining = list(self._running)
-        self._running.clear()  # the set itself remains, since the finalizer references it
         await asyncio.gather(*[_terminate(running) for running in remaining])
+        self._running.difference_update(remaining)  # only now: a second signal must still find and kill them
 
     async def _with_realpath(self, work: Callable[..., _T], path: str, *args: object) -> _T:
         """Do blocking work on the resolved path, in a thread."""

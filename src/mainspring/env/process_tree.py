@@ -149,6 +149,12 @@ def kill_tree(leader: int, mark: str, find: ProcessFinder = find_processes) -> N
         _signal(found, signal.SIGKILL, leader if find is find_processes else 0)
 
 
+def kill_by_run_id(mark: str) -> None:
+    """Kill all processes with a mark, also those whose start is not finished. Blocking; some milliseconds."""
+    if sys.platform != "win32":
+        _signal(find_by_run_id(mark), signal.SIGKILL, 0)
+
+
 async def _wait_for_end(leader: int, mark: str, survivors: set[int], seconds: float, find: ProcessFinder) -> set[int]:
     end = time.monotonic() + seconds
     pause = _POLL
