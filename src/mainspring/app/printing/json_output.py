@@ -93,14 +93,14 @@ def _model_line(report: RunEvent) -> json_schema.Line | None:
     match report:
         case TextDelta(text=text):
             return json_schema.TextLine(text=text)
-        case ThinkingDelta(thinking=text):
+        case ThinkingDelta(text=text):
             return json_schema.ThinkingLine(text=text)
         case TurnStart(turn=turn):
             return json_schema.TurnLine(turn=turn)
         case MessageEnd(message=Message(role="assistant") as message):
             return _to_message_line(message)
-        case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
-            return json_schema.RetryLine(attempt=attempt, max_retries=limit, delay=delay, error=to_failure(error))
+        case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, exception=ModelError() as failure):
+            return json_schema.RetryLine(attempt=attempt, max_retries=limit, delay=delay, error=to_failure(failure))
         case _:
             return None
 

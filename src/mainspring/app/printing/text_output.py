@@ -70,7 +70,7 @@ class TextRenderer:
                 self._tool_end(report)
             case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
                 console.info(
-                    f"Retrying in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(str(error)))}"
+                    f"Retrying in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(error.message))}"
                 )
             case RunStarting(model=model, resumed=resumed):
                 console.info(_format_header(model, resumed))
