@@ -33,7 +33,7 @@ async def record_library(run: Run, folder: Path) -> dict[str, list[Any]]:
         system="Answer briefly.",
         tools=[look, note],
         execution=MemoryEnv({}),
-        permissions=Permissions(allow=["look", "spawn"], deny=["note"]),
+        permissions=Permissions(deny=["note"]),
         subagents=[SUBAGENT],
         behavior=RunOptions(retry=RETRY),
         callbacks=_record_callbacks(callbacks),

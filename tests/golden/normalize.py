@@ -1,4 +1,4 @@
-"""Replace values that differ in each run: times, durations, IDs, paths, and ports."""
+"""Replace values that differ in each run (times, IDs, paths, ports) or with each text of the program (estimated tokens)."""
 
 import json
 import re
@@ -16,6 +16,7 @@ _IDS = re.compile(
     r"|\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
     r"|(?<![0-9a-zA-Z])[0-9a-f]{8,32}(?![0-9a-zA-Z])"  # runs, turns, spans, and messages
 )
+_SESSION_FOLDERS = re.compile(r"(/sessions/)[^/]+/")
 _PORTS = re.compile(r"(127\.0\.0\.1|localhost):\d+")
 
 
@@ -31,7 +32,8 @@ def to_lines(values: Iterable[Any], names: Mapping[str, str]) -> str:
     def replace_text(text: str) -> str:
         for name, replacement in names.items():
             text = text.replace(name, replacement)
-        text = _PORTS.sub(r"\1:PORT", _DATES.sub("<time>", text))
+        text = _SESSION_FOLDERS.sub(r"\1<project>/", text)
+        text = _PORTS.sub(r"\1:<port>", _DATES.sub("<time>", text))
         return _IDS.sub(lambda id: f"<id {numbers.setdefault(id[0], len(numbers) + 1)}>", text)
 
     def replace_all(value: Any, key: str = "") -> Any:
@@ -44,6 +46,8 @@ def to_lines(values: Iterable[Any], names: Mapping[str, str]) -> str:
                 return replace_text(value)
             case int() | float() if not isinstance(value, bool) and _TIMES.search(key):
                 return "<time>"
+            case int() if key == "context_used":
+                return "<tokens>"
             case _:
                 return value
 

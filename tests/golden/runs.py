@@ -47,7 +47,7 @@ class HangingModel(ScriptedModel):
                     await asyncio.Event().wait()
 
 
-@tool(idempotent=True)
+@tool(idempotent=True, access=lambda arguments: ())
 async def look(key: str) -> str:
     """Look something up."""
     return f"value of {key}"

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from mainspring import __version__
+from tests.golden.front_ends import FrontEnd, record_acp, record_rpc, record_stream_json
 from tests.golden.library import record_library
 from tests.golden.normalize import to_lines
 from tests.golden.runs import RUNS
@@ -29,7 +31,7 @@ def compare(run: str, recorded: Mapping[str, list[Any]], names: Mapping[str, str
     for form, values in recorded.items():
         folder = "stable" if form in STABLE else "changing"
         file = FOLDER / folder / f"{run}.{form}.jsonl"
-        lines = to_lines(values, names)
+        lines = to_lines(values, {**names, __version__: "<version>"})
         if os.environ.get("UPDATE_GOLDEN") == folder:
             file.parent.mkdir(exist_ok=True)
             file.write_text(lines, "utf-8")
@@ -44,3 +46,11 @@ def compare(run: str, recorded: Mapping[str, list[Any]], names: Mapping[str, str
 @pytest.mark.parametrize("run", RUNS)
 async def test_library(run: str, tmp_path: Path) -> None:
     compare(run, await record_library(RUNS[run], tmp_path), {str(tmp_path): "<folder>"})
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("record", [record_stream_json, record_rpc, record_acp])
+async def test_front_end(record: FrontEnd, run: str, tmp_path: Path, home: Path) -> None:
+    form = record.__name__.removeprefix("record_").replace("_", "-")
+    values = await record(RUNS[run], tmp_path, home)
+    compare(run, {form: values}, {str(tmp_path): "<folder>", str(home): "<home>"})
