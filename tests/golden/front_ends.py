@@ -15,9 +15,8 @@ from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import open_conversation
 from mainspring.app.printing.print_mode import run_once
 from mainspring.app.printing.text_output import create_printer
-from mainspring.app.run.events import RunEvent
 from mainspring.cancellation import CancelToken
-from mainspring.events import TextDelta
+from mainspring.events import Event, TextDelta
 from mainspring.extensions import ExtensionAPI
 from tests.golden.runs import PROMPT, SUBAGENT, Run, look, note
 from tests.unit.app.servers.acp.harness import Editor, options_for, run_client
@@ -55,7 +54,7 @@ async def record_stream_json(run: Run, folder: Path, home: Path) -> list[Any]:
     out = io.StringIO()
     printer = create_printer("stream-json", Console(out, io.StringIO(), {}))
 
-    def on_event(event: RunEvent) -> None:
+    def on_event(event: Event) -> None:
         printer.on_event(event)
         if run.hangs and isinstance(event, TextDelta):
             signal.cancel("enough")
