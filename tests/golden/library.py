@@ -116,7 +116,7 @@ def _read_telemetry(recorder: Recorder) -> Any:
             "parent": recorder.parent_of(span),
             "kind": span.kind.name,
             "status": span.status.status_code.name,
-            "attributes": to_data(dict(span.attributes or {})),
+            "attributes": to_data(span.attributes or {}),
             "events": [{"name": e.name, "attributes": to_data(dict(e.attributes or {}))} for e in span.events],
         }
     for event in recorder.events:
