@@ -25,6 +25,9 @@ from tests.unit.app.servers.rpc.harness import open_client
 FrontEnd = Callable[[Run, Path, Path], Awaitable[list[Any]]]
 """Records a run: gets the run, the project's folder, and the home folder."""
 
+_REPLACEABLE = {"queue_changed", "status_changed", "working"}
+"""Events of which only the last of several in a row may arrive, which depends on the time."""
+
 
 def offer_tools(api: ExtensionAPI) -> None:
     """Register the tools of the runs; the extension in the user's folder is this function."""
@@ -69,24 +72,28 @@ async def record_stream_json(run: Run, folder: Path, home: Path) -> list[Any]:
 
 
 async def record_rpc(run: Run, folder: Path, home: Path) -> list[Any]:
-    """Run over RPC, and return the lines of the server."""
+    """Run over RPC, and return the lines of the server: events first, then replies, whose place among events varies."""
     write_user_folder(home)
-    lines: list[Any] = []
+    events, replies = list[Any](), list[Any]()
     async with open_client(folder, home, run.make_model()) as client:
         client.send_command(1, type="prompt", text=PROMPT)
-        while True:
+        while len(replies) < len(client.sent) or not (events and events[-1]["type"] == "run_finished"):
             line = await client.next()
-            lines.append(line)
-            match line.get("event"):
+            if line["type"] != "event":
+                replies.append(line)
+                continue
+            event = line["event"]
+            if events and event["type"] == events[-1]["type"] in _REPLACEABLE:
+                events.pop()
+            events.append(event)
+            match event:
                 case {"type": "approval_asked", "id": id}:
                     client.send_command(2, type="approve", id=id, decision="deny", reason="Not now.")
                 case {"type": "answer_text"} if run.hangs:
                     client.send_command(3, type="abort", reason="enough")
-                case {"type": "run_finished"}:
-                    break
                 case _:
                     pass
-    return lines
+    return [*({"type": "event", "seq": i, "event": event} for i, event in enumerate(events, 1)), *replies]
 
 
 async def record_acp(run: Run, folder: Path, home: Path) -> list[Any]:

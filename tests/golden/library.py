@@ -1,7 +1,7 @@
 """Record what an agent of the library reports: callbacks, hooks, extension events, telemetry, and the event log."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,8 @@ def _record_callbacks(records: list[Any]) -> AgentCallbacks:
         return lambda *arguments: records.append({"callback": name, "arguments": to_data(arguments[:last])})
 
     names = [name for name in AgentCallbacks.__struct_fields__ if name != "on_permission_request"]
-    return AgentCallbacks(**{name: make(name) for name in names})
+    callbacks: dict[str, Any] = {name: make(name) for name in names}
+    return AgentCallbacks(**callbacks)
 
 
 def _record_hook(name: str, records: list[Any]) -> Callable[[Any], None]:
@@ -108,7 +109,7 @@ def _record_extension_events(records: list[Any]) -> Callable[[ExtensionAPI], Non
     return extend
 
 
-def _read_telemetry(recorder: Recorder) -> Any:
+def _read_telemetry(recorder: Recorder) -> Iterator[Any]:
     """Yield spans with their parents, then events, then metrics."""
     for span in recorder.spans:
         yield {
@@ -116,12 +117,12 @@ def _read_telemetry(recorder: Recorder) -> Any:
             "parent": recorder.parent_of(span),
             "kind": span.kind.name,
             "status": span.status.status_code.name,
-            "attributes": to_data(dict(span.attributes or {})),
-            "events": [{"name": e.name, "attributes": to_data(dict(e.attributes or {}))} for e in span.events],
+            "attributes": to_data(span.attributes or {}),
+            "events": [{"name": e.name, "attributes": to_data(e.attributes or {})} for e in span.events],
         }
     for event in recorder.events:
-        yield {"log": event.event_name, "attributes": to_data(dict(event.attributes or {})), "body": event.body}
+        yield {"log": event.event_name, "attributes": to_data(event.attributes or {}), "body": event.body}
     for name, points in recorder.metrics.items():
         for point in points:
             value = {"count": point.count} if isinstance(point, HistogramDataPoint) else {"value": point.value}
-            yield {"metric": name, "attributes": to_data(dict(point.attributes)), **value}
+            yield {"metric": name, "attributes": to_data(point.attributes), **value}

@@ -58,6 +58,8 @@ def to_data(value: Any) -> Any:
     """Convert a value to JSON data; errors become their type and text, and other unknown objects their type."""
 
     def encode_unknown(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return dict(value)
         return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else f"<{type(value).__name__}>"
 
     return msgspec.to_builtins(value, enc_hook=encode_unknown, str_keys=True)

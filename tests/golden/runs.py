@@ -26,10 +26,12 @@ class Run(Struct, frozen=True):
     Attributes:
         script: The responses of the model, for the agent and its subagent.
         hangs: Whether the model hangs after its first piece of text, so that the run must be aborted.
+        resumed: The responses after a restart. If set, the run is not aborted but resumed by another worker.
     """
 
     script: tuple[Any, ...]
     hangs: bool = False
+    resumed: tuple[Any, ...] = ()
 
     def make_model(self) -> ScriptedModel:
         """Create the model of the run."""
@@ -80,6 +82,15 @@ RUNS = {
             Reply("The scout found it.", usage=_USAGE),
         )
     ),
-    "abort": Run((Reply("It is a long story.", thinking="Where to begin?", chunk_count=2),), hangs=True),
+    "abort": Run((Reply("It is a long story.", chunk_count=2),), hangs=True),
     "retry": Run((RateLimitedError("too many requests", retry_after=0.001), Reply("It is one.", usage=_USAGE))),
 }
+DURABLE_RUNS = {
+    **RUNS,
+    "restart": Run(
+        (ScriptedCall("look", {"key": "a"}, "call-a"), Reply("It is a long story.", chunk_count=2)),
+        hangs=True,
+        resumed=(Reply("It is one.", usage=_USAGE),),
+    ),
+}
+"""Runs of a service; unlike other runs, they can be resumed after a restart."""

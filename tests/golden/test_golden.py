@@ -18,7 +18,8 @@ from mainspring import __version__
 from tests.golden.front_ends import FrontEnd, record_acp, record_rpc, record_stream_json
 from tests.golden.library import record_library
 from tests.golden.normalize import to_lines
-from tests.golden.runs import RUNS
+from tests.golden.runs import DURABLE_RUNS, RUNS
+from tests.golden.service import record_service
 
 STABLE = {"acp", "ag-ui", "callbacks", "extensions", "hooks", "telemetry"}
 CHANGING = {"event-log", "rpc", "sse", "stream-json"}
@@ -54,3 +55,8 @@ async def test_front_end(record: FrontEnd, run: str, tmp_path: Path, home: Path)
     form = record.__name__.removeprefix("record_").replace("_", "-")
     values = await record(RUNS[run], tmp_path, home)
     compare(run, {form: values}, {str(tmp_path): "<folder>", str(home): "<home>"})
+
+
+@pytest.mark.parametrize("run", DURABLE_RUNS)
+async def test_service(run: str) -> None:
+    compare(run, await record_service(DURABLE_RUNS[run]), {})
