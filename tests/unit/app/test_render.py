@@ -30,10 +30,14 @@ from mainspring.errors import (
 from mainspring.events import (
     AgentEnd,
     AgentStart,
+    ErrorInfo,
     Event,
+    McpServer,
     MessageEnd,
     MessageStart,
+    ModelRetry,
     Notice,
+    SubagentEvent,
     TextDelta,
     TextEnd,
     ToolCallDelta,
@@ -157,6 +161,25 @@ def test_stream_json_prints_nothing_twice() -> None:
     ]
 
     assert [json.loads(line)["type"] for line in print_run("stream-json", events=events)[0].splitlines()] == ["result"]
+
+
+@pytest.mark.covers("ERR-09")
+def test_stream_json_redacts_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
+    error = ErrorInfo(type="NetworkError", message="no route with correct-horse-battery")
+    failed = Message("assistant", error=error.message)
+    events: list[Event] = [
+        ModelRetry(1, 3, 0.5, error),
+        MessageEnd(failed, error=error),
+        McpServer("files", error=error),
+        SubagentEvent(("scout-1",), ModelRetry(1, 3, 0.5, error)),
+    ]
+
+    out, _, _ = print_run("stream-json", events=events)
+
+    assert len(out.splitlines()) == 5
+    assert "no route with" in out
+    assert "correct-horse" not in out
 
 
 def test_downloads_are_reported_on_stderr_only() -> None:

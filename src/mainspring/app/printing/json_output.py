@@ -8,9 +8,10 @@ from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
 from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
 from mainspring.errors import AgentProviderError, ModelError
-from mainspring.events import AgentEnd, AgentStart, Event, Notice, UsageUpdate, encode
-from mainspring.events.views import without_blocks
+from mainspring.events import AgentEnd, Event, Notice, UsageUpdate, encode
+from mainspring.events.views import redact_errors, without_blocks
 from mainspring.messages import Usage
+from mainspring.redaction import redact_environment
 
 
 class JsonRenderer:
@@ -57,9 +58,8 @@ def to_json_line(event: Event) -> Event | None:
     """
     if isinstance(event, Progress | AgentEnd | UsageUpdate):
         return None
-    if isinstance(event, AgentStart):
-        return event
-    return without_blocks(event)
+    line = without_blocks(event)
+    return line and redact_errors(line, redact_environment)
 
 
 def to_result_line(outcome: RunOutcome, code: int) -> json_schema.ResultLine:
