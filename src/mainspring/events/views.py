@@ -7,17 +7,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mainspring.events.base import ErrorInfo, Event
-from mainspring.events.types import (
+from mainspring.events.response import (
     Done,
-    McpServer,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    ModelRetry,
     StreamError,
     StreamStart,
-    SubagentEnd,
-    SubagentEvent,
     TextEnd,
     TextStart,
     ThinkingEnd,
@@ -25,6 +18,15 @@ from mainspring.events.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+)
+from mainspring.events.types import (
+    McpServer,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ModelRetry,
+    SubagentEnd,
+    SubagentEvent,
     TurnEnd,
 )
 from mainspring.messages import Message
