@@ -58,7 +58,7 @@ async def open_and_close(
 
 @pytest.mark.covers("AGT-36")
 async def test_options_and_settings_become_an_agent(tmp_path: Path, environ: dict[str, str]) -> None:
-    conversation = await open_and_close(make_options(tmp_path, system="Only rhyme.", max_turns=7), environ)
+    conversation = await open_and_close(make_options(tmp_path, system="Only rhyme.", agent={"maxTurns": 7}), environ)
 
     agent = conversation.agent
     assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "context_read", "spawn"]
