@@ -26,15 +26,11 @@ def test_flags_reach_the_chat() -> None:
     )
     _, given = parse_arguments(line.split())
     ask = chat_launch_options(given)
-    assert (ask.model, ask.thinking, ask.system, tuple(ask.tools or ())) == (
-        "openai:m",
-        "high",
-        "S",
-        ("read_file", "grep"),
-    )
+    assert (ask.model, ask.system, tuple(ask.tools or ())) == ("openai:m", "S", ("read_file", "grep"))
     assert (ask.session, ask.fork, ask.save, ask.plan, ask.continued) == ("mine", True, True, True, False)
-    limits = (ask.max_turns, ask.max_seconds, ask.max_cost, ask.max_total_tokens, ask.max_output_tokens)
-    assert limits == (3, 4, 0.5, 600, 70)
+    assert ask.agent == {
+        "maxTurns": 3, "maxSeconds": 4, "maxCost": 0.5, "maxTotalTokens": 600, "maxTokens": 70, "thinking": "high",
+    }  # fmt: skip
     assert "shell" in str(ask.rules)
     assert (ask.sandbox.layer, ask.sandbox.network) == ("landlock", True)
     assert chat_launch_options(parse_arguments(["-c"])[1]).continued
