@@ -2,7 +2,7 @@
 
 from mainspring.events.base import ErrorInfo, Event
 from mainspring.events.codec import Envelope, UnknownEventError, decode, encode, schema
-from mainspring.events.display import EditOutcome, FileDiff, Hunk, ToolDisplay
+from mainspring.events.display import EditOutcome, FileDiff, Hunk, Option, ToolDisplay
 from mainspring.events.span import RandomSource, SpanContext, SpanSource
 from mainspring.events.stream import EventStream
 from mainspring.events.types import (
@@ -82,6 +82,7 @@ __all__ = [
     "ModelRetry",
     "Notice",
     "OauthRefresh",
+    "Option",
     "RandomSource",
     "RunEvent",
     "RunStatus",
