@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, structs
@@ -41,8 +41,8 @@ class UnknownEventError(ValueError):
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
-def encode(value: Event | Struct) -> bytes:
-    """Encode an event, or a struct around one, such as an `Envelope`, as JSON without line breaks.
+def encode(value: Any) -> bytes:
+    """Encode an event, a struct around one, such as an `Envelope`, or another value as JSON without line breaks.
 
     Values that JSON cannot represent become text; a lone surrogate becomes U+FFFD.
     """
@@ -73,19 +73,26 @@ def schema(union: Any, title: str, description: str = "") -> str:
     """Create the JSON Schema of a union of events, without their in-process fields.
 
     Args:
-        union: The union.
+        union: The union; or several types by name, which become ``#/$defs/NAME``.
         title: Title of the schema, with the version of the format.
         description: Its description.
     """
-    body = msgspec.json.schema(union, schema_hook=lambda _: {"type": "null"})
+    named = cast("dict[str, Any]", union) if isinstance(union, dict) else {}
+    roots: tuple[Any, ...] = tuple(named.values()) or (cast("Any", union),)
+    schemas, definitions = msgspec.json.schema_components(
+        roots, schema_hook=lambda _: {"type": "null"}, ref_template="#/$defs/{name}"
+    )
     for kind in _subclasses(Event):
-        definition = body.get("$defs", {}).get(kind.__name__)
-        for name in kind.in_process if definition else ():
-            definition["properties"].pop(name, None)
+        properties = definitions.get(kind.__name__, {}).get("properties", {})
+        for name in kind.in_process:
+            properties.pop(name, None)
+    for name, each in zip(named, schemas, strict=False):
+        definitions.setdefault(name, each)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     if description:
         head["description"] = description
-    return json.dumps({**head, **body}, indent=2) + "\n"
+    body = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in named]} if named else schemas[0]
+    return json.dumps({**head, **body, "$defs": dict(sorted(definitions.items()))}, indent=2) + "\n"
 
 
 def _subclasses(kind: type[Event]) -> Iterator[type[Event]]:
