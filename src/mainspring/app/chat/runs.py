@@ -27,11 +27,10 @@ from mainspring.app.chat.tool_display import is_denied, one_line
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
 from mainspring.app.providers.weights import ensure_weights
-from mainspring.app.run.events import Notice as RunNotice
-from mainspring.app.run.events import Progress, RunEvent
+from mainspring.app.run.events import Progress
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError
-from mainspring.events import AgentEnd, AgentStart, ErrorInfo, Notice, ToolExecutionEnd
+from mainspring.events import AgentEnd, AgentStart, ErrorInfo, Event, Notice, ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
@@ -169,7 +168,7 @@ class RunController:
         text = build_plan_prompt(
             name or (plan.state.file if plan is not None else ""),
             conversation.env.cwd,
-            lambda report: notices.append(report.text) if isinstance(report, RunNotice) else None,
+            lambda report: notices.append(report.text) if isinstance(report, Notice) else None,
         )
         self._mode.set("build")
         for notice in notices:
@@ -317,10 +316,10 @@ class RunController:
         if isinstance(event, ToolExecutionEnd) and is_denied(event):
             self._denied.append(one_line(event.result.text))
 
-    def _report(self, report: RunEvent) -> None:
+    def _report(self, report: Event) -> None:
         match report:
-            case RunNotice(text=text):
-                self._publish(Notice(text))
+            case Notice():
+                self._publish(report)
             case Progress(text=text, fraction=share, last=last):
                 self._publish(WorkingChange("" if last else f"{text} {share:.0%}"))
             case _:

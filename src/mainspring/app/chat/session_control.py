@@ -20,12 +20,11 @@ from mainspring.app.chat.tool_display import parse_diff
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.providers.select_model import Choice
-from mainspring.app.run.events import Notice as RunNotice
-from mainspring.app.run.events import RunEvent, format_budget_warning
+from mainspring.app.run.events import format_budget_warning
 from mainspring.app.run.options import LaunchOptions
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
-from mainspring.events import FileDiff, Notice
+from mainspring.events import Event, FileDiff, Notice
 from mainspring.loop.hooks import BudgetWarning
 from mainspring.prompt_tags import strip_attachments
 from mainspring.sessions import (
@@ -132,9 +131,9 @@ class ConversationOpener:
             conversation.choice = Choice(NonOwningModel(conversation.choice.model), conversation.choice.why)
         await conversation.aclose()
 
-    def _report(self, report: RunEvent) -> None:
-        if isinstance(report, RunNotice):
-            self._publish(Notice(report.text))
+    def _report(self, report: Event) -> None:
+        if isinstance(report, Notice):
+            self._publish(report)
 
 
 class SessionController:
