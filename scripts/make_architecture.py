@@ -20,7 +20,7 @@ from typing import Any, get_args
 
 from mainspring import HookBus, LoopConfig, LoopContext, ToolRegistry, agent_loop, tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.events import Event
+from mainspring.events import RunEvent
 from mainspring.loop.hooks import HOOKS
 from mainspring.models import ModelRequest
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
@@ -461,7 +461,7 @@ def draw_events() -> tuple[str, list[str]]:
         drawing.label(24, y, 230, 26, name)
         drawing.arrow(254, y + 13, 290, y + 13)
         label, readers = "", []
-        if "Translator" in listener:
+        if name.startswith("app/chat/event_views"):
             label, readers = "chat events", chat
         elif name.startswith("durable/"):
             label, readers = "feed", feed
@@ -485,7 +485,7 @@ def draw_events() -> tuple[str, list[str]]:
 def event_table() -> list[str]:
     """Return the table of all events."""
     kinds: list[type[Any]] = []
-    for kind in get_args(Event):
+    for kind in get_args(RunEvent):
         kinds += [inner for inner in (get_args(kind) or (kind,)) if inner not in kinds]
     rows = [f"| `{k.type}` | `{k.__name__}` | {summary(k)} |" for k in kinds]
     return ["| type | class | meaning |", "|---|---|---|", *rows]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -55,18 +56,30 @@ def encode(value: Any) -> bytes:
 
 def without_in_process(value: Any) -> Any:
     """Return the value without the in-process fields of its event; the same object if there are none."""
-    inner = getattr(value, "event", None)
-    if isinstance(inner, Event):
-        bare = without_in_process(inner)
-        return value if bare is inner else structs.replace(value, event=bare)
-    if isinstance(value, Event) and value.in_process:
-        return structs.replace(value, **_defaults(type(value)))
+    kind: type[Any] = value.__class__
+    has_event, values, defaults, changes = _in_process_fields(kind)
+    if has_event:
+        bare = without_in_process(value.event)
+        if bare is not value.event:
+            value = structs.replace(value, event=bare)
+    if values is not None and values(value) != defaults:
+        value = structs.replace(value, **changes)
     return value
 
 
 @cache
-def _defaults(kind: type[Event]) -> dict[str, Any]:
-    return {field.name: field.default for field in structs.fields(kind) if field.name in kind.in_process}
+def _in_process_fields(kind: type[Any]) -> tuple[bool, Callable[[Any], Any] | None, Any, dict[str, Any]]:
+    """Return whether values of a type contain an event, and how to read and to clear their in-process fields."""
+    fields = {field.name: field.default for field in structs.fields(kind)} if issubclass(kind, Struct) else {}
+    names: tuple[str, ...] = kind.in_process if issubclass(kind, Event) else ()
+    values = attrgetter(*names) if names else None
+    defaults = tuple([fields[name] for name in names])
+    return (
+        "event" in fields,
+        values,
+        defaults if len(names) > 1 else next(iter(defaults), None),
+        {n: fields[n] for n in names},
+    )
 
 
 def schema(union: Any, title: str, description: str = "") -> str:

@@ -82,12 +82,12 @@ class AgentEventView:
     def __call__(self, event: Event) -> None:
         """Publish an event of the agent, if it is for the user."""
         match event:
-            case TextDelta():
+            case TextDelta(index=index, text=text):
                 self._set_activity("")
-                self._publish(event)
-            case ThinkingDelta():
+                self._publish(TextDelta(index, text))  # without the message so far, which a front end does not read
+            case ThinkingDelta(index=index, text=text):
                 self._set_activity("Thinking")
-                self._publish(event)
+                self._publish(ThinkingDelta(index, text))
             case SubagentEvent(path=path, event=inner):
                 self._show(inner, path)
             case ModelRetry():
@@ -104,8 +104,10 @@ class AgentEventView:
     def _show(self, event: Event, path: _Path) -> None:
         """Publish an event that the agent and its subagents have."""
         match event:
-            case TextDelta() | ThinkingDelta():
-                self._publish_from(path, event)
+            case TextDelta(index=index, text=text):
+                self._publish_from(path, TextDelta(index, text))
+            case ThinkingDelta(index=index, text=text):
+                self._publish_from(path, ThinkingDelta(index, text))
             case TurnStart():
                 self._on_usage()
             case MessageEnd(message=Message(role="assistant")):

@@ -140,9 +140,16 @@ def retry(attempt: int, max_retries: int, delay: float, reason: str) -> ModelRet
     return ModelRetry(attempt, max_retries, delay, ErrorInfo(type="Error", message=reason))
 
 
-def is_user(event: MessageEnd) -> bool:
-    """Return True for a message of the user."""
-    return isinstance(event.message, Message) and event.message.role == "user"
+def shown(event: ToolExecutionStart | ToolExecutionEnd | ApprovalRequest) -> ToolDisplay:
+    """Return how a call is shown."""
+    assert event.display is not None
+    return event.display
+
+
+def cost(event: AgentEnd | SubagentEnd) -> float:
+    """Return the cost of a run."""
+    assert event.stats.usage.cost is not None
+    return event.stats.usage.cost.total
 
 
 def encoded(events: list[ChatEvent] | list[Event]) -> list[bytes]:

@@ -14,6 +14,7 @@ from mainspring.app.chat.events import ChatEvent, CommandEnd, is_user_message
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.cancellation import CancelToken
 from mainspring.events import AgentEnd, ApprovalRequest, MessageEnd
+from mainspring.messages import Message
 from mainspring.testing import ScriptedModel
 
 E = TypeVar("E", bound=ChatEvent)
@@ -80,6 +81,10 @@ class Reader:
     def responses(self) -> list[str]:
         """Return the texts of the responses."""
         return [event.message.text for event in self.of(MessageEnd) if not is_user_message(event)]
+
+    def reasoning(self) -> list[str]:
+        """Return the reasoning of the responses."""
+        return [event.message.thinking for event in self.of(MessageEnd) if isinstance(event.message, Message)]
 
     def kinds(self) -> list[str]:
         """Return the type names of the events."""

@@ -12,6 +12,7 @@ from mainspring.app.chat.events import CommandEnd, StatusChange
 from mainspring.events import AgentEnd, ApprovalRequest, EditOutcome, Notice, ToolExecutionEnd
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from mainspring.tools.support.editing.review import parse_edit_outcomes
+from tests.unit.app.chat import event_builders as make
 from tests.unit.app.chat.harness import chatting
 
 
@@ -217,7 +218,7 @@ async def test_approval_shows_the_exact_diff(folder: Path, home: Path) -> None:
         await chat.run("go", Approve("", "deny"))
 
     [request] = chat.of(ApprovalRequest)
-    [diff] = request.display.diffs
+    [diff] = make.shown(request).diffs
     assert (diff.path, diff.change) == ("crlf.txt", "edit")
     assert "CRLF" in diff.note
     assert (folder / "crlf.txt").read_bytes() == b"one\r\ntwo\r\n"
@@ -227,11 +228,11 @@ async def test_diff_of_a_new_file_is_shown(folder: Path, home: Path) -> None:
     async with chatting(folder, home, write_call(), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
-    [diff] = chat.of(ApprovalRequest)[0].display.diffs
+    [diff] = make.shown(chat.of(ApprovalRequest)[0]).diffs
     assert (diff.change, diff.added, diff.removed) == ("create", 1, 0)
     assert diff.hunks[0].lines == ("+new",)
     done = chat.of(ToolExecutionEnd)[-1]
-    assert done.display.diffs[0].change == "create"
+    assert make.shown(done).diffs[0].change == "create"
 
 
 async def test_file_changed_after_approval_is_not_overwritten(folder: Path, home: Path) -> None:
@@ -308,11 +309,11 @@ async def test_single_edits_can_be_denied(folder: Path, home: Path) -> None:
 
     [request] = chat.of(ApprovalRequest)
     assert request.choose_hunks
-    assert [hunk.number for hunk in request.display.diffs[0].hunks] == [0, 1, 2]
+    assert [hunk.number for hunk in make.shown(request).diffs[0].hunks] == [0, 1, 2]
     assert (folder / "a.txt").read_text(encoding="utf-8") == "1\ntwo\n3\n"
     done = chat.of(ToolExecutionEnd)[-1]
     assert done.result.text.splitlines()[0] == "Edited a.txt: 2/3 applied · 1 denied"
-    assert done.display.edits == (EditOutcome("a.txt", 2, 3, 1, 0, "leave the middle"),)
+    assert make.shown(done).edits == (EditOutcome("a.txt", 2, 3, 1, 0, "leave the middle"),)
     outcomes = parse_edit_outcomes(done.result.text)
     assert outcomes is not None
     assert [hunk.fate for hunk in outcomes.hunks] == ["applied", "denied", "applied"]
@@ -325,7 +326,7 @@ async def test_approved_edits_are_applied_together_or_not_at_all(folder: Path, h
 
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\ntwo\nthree\n"
     done = chat.of(ToolExecutionEnd)[-1]
-    assert done.display.edits[0].failed == 1
+    assert make.shown(done).edits[0].failed == 1
 
 
 async def test_unknown_hunk_is_rejected_and_the_approval_stays_open(folder: Path, home: Path) -> None:
@@ -348,9 +349,9 @@ async def test_replay_restores_edit_outcomes(folder: Path, home: Path) -> None:
     async with chatting(folder, home, ask={"continued": True}) as again:
         replayed = await again.until(ToolExecutionEnd, lambda t: t.call.name == "multi_edit")
 
-    assert replayed.display.edits == live.display.edits == (EditOutcome("a.txt", 1, 2, 1, 0, "no"),)
-    assert replayed.display.diffs == live.display.diffs
-    assert replayed.display.name == live.display.name
+    assert make.shown(replayed).edits == make.shown(live).edits == (EditOutcome("a.txt", 1, 2, 1, 0, "no"),)
+    assert make.shown(replayed).diffs == make.shown(live).diffs
+    assert make.shown(replayed).name == make.shown(live).name
 
 
 # --- edited arguments -------------------------------------------------------------------------------------------------------

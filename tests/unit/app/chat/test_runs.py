@@ -31,6 +31,7 @@ from mainspring.events import (
 )
 from mainspring.messages import Cost, ImageBlock, Usage
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.unit.app.chat import event_builders as make
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 YES = Approve("", "once")
@@ -61,7 +62,7 @@ async def test_run_publishes_events_in_order(folder: Path, home: Path) -> None:
         *("ToolExecutionStart", "ToolExecutionEnd", "TextDelta", "MessageEnd", "AgentEnd"),
     ]
     [begun] = chat.of(ToolExecutionStart)
-    assert (begun.display.name, begun.display.summary) == ("Read", "a.txt")
+    assert (make.shown(begun).name, make.shown(begun).summary) == ("Read", "a.txt")
     [done] = chat.of(ToolExecutionEnd)
     assert "two" in done.result.text
 
@@ -392,7 +393,7 @@ async def test_status_shows_cost_limits_and_branch(folder: Path, home: Path) -> 
         end = await chat.run("go")
         status = chat.chat.status
 
-    assert end.stats.usage.cost.total == pytest.approx(0.5)
+    assert make.cost(end) == pytest.approx(0.5)
     assert status.max_cost == 2.0
     assert status.max_turns == 9
     assert status.context_used == 1050

@@ -10,7 +10,6 @@ from mainspring.app.chat.events import CommandEnd, CommandRejected, ReplayEnd, R
 from mainspring.events import (
     AgentEnd,
     ContextCompacted,
-    MessageEnd,
     ThinkingDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -55,7 +54,7 @@ async def test_replay_publishes_the_same_events(folder: Path, home: Path) -> Non
     for kind in (ThinkingDelta, ToolExecutionStart):
         assert make.encoded(again.of(kind)) == make.encoded(chat.of(kind))
     assert again.responses() == chat.responses()
-    assert [m.message.thinking for m in again.of(MessageEnd)] == [m.message.thinking for m in chat.of(MessageEnd)]
+    assert again.reasoning() == chat.reasoning()
     assert again.of(ToolExecutionEnd)[0].result.text == chat.of(ToolExecutionEnd)[0].result.text
     assert again.users()[0].message.text == "what is in a.txt?"
 

@@ -35,6 +35,7 @@ from mainspring.events import (
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelInfo
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.unit.app.chat import event_builders as make
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 YES = Approve("", "once")
@@ -240,14 +241,12 @@ async def test_subagents_run_in_parallel_and_publish_events(folder: Path, home: 
             ToolExecutionEnd,
             TextDelta,
         ]
-    assert [(c.stats.status, c.text, c.stats.usage.cost.total) for c in chat.of(SubagentEnd)] == [
-        ("completed", "seen", 1.0)
-    ] * 2
+    assert [(c.stats.status, c.text, make.cost(c)) for c in chat.of(SubagentEnd)] == [("completed", "seen", 1.0)] * 2
     kinds = chat.kinds()
     first_end = kinds.index("SubagentEnd")
     assert kinds.count("SubagentStart") == 2
     assert max(i for i, k in enumerate(kinds) if k == "SubagentStart") < first_end  # in parallel
-    assert end.stats.usage.cost.total == cost == pytest.approx(3.0)  # the total includes subagents
+    assert make.cost(end) == cost == pytest.approx(3.0)  # the total includes subagents
 
 
 @pytest.mark.covers("BYD-03", "CLI-15")
