@@ -2,7 +2,7 @@
 
 from mainspring.events.base import ErrorInfo, Event
 from mainspring.events.codec import Envelope, UnknownEventError, decode, encode, schema
-from mainspring.events.display import EditOutcome, FileDiff, Hunk, ToolDisplay
+from mainspring.events.display import EditOutcome, FileDiff, Hunk, Option, ToolDisplay
 from mainspring.events.response import (
     ContentEvent,
     Done,
@@ -84,6 +84,7 @@ __all__ = [
     "ModelRetry",
     "Notice",
     "OauthRefresh",
+    "Option",
     "RandomSource",
     "RunEvent",
     "RunStatus",

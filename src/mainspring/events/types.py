@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from mainspring.errors import ModelError
 from mainspring.events.base import ErrorInfo, Event
-from mainspring.events.display import ToolDisplay
+from mainspring.events.display import Option, ToolDisplay
 from mainspring.events.response import (
     StreamEvent,
     TextDelta,
@@ -162,8 +162,11 @@ class TurnEnd(Event, frozen=True):
     tool_results: tuple[ToolResultBlock, ...]
 
 
-MessageSource = Literal["prompt", "steer", "follow_up", "assistant", "synthetic"]
-"""Why a message joins: a prompt, an injected message, a response of the model, or an addition by the loop or a policy."""
+MessageSource = Literal["prompt", "steer", "follow_up", "queue", "command", "shell", "assistant", "synthetic"]
+"""Why a message joins: a prompt, an injected message, a response of the model, or an addition by the loop or a policy.
+
+Only in a chat: a message of the user that was queued, a slash command, and the output of a shell command of the user.
+"""
 
 
 class MessageStart(Event, frozen=True):
@@ -193,6 +196,7 @@ class MessageEnd(Event, frozen=True):
         number: Counts the messages of a durable run from 1; 0 elsewhere.
         seconds: Duration of the model call; 0 for other messages.
         error: Why the response is incomplete.
+        attachments: Number of images and texts of the user that a chat leaves out of the message; 0 elsewhere.
     """
 
     message: AgentMessage
@@ -200,6 +204,7 @@ class MessageEnd(Event, frozen=True):
     number: int = 0
     seconds: float = 0.0
     error: ErrorInfo | None = None
+    attachments: int = 0
 
 
 class ModelRetry(Event, frozen=True):
@@ -349,6 +354,9 @@ class ApprovalRequest(Event, frozen=True):
         number: Counts the approvals of a durable run from 1; 0 elsewhere.
         agent: The subagent that makes the call; empty for the agent itself.
         display: How a front end shows the call, with the exact changes that it would make.
+        wider: Wider alternatives to the suggestions.
+        choices: The decisions that a front end offers, in order: ``label`` is the text of a list entry, ``description`` that of a button.
+        choose_hunks: Whether the user may allow only some of the changes in ``display``.
     """
 
     id: str
@@ -362,6 +370,9 @@ class ApprovalRequest(Event, frozen=True):
     number: int = 0
     agent: str = ""
     display: ToolDisplay | None = None
+    wider: tuple[str, ...] = ()
+    choices: tuple[Option, ...] = ()
+    choose_hunks: bool = False
 
 
 class ApprovalResult(Event, frozen=True):

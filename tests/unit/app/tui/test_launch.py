@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.chat import Chat, parse_line
-from mainspring.app.chat.events import CommandDone, StatusChanged
+from mainspring.app.chat.events import CommandEnd, StatusChange
 from mainspring.app.cli.arguments import parse_arguments
 from mainspring.app.cli.runner import chat_launch_options
 from mainspring.app.tui.chat_client import open_chat
@@ -72,11 +72,11 @@ async def test_open_chat_uses_settings_and_command_line_options(tmp_path: Path, 
 
     assert [s.config.ui.theme for s in seen] == ["light"]
     assert "/help" in str(events[-1])
-    assert [e.status.model for e in events if isinstance(e, StatusChanged)][-1] == "compatible:two"
+    assert [e.status.model for e in events if isinstance(e, StatusChange)][-1] == "compatible:two"
 
 
 async def _events_until_done(chat: Chat) -> AsyncGenerator[object]:
     async for event in chat.events():
         yield event
-        if isinstance(event, CommandDone):
+        if isinstance(event, CommandEnd):
             return
