@@ -77,15 +77,30 @@ def schema(union: Any, title: str, description: str = "") -> str:
         title: Title of the schema, with the version of the format.
         description: Its description.
     """
-    body = msgspec.json.schema(union, schema_hook=lambda _: {"type": "null"})
-    for kind in _subclasses(Event):
-        definition = body.get("$defs", {}).get(kind.__name__)
-        for name in kind.in_process if definition else ():
-            definition["properties"].pop(name, None)
+    body, definitions = schema_components(union)
+    if definitions:
+        body["$defs"] = definitions
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     if description:
         head["description"] = description
     return json.dumps({**head, **body}, indent=2) + "\n"
+
+
+def schema_components(union: Any, ref_template: str = "#/$defs/{name}") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Create the JSON Schema of a union of events without in-process fields, and the schemas that it refers to.
+
+    Args:
+        union: The union.
+        ref_template: Path of a reference, with ``{name}``.
+    """
+    (body,), definitions = msgspec.json.schema_components(
+        [union], schema_hook=lambda _: {"type": "null"}, ref_template=ref_template
+    )
+    for kind in _subclasses(Event):
+        definition = definitions.get(kind.__name__)
+        for name in kind.in_process if definition else ():
+            definition["properties"].pop(name, None)
+    return body, definitions
 
 
 def _subclasses(kind: type[Event]) -> Iterator[type[Event]]:

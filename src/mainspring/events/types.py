@@ -508,6 +508,7 @@ class ApprovalRequest(Event, frozen=True):
         suggestions: The rules that would allow the call from now on; empty if no rule can.
         number: Counts the approvals of a durable run from 1; 0 elsewhere.
         agent: The subagent that makes the call; empty for the agent itself.
+        more: Number of requests of the same pause that follow at once.
         display: How a front end shows the call, with the exact changes that it would make.
     """
 
@@ -522,6 +523,7 @@ class ApprovalRequest(Event, frozen=True):
     number: int = 0
     agent: str = ""
     display: ToolDisplay | None = None
+    more: int = 0
 
 
 class ApprovalResult(Event, frozen=True):

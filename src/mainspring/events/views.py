@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mainspring.events.base import ErrorInfo, Event
 from mainspring.events.types import (
+    AgentEnd,
     Done,
     McpServer,
     MessageEnd,
@@ -71,7 +72,12 @@ def redact_errors(event: Event, redact: Callable[[str], str]) -> Event:
         case MessageEnd(message=Message(error=str() as text) as message, error=error):
             info = error and replace(error, message=redact(error.message))
             return replace(event, message=replace(message, error=redact(text)), error=info)
-        case ModelRetry(error=error) | McpServer(error=ErrorInfo() as error) | SubagentEnd(error=ErrorInfo() as error):
+        case (
+            ModelRetry(error=error)
+            | McpServer(error=ErrorInfo() as error)
+            | SubagentEnd(error=ErrorInfo() as error)
+            | AgentEnd(error=ErrorInfo() as error)
+        ):
             return replace(event, error=replace(error, message=redact(error.message)))
         case _:
             return event
