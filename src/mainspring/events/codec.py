@@ -97,9 +97,9 @@ def schema_components(union: Any, ref_template: str = "#/$defs/{name}") -> tuple
         [union], schema_hook=lambda _: {"type": "null"}, ref_template=ref_template
     )
     for kind in _subclasses(Event):
-        definition = definitions.get(kind.__name__)
-        for name in kind.in_process if definition else ():
-            definition["properties"].pop(name, None)
+        properties = definitions.get(kind.__name__, {}).get("properties", {})
+        for name in kind.in_process:
+            properties.pop(name, None)
     return body, definitions
 
 

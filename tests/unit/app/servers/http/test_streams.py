@@ -14,7 +14,8 @@ import pytest
 from mainspring import Agent, tool
 from mainspring.app.servers.http.sse import EventEncoder, StreamTimeouts, WireEvent, encode_sse
 from mainspring.durable import DurableSteps
-from mainspring.durable.feed import FeedItem, Text
+from mainspring.durable.feed import FeedItem
+from mainspring.events.types import TextDelta
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.servers.http.harness import ANN, Gate, RunningServer, run_server, script_agent
 
@@ -160,7 +161,7 @@ def test_large_event_is_sent_in_pieces():
 async def test_followers_at_the_same_position_share_encoded_events():
     async def make_feed() -> AsyncGenerator[FeedItem]:
         for n in range(1, 4):
-            yield FeedItem(n, Text("x" * 100_000))
+            yield FeedItem(n, TextDelta(0, "x" * 100_000))
 
     wire = EventEncoder()
     seen = [[event async for event in wire.encode_run(run, make_feed())] for run in ("a", "a", "b")]
