@@ -21,7 +21,6 @@ from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.dbos.tables import Tables
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import DurableError, RateLimitedError
-from mainspring.events import TextDelta, ToolExecutionEnd
 from mainspring.events.types import (
     AgentEnd,
     ApprovalRequest,

@@ -47,7 +47,7 @@ class FeedLog:
         self.writes += 1
 
 
-def call_done(key: str) -> CallDone:
+def call_done(key: str) -> ToolExecutionEnd:
     return ToolExecutionEnd(ToolUseBlock("same", "t", {"key": key}), ToolResultBlock("same", content=key))
 
 
