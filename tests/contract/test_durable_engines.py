@@ -510,7 +510,7 @@ async def test_unreadable_stored_message_fails_the_run(reopen: Reopen) -> None:
             await wait_for_result(run)
         last = [item.event async for item in run.events()][-1]
     assert isinstance(last, AgentEnd)
-    assert "This version cannot read the stored steps" in last.error
+    assert "This version cannot read the stored steps" in str(last.error)
 
 
 async def test_events_are_published_live_and_only_once(reopen: Reopen) -> None:
@@ -598,10 +598,10 @@ async def test_feed_numbers_events_and_supports_waiting(reopen: Reopen) -> None:
     engine = await reopen()
     assert await engine.feed.read("r") == []
     waiting = asyncio.ensure_future(engine.feed.wait("r", 2))
-    assert await engine.feed.append("r", [TextDelta("a"), TextDelta("\ud800b")]) == 2
-    assert await engine.feed.append("other", [TextDelta("x")]) == 1
+    assert await engine.feed.append("r", [TextDelta(0, "a"), TextDelta(0, "\ud800b")]) == 2
+    assert await engine.feed.append("other", [TextDelta(0, "x")]) == 1
     assert not waiting.done()
-    numbers = await asyncio.gather(*(engine.feed.append("r", [TextDelta(f"c{n}")]) for n in range(8)))
+    numbers = await asyncio.gather(*(engine.feed.append("r", [TextDelta(0, f"c{n}")]) for n in range(8)))
     assert sorted(numbers) == [3, 4, 5, 6, 7, 8, 9, 10]
     await asyncio.wait_for(waiting, 10)
     items = await engine.feed.read("r", 1, limit=2)

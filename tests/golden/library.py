@@ -12,7 +12,7 @@ from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.events import Event, TextDelta
 from mainspring.extensions.events import EVENTS
-from mainspring.loop import RunOptions
+from mainspring.run_options import RunOptions
 from mainspring.loop.hooks import HOOKS
 from mainspring.sessions import Session, SessionEventLog, SessionPlug
 from mainspring.telemetry import Tracing

@@ -7,7 +7,7 @@ from mainspring import Agent, Permissions
 from mainspring.app.run_service.service import Factory
 from mainspring.durable import DurableSteps, MemoryEngine
 from mainspring.env import MemoryEnv
-from mainspring.loop import RunOptions
+from mainspring.run_options import RunOptions
 from mainspring.testing import ScriptedModel
 from tests.golden.runs import PROMPT, RETRY, SUBAGENT, Run, look, note
 from tests.unit.app.servers.http.harness import RunningServer, run_server

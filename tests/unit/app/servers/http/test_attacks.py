@@ -134,7 +134,7 @@ async def test_streams_and_idle_connections_are_not_slow_requests():
             idle[1].write(ask)
             assert (await idle[0].readuntil(b"}")).startswith(b"HTTP/1.1 200")
             gate.open.set()
-            assert b"event: end" in await reader.read()
+            assert b"event: agent_end" in await reader.read()
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ async def test_many_followers_get_all_events_and_release_resources():
         await wait_for_metric(server, "mainspring_followers", 100)
         gate.open.set()
         received = await asyncio.gather(*following)
-        assert received[0][-1].endswith(" end")
+        assert received[0][-1].endswith(" agent_end")
         assert all(each == received[0] for each in received)
         await wait_for_metric(server, "mainspring_followers", 0)
 
@@ -144,16 +144,16 @@ async def test_shutdown_waits_for_running_runs(asks: bool):
             assert await ending == (1 if asks else 0)  # a run that waits for an approval would never end
             server.state.shutdown_started.set()
             text = (await answer.content.read()).decode()
-        assert ("event: end" in text) == (not asks)
+        assert ("event: agent_end" in text) == (not asks)
         assert ("the service is shutting down" in text) == asks
         assert text.rstrip().endswith("retry: 2000") == asks
 
 
 def test_large_event_is_sent_in_pieces():
     for size in (0, 1, 65_536, 65_537, 1_000_000):
-        event = WireEvent("7", "message", b"x" * size)
+        event = WireEvent("7", "message_end", b"x" * size)
         pieces = list(encode_sse(event))
-        assert b"".join(pieces) == b"id: 7\nevent: message\ndata: " + event.data + b"\n\n"
+        assert b"".join(pieces) == b"id: 7\nevent: message_end\ndata: " + event.data + b"\n\n"
         assert max(map(len, pieces)) < 66_000
         assert (len(pieces) == 1) == (size <= 65_536)
 
