@@ -21,14 +21,7 @@ from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.dbos.tables import Tables
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import DurableError, RateLimitedError
-from mainspring.events.types import (
-    AgentEnd,
-    ApprovalRequest,
-    ApprovalResult,
-    TextDelta,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-)
+from mainspring.events import AgentEnd, ApprovalRequest, ApprovalResult, TextDelta, ToolExecutionEnd, ToolExecutionStart
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.permissions import Permissions, RuleSet

@@ -11,7 +11,7 @@ from mainspring.durable import DurableClient, DurableRun, DurableSteps, DurableW
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import DurableError
-from mainspring.events.types import AgentEnd
+from mainspring.events import AgentEnd
 from mainspring.loop import CoreAgent
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.contract.test_durable_engines import Reopen, World, reopen, return_value, wait_for, wait_for_result

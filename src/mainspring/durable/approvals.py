@@ -14,7 +14,7 @@ from mainspring.cancellation import CancelToken
 from mainspring.durable.engine import RunLog
 from mainspring.durable.records import decode, encode
 from mainspring.errors import AgentAbortedError
-from mainspring.events.types import ApprovalRequest, ApprovalResult
+from mainspring.events import ApprovalRequest, ApprovalResult
 from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
 from mainspring.messages import ToolUseBlock, Usage
 

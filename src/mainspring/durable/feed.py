@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from mainspring.errors import DurableError
-from mainspring.events.codec import UnknownEventError, decode, encode
-from mainspring.events.types import (
+from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     ApprovalResult,
@@ -26,6 +25,7 @@ from mainspring.events.types import (
     ToolExecutionUpdate,
     TurnStart,
 )
+from mainspring.events.codec import UnknownEventError, decode, encode
 
 FeedEvent = (
     AttemptStart

@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from mainspring.durable.engine import RunLog
 from mainspring.durable.feed import FeedEvent
-from mainspring.events.base import Event
-from mainspring.events.codec import without_in_process
-from mainspring.events.types import (
+from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     ApprovalResult,
     AttemptStart,
+    Event,
     MessageEnd,
     MessageUpdate,
     ModelRetry,
@@ -28,6 +27,7 @@ from mainspring.events.types import (
     ToolExecutionUpdate,
     TurnStart,
 )
+from mainspring.events.codec import without_in_process
 from mainspring.events.views import redact_errors
 from mainspring.redaction import redact_environment
 

@@ -21,9 +21,7 @@ from mainspring.durable.feed_writer import FeedWriter
 from mainspring.durable.records import StoredResult, decode, encode
 from mainspring.durable.steps import DurableSteps
 from mainspring.errors import DurableError
-from mainspring.events import Event
-from mainspring.events.base import ErrorInfo
-from mainspring.events.types import AgentEnd, ApprovalRequest
+from mainspring.events import AgentEnd, ApprovalRequest, ErrorInfo, Event
 from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, TextBlock, to_messages
 
@@ -317,18 +315,18 @@ class DurableWorker(DurableClient):
             if self._feed_every is None:
                 result = await self._run(log, steps, name, input, None)
             else:
-                telling = FeedWriter(log, self._feed_every, lambda: steps.replaying)
-                await telling.begin(name)
+                writer = FeedWriter(log, self._feed_every, lambda: steps.replaying)
+                await writer.begin(name)
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(telling.write())
-                    result = await self._tell_end(log.run_id, self._run(log, steps, name, input, telling), telling)
+                    group.create_task(writer.write())
+                    result = await self._report_end(log.run_id, self._run(log, steps, name, input, writer), writer)
             if isinstance(result, Exception):
                 raise result
         except Exception as error:
             raise _first_cause(error) from None
         return encode(StoredResult.from_result(result))
 
-    async def _tell_end(
+    async def _report_end(
         self, run_id: str, running: Coroutine[Any, Any, RunResult], feed_writer: FeedWriter
     ) -> RunResult | Exception:
         """Report the outcome. A failure is returned, not raised, so that it is written before everything ends."""

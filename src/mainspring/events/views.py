@@ -7,18 +7,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mainspring.events.base import ErrorInfo, Event
-from mainspring.events.types import (
-    AgentEnd,
+from mainspring.events.response import (
     Done,
-    McpServer,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    ModelRetry,
     StreamError,
     StreamStart,
-    SubagentEnd,
-    SubagentEvent,
     TextEnd,
     TextStart,
     ThinkingEnd,
@@ -26,6 +18,16 @@ from mainspring.events.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+)
+from mainspring.events.types import (
+    AgentEnd,
+    McpServer,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ModelRetry,
+    SubagentEnd,
+    SubagentEvent,
     TurnEnd,
 )
 from mainspring.messages import Message

@@ -7,7 +7,7 @@ import pytest
 
 from mainspring.durable.approvals import PendingApprovals
 from mainspring.durable.records import decode
-from mainspring.events.types import ApprovalRequest
+from mainspring.events import ApprovalRequest
 from mainspring.messages import ToolUseBlock
 
 pytestmark = pytest.mark.covers("BYD-31")

@@ -14,7 +14,7 @@ from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.dbos.tables import FinishedRunFilter
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError, DurableError
-from mainspring.events.types import AttemptStart
+from mainspring.events import AttemptStart
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 

@@ -10,22 +10,22 @@ from mainspring.durable.dbos.log import Poller
 from mainspring.durable.feed import FeedEvent, FeedItem
 from mainspring.durable.feed_writer import FeedWriter
 from mainspring.errors import DurableError
-from mainspring.events import RunStatus
-from mainspring.events.base import ErrorInfo
-from mainspring.events.codec import encode
-from mainspring.events.types import (
+from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     AttemptStart,
+    ErrorInfo,
     MessageEnd,
     MessageUpdate,
     ModelRetry,
+    RunStatus,
     TextDelta,
     TextEnd,
     ThinkingDelta,
     ToolExecutionEnd,
     TurnStart,
 )
+from mainspring.events.codec import encode
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 
 pytestmark = pytest.mark.covers("BYD-31")

@@ -27,7 +27,7 @@ from mainspring.durable import DurableClient, DurableRun, FeedItem, RunInfo, Run
 from mainspring.durable.engine import FINAL_STATES, run_not_finished_error
 from mainspring.durable.feed import FeedEvent
 from mainspring.errors import DurableError
-from mainspring.events.types import (
+from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     AttemptStart,

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from mainspring.events import RunStatus
 
 if TYPE_CHECKING:
-    from mainspring.events.types import ApprovalRequest
+    from mainspring.events import ApprovalRequest
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 RunId = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}[.][A-Za-z0-9_-]{1,64}$")]

@@ -31,7 +31,7 @@ from mainspring.durable import DurableClient, DurableRun, DurableWorker, Engine,
 from mainspring.durable.client_tools import ClientContext
 from mainspring.durable.feed import FeedItem
 from mainspring.errors import DurableError, MainspringError
-from mainspring.events.types import MessageEnd
+from mainspring.events import MessageEnd
 from mainspring.messages import AgentMessage, Message
 from mainspring.text import pluralize
 

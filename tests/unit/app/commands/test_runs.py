@@ -12,7 +12,7 @@ from mainspring.app.cli.main import main
 from mainspring.app.commands.runs import get_run, list_durable_runs
 from mainspring.durable import DurableWorker, MemoryEngine
 from mainspring.env.memory import MemoryEnv
-from mainspring.events.types import ApprovalRequest
+from mainspring.events import ApprovalRequest
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.contract.test_durable_engines import empty_database
 

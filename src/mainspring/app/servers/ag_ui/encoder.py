@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.durable.client_tools import client_call_state
 from mainspring.durable.feed import FeedEvent
-from mainspring.events.types import (
+from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     ApprovalResult,

@@ -22,7 +22,7 @@ from mainspring.app.servers.ag_ui.input import (
 from mainspring.durable import DurableRun
 from mainspring.durable.client_tools import answer_topic
 from mainspring.durable.records import encode
-from mainspring.events.types import ApprovalRequest
+from mainspring.events import ApprovalRequest
 
 
 class AgUiRun(Struct, frozen=True, kw_only=True):

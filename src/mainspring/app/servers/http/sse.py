@@ -21,8 +21,8 @@ from mainspring.app.servers.ag_ui.encoder import AgUiEncoder, warning
 from mainspring.app.servers.ag_ui.runs import AgUiRun
 from mainspring.app.servers.http.metrics import Metrics
 from mainspring.durable.feed import FeedEvent, FeedItem
+from mainspring.events import AgentEnd
 from mainspring.events.codec import schema_components
-from mainspring.events.types import AgentEnd
 
 Format = Literal["native", "ag-ui"]
 

@@ -8,12 +8,12 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from mainspring.app.servers.ag_ui.encoder import AgUiEncoder
-from mainspring.events.base import ErrorInfo
-from mainspring.events.types import (
+from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     ApprovalResult,
     AttemptStart,
+    ErrorInfo,
     MessageEnd,
     TextDelta,
     ThinkingDelta,

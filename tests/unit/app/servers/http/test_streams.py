@@ -15,7 +15,7 @@ from mainspring import Agent, tool
 from mainspring.app.servers.http.sse import EventEncoder, StreamTimeouts, WireEvent, encode_sse
 from mainspring.durable import DurableSteps
 from mainspring.durable.feed import FeedItem
-from mainspring.events.types import TextDelta
+from mainspring.events import TextDelta
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.servers.http.harness import ANN, Gate, RunningServer, run_server, script_agent
 
