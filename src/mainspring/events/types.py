@@ -348,7 +348,7 @@ class ApprovalRequest(Event, frozen=True):
         suggestions: The rules that would allow the call from now on; empty if no rule can.
         number: Counts the approvals of a durable run from 1; 0 elsewhere.
         agent: The subagent that makes the call; empty for the agent itself.
-        more: Number of requests of the same pause that follow at once.
+        more: Number of requests of the same pause that follow this one.
         display: How a front end shows the call, with the exact changes that it would make.
     """
 

@@ -13,6 +13,7 @@ from mainspring.errors import DurableError
 from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
+    ApprovalResult,
     AttemptStart,
     ErrorInfo,
     MessageEnd,
@@ -150,9 +151,16 @@ async def test_approval_requests_of_two_subagents_are_kept_apart() -> None:
     one, two = (
         ApprovalRequest(f"{agent}/c", ToolUseBlock(f"{agent}/c", "t", {}), agent=agent) for agent in ("one-1", "two-1")
     )
-    log = FeedLog(2, [AttemptStart(1, "a"), one])
-    await write_feed(log, [two, one])
-    assert [e.agent for e in log.events if isinstance(e, ApprovalRequest)] == ["one-1", "two-1"]
+    answer = ApprovalResult("one-1/c", "once")
+    log = FeedLog(2, [AttemptStart(1, "a"), one, answer])
+    await write_feed(log, [two, one, answer, one])  # models may reuse a call ID, so the last request is another one
+    approvals = [e for e in log.events if isinstance(e, ApprovalRequest | ApprovalResult)]
+    assert [(e.type, e.id) for e in approvals] == [
+        ("approval_request", "one-1/c"),
+        ("approval_result", "one-1/c"),
+        ("approval_request", "two-1/c"),
+        ("approval_request", "one-1/c"),
+    ]
 
 
 async def test_events_are_stored_without_secrets_and_without_what_only_this_process_needs(
