@@ -91,14 +91,8 @@ def schema(union: Any, title: str, description: str = "") -> str:
         description: Its description.
     """
     named = cast("dict[str, Any]", union) if isinstance(union, dict) else {}
-    roots: tuple[Any, ...] = tuple(named.values()) or (cast("Any", union),)
-    schemas, definitions = msgspec.json.schema_components(
-        roots, schema_hook=lambda _: {"type": "null"}, ref_template="#/$defs/{name}"
-    )
-    for kind in _subclasses(Event):
-        properties = definitions.get(kind.__name__, {}).get("properties", {})
-        for name in kind.in_process:
-            properties.pop(name, None)
+    roots: list[Any] = list(named.values()) or [cast("Any", union)]
+    schemas, definitions = schema_components(roots)
     for name, each in zip(named, schemas, strict=False):
         definitions.setdefault(name, each)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
@@ -106,6 +100,25 @@ def schema(union: Any, title: str, description: str = "") -> str:
         head["description"] = description
     body = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in named]} if named else schemas[0]
     return json.dumps({**head, **body, "$defs": dict(sorted(definitions.items()))}, indent=2) + "\n"
+
+
+def schema_components(
+    types: Sequence[Any], ref_template: str = "#/$defs/{name}"
+) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+    """Create the JSON Schemas of types of events without in-process fields, and the schemas that they refer to.
+
+    Args:
+        types: The types; for example, one union.
+        ref_template: Path of a reference, with ``{name}``.
+    """
+    schemas, definitions = msgspec.json.schema_components(
+        types, schema_hook=lambda _: {"type": "null"}, ref_template=ref_template
+    )
+    for kind in _subclasses(Event):
+        properties = definitions.get(kind.__name__, {}).get("properties", {})
+        for name in kind.in_process:
+            properties.pop(name, None)
+    return schemas, definitions
 
 
 def _subclasses(kind: type[Event]) -> Iterator[type[Event]]:

@@ -353,6 +353,7 @@ class ApprovalRequest(Event, frozen=True):
         suggestions: The rules that would allow the call from now on; empty if no rule can.
         number: Counts the approvals of a durable run from 1; 0 elsewhere.
         agent: The subagent that makes the call; empty for the agent itself.
+        more: Number of requests of the same pause that follow this one.
         display: How a front end shows the call, with the exact changes that it would make.
         wider: Wider alternatives to the suggestions.
         choices: The decisions that a front end offers, in order: ``label`` is the text of a list entry, ``description`` that of a button.
@@ -373,6 +374,7 @@ class ApprovalRequest(Event, frozen=True):
     wider: tuple[str, ...] = ()
     choices: tuple[Option, ...] = ()
     choose_hunks: bool = False
+    more: int = 0
 
 
 class ApprovalResult(Event, frozen=True):

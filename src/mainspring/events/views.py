@@ -20,6 +20,7 @@ from mainspring.events.response import (
     ToolCallStart,
 )
 from mainspring.events.types import (
+    AgentEnd,
     McpServer,
     MessageEnd,
     MessageStart,
@@ -73,7 +74,12 @@ def redact_errors(event: Event, redact: Callable[[str], str]) -> Event:
         case MessageEnd(message=Message(error=str() as text) as message, error=error):
             info = error and replace(error, message=redact(error.message))
             return replace(event, message=replace(message, error=redact(text)), error=info)
-        case ModelRetry(error=error) | McpServer(error=ErrorInfo() as error) | SubagentEnd(error=ErrorInfo() as error):
+        case (
+            ModelRetry(error=error)
+            | McpServer(error=ErrorInfo() as error)
+            | SubagentEnd(error=ErrorInfo() as error)
+            | AgentEnd(error=ErrorInfo() as error)
+        ):
             return replace(event, error=replace(error, message=redact(error.message)))
         case _:
             return event
