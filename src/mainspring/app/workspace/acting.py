@@ -25,9 +25,9 @@ from mainspring.app.workspace.custom_commands.expansion import scripts_in
 from mainspring.app.workspace.instructions import outside_imports
 from mainspring.app.workspace.paths import PROJECT_FOLDER, SETTINGS_FILE, find_repository
 from mainspring.app.workspace.settings import InstructionSettings
-from mainspring.app.workspace.settings.jsonc import JsonError, parse_jsonc
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
+from mainspring.lenient_json import JsonError, parse_jsonc
 from mainspring.skills.skill import SKILL_FOLDERS
 from mainspring.subagents.definition import load_definitions
 from mainspring.text import escape_invisible
