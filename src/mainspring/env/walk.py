@@ -43,12 +43,7 @@ class IgnoreRules:
 
     def mentions(self, name: str) -> bool:
         """Return True if a rule of this folder or a parent folder might apply to this name; it is much faster than `ignores`."""
-        level: IgnoreRules | None = self
-        while level is not None:
-            if level._names(name):
-                return True
-            level = level.parent
-        return False
+        return bool(self._names(name)) or (self.parent is not None and self.parent.mentions(name))
 
     def ignores(self, path: str, is_folder: bool) -> bool:
         """Return True if a rule excludes ``path``, an absolute path below this folder whose parents are not excluded."""
