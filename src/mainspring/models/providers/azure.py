@@ -44,10 +44,11 @@ from mainspring.models.providers.http import (
     static_api_key,
     timeouts_from,
 )
+from mainspring.models.providers.table import PROVIDERS
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 _NAME = "azure"
-URL_VARIABLES = ("AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT")
+URL_VARIABLES = PROVIDERS[_NAME].url_variables
 RESOURCE_VARIABLE = "AZURE_OPENAI_RESOURCE_NAME"
 DEPLOYMENT_VARIABLES = ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME")
 VERSION_VARIABLE = "AZURE_OPENAI_API_VERSION"
