@@ -18,7 +18,7 @@ from mainspring.errors import ProviderConfigError
 from mainspring.lazy import lazy_re
 from mainspring.models.config import ModelFacts, ProviderConfig
 from mainspring.models.port import ZERO_PRICES, ModelInfo, PriceTier, TokenPrices
-from mainspring.models.providers.table import PROVIDERS
+from mainspring.models.provider_table import PROVIDERS
 
 _PRICE_ALIASES = {name: profile.prices_of for name, profile in PROVIDERS.items() if profile.prices_of}
 """Providers that sell the models of another provider at its prices."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
-from mainspring.models.providers.table import PROVIDERS
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.redaction import redacted_repr
 
 

@@ -12,7 +12,7 @@ from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.models.config import ProviderConfig, reject_misspelled_settings, to_provider_config
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider
-from mainspring.models.providers.table import PROVIDERS, ProviderProfile
+from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 
 AsyncModelFactory = Callable[[Any], Awaitable[ModelProvider]]
 """Create a model from a `ProviderConfig` or a plain dict, asynchronously, for providers that need I/O.

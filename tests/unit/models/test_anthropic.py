@@ -32,8 +32,8 @@ from mainspring.models import (
 )
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import AnthropicCapabilities, ModelProfile
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.anthropic import CONTEXT_BETA, anthropic_capabilities
-from mainspring.models.providers.table import PROVIDERS
 from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.anthropic import AnthropicProtocol
 from tests.unit.models.messages_wire import begin, body, call, end, profile, sse, start, text

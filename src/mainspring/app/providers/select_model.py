@@ -23,8 +23,8 @@ from mainspring.models import (
 )
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.http_model import HttpModel
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.local_servers import LocalServer
-from mainspring.models.providers.table import PROVIDERS
 
 DETECT_SECONDS = 0.5
 EMBEDDED_PROVIDER = "embedded"

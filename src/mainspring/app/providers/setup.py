@@ -29,7 +29,7 @@ from mainspring.errors import AgentProviderError, ConfigError, MainspringError
 from mainspring.loop import RunOptions
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
-from mainspring.models.providers.table import PROVIDERS
+from mainspring.models.provider_table import PROVIDERS
 
 
 class SetupQuestion(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from mainspring.errors import ModelError, ProviderConfigError
-from mainspring.models.providers.table import PROVIDERS
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.transport.environment import is_loopback
 
 CredentialValue = str | Mapping[str, str]

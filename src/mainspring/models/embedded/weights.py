@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.errors import ModelNotFoundError
-from mainspring.models.providers.table import PROVIDERS
+from mainspring.models.provider_table import PROVIDERS
 
 DIRECTORY_VARIABLE = "MAINSPRING_MODELS_DIR"
 OFFLINE_VARIABLE = "MAINSPRING_OFFLINE"

@@ -31,6 +31,7 @@ from mainspring.models.auth.credentials import KEY_VARIABLES, CredentialValue, g
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import (
     OPENAI_RESPONSES,
@@ -44,7 +45,6 @@ from mainspring.models.providers.http import (
     static_api_key,
     timeouts_from,
 )
-from mainspring.models.providers.table import PROVIDERS
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 _NAME = "azure"

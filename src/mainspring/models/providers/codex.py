@@ -23,8 +23,8 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.json_values import as_dict
 from mainspring.models.profile import ResponsesCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.http import build_responses_model, provider_setting
-from mainspring.models.providers.table import PROVIDERS
 
 NAME = "codex"
 _HOST = PROVIDERS[NAME]

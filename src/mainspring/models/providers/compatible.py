@@ -5,8 +5,8 @@ from __future__ import annotations
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
+from mainspring.models.provider_table import ProviderProfile
 from mainspring.models.providers.http import build_hosted_model
-from mainspring.models.providers.table import ProviderProfile
 from mainspring.models.registry import ModelFactory
 
 

@@ -20,6 +20,7 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ZERO_PRICES, ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.azure import KEY_HEADER, key_base_url, key_or_token
 from mainspring.models.providers.http import (
     LOCAL_TIMEOUTS,
@@ -32,7 +33,6 @@ from mainspring.models.providers.http import (
     static_api_key,
     timeouts_from,
 )
-from mainspring.models.providers.table import PROVIDERS
 from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 

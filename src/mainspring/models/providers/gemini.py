@@ -10,6 +10,7 @@ from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import GeminiDialect
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import (
     http_profile,
@@ -18,7 +19,6 @@ from mainspring.models.providers.http import (
     static_api_key,
     timeouts_from,
 )
-from mainspring.models.providers.table import PROVIDERS
 from mainspring.models.wire.gemini import GeminiProtocol
 
 _NAME = "gemini"

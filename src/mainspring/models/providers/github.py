@@ -10,9 +10,9 @@ from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import CredentialCallback, HttpModel
 from mainspring.models.profile import ChatCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import build_chat_model, provider_setting, static_api_key
-from mainspring.models.providers.table import PROVIDERS
 
 _NAME = "github"
 _HOST = PROVIDERS[_NAME]

@@ -27,7 +27,7 @@ from mainspring.models.profile import (
     OllamaCapabilities,
     ResponsesCapabilities,
 )
-from mainspring.models.providers.table import ProviderProfile
+from mainspring.models.provider_table import ProviderProfile
 from mainspring.models.transport.port import Timeouts
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.http import (
     OPENAI_RESPONSES,
     build_chat_model,
@@ -15,7 +16,6 @@ from mainspring.models.providers.http import (
     select_api,
     static_api_key,
 )
-from mainspring.models.providers.table import PROVIDERS
 
 _NAME = "openai"
 _HOST = PROVIDERS[_NAME]

@@ -15,7 +15,7 @@ from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError
 from mainspring.extras import install_command
-from mainspring.models.providers.table import PROVIDERS
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.sessions import Session
 from tests.unit.models.server import plain, serve
 

@@ -12,8 +12,8 @@ from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock,
 from mainspring.models import HttpModel, LLMClient, ProviderConfig, create_model, create_model_provider, is_model_error
 from mainspring.models.auth import OAuthTokens, TokenFile, TokenRefreshed, token_refresh_listener
 from mainspring.models.port import ModelRequest
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import codex
-from mainspring.models.providers.table import PROVIDERS
 from tests.unit.models.auth.test_oauth import form, given, make_web_token
 from tests.unit.models.responses_wire import completed, sse, text_item
 from tests.unit.models.server import Received, chunked, plain, serve
