@@ -181,6 +181,16 @@ PROVIDERS: dict[str, ProviderProfile] = {
             },
         ),
         ProviderProfile(
+            name="groq",
+            label="Groq",
+            about="API key: https://console.groq.com/keys",
+            base_url="https://api.groq.com/openai/v1",
+            url_variables=("GROQ_BASE_URL",),
+            key_variables=("GROQ_API_KEY",),
+            model="openai/gpt-oss-120b",
+            quirks={"max_tokens_field": "max_completion_tokens", "efforts": ("low", "medium", "high")},
+        ),
+        ProviderProfile(
             name="codex",
             label="ChatGPT account (Codex)",
             about="no API key: `mainspring login codex` opens a browser",
