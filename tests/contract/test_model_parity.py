@@ -103,7 +103,7 @@ async def test_every_protocol_yields_the_same_events_in_order(speaker: Speaker) 
         assert types[1:-1] == [f"{what}_delta"] * (len(types) - 2)
         assert len(types) > 2
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == TEXT
-    assert "".join(e.thinking for e in events if isinstance(e, ThinkingDelta)) == THINKING
+    assert "".join(e.text for e in events if isinstance(e, ThinkingDelta)) == THINKING
     ended = [e.call for e in events if isinstance(e, ToolCallEnd)]
     assert [(c.id, c.name, c.input) for c in ended] == list(CALLS)
     assert message.tool_uses == tuple(ended)

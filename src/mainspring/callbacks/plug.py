@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mainspring.callbacks.types import AgentCallbacks, ErrorReport
+from mainspring.errors import ModelError
 from mainspring.events import (
     AgentEnd,
     AgentStart,
@@ -143,9 +144,9 @@ class _CallbackRun:
             case TurnStart():
                 self._begin()
                 self._debug(f"turn {event.turn} begins", turn=event.turn, turn_id=event.turn_id)
-            case ModelRetry():
+            case ModelRetry(exception=ModelError() as failure):
                 wait = f"the model call is retried in {event.delay:g}s"
-                self._debug(wait, attempt=event.attempt, error=ErrorReport.from_exception(event.error))
+                self._debug(wait, attempt=event.attempt, error=ErrorReport.from_exception(failure))
             case _:
                 pass
         if self.callbacks.on_trace is not None and not event.type.endswith("_delta"):
@@ -214,8 +215,8 @@ class _CallbackRun:
     def _end(self, event: AgentEnd) -> None:
         self._begin()
         self._end_answer()
-        if event.error is not None:
-            self.failed(event.error)
+        if event.exception is not None:
+            self.failed(event.exception)
         answers = (m for m in reversed(event.messages) if isinstance(m, Message) and m.role == "assistant")
         last = next(answers, None)
         self._debug(f"the run is over: {event.status}", status=event.status)

@@ -10,6 +10,7 @@ from mainspring.errors import AgentAbortedError
 from mainspring.events import (
     AgentEnd,
     AgentStart,
+    ErrorInfo,
     Event,
     MessageEnd,
     MessageStart,
@@ -125,7 +126,8 @@ class _EventBuilder:
         self._end_turn()
         error = self._error if isinstance(self._error, Exception) else None
         status: RunStatus = "aborted" if isinstance(error, AgentAbortedError) else "error" if error else "completed"
-        self.tell(AgentEnd(span.trace_id, tuple(self._messages), status, error))
+        info = ErrorInfo.from_exception(error) if error is not None else None
+        self.tell(AgentEnd(span.trace_id, tuple(self._messages), status, error=info, exception=error))
 
     def _end_turn(self) -> None:
         answer, self._answer = self._answer, None

@@ -155,11 +155,11 @@ def _transient_event(event: Event) -> FeedEvent | None:
     match event:
         case TextDelta(text=text):
             return Text(text)
-        case ThinkingDelta(thinking=text):
+        case ThinkingDelta(text=text):
             return Thinking(text)
         case ToolExecutionUpdate(call_id=id, name=name):
-            return CallProgress(id, name, event.output, event.title or "")
+            return CallProgress(id, name, event.output, event.title)
         case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
-            return Retry(attempt, limit, delay, redact_environment(str(error)))
+            return Retry(attempt, limit, delay, redact_environment(error.message))
         case _:
             return None

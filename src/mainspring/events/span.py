@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from mainspring.events.types import Event
+    from mainspring.events.base import Event
 
 RandomSource = Callable[[int], bytes]
 """Returns a number of random bytes; for example, `os.urandom`."""

@@ -1,10 +1,11 @@
 """The agent loop, and the core agent around it."""
 
+from mainspring.events import AgentStats
 from mainspring.loop.agent import CoreAgent, MessageQueue, Plugin, PreparablePlug, Prompt, ResettablePlug, RunGuard
 from mainspring.loop.hooks import EventListener, Handler, HookBus, Hooks
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import ResolvedRunOptions, RunOptions
-from mainspring.loop.result import AgentStats, RunHandle, RunResult
+from mainspring.loop.result import RunHandle, RunResult
 from mainspring.loop.state import Approve, Deny, LoopConfig, LoopContext, PendingCalls
 from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.tools import output_bytes

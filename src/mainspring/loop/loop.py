@@ -15,7 +15,7 @@ from typing import Literal
 
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.errors import AgentAbortedError, AgentError, AgentProviderError, InvalidResponseError
-from mainspring.events import AgentEnd, AgentStart, TurnEnd, TurnStart
+from mainspring.events import AgentEnd, AgentStart, ErrorInfo, TurnEnd, TurnStart
 from mainspring.loop.hooks import (
     AgentAbort,
     RunDone,
@@ -115,7 +115,21 @@ async def _finish_run(run: RunState, error: BaseException | None) -> None:
         error.outcome = run.result()
     if run.bus.has(RunDone):
         await run.emit(RunDone(run.id, run.status, run.turn, run.usage, error))
-    run.bus.publish(AgentEnd(run.id, tuple(run.added), run.status, error if isinstance(error, Exception) else None))
+    if run.bus.listeners:
+        run.bus.publish(_agent_end(run, error if isinstance(error, Exception) else None))
+
+
+def _agent_end(run: RunState, error: Exception | None) -> AgentEnd:
+    result = run.result()
+    return AgentEnd(
+        run.id,
+        result.messages,
+        result.status,
+        text=result.text,
+        stats=result.stats,
+        error=ErrorInfo.from_exception(error) if error is not None else None,
+        exception=error,
+    )
 
 
 async def run_loop(run: RunState, prompts: Sequence[AgentMessage]) -> None:

@@ -26,6 +26,7 @@ from mainspring.errors import (
 )
 from mainspring.events import (
     Done,
+    ErrorInfo,
     MessageEnd,
     MessageStart,
     ModelRetry,
@@ -145,7 +146,8 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     model, bus, steps = run.config.model, run.bus, run.config.steps
 
     def publish_retry(retry: RetryInfo) -> None:
-        bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, retry.error))
+        error = ErrorInfo.from_exception(retry.error)
+        bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, error, retry.error))
 
     # Without listeners, a delta costs only the loop iteration.
     publish = bus.publish if bus.listeners else None
@@ -181,7 +183,7 @@ async def _emit_stream_hook(run: RunState, event: StreamEvent) -> None:
     if type(event) is TextDelta and run.bus.has(StreamText):
         await run.emit(StreamText(event.text, run.turn_id))
     elif type(event) is ThinkingDelta and run.bus.has(StreamThinking):
-        await run.emit(StreamThinking(event.thinking, run.turn_id))
+        await run.emit(StreamThinking(event.text, run.turn_id))
 
 
 async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
@@ -212,8 +214,9 @@ async def _fail_turn(
     if message.usage:
         run.add_usage(message.usage)
         run.turn_usage.append(message.usage)
-    bus.publish(StreamError(reason, message, error))
-    bus.publish(MessageEnd(message))
+    info = ErrorInfo.from_exception(error) if error is not None else None
+    bus.publish(StreamError(reason, message, info, error))
+    bus.publish(MessageEnd(message, error=info))
     if isinstance(error, ContextExceededError):
         raised = AgentContextExceededError(text, cause=error)
     elif error is not None:

@@ -12,35 +12,11 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError
-from mainspring.events import Event, EventStream, RunStatus, SubagentStats
+from mainspring.events import AgentStats, Event, EventStream, RunStatus
 from mainspring.loop.hooks import HookBus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 
 T = TypeVar("T")
-
-
-class AgentStats(Struct, frozen=True, kw_only=True):
-    """Figures of a run.
-
-    Attributes:
-        turns: Number of turns.
-        usage: Tokens of all model calls.
-        turn_usage: Tokens of each turn.
-        tool_counts: Number of calls of each tool.
-        seconds: Duration of the run.
-        side_usage: Tokens used outside the conversation (side calls, subagents), by purpose; part of ``usage``.
-        output: The structured output; ``None`` if none was requested or returned.
-        children: Figures of each subagent that the run started, in the order in which they ended.
-    """
-
-    turns: int = 0
-    usage: Usage = Usage()
-    turn_usage: tuple[Usage, ...] = ()
-    tool_counts: dict[str, int] = {}
-    seconds: float = 0.0
-    side_usage: dict[str, Usage] = {}
-    output: Any = None
-    children: tuple[SubagentStats, ...] = ()
 
 
 class RunResult(Struct, frozen=True, kw_only=True, eq=False):

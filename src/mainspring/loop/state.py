@@ -13,20 +13,19 @@ from msgspec.structs import replace
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import MessageEnd, MessageStart, RunStatus, ToolExecutionEnd, TurnEnd
+from mainspring.events import AgentStats, MessageEnd, MessageSource, MessageStart, RunStatus, ToolExecutionEnd, TurnEnd
 from mainspring.loop.hooks import (
     BeforeInject,
     ContextCompacted,
     Hook,
     HookBus,
     MessagesAdded,
-    MessageSource,
     SideModelCall,
     ToolCallHook,
     ToolResultsAfter,
 )
 from mainspring.loop.options import ResolvedRunOptions
-from mainspring.loop.result import AgentStats, RunResult
+from mainspring.loop.result import RunResult
 from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import (
     AgentMessage,

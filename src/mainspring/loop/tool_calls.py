@@ -390,7 +390,7 @@ class ToolCallBatch:
     def _publish_progress(
         self, call: ToolUseBlock, output: str, title: str | None, metadata: dict[str, Any] | None
     ) -> None:
-        self._run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title, metadata))
+        self._run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title or "", metadata or {}))
 
 
 def _deny(call: ToolUseBlock, reason: str) -> _CheckedCall:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
-from mainspring.events import Done, StreamError, StreamEvent
+from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.config import ProviderConfig, to_provider_config
@@ -334,7 +334,7 @@ class ResultStream:
             await _run_callback(self._callbacks.on_error, failure_from_error(failure))
             partial = failure.partial or Message("assistant")
             message = replace(partial, stop_reason="error", error=failure.message)
-            return StreamError("error", message, failure)
+            return StreamError("error", message, ErrorInfo.from_exception(failure), failure)
 
     async def aclose(self) -> None:
         """Stop the stream and close the connection."""

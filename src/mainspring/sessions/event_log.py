@@ -393,7 +393,7 @@ class SessionEventLog(Plugin):
     def _on_event(self, event: Event) -> None:
         if type(event) is ModelRetry:
             self._retries += 1
-            self._log("retry", error=self._error_text(event.error), count=event.attempt)
+            self._log("retry", error=self._error_text(event.exception), count=event.attempt)
         elif type(event) is ToolExecutionEnd:
             self._log_call(event)
 

@@ -78,7 +78,8 @@ class ModelCallSpan:
     def retry(self, event: ModelRetry) -> None:
         """Record a failed attempt that is retried."""
         self._retries += 1
-        kind, text = error_type(event.error), self._signals.error_text(event.error)
+        assert event.exception is not None
+        kind, text = error_type(event.exception), self._signals.error_text(event.exception)
         attributes: Attributes = {
             "attempt": event.attempt,
             "delay": event.delay,
@@ -86,7 +87,7 @@ class ModelCallSpan:
             "message": text,
         }
         self.span.add_event(conventions.RETRY_EVENT, attributes)
-        self._exception(event.error, text)
+        self._exception(event.exception, text)
         self._attempted_at = time.perf_counter() + event.delay
 
     def detach(self) -> None:
@@ -265,7 +266,7 @@ class RunSpan:
 
     def fail_model_call(self, event: StreamError) -> None:
         """Record a model call that was interrupted."""
-        self._end_chat(event.message, event.error, aborted=event.reason == "aborted")
+        self._end_chat(event.message, event.exception, aborted=event.reason == "aborted")
 
     def message_ends(self, message: AgentMessage) -> None:
         """Record a complete response."""
@@ -317,7 +318,7 @@ class RunSpan:
         usage = done.usage if done is not None else Usage.zero()
         span.set_attributes({conventions.RUN_STATUS: status, conventions.TURNS: done.turns if done is not None else 0})
         span.set_attributes({k: v for k, v in usage_attributes(usage).items() if k != conventions.USAGE_REASONING})
-        error = (done.error if done is not None else None) or (event.error if event is not None else None)
+        error = (done.error if done is not None else None) or (event.exception if event is not None else None)
         kind = ""
         if status == "aborted":
             kind = "aborted"

@@ -71,7 +71,7 @@ async def test_failure_is_restored_from_callbacks() -> None:
     published, restored = await run_and_collect(
         Reply("half", error=NetworkError("cut"), truncate_after=1), behavior=RunOptions(retry=None)
     )
-    assert isinstance(restored[-1].error, AgentProviderError | NetworkError)
+    assert isinstance(restored[-1].exception, AgentProviderError | NetworkError)
     assert [e.type for e in restored][-2:] == ["error", "agent_end"]
     assert (restored[-1].status, published[-1].status) == ("error", "error")
     assert restored[-2].message.text == "half"

@@ -86,13 +86,13 @@ async def test_broken_stream_publishes_the_partial_message_once() -> None:
     assert partial is events[-2].message is ctx.messages[-1]
     assert (partial.text, partial.stop_reason, failure.reason) == ("half", "error", "error")
     assert (partial.provider, partial.model) == ("scripted", "scripted-1")
-    assert partial.error == str(failure.error) == str(error)
+    assert partial.error == str(failure.exception) == str(error)
     assert partial.id
     assert partial.timestamp is not None
-    assert isinstance(failure.error, NetworkError)
+    assert isinstance(failure.exception, NetworkError)
     assert isinstance(error, AgentProviderError)
-    assert error.cause is failure.error
-    assert events[-1].error is error
+    assert error.cause is failure.exception
+    assert events[-1].exception is error
     assert error.outcome is not None
     assert (error.outcome.text, error.outcome.status, error.outcome.turns) == ("half", "error", 1)
 
@@ -277,7 +277,7 @@ async def test_each_retry_is_published_before_its_wait() -> None:
     result = await agent_loop("go", LoopContext(), make_config(model, bus=bus, behavior=behavior))
     assert (result.text, result.turns) == ("ok", 1)
     retries = [e for e in events if e.type == "model_retry"]
-    assert [(e.attempt, e.max_retries, e.delay, str(e.error)) for e in retries] == [
+    assert [(e.attempt, e.max_retries, e.delay, e.error.message) for e in retries] == [
         (1, 5, 0.001, "slow down"),
         (2, 5, 0.002, "down"),
     ]

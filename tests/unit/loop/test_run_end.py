@@ -183,6 +183,6 @@ async def test_end_hooks_contain_how_the_run_ended(by: str) -> None:
     assert (last.type, last.status, last.run_id) == ("agent_end", "aborted", events[0].run_id)
     assert list(last.messages) == list(agent.messages)
     if by == "abort":
-        assert last.error is end.error is done.error is caught.value
+        assert last.exception is end.error is done.error is caught.value
     else:
-        assert last.error is None
+        assert last.exception is None

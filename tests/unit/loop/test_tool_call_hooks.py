@@ -372,7 +372,7 @@ async def test_progress_is_published_with_the_call() -> None:
     turn = await run_turn(ToolUseBlock("c1", "work"), tools=[work])
     updates = turn.of("tool_execution_update")
     assert [(e.call_id, e.name, e.output, e.title, e.metadata) for e in updates] == [
-        ("c1", "work", "partial", None, None),
+        ("c1", "work", "partial", "", {}),
         ("c1", "work", "", "half", {"done": 50}),
     ]
 

@@ -421,7 +421,7 @@ async def test_tool_knows_its_call_and_can_report_progress() -> None:
     )
     assert ctx.message_id
     updates = [(e.output, e.title, e.metadata) for e in events if e.type == "tool_execution_update"]
-    assert updates == [("", "halfway", {"done": 50}), ("partial output", None, None)]
+    assert updates == [("", "halfway", {"done": 50}), ("partial output", "", {})]
     assert next(e.label for e in events if e.type == "tool_execution_start") == "Look up"
     assert next(e.title for e in events if e.type == "tool_execution_end") == "all done"
     assert result.details == {"rows": 3}

@@ -122,7 +122,7 @@ async def test_broken_stream_ends_with_an_error_event_and_the_partial_message() 
     last = events[-1]
     assert isinstance(last, StreamError)
     assert (last.reason, last.message.text, last.message.stop_reason) == ("error", "He", "error")
-    assert isinstance(last.error, NetworkError)
+    assert isinstance(last.exception, NetworkError)
     assert published[-1] is ErrorCode.NETWORK_ERROR
     assert [event async for event in result.result] == []
 

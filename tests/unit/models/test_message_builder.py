@@ -39,7 +39,7 @@ def test_events_contain_the_partial_message_of_their_moment() -> None:
         "Hello",
     ]
     assert events[7].partial.content[2] == ToolUseBlock("c1", "look", {}, '{"a":')
-    assert events[3].thinking == "hm"
+    assert events[3].text == "hm"
     assert events[10].text == "Hello"
     assert events[11].call == ToolUseBlock("c1", "look", {"a": 1})
     final = events[-1]

@@ -147,7 +147,7 @@ def test_encrypted_reasoning_without_text_is_kept() -> None:
     events = read(sse(added(0, "reasoning"), done(0, "reasoning", summary=[], encrypted_content="e"), completed()))
 
     end = next(e for e in events if isinstance(e, ThinkingEnd))
-    assert end.thinking == ""
+    assert end.text == ""
     assert "encrypted_content" in str(events[-1].partial.content[0])
 
 

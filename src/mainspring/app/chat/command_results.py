@@ -6,7 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.app.chat.types import FileDiff, snake_case_tag
+from mainspring.app.chat.types import snake_case_tag
+from mainspring.events import FileDiff
 
 
 class _Shown(Struct, frozen=True, tag_field="type", tag=snake_case_tag):

@@ -80,7 +80,7 @@ class AgentEventTranslator:
                 self._end_thinking()
                 self._set_activity("")
                 self._publish(AnswerText(text))
-            case ThinkingDelta(thinking=text):
+            case ThinkingDelta(text=text):
                 self._thinking.append(text)
                 self._set_activity("Thinking")
                 self._publish(ThinkingText(text))
@@ -94,12 +94,12 @@ class AgentEventTranslator:
                 self._end_thinking()
                 self._on_tool_start(tool_started_event(call, self._name(call.name, label)))
             case ToolExecutionUpdate():
-                terminal = str((event.metadata or {}).get(TERMINAL, ""))
-                self._publish(ToolProgress(event.call_id, event.output, one_line(event.title or ""), terminal))
+                terminal = str(event.metadata.get(TERMINAL, ""))
+                self._publish(ToolProgress(event.call_id, event.output, one_line(event.title), terminal))
             case ToolExecutionEnd():
                 self._on_tool_end(event)
             case ModelRetry():
-                reason = one_line(str(event.error))
+                reason = one_line(event.error.message)
                 self._publish(Retrying(event.attempt, event.max_retries, event.delay, reason))
             case AgentEnd():
                 self._end_thinking()

@@ -17,17 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.chat.command_results import CommandResult
-from mainspring.app.chat.types import (
-    ApprovalDecision,
-    EditOutcome,
-    FileDiff,
-    NoticeLevel,
-    Option,
-    Queued,
-    Status,
-    snake_case_tag,
-)
-from mainspring.events import RunStatus
+from mainspring.app.chat.types import ApprovalDecision, NoticeLevel, Option, Queued, Status, snake_case_tag
+from mainspring.events import EditOutcome, FileDiff, RunStatus
 
 
 class Event(Struct, frozen=True, tag_field="type", tag=snake_case_tag):

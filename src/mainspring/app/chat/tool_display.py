@@ -8,7 +8,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from mainspring.app.chat.events import ToolFinished, ToolStarted
-from mainspring.app.chat.types import EditOutcome, FileDiff, Hunk
+from mainspring.events import EditOutcome, FileDiff, Hunk
 from mainspring.lazy import lazy_re
 from mainspring.messages import ToolUseBlock
 from mainspring.sessions import TranscriptCall

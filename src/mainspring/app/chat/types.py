@@ -25,42 +25,6 @@ def snake_case_tag(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-class Hunk(Struct, frozen=True):
-    """One change within a file.
-
-    Attributes:
-        number: Counts from 0 through all files of the call; `Approve.hunks` contains these numbers.
-        header: For example, ``@@ -3,4 +3,5 @@``.
-        lines: Each starts with a space, ``-``, or ``+`` and has no line end.
-    """
-
-    number: int
-    header: str
-    lines: tuple[str, ...]
-
-
-class FileDiff(Struct, frozen=True, kw_only=True):
-    """The changes of a file.
-
-    Attributes:
-        path: The path, as shown to the user.
-        change: The kind of change.
-        added: Number of added lines.
-        removed: Number of removed lines.
-        hunks: The changes, in order.
-        note: A change that no line shows, for example ``line ends become LF`` or ``binary``.
-        left_out: Number of omitted lines of the diff.
-    """
-
-    path: str
-    change: Literal["edit", "create", "delete", "rename"] = "edit"
-    added: int = 0
-    removed: int = 0
-    hunks: tuple[Hunk, ...] = ()
-    note: str = ""
-    left_out: int = 0
-
-
 class Option(Struct, frozen=True):
     """An option of a question.
 
@@ -135,23 +99,3 @@ class Status(Struct, frozen=True, kw_only=True):
     title: str = ""
     queued: int = 0
     children: int = 0
-
-
-class EditOutcome(Struct, frozen=True):
-    """How many changes of one edit were applied.
-
-    Attributes:
-        path: The file.
-        applied: Number of applied changes.
-        total: Number of changes.
-        denied: Number of changes that the user denied.
-        failed: Number of changes that could not be applied.
-        reason: The user's reason for the denial.
-    """
-
-    path: str
-    applied: int
-    total: int
-    denied: int = 0
-    failed: int = 0
-    reason: str = ""

@@ -25,7 +25,7 @@ from mainspring.app.compose.extensions import build_extension_plugs
 from mainspring.app.compose.plan_mode import build_audit_log, build_plan_mode, safety_plugs
 from mainspring.app.compose.system_prompt import build_prompt_setup
 from mainspring.app.providers.select_model import Choice, make, select_model
-from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.load import broad_folder_warnings, load_rules
 from mainspring.app.workspace.mcp_servers import build_mcp_plug
@@ -38,6 +38,7 @@ from mainspring.app.workspace.skills import SKILL_TOOL_NAMES, build_skills
 from mainspring.app.workspace.trust import TrustStore, trust_warnings
 from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError
+from mainspring.events import Notice
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin, RunOptions
 from mainspring.loop.option_types import Compaction

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from mainspring.app.chat.command_results import Changes, Clipboard, CommandResult, Fields, Picker, Table, Text
-from mainspring.app.chat.types import FileDiff
+from mainspring.events import FileDiff
 from mainspring.text import pluralize
 
 

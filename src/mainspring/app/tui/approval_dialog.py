@@ -9,11 +9,12 @@ import msgspec
 
 from mainspring.app.chat.commands import Approve
 from mainspring.app.chat.events import ApprovalAsked
-from mainspring.app.chat.types import ApprovalDecision, Hunk
+from mainspring.app.chat.types import ApprovalDecision
 from mainspring.app.tui.dialogs import Menu, MenuItem, OnDone, TextRequest
 from mainspring.app.tui.diff_view import hunk_rows
 from mainspring.app.tui.safe_text import escape_all, to_one_row, truncate
 from mainspring.app.tui.styled_text import Row, make_row, output_rows, wrap_rows
+from mainspring.events import Hunk
 
 _MAX_RESOURCE_ROWS = 6
 _MAX_REASON_LENGTH = 400

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from mainspring.app.chat.types import FileDiff, Hunk
 from mainspring.app.tui.safe_text import escape_all, expand_tabs, strip_emoji_modifiers, truncate
 from mainspring.app.tui.styled_text import Row, make_row
 from mainspring.app.tui.theme import is_narrow
+from mainspring.events import FileDiff, Hunk
 from mainspring.text import pluralize
 
 _HUNK_HEADER = re.compile(r"(.*?)@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
-from mainspring.events.types import Event
+from mainspring.events.base import Event
 from mainspring.loop.hooks import features as _budget_hooks
 from mainspring.loop.hooks import features as _feature_hooks
 from mainspring.loop.hooks import features as _oauth_hook

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 from mainspring.errors import ModelError
-from mainspring.events.types import RunStatus
+from mainspring.events.types import MessageSource, RunStatus
 from mainspring.loop.hooks.base import (
     require_message_tuple,
     require_messages,
@@ -89,10 +89,6 @@ class SessionStart(Hook):
         self.run_id = run_id
         self.agent = agent
         self.resumed = resumed
-
-
-MessageSource = Literal["prompt", "steer", "follow_up", "assistant", "synthetic"]
-"""Why a message joins: a prompt, an injected message, a response of the model, or an addition by the loop or a policy."""
 
 
 class MessagesAdded(Hook):

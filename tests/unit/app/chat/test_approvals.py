@@ -9,7 +9,7 @@ import pytest
 from mainspring.app.chat.command_results import Picker, Table
 from mainspring.app.chat.commands import Approve, Prompt, SetMode, Slash
 from mainspring.app.chat.events import ApprovalAsked, CommandDone, Notice, RunFinished, StatusChanged, ToolFinished
-from mainspring.app.chat.types import EditOutcome
+from mainspring.events import EditOutcome
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from mainspring.tools.support.editing.review import parse_edit_outcomes
 from tests.unit.app.chat.harness import chatting

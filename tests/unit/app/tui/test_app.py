@@ -26,8 +26,9 @@ from mainspring.app.chat.commands import (
     Slash,
     Steer,
 )
-from mainspring.app.chat.types import AgentMode, FileDiff, Hunk, Option, Queued
+from mainspring.app.chat.types import AgentMode, Option, Queued
 from mainspring.app.tui.input_field import HistoryFile
+from mainspring.events import FileDiff, Hunk
 from tests.unit.app.tui.fake_chat import ScriptedChat
 from tests.unit.app.tui.harness import TuiHarness, open_tui
 

@@ -1,6 +1,6 @@
-from mainspring.app.chat.types import FileDiff, Hunk
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.styled_text import to_text
+from mainspring.events import FileDiff, Hunk
 
 DIFF = FileDiff(
     path="src/a.py",

@@ -3,10 +3,10 @@ import pytest
 
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Text
-from mainspring.app.chat.types import EditOutcome, FileDiff, Hunk
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
+from mainspring.events import EditOutcome, FileDiff, Hunk
 
 
 def make_view(columns: int = 80, **look: object) -> TranscriptView:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mainspring.app.chat.command_results import Changes, Choice, CommandResult, Fields, Picker, Table, Text
-from mainspring.app.chat.types import FileDiff, Status
+from mainspring.app.chat.types import Status
 from mainspring.app.tui.dialogs import Menu, MenuItem
 from mainspring.app.tui.event_rows import result_rows
 from mainspring.app.tui.external_programs import edit_in_editor, osc52_copy, read_clipboard_image
@@ -17,6 +17,7 @@ from mainspring.app.tui.key_bindings import KEYS, key_table, parse_key, resolve_
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyReason
 from mainspring.app.tui.status_line import status_row
 from mainspring.app.tui.styled_text import to_text
+from mainspring.events import FileDiff
 
 
 def test_numbers_are_formatted() -> None:

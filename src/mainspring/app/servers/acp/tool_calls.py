@@ -11,8 +11,8 @@ from acp import Client, RequestError, schema
 
 from mainspring.app.chat.commands import Answer, Approve
 from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
-from mainspring.app.chat.types import FileDiff
 from mainspring.app.servers.markdown import fence
+from mainspring.events import FileDiff
 from mainspring.text import pluralize
 
 ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
