@@ -34,10 +34,11 @@ from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
 from mainspring.events import AgentEnd, AgentStart, AgentStats, Event, MessageEnd, Notice, ToolExecutionEnd
 from mainspring.lazy import lazy_function
-from mainspring.loop import RunOptions, RunResult
+from mainspring.loop import RunResult
 from mainspring.loop.hooks import BudgetWarning
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.prompt_tags import wrap_in_tag
+from mainspring.run_options import RunOptions
 from mainspring.tools import ToolErrorCode
 
 if TYPE_CHECKING:

@@ -122,9 +122,7 @@ def _commands(folder: Path) -> Iterator[ActiveContent]:
 def _definitions(folder: Path) -> Iterator[ActiveContent]:
     """Find definitions of subagents that choose tools, a model, or limits; all others are only text."""
     for found in load_definitions(project=folder, trusted=True).definitions:
-        limits = {
-            name: value for name, value in msgspec.structs.asdict(found.behavior).items() if value is not msgspec.UNSET
-        }
+        limits = found.behavior.given
         if found.tools is not None or found.model is not None or limits:
             chosen = {"tools": found.tools, "model": found.model, **limits}
             line = f"subagent {found.name}: {msgspec.json.encode(chosen, enc_hook=str).decode()}"

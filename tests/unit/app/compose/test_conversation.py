@@ -168,13 +168,13 @@ def test_selected_tools_keep_the_built_in_order() -> None:
 
 @pytest.mark.covers("AGT-37")
 def test_agent_settings_become_run_limits() -> None:
-    behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolve()
+    behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0)))
 
     assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
-    assert build_behavior(AppConfig()).resolve().max_turns == 50
-    assert build_behavior(AppConfig()).resolve().max_output_tokens == 16384
+    assert build_behavior(AppConfig()).max_turns == 50
+    assert build_behavior(AppConfig()).max_output_tokens == 16384
     for given, expected in ((None, 3), (5, 5), (0, None)):
-        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).resolve().repeat_hint == expected
+        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).repeat_hint == expected
 
 
 @pytest.mark.covers("CFG-11", "CFG-14")
