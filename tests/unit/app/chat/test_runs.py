@@ -389,7 +389,7 @@ async def test_status_shows_cost_limits_and_branch(folder: Path, home: Path) -> 
     (folder / ".git").mkdir()
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n", encoding="utf-8")
     usage = Usage(1000, 50, cost=Cost(input=0.25, output=0.25))
-    async with chatting(folder, home, Reply("ok", usage=usage), ask={"max_cost": 2.0, "max_turns": 9}) as chat:
+    async with chatting(folder, home, Reply("ok", usage=usage), ask={"agent": {"maxCost": 2.0, "maxTurns": 9}}) as chat:
         end = await chat.run("go")
         status = chat.chat.status
 
@@ -406,7 +406,7 @@ async def test_status_shows_cost_limits_and_branch(folder: Path, home: Path) -> 
 async def test_warning_appears_near_the_cost_limit(folder: Path, home: Path) -> None:
     usage = Usage(1000, 0, cost=Cost(input=0.9))
     read = Reply(calls=[ScriptedCall("read_file", {"path": "a.txt"})], usage=usage)
-    async with chatting(folder, home, read, "done", ask={"max_cost": 1.0}) as chat:
+    async with chatting(folder, home, read, "done", ask={"agent": {"maxCost": 1.0}}) as chat:
         await chat.run("go")
 
     assert any("$0.90 of $1.00" in n.text and n.level == "warn" for n in chat.of(Notice))
@@ -434,7 +434,7 @@ async def test_steering_of_an_aborted_run_does_not_affect_the_next_run(folder: P
 async def test_run_stops_at_a_limit_and_keeps_the_queue(folder: Path, home: Path) -> None:
     gate = Gate()
     model = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), gates={0: gate})
-    async with chatting(folder, home, model, ask={"max_turns": 1}) as chat:
+    async with chatting(folder, home, model, ask={"agent": {"maxTurns": 1}}) as chat:
         await chat.send(Prompt("go"))
         await gate.reached_limit.wait()
         await chat.send(Queue("not lost at the limit"))
