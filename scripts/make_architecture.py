@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any, get_args
 
 from mainspring import HookBus, LoopConfig, LoopContext, ToolRegistry, agent_loop, tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.events import RunEvent
 from mainspring.loop.hooks import HOOKS
 from mainspring.models import ModelRequest
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
@@ -480,21 +478,6 @@ def draw_events() -> tuple[str, list[str]]:
     return drawing.svg("The way of an event"), lines
 
 
-def event_table() -> list[str]:
-    """Return the table of all events."""
-    kinds: list[type[Any]] = []
-    for kind in get_args(RunEvent):
-        kinds += [inner for inner in (get_args(kind) or (kind,)) if inner not in kinds]
-    rows = [f"| `{k.type}` | `{k.__name__}` | {summary(k)} |" for k in kinds]
-    return ["| type | class | meaning |", "|---|---|---|", *rows]
-
-
-def summary(kind: type[Any]) -> str:
-    """Return the first sentence of a docstring, with code in single backticks."""
-    text = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    return text.replace("``", "`").replace("|", "\\|")
-
-
 # --- The page ----------------------------------------------------------------------------------------------------------
 
 
@@ -502,7 +485,7 @@ def build() -> tuple[dict[Path, str], str]:
     """Return the images by path, and the page with its generated parts."""
     images: dict[Path, str] = {}
     page = PAGE.read_text(encoding="utf-8")
-    parts: dict[str, list[str]] = {"events": event_table(), "protocols": protocol_table(PROTOCOLS)}
+    parts: dict[str, list[str]] = {"protocols": protocol_table(PROTOCOLS)}
     for name, contract, prefix in (("library", "layers", ""), ("app", "app-layers", "app.")):
         packages = [f"{prefix}{package}" for names in read_layers(contract) for package in names]
         parts[name] = package_table(page, packages)
