@@ -288,7 +288,7 @@ class AgentEnd(Event, frozen=True):
         text: Text of the last response.
         output_error: Why a requested structured output is missing; the output is in ``stats``.
         stats: Its figures.
-        denied: Reasons of the denied calls.
+        denied: The results of the denied calls, with the reasons.
         error: The failure.
         exception: The failure itself, in this process only.
     """
@@ -320,8 +320,9 @@ class TurnEnd(Event, frozen=True):
     tool_results: tuple[ToolResultBlock, ...]
 
 
-MessageSource = Literal["prompt", "steer", "follow_up", "assistant", "synthetic"]
-"""Why a message joins: a prompt, an injected message, a response of the model, or an addition by the loop or a policy."""
+MessageSource = Literal["prompt", "steer", "follow_up", "assistant", "tool", "synthetic"]
+"""Why a message joins: a prompt, an injected message, a response of the model, the results of its calls, or an addition by
+the loop or a policy."""
 
 
 class MessageStart(Event, frozen=True):

@@ -298,6 +298,7 @@ class CoreAgent:
                 extra=self.extra,
                 aliases=aliases,
                 has_custom_system_prompt=system is not None,
+                finalize_result=self._finalize_result,
             )
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
@@ -309,6 +310,10 @@ class CoreAgent:
             self._signal = self._config = None
             self._current = self.context
             detach()
+
+    def _finalize_result(self, result: RunResult) -> RunResult:
+        """Return the result of a run with the additions of a subclass."""
+        return result
 
     def _check_run(self) -> None:
         """Let plugins reject the run."""

@@ -93,7 +93,8 @@ async def run_scope(run: RunState, signal: CancelToken | None) -> AsyncGenerator
 
 
 async def _start_run(run: RunState) -> None:
-    run.bus.publish(AgentStart(run.id))
+    if run.bus.listeners:
+        run.bus.publish(_agent_start(run))
     if run.bus.has(SessionStart):
         await run.emit(SessionStart(run.id, run.config.agent, resumed=bool(run.context.messages)))
     if run.config.has_custom_system_prompt and run.bus.has(SystemBefore):
@@ -119,6 +120,20 @@ async def _finish_run(run: RunState, error: BaseException | None) -> None:
         run.bus.publish(_agent_end(run, error if isinstance(error, Exception) else None))
 
 
+def _agent_start(run: RunState) -> AgentStart:
+    config, context = run.config, run.context
+    return AgentStart(
+        run.id,
+        agent=config.agent,
+        model=f"{config.model.provider}:{config.model.model}",
+        session_id=config.session_id,
+        cwd=config.env.cwd,
+        resumed=len(context.messages),
+        tools=context.tools.active,
+        system=context.system if config.has_custom_system_prompt else "",
+    )
+
+
 def _agent_end(run: RunState, error: Exception | None) -> AgentEnd:
     result = run.result()
     return AgentEnd(
@@ -126,7 +141,9 @@ def _agent_end(run: RunState, error: Exception | None) -> AgentEnd:
         result.messages,
         result.status,
         text=result.text,
+        output_error=result.output_error,
         stats=result.stats,
+        denied=tuple(run.denied),
         error=ErrorInfo.from_exception(error) if error is not None else None,
         exception=error,
     )

@@ -144,6 +144,7 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
         AgentAbortedError: If the run was aborted; asyncio.CancelledError if it was cancelled.
     """
     model, bus, steps = run.config.model, run.bus, run.config.steps
+    run.call_started = steps.elapsed()
 
     def publish_retry(retry: RetryInfo) -> None:
         error = ErrorInfo.from_exception(retry.error)
@@ -173,7 +174,7 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
 
     message = replace(event.message, id=steps.new_id(), timestamp=steps.now())
     bus.publish(Done(event.reason, message))
-    bus.publish(MessageEnd(message))
+    bus.publish(MessageEnd(message, seconds=steps.elapsed() - run.call_started))
     if bus.has(StreamEnd) and message.text:
         await run.emit(StreamEnd(message.text, run.turn_id))
     return message
@@ -216,7 +217,7 @@ async def _fail_turn(
         run.turn_usage.append(message.usage)
     info = ErrorInfo.from_exception(error) if error is not None else None
     bus.publish(StreamError(reason, message, info, error))
-    bus.publish(MessageEnd(message, error=info))
+    bus.publish(MessageEnd(message, seconds=config.steps.elapsed() - run.call_started, error=info))
     if isinstance(error, ContextExceededError):
         raised = AgentContextExceededError(text, cause=error)
     elif error is not None:

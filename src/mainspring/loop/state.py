@@ -134,6 +134,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         extra: Application data that every tool gets in its context.
         aliases: The names under which the model knows tools, by the tool's own name; see `ToolAliasModel`.
         has_custom_system_prompt: Whether the system prompt belongs to this run only; `system:before` fires then.
+        finalize_result: Adds to the result of a run, for example its structured output.
     """
 
     model: ModelProvider
@@ -150,6 +151,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     has_custom_system_prompt: bool = False
+    finalize_result: Callable[[RunResult], RunResult] | None = None
 
 
 class RunState:
@@ -161,7 +163,9 @@ class RunState:
         timed_out: Whether the time limit, and not the caller, set ``signal``.
         cost: US dollars, without calls of unknown price.
         invalid_responses: Number of invalid responses in a row.
+        call_started: When the current model call began, on the clock of the steps.
         added: The messages that this run added to the history.
+        denied: Texts of the results of denied calls.
         model_messages: The history as the default conversion returns it, updated with each message so that a turn does not
             convert all of it again; ``None`` with another conversion.
     """
@@ -185,7 +189,9 @@ class RunState:
         self.cost = 0.0
         self.tool_counts: dict[str, int] = {}
         self.invalid_responses = 0
+        self.call_started = 0.0
         self.added: list[AgentMessage] = []
+        self.denied: list[str] = []
         self.model_messages: list[Message] | None = None
         if config.convert_to_llm is convert_to_llm:
             self.model_messages = convert_to_llm(context.messages)
@@ -276,8 +282,8 @@ class RunState:
         self._extend_history(stamped)
         if source != "assistant":  # a response was published while it arrived
             for message in stamped:
-                self.bus.publish(MessageStart(message))
-                self.bus.publish(MessageEnd(message))
+                self.bus.publish(MessageStart(message, source))
+                self.bus.publish(MessageEnd(message, source))
         if self.bus.has(MessagesAdded):
             await self.emit(MessagesAdded(self.id, stamped, source))
 
@@ -296,8 +302,8 @@ class RunState:
         follow: Sequence[AgentMessage] = ()
         if self.bus.has(ToolResultsAfter):
             follow = (await self.emit(ToolResultsAfter(self.id, message, answer))).follow
-        self.bus.publish(MessageStart(answer))
-        self.bus.publish(MessageEnd(answer))
+        self.bus.publish(MessageStart(answer, "tool"))
+        self.bus.publish(MessageEnd(answer, "tool"))
         self.bus.publish(TurnEnd(self.turn, message, blocks))
         return follow
 
@@ -314,7 +320,7 @@ class RunState:
         for call in message.tool_uses:
             if call.id not in results:
                 results[call.id] = block = ToolResultBlock(call.id, call.name, reason, True)
-                self.bus.publish(ToolExecutionEnd(call, block))
+                self.bus.publish(ToolExecutionEnd(call, block, status="skipped"))
 
     async def inject_messages(self, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
         """Append queued messages; return True if there are any.
@@ -374,4 +380,6 @@ class RunState:
             seconds=self.seconds,
             side_usage=dict(self.side_usage),
         )
-        return RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
+        result = RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
+        finalize = self.config.finalize_result
+        return result if finalize is None else finalize(result)

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -47,6 +47,8 @@ from mainspring.tools import (
 )
 from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
 
+CallStatus = Literal["ok", "error", "denied", "skipped"]
+
 
 class _CheckedCall(Struct, kw_only=True):
     """A tool call after its checks: it is ready to run, has its result already, or pauses the run.
@@ -57,6 +59,7 @@ class _CheckedCall(Struct, kw_only=True):
         arguments: The validated arguments to run it with.
         permission: The decision that allowed the call, if handlers made one.
         result: The result of a call that will not run.
+        status: How the call ended, if that is not in its result.
         is_substitute: Whether a gate provided ``result`` in place of the tool, so that it is handled like the tool's own.
         is_invalid: Whether the model made a mistake: an unknown tool or invalid arguments.
         pause: Why the call needs an approval first.
@@ -68,6 +71,7 @@ class _CheckedCall(Struct, kw_only=True):
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     permission: PermissionCheck | None = None
     result: ToolResult | None = None
+    status: CallStatus | None = None
     is_substitute: bool = False
     is_invalid: bool = False
     pause: str = ""
@@ -188,14 +192,14 @@ class ToolCallBatch:
         run = self._run
         tool = run.context.tools.get(call.name)
         label = (tool.label if tool else "") or run.config.aliases.get(call.name, call.name)
-        run.bus.publish(ToolExecutionStart(call, label))
+        run.bus.publish(ToolExecutionStart(call, label, tool.source if tool else ""))
 
         # After a pause the user may have denied the call.
         resolution = self._resolutions.get(call.id)
         if isinstance(resolution, Deny):
             self.ends_run = self.ends_run or resolution.stop
             self.has_valid_call = True
-            return _deny(call, resolution.reason)
+            return _CheckedCall(call=call, result=_denial(resolution.reason))
 
         checked = await self._check_gate(call)
         if checked is None:
@@ -218,7 +222,7 @@ class ToolCallBatch:
         await run.emit(gate)
         if gate.block:
             reason = (gate.block if isinstance(gate.block, str) else gate.reason) or "not allowed"
-            return _CheckedCall(call=call, result=error_result(f"Blocked: {reason}", ToolErrorCode.PERMISSION_DENIED))
+            return _CheckedCall(call=call, result=_denial(reason, "Blocked"))
         if gate.pause and not gate.approved:
             return _CheckedCall(call=call, pause=gate.pause)
         if gate.result is not None:
@@ -287,10 +291,11 @@ class ToolCallBatch:
         await run.emit(permission)
         checked.permission = permission
         if permission.denied:
-            checked.result = _deny(call, "; ".join(permission.denied)).result
+            checked.result = _denial("; ".join(permission.denied))
             self.ends_run = self.ends_run or permission.ends_run
         elif permission.skip_reason:
             checked.result = error_result(f"Not run: {permission.skip_reason}", ToolErrorCode.UNKNOWN)
+            checked.status = "skipped"
         elif permission.paused:
             checked.pause = permission.paused
 
@@ -317,11 +322,12 @@ class ToolCallBatch:
                 result = to_tool_result((await run.emit(transform)).result)
         except asyncio.CancelledError:  # the whole run is being cancelled
             self.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
-            bus.publish(ToolExecutionEnd(call, block))
+            bus.publish(ToolExecutionEnd(call, block, status="error" if checked.has_started else "skipped"))
             raise
         except AgentAbortedError:
             reason = ABORTED_WHILE_RUNNING if checked.has_started else NOT_RUN_ABORTED
             result = error_result(reason, ToolErrorCode.UNKNOWN)
+            checked.status = "error" if checked.has_started else "skipped"
         except Exception as error:  # a handler provided an unusable result
             result = await self._result_of_failure(call, error)
 
@@ -340,7 +346,10 @@ class ToolCallBatch:
                 tool_counts=MappingProxyType(dict(run.tool_counts)),
             )
             await run.emit(finished)
-        bus.publish(ToolExecutionEnd(call, block, result.title, seconds))
+        status = checked.status or _call_status(result)
+        if status == "denied":
+            run.denied.append(block.text)
+        bus.publish(ToolExecutionEnd(call, block, result.title, seconds, status))
 
     async def _run_tool(self, checked: _CheckedCall) -> ToolResult:
         """Run the tool and return its result; every exception becomes a result."""
@@ -351,6 +360,7 @@ class ToolCallBatch:
             arguments = copy.deepcopy(checked.arguments)
             start = await run.emit(BeforeToolRun(call, run.turn_id, arguments, tool.idempotent))
             if start.block:
+                checked.status = "skipped"
                 return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
         context = ToolContext(
             env=config.env,
@@ -393,9 +403,14 @@ class ToolCallBatch:
         self._run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title or "", metadata or {}))
 
 
-def _deny(call: ToolUseBlock, reason: str) -> _CheckedCall:
-    result = error_result(f"Permission denied: {reason}", ToolErrorCode.PERMISSION_DENIED)
-    return _CheckedCall(call=call, result=result)
+def _denial(reason: str, prefix: str = "Permission denied") -> ToolResult:
+    return error_result(f"{prefix}: {reason}", ToolErrorCode.PERMISSION_DENIED)
+
+
+def _call_status(result: ToolResult) -> CallStatus:
+    if not result.is_error:
+        return "ok"
+    return "denied" if result.code is ToolErrorCode.PERMISSION_DENIED else "error"
 
 
 def _group_concurrent(checked_calls: Iterable[_CheckedCall]) -> list[list[_CheckedCall]]:
