@@ -137,7 +137,6 @@ if TYPE_CHECKING:
     from mainspring.loop import PendingCalls as PendingCalls
     from mainspring.loop import Plugin as Plugin
     from mainspring.loop import RunHandle as RunHandle
-    from mainspring.loop import RunOptions as RunOptions
     from mainspring.loop import (
         RunResult as RunResult,
     )
@@ -154,11 +153,6 @@ if TYPE_CHECKING:
     from mainspring.loop.hooks import ToolGate as ToolGate
     from mainspring.loop.hooks import TurnAfter as TurnAfter
     from mainspring.loop.hooks import TurnBefore as TurnBefore
-    from mainspring.loop.option_types import Budget as Budget
-    from mainspring.loop.option_types import Compaction as Compaction
-    from mainspring.loop.option_types import Compactor as Compactor
-    from mainspring.loop.option_types import ThinkingDecay as ThinkingDecay
-    from mainspring.loop.option_types import ToolBudget as ToolBudget
     from mainspring.mcp import McpPlug as McpPlug
     from mainspring.mcp import McpServerConfig as McpServerConfig
     from mainspring.mcp import connect_mcp as connect_mcp
@@ -213,12 +207,16 @@ if TYPE_CHECKING:
         create_model as create_model,
     )
     from mainspring.permissions import Permissions as Permissions
-    from mainspring.policies.budgets import (
-        Ledger as Ledger,
-    )
+    from mainspring.policies.budgets import Budget as Budget
+    from mainspring.policies.budgets import Ledger as Ledger
+    from mainspring.policies.budgets import ToolBudget as ToolBudget
+    from mainspring.policies.compaction import Compaction as Compaction
+    from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.disclosure import Disclosure as Disclosure
+    from mainspring.policies.request_settings import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
     from mainspring.presets import merge_presets as merge_presets
+    from mainspring.run_options import RunOptions as RunOptions
     from mainspring.sessions import Session as Session
     from mainspring.subagents import AgentDefinition as AgentDefinition
     from mainspring.subagents import Subagents as Subagents
@@ -250,11 +248,13 @@ _HOMES = {
     "loop.hooks": "Hook ToolFinished ToolBefore ToolGate PermissionCheck TurnAfter TurnBefore",
     "extensions": "ExtensionAPI Extensions",
     "extensions.command_hooks": "CommandHook CommandHooks",
-    "loop": "RunHandle AgentStats Approve RunOptions CoreAgent Deny HookBus LoopConfig LoopContext PendingCalls Plugin RunResult Steps agent_loop",
+    "loop": "RunHandle AgentStats Approve CoreAgent Deny HookBus LoopConfig LoopContext PendingCalls Plugin RunResult Steps agent_loop",
     "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
-    "loop.option_types": "Budget ToolBudget ThinkingDecay Compaction Compactor",
-    "policies.budgets": "Ledger",
+    "policies.request_settings": "ThinkingDecay",
+    "run_options": "RunOptions",
+    "policies.budgets": "Budget Ledger ToolBudget",
+    "policies.compaction": "Compaction Compactor",
     "mcp": "McpPlug McpServerConfig connect_mcp create_tool_search",
     "memory": "Memory",
     "policies.disclosure": "Disclosure",

@@ -8,11 +8,11 @@ from typing import Any
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, RateLimitedError
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import ToolGate
 from mainspring.mcp import McpPlug
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest, RetryConfig
+from mainspring.run_options import RunOptions
 from mainspring.subagents import AgentDefinition
 from mainspring.telemetry import Telemetry, Tracing
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel

@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentError, ModelNotFoundError, RateLimitedError
-from mainspring.loop import Approve, CoreAgent, Deny, RunOptions
+from mainspring.loop import Approve, CoreAgent, Deny
 from mainspring.loop.hooks import (
     HOOKS,
     BeforeToolRun,
@@ -27,6 +27,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import RetryConfig
+from mainspring.run_options import RunOptions
 from mainspring.sessions import Session, SessionOptions, SessionPlug
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext, tool

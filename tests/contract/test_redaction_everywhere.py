@@ -18,13 +18,13 @@ from mainspring.app.workspace.manage_settings import describe_settings
 from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
-from mainspring.loop import RunOptions
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.server_log import ServerLog
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import MemoryResponse, MemoryTransport, RecordingTransport, create_model
 from mainspring.models.http_model import HttpModel
 from mainspring.policies.audit_log import AuditLog
+from mainspring.run_options import RunOptions
 from mainspring.sessions import Session, SqliteSessionStore
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.telemetry import Tracing

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.env import LocalEnv
-from mainspring.loop import CoreAgent, RunOptions
+from mainspring.loop import CoreAgent
 from mainspring.loop.hooks import TurnBefore
 from mainspring.messages import Message
+from mainspring.run_options import RunOptions
 from mainspring.sessions import (
     IntentEntry,
     JsonlStore,

@@ -61,11 +61,11 @@ def test_stream_json_follows_its_schema_and_ends_with_the_result(command: Comman
     for line in done.lines:
         validator.validate(line)
     kinds = [line["type"] for line in done.lines]
-    assert kinds[0] == "start"
+    assert kinds[0] == "agent_start"
     assert kinds.count("result") == 1
     assert kinds[-1] == "result"
-    assert kinds.count("tool_end") == 3
-    assert "".join(line["text"] for line in done.lines if line["type"] == "text") == "Look:It is x."
+    assert kinds.count("tool_execution_end") == 3
+    assert "".join(line["text"] for line in done.lines if line["type"] == "text_delta") == "Look:It is x."
     assert done.result["text"] == "It is x."
     assert done.err == ""
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 from mainspring.env import LocalEnv
-from mainspring.loop import CoreAgent, RunOptions
+from mainspring.loop import CoreAgent
 from mainspring.loop.hooks import (
     BeforeToolRun,
     MessagesAdded,
@@ -28,6 +28,7 @@ from mainspring.loop.hooks import (
     ToolResultsAfter,
 )
 from mainspring.messages import Message
+from mainspring.run_options import RunOptions
 from mainspring.sessions import PairEntry, Session, SessionPlug
 from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel

@@ -31,7 +31,7 @@ def test_every_dependency_has_a_lowest_version(repository: Path) -> None:
 @pytest.mark.soak
 @requires(shutil.which("uv") is not None, "uv, and a package index")
 def test_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
-    """Older versions failed: exceptions of msgspec, marks of charset-normalizer, partial values of jiter, exporters of OpenTelemetry."""
+    """Older versions failed: exceptions of msgspec, marks of charset-normalizer, exporters of OpenTelemetry."""
     paths = [
         "tools/arguments/test_parse.py",
         "tools/support/test_text_files.py",

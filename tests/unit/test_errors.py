@@ -20,11 +20,12 @@ from mainspring.errors import (
     ToolError,
     model_error,
 )
-from mainspring.loop import LoopContext, RunOptions, agent_loop
+from mainspring.loop import LoopContext, agent_loop
 from mainspring.loop.hooks import RunDone, TurnAfter
 from mainspring.messages import Message
 from mainspring.models import LLMClient, RetryConfig
 from mainspring.models.client import Failure, ModelCallbacks
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import ToolRegistry, tool
 from tests.unit.loop.harness import Script, as_message, fail, make_config, text_reply, tool_call_reply

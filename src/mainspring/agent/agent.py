@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from mainspring.agent.lifecycle import AssistPlug, PreparedRun, SessionLifecycle
 from mainspring.agent.options import (
@@ -40,15 +40,14 @@ from mainspring.events import RunStatus
 from mainspring.extensions.api import Extension
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
-from mainspring.loop import CoreAgent, Plugin, Prompt, RunHandle, RunResult, Steps
-from mainspring.loop import RunOptions as Behavior
+from mainspring.loop import CoreAgent, LoopOptions, Plugin, Prompt, RunHandle, RunResult, Steps
 from mainspring.loop.hooks import ContextCompacted, Hooks
-from mainspring.loop.option_types import Compaction
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.policies.budgets import Ledger
-from mainspring.policies.compaction import CompactionResult, compact_history
+from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
+from mainspring.run_options import RunOptions as Behavior
 from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
 from mainspring.tools import LazyTool, Tool
 
@@ -112,6 +111,8 @@ class Agent(CoreAgent):
             invalid value.
         TypeError: If an option is unknown, or a function cannot be a tool.
     """
+
+    behavior: Behavior
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ class Agent(CoreAgent):
             name=name,
             system=system,
             tools=normalize_tools(tools),
-            behavior=behavior,
+            behavior=behavior or Behavior(),
             plugs=installed,
             hooks=hooks,
             messages=messages,
@@ -271,7 +272,7 @@ class Agent(CoreAgent):
         if self.running:
             raise AgentBusyError("This agent is running. Compact its conversation when the run has ended.")
         before = self.messages
-        options = options or self.behavior.resolve().compaction
+        options = options or self.behavior.compaction
         compacted = await compact_history(before, self.model, options, instructions=instructions)
         if compacted is None:
             return None
@@ -308,17 +309,17 @@ class Agent(CoreAgent):
         *,
         model: ModelProvider | str | None = None,
         thinking: ThinkingLevel | None = None,
-        behavior: Behavior | None = None,
+        behavior: LoopOptions | None = None,
         tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None = None,
         **options: Any,
     ) -> RunResult:
         model = adapt_model(model)
         validate_run_options({"model": model, "tools": tools, **options})
         validate_behavior(self.behavior)  # which may have been set since
-        validate_behavior(behavior)
+        behavior = validate_behavior(behavior) or Behavior()
         if thinking is not None:
             validate_behavior(Behavior(thinking=thinking))
-            behavior = Behavior(thinking=thinking).merged_with(behavior or Behavior())
+            behavior = Behavior(thinking=thinking).merged_with(behavior)
         request = self.model if model is None else _resolve_model(model)
         given = (
             None
@@ -333,7 +334,7 @@ class Agent(CoreAgent):
             if entered.result is not None:
                 return entered.result
             prompt, options = entered.prompt, entered.options
-        settled = (behavior or Behavior()).merged_with(self.behavior).resolve()
+        settled = behavior.merged_with(self.behavior)
         offered = [*self.tools, *self._lazy] if given is None else given
         with ExitStack() as ending:
             self._structured = None
@@ -372,7 +373,7 @@ class Agent(CoreAgent):
             model=self._run_model or self.model,
             system=self._current.system,
             tools=[t for name in tools.active if (t := tools.get(name)) is not None and t is not own],
-            behavior=Behavior(**asdict(self._config.behavior)) if self._config else self.behavior,
+            behavior=cast("Behavior", self._config.behavior) if self._config else self.behavior,
         )
 
     async def _run_and_close(self, prompt: Prompt, options: RunOptions) -> RunResult:

@@ -16,7 +16,7 @@ from mainspring.errors import AgentError, ConfigError
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import OAuthRefresh, SessionEnd, SessionStart
 from mainspring.mcp.tool_search import ToolSearchPlug
-from mainspring.messages import AgentMessage, Message, TextBlock, ToolDefinition
+from mainspring.messages import Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
 from mainspring.models.auth.credentials import TokenRefreshed, on_token_refresh
 from mainspring.policies.disclosure import Disclosure, LoadMode
@@ -40,15 +40,6 @@ class ActivatesSkills(Protocol):
 
     async def deactivate(self, name: str) -> bool:
         """Deactivate a skill."""
-        ...
-
-
-@runtime_checkable
-class PreservesMessages(Protocol):
-    """A plugin that preserves messages from compaction."""
-
-    def should_preserve(self, message: AgentMessage, /) -> bool:
-        """Return True if a message must stay unchanged."""
         ...
 
 
@@ -108,20 +99,6 @@ def find_skill_activator(plugs: Iterable[Plugin]) -> ActivatesSkills:
     if found is None:
         raise AgentError("This agent has no skills. Add some: Agent(..., skills=...).")
     return found
-
-
-def combine_preserve_checks(
-    plugs: Iterable[object], keep: Callable[[AgentMessage], bool] | None
-) -> Callable[[AgentMessage], bool] | None:
-    """Combine the checks of plugins and of ``keep`` for messages that a compaction preserves."""
-    request: list[Callable[[AgentMessage], bool]] = [
-        p.should_preserve for p in plugs if isinstance(p, PreservesMessages)
-    ]
-    if not request:
-        return keep
-    if keep is not None:
-        request.append(keep)
-    return lambda message: any(each(message) for each in request)
 
 
 SubagentsOption = Subagents | Iterable[AgentDefinition] | bool

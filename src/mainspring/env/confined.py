@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import Mapping, Sequence
-from typing import NoReturn, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, TypeVar, Unpack
 
 from mainspring.env.beneath import RealPath, resolve
+from mainspring.env.local_files import FilesBelow
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import ExecutionEnv, ProcessConnection
 from mainspring.env.types import (
@@ -19,6 +20,8 @@ from mainspring.env.types import (
     WalkResult,
 )
 from mainspring.env.wrapper import EnvWrapper
+
+_T = TypeVar("_T")
 
 _ALLOWED_PROGRAMS = ("rg",)
 """Programs that only read, and only below the folder in which they are started."""
@@ -67,6 +70,10 @@ class ConfinedEnv(EnvWrapper[ExecutionEnv]):
     async def is_ignored(self, path: str) -> bool:
         """See `ExecutionEnv.is_ignored`."""
         return await super().is_ignored(await self._resolve_inside(path))
+
+    async def inspect_folder(self, root: RealPath, work: Callable[[FilesBelow], _T]) -> _T | None:
+        """See `FolderInspector`."""
+        return await super().inspect_folder(await self._resolve_inside(root), work)
 
     async def remove(self, path: str) -> None:
         """See `ExecutionEnv.remove`."""

@@ -19,8 +19,9 @@ from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import local_files
+from mainspring.env.beneath import RealPath
 from mainspring.env.jobs import JobManager
-from mainspring.env.local_files import LocalFiles, LocalWalkSource
+from mainspring.env.local_files import FilesBelow, LocalFiles, LocalWalkSource
 from mainspring.env.locks import PathLocks
 from mainspring.env.process import RunningProcess, StdioConnection, open_connection, start_process, wait_for_result
 from mainspring.env.process_tree import OrphanReaper, kill_by_run_id
@@ -180,9 +181,13 @@ class LocalEnv:
         files = self._files
         await self._in_thread(lambda: files.rename(files.resolve_entry(source), files.resolve_entry(target), parents))
 
-    async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T:
-        """Do blocking work with files in a thread, with resolved paths and without following links."""
-        return await self._in_thread(lambda: work(self._files))
+    async def inspect_folder(self, root: RealPath, work: Callable[[FilesBelow], _T]) -> _T | None:
+        """Do blocking work with the files below a folder. See `FolderInspector`."""
+
+        def inspect() -> _T | None:
+            return work(FilesBelow(self._files, root)) if self._files.is_local(root) else None
+
+        return await self._in_thread(inspect)
 
     async def find_program(self, name: str) -> str | None:
         """Return the path of a program: on the user's PATH outside the project, or in the scripts folder of the running Python."""

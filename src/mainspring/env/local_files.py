@@ -345,14 +345,6 @@ class LocalFiles:
         except OSError:
             return False
 
-    def exists(self, path: str) -> bool:
-        """Return True if anything exists at a resolved path, even if it cannot be opened."""
-        try:
-            self.stat(path)
-        except OSError:
-            return False
-        return True
-
     def stat(self, path: str) -> FileStat:
         """See `ExecutionEnv.stat`."""
         return stat_file(path)
@@ -384,6 +376,40 @@ class LocalFiles:
     def rename(self, source: str, target: str, parents: bool) -> None:
         """See `ExecutionEnv.rename`."""
         rename_file(source, target, parents)
+
+
+class FilesBelow:
+    """The files below a folder, blocking, to read only. Names are relative to it; neither a link nor ``..`` leads out of it.
+
+    Args:
+        files: All files.
+        root: The folder.
+    """
+
+    def __init__(self, files: LocalFiles, root: RealPath) -> None:
+        self._files = files
+        self._root = root
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a regular file to read it."""
+        return self._files.open(self._path(name))
+
+    def exists(self, name: str) -> bool:
+        """Return True if anything exists there, even if it cannot be opened."""
+        try:
+            self._files.stat(self._path(name))
+        except OSError:
+            return False
+        return True
+
+    def list(self, name: str) -> list[DirEntry]:
+        """Return the names in a folder."""
+        return self._files.list(self._path(name))
+
+    def _path(self, name: str) -> RealPath:
+        if ".." in name.split("/"):
+            raise OSError(errno.EINVAL, "it leads out of the folder", name)
+        return self._root / name
 
 
 class LocalWalkSource:

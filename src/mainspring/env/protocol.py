@@ -30,8 +30,9 @@ from mainspring.env.types import (
 )
 
 if TYPE_CHECKING:
+    from mainspring.env.beneath import RealPath
     from mainspring.env.jobs import JobManager
-    from mainspring.env.local_files import LocalFiles
+    from mainspring.env.local_files import FilesBelow
 
 _T = TypeVar("_T")
 
@@ -71,14 +72,23 @@ class PathNaming(Protocol):
 
 
 @runtime_checkable
-class OnFiles(Protocol):
-    """An environment whose files can be used directly, to check the results of a program."""
+class FolderInspector(Protocol):
+    """An environment with files on a disk, which can be inspected to verify the results of a program."""
 
-    async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T | None:
-        """Do blocking work with files in a thread, with resolved paths and without following links.
+    async def inspect_folder(self, root: RealPath, work: Callable[[FilesBelow], _T]) -> _T | None:
+        """Do blocking work with the files below a folder in a thread, without following links.
+
+        The files are those that programs see, so unsaved text of an editor is not in them.
+
+        Args:
+            root: The folder.
+            work: Function that gets the files.
 
         Returns:
-            The result of the work; None if it was not done because the environment has no such files.
+            The result of the work; None if it was not done because the folder is not on a disk of this machine.
+
+        Raises:
+            OSError: If the environment does not allow to read the folder.
         """
         ...
 

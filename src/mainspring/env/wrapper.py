@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar, Unpack
 
+from mainspring.env.beneath import RealPath
 from mainspring.env.jobs import JobManager
-from mainspring.env.local_files import LocalFiles
-from mainspring.env.protocol import ExecutionEnv, OnFiles, ProcessConnection
+from mainspring.env.local_files import FilesBelow
+from mainspring.env.protocol import ExecutionEnv, FolderInspector, ProcessConnection
 from mainspring.env.types import (
     DirEntry,
     FileStat,
@@ -28,7 +29,7 @@ class EnvWrapper(Generic[EnvT]):
     """Forward every method to another environment. An `ExecutionEnv`.
 
     A method that a subclass does not override is not checked or changed by the subclass, so decide about each one. Methods that only
-    some environments have belong in the subclasses, except `on_files`, since code checks for them with `isinstance`.
+    some environments have belong in the subclasses, except `inspect_folder`, since code checks for them with `isinstance`.
 
     Args:
         env: The environment; it is closed with this one.
@@ -85,9 +86,9 @@ class EnvWrapper(Generic[EnvT]):
         """See `ExecutionEnv.rename`."""
         await self._env.rename(source, target, parents=parents)
 
-    async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T | None:
-        """See `OnFiles`: the files of the wrapped environment, if it has any."""
-        return await self._env.on_files(work) if isinstance(self._env, OnFiles) else None
+    async def inspect_folder(self, root: RealPath, work: Callable[[FilesBelow], _T]) -> _T | None:
+        """See `FolderInspector`: the files of the wrapped environment, if it has any."""
+        return await self._env.inspect_folder(root, work) if isinstance(self._env, FolderInspector) else None
 
     async def find_program(self, name: str) -> str | None:
         """See `ExecutionEnv.find_program`."""

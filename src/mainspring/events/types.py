@@ -259,6 +259,7 @@ class AgentStart(Event, frozen=True):
         resumed: Number of messages in the history before the run.
         tools: Names of the tools that are available at the start.
         system: The run's own system prompt; empty if it uses the agent's.
+        version: Version of the output that contains the event; 0 in this process.
     """
 
     run_id: str
@@ -269,6 +270,7 @@ class AgentStart(Event, frozen=True):
     resumed: int = 0
     tools: tuple[str, ...] = ()
     system: str = ""
+    version: int = 0
 
 
 class AttemptStart(Event, frozen=True):

@@ -4,7 +4,7 @@ from mainspring.events import AgentStats
 from mainspring.loop.agent import CoreAgent, MessageQueue, Plugin, PreparablePlug, Prompt, ResettablePlug, RunGuard
 from mainspring.loop.hooks import EventListener, Handler, HookBus, Hooks
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.options import ResolvedRunOptions, RunOptions
+from mainspring.loop.options import LoopOptions
 from mainspring.loop.result import RunHandle, RunResult
 from mainspring.loop.state import Approve, Deny, LoopConfig, LoopContext, PendingCalls
 from mainspring.loop.steps import LiveSteps, Steps
@@ -22,16 +22,15 @@ __all__ = [
     "LiveSteps",
     "LoopConfig",
     "LoopContext",
+    "LoopOptions",
     "MessageQueue",
     "PendingCalls",
     "Plugin",
     "PreparablePlug",
     "Prompt",
     "ResettablePlug",
-    "ResolvedRunOptions",
     "RunGuard",
     "RunHandle",
-    "RunOptions",
     "RunResult",
     "Steps",
     "agent_loop",

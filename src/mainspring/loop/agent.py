@@ -16,7 +16,7 @@ from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
 from mainspring.events import MessageUpdate, StreamEvent
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
-from mainspring.loop.options import RunOptions
+from mainspring.loop.options import LoopOptions
 from mainspring.loop.result import RunHandle, RunResult
 from mainspring.loop.state import (
     Approve,
@@ -143,7 +143,7 @@ class CoreAgent:
         name: str = "agent",
         system: str = "",
         tools: Iterable[Tool | LazyTool] = (),
-        behavior: RunOptions | None = None,
+        behavior: LoopOptions | None = None,
         plugs: Iterable[Plugin] = (),
         hooks: Hooks | None = None,
         messages: str | Iterable[AgentMessage] = (),
@@ -158,7 +158,7 @@ class CoreAgent:
         self.model = model
         self.name = name
         self.env = env
-        self.behavior = behavior or RunOptions()
+        self.behavior = behavior or LoopOptions()
         self.bus = HookBus(hooks)
         self.hooks = HookRegistry(self.bus)
         self.steps = steps or LiveSteps()
@@ -247,7 +247,7 @@ class CoreAgent:
         *,
         model: ModelProvider | None = None,
         system: str | None = None,
-        behavior: RunOptions | None = None,
+        behavior: LoopOptions | None = None,
         tools: Iterable[Tool] | None = None,
         hooks: Hooks | None = None,
         signal: CancelToken | None = None,
@@ -265,7 +265,7 @@ class CoreAgent:
             )
         if any(isinstance(p, Message) and not any(map(_has_content, p.content)) for p in prompts):
             raise AgentError("The prompt is empty.")
-        limits = (behavior.merged_with(self.behavior) if behavior else self.behavior).resolve()
+        limits = behavior.merged_with(self.behavior) if behavior else self.behavior
         self._steering.mode = self._follow_ups.mode = limits.steering
         detach = self.bus.add(hooks or {})
         self._signal = signal = signal or CancelToken()
@@ -424,13 +424,13 @@ class CoreAgent:
     @property
     def thinking(self) -> ThinkingLevel | None:
         """The reasoning effort; a new value applies from the next request on."""
-        return (self._config.behavior if self._config else self.behavior.resolve()).thinking
+        return (self._config.behavior if self._config else self.behavior).thinking
 
     @thinking.setter
     def thinking(self, level: ThinkingLevel | None) -> None:
-        self.behavior = replace(self.behavior, thinking=level)
+        self.behavior = LoopOptions(thinking=level).merged_with(self.behavior)
         if self._config is not None:
-            self._config.behavior = replace(self._config.behavior, thinking=level)
+            self._config.behavior = LoopOptions(thinking=level).merged_with(self._config.behavior)
 
     @property
     def active_tools(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from mainspring.loop.hooks import (
     ToolCallHook,
     ToolResultsAfter,
 )
-from mainspring.loop.options import ResolvedRunOptions
+from mainspring.loop.options import LoopOptions
 from mainspring.loop.result import RunResult
 from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import (
@@ -139,7 +139,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
 
     model: ModelProvider
     env: ExecutionEnv
-    behavior: ResolvedRunOptions = ResolvedRunOptions()
+    behavior: LoopOptions = LoopOptions()
     bus: HookBus = field(default_factory=HookBus)
     steps: Steps = field(default_factory=LiveSteps)
     convert_to_llm: MessageConverter = convert_to_llm

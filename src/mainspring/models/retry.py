@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, cast
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
@@ -49,11 +49,11 @@ class RetryConfig(Struct, frozen=True):
     """
 
     enabled: bool = True
-    max_retries: int = 3
-    base_delay_ms: float = 1000
-    max_delay_ms: float = 10000
-    jitter: float = 0.25
-    max_retry_after: float = 60.0
+    max_retries: Annotated[int, Meta(ge=0)] = 3
+    base_delay_ms: Annotated[float, Meta(ge=0)] = 1000
+    max_delay_ms: Annotated[float, Meta(ge=0)] = 10000
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.25
+    max_retry_after: Annotated[float, Meta(ge=0)] = 60.0
 
 
 class RetryInfo(Struct, frozen=True):

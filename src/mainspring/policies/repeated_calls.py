@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -13,11 +13,54 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import ToolCallsReceived, ToolGate, ToolResultsAfter, ToolTransform
-from mainspring.loop.option_types import CallKeyFunction
+from mainspring.loop.policy import (
+    ORDER_CACHED_CALLS,
+    ORDER_RAW_RESULTS,
+    ORDER_TOOL_BUDGETS,
+    PolicyContext,
+    PolicyHandlers,
+)
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
+from mainspring.options import AgentSetting, Options, is_named_mapping, option
 from mainspring.tools import ToolResult
 
 logger = logging.getLogger("mainspring")
+
+
+CallKeyFunction = Callable[[Mapping[str, Any]], Hashable]
+"""Returns a key for the arguments of a call: calls with the same key have the same result."""
+
+
+class RepeatedCallOptions(Options, page="run-options.md#repeated-calls"):
+    """Options of repeated calls."""
+
+    dedup_tools: Mapping[str, CallKeyFunction] = option(
+        default={},
+        doc="Tools whose repeated call returns the previous result without running, each with its key of equal calls. Never "
+        "a tool with side effects.",
+        check=(lambda value: is_named_mapping(value, callable), "a function for each tool by its name"),
+        names_tools=True,
+    )
+    repeat_hint: int | None = option(
+        default=None,
+        ge=1,
+        doc="Number of turns in a row without anything new before the model gets a hint.",
+        setting=AgentSetting(
+            off=0,
+            default=3,
+            doc="Number of turns in a row without new results after which the model gets a hint; 0 disables it",
+        ),
+    )
+
+
+def repeated_call_handlers(options: RepeatedCallOptions, run: PolicyContext) -> PolicyHandlers:
+    """Return the handlers for repeated calls."""
+    if options.repeat_hint is not None:
+        yield ORDER_TOOL_BUDGETS, {ToolResultsAfter: RepeatedCallsWarning(options.repeat_hint).results}
+    if options.dedup_tools:
+        dedup = CachedToolCalls(options.dedup_tools)
+        yield ORDER_CACHED_CALLS, {ToolCallsReceived: dedup.on_tool_intent, ToolGate: dedup.on_tool_gate}
+        yield ORDER_RAW_RESULTS, {ToolTransform: dedup.on_tool_transform}
 
 
 class CachedToolCalls:

@@ -8,10 +8,56 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from mainspring.loop.hooks import TurnBefore
+from mainspring.loop.policy import ORDER_REQUEST_DEFAULTS, PolicyContext, PolicyHandlers
+from mainspring.options import Options, option
 
 if TYPE_CHECKING:
     from mainspring.models import ModelRequest, ThinkingLevel
+
+
+class ThinkingDecay(Struct, frozen=True):
+    """The whole reasoning budget up to turn ``after_turn``, then ``factor`` times that of the previous turn.
+
+    Attributes:
+        after_turn: The last turn of a run, from 1, with the whole budget.
+        factor: The factor for each later turn. Default 0.5.
+        floor: Minimum number of tokens. Default 0.
+    """
+
+    after_turn: int
+    factor: float = 0.5
+    floor: int = 0
+
+    def __call__(self, turn: int, base: int) -> float:
+        """Return the budget of a turn for the whole budget ``base``.
+
+        It may be outside 0 to ``base``.
+        """
+        late = max(0, turn - self.after_turn)
+        return base if not late else max(base * self.factor**late, self.floor)
+
+
+class RequestOptions(Options, page="run-options.md#reasoning"):
+    """Options of each request."""
+
+    thinking_decay: ThinkingDecay | Callable[[int, int], float] | None = option(
+        default=None,
+        doc="How reasoning decreases during a run: a `ThinkingDecay`, or a function of the turn (from 1) and the whole budget "
+        "in tokens. Clamped to 0 and the whole.",
+        check=(callable, "a ThinkingDecay, or a function of turn and budget"),
+    )
+    cache: bool = option(default=True, doc="Whether to control the provider's prompt cache.")
+
+
+def request_handlers(options: RequestOptions, run: PolicyContext) -> PolicyHandlers:
+    """Return the handlers for the settings of requests."""
+    if options.thinking_decay is not None:
+        yield ORDER_REQUEST_DEFAULTS, {TurnBefore: ThinkingDecayPolicy(options.thinking_decay).before}
+    if not options.cache:
+        yield ORDER_REQUEST_DEFAULTS, {TurnBefore: disable_prompt_cache}
 
 
 LEVEL_TOKENS: dict[ThinkingLevel, int] = {

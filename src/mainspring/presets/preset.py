@@ -9,8 +9,9 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from mainspring.errors import ConfigError
-from mainspring.loop import Handler, Hooks, RunOptions
+from mainspring.loop import Handler, Hooks
 from mainspring.loop.hooks import Hook, hook_class
+from mainspring.run_options import RunOptions
 from mainspring.tools import LazyTool, Tool, tool
 from mainspring.tools.builtin import builtin_tools
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mainspring.loop.option_types import Compaction
 from mainspring.messages import AgentMessage, Message
-from mainspring.policies.compaction import compact_history
+from mainspring.policies.compaction import Compaction, compact_history
 from mainspring.sessions.entries import BranchEntry
 from mainspring.sessions.loader import history_at
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from mainspring.errors import ConfigError
 from mainspring.frontmatter import parse_fields_and_body
 from mainspring.lazy import lazy_re
-from mainspring.loop import RunOptions
+from mainspring.run_options import RunOptions
 from mainspring.tools.names import COMMON_ALIASES
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from mainspring.errors import AgentError, ConfigError, ToolError, check_option_names
 from mainspring.events import RunStatus
 from mainspring.events.types import SubagentStats
-from mainspring.loop import Plugin, RunOptions, RunResult
+from mainspring.loop import Plugin, RunResult
 from mainspring.loop.hooks import (
     CHILD_HOOKS,
     BeforeSpawn,
@@ -26,6 +26,7 @@ from mainspring.loop.hooks import (
     ToolGate,
     TurnBefore,
 )
+from mainspring.run_options import RunOptions
 from mainspring.subagents.definition import AgentDefinition
 from mainspring.subagents.run import (
     DEFAULT_NAME,
@@ -430,7 +431,7 @@ class Subagents(Plugin):
             if running is not None:
                 if isinstance(self._agent.steps, NestedSteps):
                     running.cancel()  # Do not record an abort: the subagent resumes when its parent resumes.
-                result = await _stop_gracefully(child, running, request.behavior.resolve().abort_grace)
+                result = await _stop_gracefully(child, running, request.behavior.abort_grace)
             raise
         except Exception as failed:  # a failure of a subagent never ends its parent
             error = failed

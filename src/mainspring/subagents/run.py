@@ -11,7 +11,8 @@ from msgspec import Struct
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ToolError
 from mainspring.events import RunStatus, SubagentStats
-from mainspring.loop import CoreAgent, Plugin, RunOptions, RunResult, Steps
+from mainspring.loop import CoreAgent, Plugin, RunResult, Steps
+from mainspring.run_options import RunOptions
 from mainspring.subagents.definition import AgentDefinition
 from mainspring.tools import Tool
 
@@ -216,8 +217,9 @@ class SpawnOptions(TypedDict, total=False):
 
 
 def inherited_behavior(parent: ParentContext) -> RunOptions:
-    """Return the parent's behavior without the options of its conversation: output schema and budget."""
-    return RunOptions(schema=None, session_budget=None).merged_with(parent.behavior)
+    """Return the parent's behavior without the options of its conversation, for example, the output schema."""
+    own = [name for name, option in RunOptions.declared.items() if not option.inherited]
+    return parent.behavior.without(*own)
 
 
 def select_tools(tools: Sequence[Tool], definition: AgentDefinition, names: Sequence[str] | None) -> list[Tool]:

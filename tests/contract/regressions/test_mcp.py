@@ -9,9 +9,9 @@ from pathlib import Path
 
 from mainspring.agent.agent import Agent
 from mainspring.env import LocalEnv, MemoryEnv
-from mainspring.loop import RunOptions
 from mainspring.mcp import InMemoryConnector, InMemoryServer, connect_mcp
 from mainspring.mcp.types import ToolInfo
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext
 from tests.unit.mcp.harness import make_tool_info, raw_server_config, results

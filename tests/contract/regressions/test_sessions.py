@@ -12,12 +12,11 @@ from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ContextExceededError
-from mainspring.loop import RunOptions
-from mainspring.loop.option_types import Compaction
 from mainspring.memory import Memory
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage
 from mainspring.models import ModelInfo, ModelRequest
-from mainspring.policies.compaction import SummaryCompactor, is_summary
+from mainspring.policies.compaction import Compaction, SummaryCompactor, is_summary
+from mainspring.run_options import RunOptions
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 

@@ -20,10 +20,11 @@ from mainspring.app.commands.cost import cost_report
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, NetworkError
-from mainspring.loop import RunHandle, RunOptions
-from mainspring.loop.option_types import Budget
+from mainspring.loop import RunHandle
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest
+from mainspring.policies.budgets import Budget
+from mainspring.run_options import RunOptions
 from mainspring.sessions import Session
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.telemetry import Tracing

@@ -12,9 +12,9 @@ from mainspring import Agent, ConfigError, RunOptions, Subagents
 from mainspring.agent.options import validate_behavior
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigWarning
-from mainspring.loop import ResolvedRunOptions
-from mainspring.loop.option_types import Budget, Compaction, ToolBudget
 from mainspring.models import RetryConfig
+from mainspring.policies.budgets import Budget, ToolBudget
+from mainspring.policies.compaction import Compaction
 from mainspring.testing import ScriptedCall, ScriptedModel
 
 WRONG: list[dict[str, Any]] = [
@@ -124,12 +124,10 @@ def test_object_that_is_not_a_plugin_is_rejected(option: str, junk: Any) -> None
 
 
 def test_default_options_are_valid() -> None:
-    validate_behavior(
-        RunOptions(**{name: getattr(ResolvedRunOptions(), name) for name in ResolvedRunOptions.__struct_fields__})
-    )
+    validate_behavior(RunOptions(**{name: option.default for name, option in RunOptions.declared.items()}))
 
 
-@given(st.sampled_from([f for f in RunOptions.__struct_fields__ if f != "schema"]), st.one_of(st.none(), st.integers(-3, 3), st.floats(), st.text(max_size=3), st.booleans(), st.just({"work": ToolBudget(max=1)}), st.just({}), st.just(())))  # fmt: skip
+@given(st.sampled_from([f for f in RunOptions.declared if f != "schema"]), st.one_of(st.none(), st.integers(-3, 3), st.floats(), st.text(max_size=3), st.booleans(), st.just({"work": ToolBudget(max=1)}), st.just({}), st.just(())))  # fmt: skip
 def test_accepted_option_value_never_hangs_a_run(name: str, value: Any) -> None:
     """Every value is rejected or leads to a run that ends."""
     try:

@@ -15,10 +15,10 @@ from mainspring.app.commands.cost import CostReport, cost_report, iter_spending,
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import ModelErrorHook, UsageUpdate
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest
+from mainspring.run_options import RunOptions
 from mainspring.sessions import LogEvent, Session
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel

@@ -9,8 +9,8 @@ from mainspring.agent.agent import Agent
 from mainspring.agent.lifecycle import SYSTEM_PROMPT, AssistPlug, AssistPolicy
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
-from mainspring.loop import RunOptions
 from mainspring.messages import Message, ToolResultBlock, Usage
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolResult, define_tool, tool
 from mainspring.tools.response import AssistRequest, error_response

@@ -14,7 +14,7 @@ from mainspring.app.cli.exit_codes import exit_code_for, exit_code_for_error
 from mainspring.app.cli.runner import run_command
 from mainspring.app.printing.json_output import to_json_line
 from mainspring.app.printing.text_output import create_printer
-from mainspring.app.run.events import ModelIdentity, Notice, Progress, RunEvent, RunOutcome, RunStarting, ToolsReady
+from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
 from mainspring.errors import (
     AgentAbortedError,
     AgentProviderError,
@@ -27,15 +27,32 @@ from mainspring.errors import (
     RateLimitedError,
     SessionError,
 )
-from mainspring.events import MessageEnd, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
+from mainspring.events import (
+    AgentEnd,
+    AgentStart,
+    ErrorInfo,
+    Event,
+    McpServer,
+    MessageEnd,
+    MessageStart,
+    ModelRetry,
+    Notice,
+    SubagentEvent,
+    TextDelta,
+    TextEnd,
+    ToolCallDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnStart,
+    encode,
+)
 from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from tests.helpers.schemas import tidy
 
 MODEL = ModelIdentity(provider="embedded", id="tiny", label="Tiny", why="no key", notice="It is for trying out.")
 CALL = ToolUseBlock("c1", "read_file", {"path": "a\x1b[31m.txt"})
-EVENTS: list[RunEvent] = [
-    RunStarting(model=MODEL, session_id="s1", resumed=2, cwd="/x", tools=("read_file",)),
-    ToolsReady(("read_file",)),
+EVENTS: list[Event] = [
+    AgentStart("r1", model=MODEL.spec, session_id="s1", resumed=2, cwd="/x", tools=("read_file",), version=2),
     TurnStart(1, "t1"),
     TextDelta(0, "Let me "),
     TextDelta(0, "look."),
@@ -55,10 +72,12 @@ class Terminal(io.StringIO):
 
 
 def print_run(
-    form: str, outcome: RunOutcome = OUTCOME, *, live: bool = False, events: list[RunEvent] = EVENTS
+    form: str, outcome: RunOutcome = OUTCOME, *, live: bool = False, events: list[Event] = EVENTS
 ) -> tuple[str, str, int]:
     out, err = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
     show = create_printer(form, Console(out, err, {"NO_COLOR": "1"}))
+    if events is EVENTS:
+        show.on_model(MODEL, 2)
     for event in events:
         show.on_event(event)
     code = show.finish(outcome)
@@ -119,26 +138,52 @@ def test_stream_json_is_one_line_per_event() -> None:
     lines = [json.loads(line) for line in print_run("stream-json")[0].splitlines()]
 
     assert [line["type"] for line in lines] == [
-        "start", "turn_start", "text", "text", "message", "tool_start", "tool_end", "turn_start", "text", "message", "result"
+        "agent_start", "turn_start", "text_delta", "text_delta", "message_end", "tool_execution_start",
+        "tool_execution_end", "turn_start", "text_delta", "message_end", "result",
     ]  # fmt: skip
-    assert lines[4]["tool_calls"][0]["name"] == "read_file"
+    assert lines[0] == {
+        "type": "agent_start", "run_id": "r1", "model": "embedded:tiny", "session_id": "s1", "cwd": "/x", "resumed": 2,
+        "tools": ["read_file"], "version": 2,
+    }  # fmt: skip
+    assert lines[4]["message"]["content"][1]["name"] == "read_file"
     assert lines[-1]["usage"]["output_tokens"] == 3
 
 
-def test_stream_json_start_line_waits_for_late_tools() -> None:
-    started = RunStarting(model=MODEL, session_id="s1", tools=("read_file",))
-    equipped = ToolsReady(("read_file", "mcp__x__y"))
+def test_stream_json_prints_nothing_twice() -> None:
+    message = Message.assistant("Done.")
+    results = Message("user", (ToolResultBlock("c1", "read_file", "text"),))
+    events: list[Event] = [
+        MessageStart(message),
+        ToolCallDelta(1, "{"),
+        TextEnd(0, "Done."),
+        MessageEnd(results),
+        AgentEnd("r1", (message,), "completed"),
+    ]
 
-    first, second, *_ = print_run("stream-json", events=[started, Notice("a server is slow"), equipped])[0].splitlines()
-    unknown, _ = print_run("stream-json", RunOutcome(status="aborted"), events=[started])[0].splitlines()
+    assert [json.loads(line)["type"] for line in print_run("stream-json", events=events)[0].splitlines()] == ["result"]
 
-    assert json.loads(first)["type"] == "notice"
-    assert json.loads(second)["tools"] == ["read_file", "mcp__x__y"]
-    assert json.loads(unknown)["tools"] == ["read_file"]
+
+@pytest.mark.covers("ERR-09")
+def test_stream_json_redacts_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
+    error = ErrorInfo(type="NetworkError", message="no route with correct-horse-battery")
+    failed = Message("assistant", error=error.message)
+    events: list[Event] = [
+        ModelRetry(1, 3, 0.5, error),
+        MessageEnd(failed, error=error),
+        McpServer("files", error=error),
+        SubagentEvent(("scout-1",), ModelRetry(1, 3, 0.5, error)),
+    ]
+
+    out, _, _ = print_run("stream-json", events=events)
+
+    assert len(out.splitlines()) == 5
+    assert "no route with" in out
+    assert "correct-horse" not in out
 
 
 def test_downloads_are_reported_on_stderr_only() -> None:
-    events: list[RunEvent] = [Progress("fetching 1 MB", last=True), Notice("odd")]
+    events: list[Event] = [Progress("fetching 1 MB", last=True), Notice("odd")]
 
     for form in ("text", "json", "stream-json"):
         out, err, _ = print_run(form, events=events)
@@ -150,7 +195,7 @@ def test_lone_surrogate_is_replaced_in_json() -> None:
     line = to_json_line(TextDelta(0, "a\udcff"))
 
     assert line is not None
-    assert json.loads(json_schema.encode(line))["text"] == "a\ufffd"
+    assert json.loads(encode(line))["text"] == "a\ufffd"
 
 
 def test_value_without_json_form_is_printed_as_text() -> None:
@@ -158,7 +203,7 @@ def test_value_without_json_form_is_printed_as_text() -> None:
     line = to_json_line(end)
 
     assert line is not None
-    assert "object" in json.loads(json_schema.encode(line))["details"]["where"]
+    assert "object" in json.loads(encode(line))["result"]["details"]["where"]
 
 
 def test_published_schema_is_current(repository: Path) -> None:

@@ -9,8 +9,8 @@ from mainspring.callbacks import callbacks_to_events
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
 from mainspring.events import AgentEnd, MessageUpdate, TextDelta, ToolExecutionEnd
-from mainspring.loop import RunOptions
 from mainspring.messages import Usage
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 

@@ -14,11 +14,11 @@ from mainspring.callbacks import AgentCallbacks, CallbacksPlug, ErrorReport
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError, RateLimitedError
 from mainspring.events import SpanContext
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import HOOKS, ModelErrorHook, ToolGate
 from mainspring.messages import Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Attachment, ToolErrorCode, ToolResult, tool
 from mainspring.tools.builtin import write_file

@@ -1,11 +1,14 @@
 """`ConfinedEnv`: no access outside of the workspace, and no writes if it is read-only."""
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 
 from mainspring.env import ConfinedEnv, LocalEnv
+from mainspring.env.beneath import RealPath
+from mainspring.env.local_files import FilesBelow
 from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import apply_patch, edit, glob, grep, list_files, read_file, shell, write_file
 
@@ -57,6 +60,24 @@ async def test_folders_outside_are_not_listed(confined_env: ConfinedEnv) -> None
         assert "outside the workspace" in result.text
     assert "a.txt" in (await list_files(ctx)).text
     assert "1:one" in (await grep(ctx, pattern="one")).text
+
+
+async def test_folders_outside_are_not_inspected(confined_env: ConfinedEnv, tmp_path: Path) -> None:
+    names = ["a.txt", "link", "folder/key", "../project-secrets/key"]
+
+    def inspect(files: FilesBelow) -> list[str]:
+        opened: list[str] = []
+        for name in names:
+            with contextlib.suppress(OSError), files.open(name) as file:
+                opened.append(file.read().decode())
+        return opened
+
+    root = RealPath(confined_env.cwd)
+    assert await confined_env.inspect_folder(root, inspect) == ["one\n"]
+    assert await confined_env.inspect_folder(root, lambda files: [n for n in names if files.exists(n)]) == ["a.txt"]
+    for outside in (RealPath(str(tmp_path)), RealPath("/etc")):
+        with pytest.raises(PermissionError, match="outside the workspace"):
+            await confined_env.inspect_folder(outside, inspect)
 
 
 async def test_symlinks_can_be_removed_but_not_followed_outside(confined_env: ConfinedEnv, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 import pytest
 
 from mainspring.env import ConfinedEnv, EditorEnv, ExecutionEnv, LocalEnv
-from mainspring.env.protocol import OnFiles, PathNaming
+from mainspring.env.beneath import RealPath
+from mainspring.env.protocol import FolderInspector, PathNaming
 from mainspring.env.sandbox import SandboxEnv
 from mainspring.env.wrapper import EnvWrapper
 from mainspring.permissions.git_repository import ReadsFolders
@@ -34,7 +35,7 @@ DECISIONS: Mapping[str, tuple[Decision, Decision, Decision]] = {
     "is_ignored": ("own", "inner", "inner"),
     "remove": ("own", "own", "inner"),
     "rename": ("own", "own", "inner"),
-    "on_files": ("inner", "inner", "inner"),
+    "inspect_folder": ("own", "inner", "inner"),
     "find_program": ("inner", "inner", "inner"),
     "run": ("own", "inner", "own"),
     "connect": ("own", "inner", "own"),
@@ -54,7 +55,7 @@ def public_members(*classes: type) -> set[str]:
     return {n for c in classes for n, v in vars(c).items() if n[0] != "_" and (callable(v) or isinstance(v, property))}
 
 
-PROTOCOL = sorted(public_members(ExecutionEnv, OnFiles))
+PROTOCOL = sorted(public_members(ExecutionEnv, FolderInspector))
 METHODS = [name for name in PROTOCOL if name not in ("cwd", "jobs")]
 
 
@@ -67,7 +68,7 @@ def find_decision(wrapper: type, name: str) -> Decision:
 
 
 def test_every_method_has_a_decision() -> None:
-    names = public_members(ExecutionEnv, OnFiles, PathNaming, LocalEnv)
+    names = public_members(ExecutionEnv, FolderInspector, PathNaming, LocalEnv)
     assert names == set(DECISIONS), "Decide for each wrapper whether it must check or change this method."
 
 
@@ -98,7 +99,7 @@ class RecordingEnv:
             names = [n for n in parameters(name) if n not in options]
             return self._record(name, {**dict(zip(names, given, strict=False)), **options})
 
-        if name not in METHODS or name == "on_files":
+        if name not in METHODS or name == "inspect_folder":
             raise AttributeError(name)
         return method
 
@@ -110,13 +111,13 @@ class RecordingEnv:
 class RecordingEnvWithFiles(RecordingEnv):
     """A recording environment whose files can be used directly."""
 
-    async def on_files(self, work: object) -> object:
-        return self._record("on_files", {"work": work})
+    async def inspect_folder(self, root: object, work: object) -> object:
+        return self._record("inspect_folder", {"root": root, "work": work})
 
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
     """Return the parameters of a method of the interface."""
-    method = getattr(OnFiles if name == "on_files" else ExecutionEnv, name)
+    method = getattr(FolderInspector if name == "inspect_folder" else ExecutionEnv, name)
     return dict(list(inspect.signature(method).parameters.items())[1:])
 
 
@@ -142,7 +143,7 @@ def test_base_shares_the_state_of_the_wrapped_environment() -> None:
 
 
 async def test_files_of_an_environment_without_them_are_not_used() -> None:
-    assert await EnvWrapper(cast("ExecutionEnv", RecordingEnv())).on_files(lambda files: files) is None
+    assert await EnvWrapper(cast("ExecutionEnv", RecordingEnv())).inspect_folder(RealPath("/project"), id) is None
 
 
 def test_optional_interfaces_of_the_wrappers(tmp_path: Path) -> None:
@@ -154,11 +155,11 @@ def test_optional_interfaces_of_the_wrappers(tmp_path: Path) -> None:
             return False
 
     optional = (
-        *(OnFiles, PathNaming, Runs, ReadsFiles, ReadsFolders, ListsDirectories),
+        *(FolderInspector, PathNaming, Runs, ReadsFiles, ReadsFolders, ListsDirectories),
         *(SearchesPrograms, LocatesPrograms, StartsLocally),
     )
     env = LocalEnv(tmp_path)
-    always = {OnFiles, Runs, ReadsFiles, ReadsFolders, ListsDirectories}
+    always = {FolderInspector, Runs, ReadsFiles, ReadsFolders, ListsDirectories}
     assert {p for p in optional if isinstance(ConfinedEnv(env), p)} == always
     editor = EditorEnv(env, Buffers())
     assert {p for p in optional if isinstance(editor, p)} == {*always, PathNaming, SearchesPrograms}

@@ -7,7 +7,7 @@ from typing import Any
 
 from mainspring.env import MemoryEnv
 from mainspring.events import StreamEvent
-from mainspring.loop import CoreAgent, LoopConfig, RunOptions
+from mainspring.loop import CoreAgent, LoopConfig, LoopOptions
 from mainspring.messages import AgentMessage, Message, StopReason, ToolUseBlock, Usage
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
 from mainspring.models.message_builder import MessageBuilder
@@ -104,9 +104,11 @@ def fail(error: Exception) -> Exception:
     return error
 
 
-def make_config(model: Script, *, behavior: RunOptions | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
+def make_config(
+    model: Script, *, behavior: LoopOptions | None = None, vision: bool = True, **fields: Any
+) -> LoopConfig:
     """Return a configuration for a scripted model."""
-    settled = (behavior or RunOptions()).resolve()
+    settled = behavior or LoopOptions()
     if not vision:
         model.info = ModelInfo("scripted-1", "scripted", vision=False)
     return LoopConfig(model=model, env=MemoryEnv({}), behavior=settled, **fields)

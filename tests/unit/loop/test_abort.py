@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentAbortedError, AgentError, ModelError, NetworkError
-from mainspring.loop import CoreAgent, RunOptions
+from mainspring.loop import CoreAgent, LoopOptions
 from mainspring.loop.hooks import (
     ContextTransform,
     MessagesAdded,
@@ -38,7 +38,7 @@ from tests.unit.loop.harness import (
     tool_calls_reply,
 )
 
-QUICK = RunOptions(abort_grace=0.01)
+QUICK = LoopOptions(abort_grace=0.01)
 
 
 @tool
@@ -186,7 +186,7 @@ async def test_time_limit_applies_to_every_kind_of_wait(where: str) -> None:
     ended: list[Any] = []
     agent.on(SessionEnd, lambda ctx: ended.append((ctx.status, ctx.error)))
     started = time.monotonic()
-    behavior = RunOptions(max_seconds=0.05, abort_grace=0.01, retry=RetryConfig(base_delay_ms=9000, jitter=0))
+    behavior = LoopOptions(max_seconds=0.05, abort_grace=0.01, retry=RetryConfig(base_delay_ms=9000, jitter=0))
     result = await agent.run("go", behavior=behavior)
     assert time.monotonic() - started < 0.25
     assert (result.status, result.error, ended) == ("max_seconds", None, [("max_seconds", None)])
@@ -197,7 +197,7 @@ async def test_time_limit_applies_to_every_kind_of_wait(where: str) -> None:
 
 async def test_time_limit_timer_stops_when_the_run_ends() -> None:
     agent = make_agent(Script(text_reply("a"), tool_call_reply("look", key="a"), text_reply("b")), tools=[look])
-    await agent.run("go", behavior=RunOptions(max_seconds=0.02))
+    await agent.run("go", behavior=LoopOptions(max_seconds=0.02))
     agent.on(ToolGate, lambda ctx: asyncio.sleep(0.04))
     assert (await agent.run("go")).status == "completed"
 
@@ -267,7 +267,7 @@ async def test_side_call_obeys_the_limits_of_the_run() -> None:
         Script(make_priced_reply("a", dollars=0.5), make_priced_reply("b", dollars=0.6), text_reply("never")),
         hooks={ContextTransform: select},
     )
-    result = await agent.run("go", behavior=RunOptions(max_cost=1.0))
+    result = await agent.run("go", behavior=LoopOptions(max_cost=1.0))
     assert rejected == ["Cannot call a model for 'select': the run has reached its limit (max_cost)."]
     assert result.stats.side_usage["select"].total_tokens == 20
 
@@ -285,7 +285,7 @@ async def test_side_call_ends_with_the_run_and_raises_its_error_to_the_caller() 
         await ctx.side_call("select", make_request("which"))
 
     model = Script(text_reply("slow", hang_after=1))
-    agent = make_agent(model, hooks={ContextTransform: select}, behavior=RunOptions(retry=None))
+    agent = make_agent(model, hooks={ContextTransform: select}, behavior=LoopOptions(retry=None))
     await stop_run(agent, side_call_failed)
     assert failures == [NetworkError]
 
@@ -296,7 +296,7 @@ async def test_usage_of_failed_responses_is_counted() -> None:
 
     broken = Reply("half an ans", chunk_count=5, truncate_after=2, usage=Usage(output_tokens=7))
     agent = make_agent(
-        Script(broken, make_priced_reply("whole")), hooks={ModelErrorHook: retry}, behavior=RunOptions(retry=None)
+        Script(broken, make_priced_reply("whole")), hooks={ModelErrorHook: retry}, behavior=LoopOptions(retry=None)
     )
     result = await agent.run("go")
     assert result.text == "whole"
@@ -311,5 +311,5 @@ async def test_tool_can_add_usage_that_counts_toward_the_cost_limit() -> None:
         return "done"
 
     agent = make_agent(Script(tool_calls_reply(tool_call_reply("spawn")), text_reply("never")), tools=[spawn])
-    result = await agent.run("go", behavior=RunOptions(max_cost=1.0))
+    result = await agent.run("go", behavior=LoopOptions(max_cost=1.0))
     assert (result.status, result.stats.side_usage["child"].total_tokens) == ("max_cost", 40)

@@ -18,7 +18,7 @@ from mainspring.errors import (
     NetworkError,
 )
 from mainspring.events import MessageUpdate, TextDelta
-from mainspring.loop import CoreAgent, RunOptions, RunResult
+from mainspring.loop import CoreAgent, LoopOptions, RunResult
 from mainspring.loop.hooks import ToolGate, TurnAfter
 from mainspring.messages import CustomMessage, Message, TextBlock
 from mainspring.tools import define_tool, tool
@@ -213,7 +213,7 @@ async def test_steering_messages_are_sent_one_at_a_time_or_all_together() -> Non
     modes: list[tuple[Any, int]] = [("one", 3), ("all", 2)]
     for mode, expected in modes:
         model = Script(*[text_reply("x") for _ in range(4)])
-        core_agent = make_agent(model, behavior=RunOptions(steering=mode))
+        core_agent = make_agent(model, behavior=LoopOptions(steering=mode))
         core_agent.steer("a")
         core_agent.steer("b")
         result = await core_agent.run("go")
@@ -222,13 +222,13 @@ async def test_steering_messages_are_sent_one_at_a_time_or_all_together() -> Non
 
 @pytest.mark.covers("AGT-27", "AGT-28")
 async def test_run_options_are_merged_field_by_field() -> None:
-    merged = RunOptions(max_turns=3).merged_with(RunOptions(max_turns=9, temperature=0.5)).resolve()
+    merged = LoopOptions(max_turns=3).merged_with(LoopOptions(max_turns=9, temperature=0.5))
     assert (merged.max_turns, merged.temperature, merged.max_output_tokens) == (3, 0.5, 16384)
-    assert RunOptions(max_turns=None).merged_with(RunOptions(max_turns=9)).resolve().max_turns is None
-    assert RunOptions().resolve().max_turns is None
+    assert LoopOptions(max_turns=None).merged_with(LoopOptions(max_turns=9)).max_turns is None
+    assert LoopOptions().max_turns is None
     model = Script(text_reply("a"), text_reply("b"))
-    core_agent = make_agent(model, behavior=RunOptions(temperature=0.5, max_output_tokens=10))
-    await core_agent.run("go", behavior=RunOptions(max_output_tokens=20))
+    core_agent = make_agent(model, behavior=LoopOptions(temperature=0.5, max_output_tokens=10))
+    await core_agent.run("go", behavior=LoopOptions(max_output_tokens=20))
     await core_agent.run("go")
     assert [(r.temperature, r.max_output_tokens) for r in model.requests] == [(0.5, 20), (0.5, 10)]
 

@@ -23,9 +23,9 @@ from mainspring.loop import (
     LiveSteps,
     LoopConfig,
     LoopContext,
+    LoopOptions,
     MessageQueue,
     PendingCalls,
-    RunOptions,
     RunResult,
     agent_loop,
 )
@@ -79,13 +79,13 @@ def test_clear_returns_the_queued_messages() -> None:
 
 
 async def test_queue_mode_is_that_of_the_run() -> None:
-    core_agent = make_agent(Script(*[text_reply("x") for _ in range(9)]), behavior=RunOptions(steering="all"))
+    core_agent = make_agent(Script(*[text_reply("x") for _ in range(9)]), behavior=LoopOptions(steering="all"))
     for text in ("a", "b"):
         core_agent.follow_up(text)
     assert (await core_agent.run("go")).turns == 2
     for text in ("a", "b"):
         core_agent.follow_up(text)
-    assert (await core_agent.run("go", behavior=RunOptions(steering="one"))).turns == 3
+    assert (await core_agent.run("go", behavior=LoopOptions(steering="one"))).turns == 3
 
 
 async def test_messages_of_any_kind_can_be_queued() -> None:
@@ -196,7 +196,7 @@ async def test_agent_has_plain_defaults() -> None:
         (),
     )
     assert (core_agent.behavior, core_agent.messages, core_agent.running, core_agent.pending) == (
-        RunOptions(),
+        LoopOptions(),
         (),
         False,
         None,
@@ -208,7 +208,7 @@ async def test_agent_has_plain_defaults() -> None:
 async def test_request_contains_every_option_of_the_run() -> None:
     core_agent = make_agent(Script(text_reply("a"), text_reply("b")), system="S", tools=[look])
     core_agent.session_id = "s1"
-    behavior = RunOptions(
+    behavior = LoopOptions(
         max_output_tokens=7, temperature=0.5, thinking="low", thinking_budget=9, timeout=3.0, retry=None
     )
     await core_agent.run("go", behavior=behavior)
@@ -298,9 +298,9 @@ async def test_session_start_reports_if_the_conversation_is_resumed() -> None:
 
 async def test_thinking_level_of_the_run_applies_during_the_run() -> None:
     levels: list[Any] = []
-    core_agent = make_agent(Script(text_reply("a")), behavior=RunOptions(thinking="low"))
+    core_agent = make_agent(Script(text_reply("a")), behavior=LoopOptions(thinking="low"))
     core_agent.on(TurnBefore, lambda ctx: levels.append(core_agent.thinking))
-    await core_agent.run("go", behavior=RunOptions(thinking="high"))
+    await core_agent.run("go", behavior=LoopOptions(thinking="high"))
     assert (levels, core_agent.thinking) == (["high"], "low")
 
 
@@ -422,7 +422,7 @@ async def test_limit_is_reached_at_its_value(limits: dict[str, Any], status: str
     model = Script(
         tool_call_reply("look", key="a", tokens=10), tool_call_reply("look", key="a", tokens=10), text_reply("ok")
     )
-    result = await make_agent(model, tools=[look]).run("go", behavior=RunOptions(**limits))
+    result = await make_agent(model, tools=[look]).run("go", behavior=LoopOptions(**limits))
     assert result.status == status
 
 
@@ -436,7 +436,7 @@ async def test_approval_needs_a_call_without_a_result() -> None:
         Script(tool_calls_reply(*block), text_reply("done")),
         tools=[look],
         hooks=hooks,
-        behavior=RunOptions(tool_execution="sequential"),
+        behavior=LoopOptions(tool_execution="sequential"),
     )
     await core_agent.run("go")
     with pytest.raises(AgentError, match=r"^Unknown tool call: c1, ghost\. Waiting calls: c2, c3\.$"):
@@ -548,7 +548,7 @@ async def test_stream_cancelled_during_shutdown_ends_with_an_abort() -> None:
             await release.wait()
         return "late"
 
-    core_agent = make_agent(Script(tool_call_reply("stubborn")), tools=[stubborn], behavior=RunOptions(abort_grace=30))
+    core_agent = make_agent(Script(tool_call_reply("stubborn")), tools=[stubborn], behavior=LoopOptions(abort_grace=30))
     handle = core_agent.stream("go")
     running = asyncio.Event()
 
@@ -634,7 +634,7 @@ async def test_custom_message_conversion_is_used() -> None:
 async def test_stream_accepts_the_options_of_a_run() -> None:
     model = Script(text_reply("a"))
     core_agent = make_agent(Script())
-    async with core_agent.stream("go", model=model, system="S", behavior=RunOptions(temperature=0.5)) as run:
+    async with core_agent.stream("go", model=model, system="S", behavior=LoopOptions(temperature=0.5)) as run:
         assert (await run.result()).text == "a"
     assert (model.requests[0].system, model.requests[0].temperature) == ("S", 0.5)
 

@@ -19,7 +19,7 @@ from mainspring.errors import (
     RateLimitedError,
 )
 from mainspring.events import StreamEvent
-from mainspring.loop import HookBus, LiveSteps, LoopContext, RunOptions, RunResult, agent_loop
+from mainspring.loop import HookBus, LiveSteps, LoopContext, LoopOptions, RunResult, agent_loop
 from mainspring.loop.hooks import (
     ContextCompacted,
     ContextTransform,
@@ -48,7 +48,7 @@ from tests.unit.loop.harness import (
     truncated_reply,
 )
 
-NO_RETRY = RunOptions(retry=None)
+NO_RETRY = LoopOptions(retry=None)
 
 
 @tool
@@ -273,7 +273,7 @@ async def test_each_retry_is_published_before_its_wait() -> None:
     events: list[Any] = []
     bus = HookBus()
     bus.subscribe(events.append)
-    behavior = RunOptions(retry=RetryConfig(max_retries=5, base_delay_ms=1, jitter=0))
+    behavior = LoopOptions(retry=RetryConfig(max_retries=5, base_delay_ms=1, jitter=0))
     result = await agent_loop("go", LoopContext(), make_config(model, bus=bus, behavior=behavior))
     assert (result.text, result.turns) == ("ok", 1)
     retries = [e for e in events if e.type == "model_retry"]
@@ -465,7 +465,7 @@ async def test_turn_stopped_by_a_handler_is_not_counted() -> None:
 
 async def test_usage_without_a_price_does_not_count_toward_the_cost_limit() -> None:
     model = Script(tool_call_reply("look", key="a", tokens=5), text_reply("ok", tokens=5))
-    result = await make_agent(model, tools=[look]).run("go", behavior=RunOptions(max_cost=0.5))
+    result = await make_agent(model, tools=[look]).run("go", behavior=LoopOptions(max_cost=0.5))
     assert (result.status, result.usage.total_tokens) == ("completed", 10)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
-from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import (
     HOOKS,
     BeforeInject,
@@ -232,7 +232,7 @@ async def test_tool_counts_are_read_only_per_run_and_exclude_concurrent_calls(
             tool_call_reply("look", key="d"),
         ),
         tools=[look],
-        behavior=RunOptions(tool_execution=mode),
+        behavior=LoopOptions(tool_execution=mode),
         hooks={ToolGate: [gate, check_read_only], ToolBefore: check_read_only, ToolFinished: check_read_only},
     )
     turns: list[Any] = []
@@ -241,7 +241,7 @@ async def test_tool_counts_are_read_only_per_run_and_exclude_concurrent_calls(
     assert gates == expected_counts
     assert kinds == {MappingProxyType}
     assert turns == [{}, {"look": 2}, {"look": 3}]
-    await agent.run("again", behavior=RunOptions(max_turns=1))
+    await agent.run("again", behavior=LoopOptions(max_turns=1))
     assert gates[-1] == 0, "a new run starts at zero"
 
 
@@ -294,7 +294,7 @@ async def test_end_hooks_fire_for_every_status() -> None:
     def abort_run(ctx: Any) -> None:
         agent.abort("enough")
 
-    quick = RunOptions(retry=RetryConfig(max_retries=0))
+    quick = LoopOptions(retry=RetryConfig(max_retries=0))
     for script, hooks, status in (
         ((text_reply("ok"),), {}, "completed"),
         ((tool_call_reply("look", key="a"), tool_call_reply("look", key="a")), {}, "max_turns"),
@@ -303,7 +303,7 @@ async def test_end_hooks_fire_for_every_status() -> None:
         ((tool_call_reply("look", key="a"),), {PermissionCheck: lambda c: c.deny("no", stop=True)}, "denied"),
         ((tool_call_reply("look", key="a"),), {PermissionCheck: lambda c: c.pause("may it?")}, "paused"),
     ):
-        limits = RunOptions(max_turns=1) if status == "max_turns" else quick
+        limits = LoopOptions(max_turns=1) if status == "max_turns" else quick
         agent = make_agent(Script(*script), tools=[look], hooks=hooks, behavior=limits)
         seen = record_hooks(agent.bus)
         result = await agent.run("go", raise_errors=False)

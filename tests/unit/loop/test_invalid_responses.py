@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentProviderError, InvalidResponseError
-from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import MessagesAdded
 from mainspring.messages import Message
 from mainspring.models import ModelInfo
@@ -23,7 +23,7 @@ from tests.unit.loop.harness import (
     tool_calls_reply,
 )
 
-ONE = RunOptions(max_repairs=1)
+ONE = LoopOptions(max_repairs=1)
 
 
 @tool
@@ -57,7 +57,7 @@ async def test_too_many_invalid_responses_fail_the_run_with_the_reason(reason: s
     model = Script(*[make_invalid_replies()[reason] for _ in range(9)])
     agent = make_agent(model, tools=[look])
     with pytest.raises(AgentProviderError) as caught:
-        await agent.run("go", behavior=RunOptions(max_repairs=2))
+        await agent.run("go", behavior=LoopOptions(max_repairs=2))
     text = f"{TEXTS[reason]} 3 times in a row (scripted:scripted-1). Try another model or a simpler task."
     cause = caught.value.cause
     assert isinstance(cause, InvalidResponseError)
@@ -115,7 +115,7 @@ async def test_invalid_calls_with_a_steering_message_are_not_counted() -> None:
     model = Script(
         *[tool_calls_reply(tool_call_reply("nope"), tool_call_reply("nope")) for _ in range(3)], text_reply("ok")
     )
-    behavior = RunOptions(max_repairs=1, tool_execution="sequential")
+    behavior = LoopOptions(max_repairs=1, tool_execution="sequential")
     result = await agent.run("go", model=model, behavior=behavior, hooks={"tool:unknown": steer})
     assert (result.status, result.text) == ("completed", "ok")
 
@@ -134,14 +134,14 @@ async def test_empty_response_is_followed_by_a_prompt() -> None:
 @pytest.mark.parametrize(
     ("behavior", "info", "limit"),
     [
-        (RunOptions(max_output_tokens=50), None, " of 50 tokens"),
-        (RunOptions(max_output_tokens=50), 20, " of 20 tokens"),
-        (RunOptions(max_output_tokens=50), 90, " of 50 tokens"),
-        (RunOptions(max_output_tokens=None), 90, " of 90 tokens"),
-        (RunOptions(max_output_tokens=None), None, ""),
+        (LoopOptions(max_output_tokens=50), None, " of 50 tokens"),
+        (LoopOptions(max_output_tokens=50), 20, " of 20 tokens"),
+        (LoopOptions(max_output_tokens=50), 90, " of 50 tokens"),
+        (LoopOptions(max_output_tokens=None), 90, " of 90 tokens"),
+        (LoopOptions(max_output_tokens=None), None, ""),
     ],
 )
-async def test_truncated_response_names_the_smaller_limit(behavior: RunOptions, info: int | None, limit: str) -> None:
+async def test_truncated_response_names_the_smaller_limit(behavior: LoopOptions, info: int | None, limit: str) -> None:
     model = Script(tool_call_reply("look", key="a", stop="max_tokens"), text_reply("ok"))
     model.info = ModelInfo("scripted-1", "scripted", max_output_tokens=info)
     ctx = LoopContext(tools=ToolRegistry([look]))
@@ -155,5 +155,5 @@ async def test_truncated_response_names_the_smaller_limit(behavior: RunOptions, 
         await agent_loop(
             [Message.user("go")],
             LoopContext(),
-            make_config(never, behavior=RunOptions(max_repairs=0, max_output_tokens=behavior.max_output_tokens)),
+            make_config(never, behavior=LoopOptions(max_repairs=0, max_output_tokens=behavior.max_output_tokens)),
         )

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.loop import Approve, CoreAgent, Deny, RunOptions, RunResult
+from mainspring.loop import Approve, CoreAgent, Deny, LoopOptions, RunResult
 from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, ToolFinished, ToolGate, TurnAfter
 from mainspring.tools import define_tool, tool
 from tests.unit.loop.harness import (
@@ -184,7 +184,7 @@ async def test_thinking_and_active_tools_can_change_during_a_run() -> None:
     model = Script(
         tool_call_reply("look", key="a"), tool_call_reply("look", key="b"), text_reply("ok"), text_reply("again")
     )
-    core_agent = make_agent(model, tools=[look, other], behavior=RunOptions(thinking="low"), hooks={TurnAfter: change})
+    core_agent = make_agent(model, tools=[look, other], behavior=LoopOptions(thinking="low"), hooks={TurnAfter: change})
     assert (core_agent.thinking, core_agent.active_tools) == ("low", ("look", "other"))
     result = await core_agent.run("go")
     assert [r.thinking for r in model.requests] == ["low", "high", "high"]
@@ -234,7 +234,7 @@ async def test_each_paused_call_is_answered_and_runs_once(mode: Any) -> None:
     core_agent = make_agent(
         Script(script, text_reply("done")),
         tools=[look],
-        behavior=RunOptions(tool_execution=mode),
+        behavior=LoopOptions(tool_execution=mode),
         hooks=pause_for_keys(*"bcd"),
     )
     core_agent.on(ToolFinished, lambda ctx: ran.append(ctx.result.text))
@@ -352,7 +352,7 @@ async def test_concurrency_safe_calls_run_together_up_to_the_limit(cap: int) -> 
 
     script = tool_calls_reply(*(tool_call_reply(n) for n in ("safe", "safe", "safe", "safe", "alone", "alone", "safe")))
     core_agent = make_agent(
-        Script(script, text_reply("ok")), tools=[safe, alone], behavior=RunOptions(tool_concurrency=cap)
+        Script(script, text_reply("ok")), tools=[safe, alone], behavior=LoopOptions(tool_concurrency=cap)
     )
     await core_agent.run("go")
     assert limit == {"safe": cap, "alone": 1}

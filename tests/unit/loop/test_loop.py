@@ -13,7 +13,7 @@ from mainspring.errors import (
     ContextExceededError,
     NetworkError,
 )
-from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore, UsageUpdate
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
 from mainspring.tools import ToolContext, ToolRegistry, tool
@@ -98,7 +98,7 @@ async def test_steering_message_skips_the_remaining_sequential_calls() -> None:
     model = Script(tool_calls_reply(*(tool_call_reply("step", n=str(n)) for n in (1, 2, 3, 4))), text_reply("ok"))
     ctx = make_context(step)
     await agent_loop(
-        "go", ctx, make_config(model, bus=bus, get_steering=steering, behavior=RunOptions(tool_execution="sequential"))
+        "go", ctx, make_config(model, bus=bus, get_steering=steering, behavior=LoopOptions(tool_execution="sequential"))
     )
     assert ran == ["1", "2"]
     results = as_message(ctx.messages[2]).tool_results
@@ -126,7 +126,7 @@ async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     model = Script(tool_calls_reply(*(tool_call_reply("step", n=str(n)) for n in (1, 2, 3, 4))), text_reply("never"))
     ctx = make_context(step)
     with pytest.raises(AgentAbortedError, match="by hand"):
-        await agent_loop("go", ctx, make_config(model, behavior=RunOptions(tool_execution="sequential")), signal)
+        await agent_loop("go", ctx, make_config(model, behavior=LoopOptions(tool_execution="sequential")), signal)
 
     results = as_message(ctx.messages[2]).tool_results
     assert ran == ["1", "2"]
@@ -155,7 +155,7 @@ async def test_turn_limit_ends_the_run_and_keeps_steering_messages_queued() -> N
 
     model = Script(*[tool_call_reply("look", key="x") for _ in range(9)])
     ctx = make_context()
-    result = await agent_loop("go", ctx, make_config(model, get_steering=steering, behavior=RunOptions(max_turns=1)))
+    result = await agent_loop("go", ctx, make_config(model, get_steering=steering, behavior=LoopOptions(max_turns=1)))
     assert (result.status, result.turns, len(model.requests)) == ("max_turns", 1, 1)
     assert queued, "the message is still queued"
     assert not removed
@@ -172,9 +172,9 @@ async def test_turns_are_unlimited_by_default() -> None:
 @pytest.mark.covers("BYD-20")
 async def test_token_time_and_cost_limits_stop_before_the_next_request() -> None:
     for limit, status in (
-        (RunOptions(max_total_tokens=10), "max_tokens"),
-        (RunOptions(max_seconds=0), "max_seconds"),
-        (RunOptions(max_cost=0.0), "max_cost"),
+        (LoopOptions(max_total_tokens=10), "max_tokens"),
+        (LoopOptions(max_seconds=0), "max_seconds"),
+        (LoopOptions(max_cost=0.0), "max_cost"),
     ):
         model = Script(tool_call_reply("look", key="x", tokens=10), text_reply("never"))
         result = await agent_loop("go", make_context(), make_config(model, behavior=limit))
@@ -186,7 +186,7 @@ async def test_token_time_and_cost_limits_stop_before_the_next_request() -> None
 async def test_response_may_have_16384_tokens_by_default() -> None:
     model = Script(text_reply("a"), text_reply("b"))
     await agent_loop("go", make_context(), make_config(model))
-    await agent_loop("go", make_context(), make_config(model, behavior=RunOptions(max_output_tokens=7)))
+    await agent_loop("go", make_context(), make_config(model, behavior=LoopOptions(max_output_tokens=7)))
     assert [r.max_output_tokens for r in model.requests] == [16384, 7]
 
 
@@ -385,7 +385,7 @@ async def test_tool_that_ignores_an_abort_is_abandoned_and_has_a_result() -> Non
     ctx = make_context(stubborn)
     with pytest.raises(AgentAbortedError):
         await agent_loop(
-            "go", ctx, make_config(Script(tool_call_reply("stubborn")), behavior=RunOptions(abort_grace=0.01)), signal
+            "go", ctx, make_config(Script(tool_call_reply("stubborn")), behavior=LoopOptions(abort_grace=0.01)), signal
         )
     release.set()
     assert "unknown" in as_message(ctx.messages[-1]).tool_results[0].text
@@ -513,7 +513,7 @@ async def test_paused_run_resumes_and_no_tool_runs_twice() -> None:
     bus = HookBus({"tool:permit": permit, "run:pause": paused.append})
     ctx = make_context(act)
     setup = make_config(Script(tool_calls_reply(tool_call_reply("act", n="1"), tool_call_reply("act", n="2"), tool_call_reply("act", n="3")), text_reply("done")), bus=bus,
-                   behavior=RunOptions(tool_execution="sequential"))  # fmt: skip
+                   behavior=LoopOptions(tool_execution="sequential"))  # fmt: skip
     first = await agent_loop("go", ctx, setup)
     assert (first.status, ran) == ("paused", ["1"])
     assert ctx.pending is not None

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from mainspring.errors import AgentError, ConfigError
-from mainspring.loop import Approve, Deny, RunOptions
+from mainspring.loop import Approve, Deny, LoopOptions
 from mainspring.loop.hooks import (
     BeforeInject,
     ContextTransform,
@@ -174,7 +174,7 @@ async def test_concurrency_limit_below_one_means_one() -> None:
     agent = make_agent(
         Script(tool_calls_reply(tool_call_reply("act"), tool_call_reply("act")), text_reply("ok")),
         tools=[act],
-        behavior=RunOptions(tool_concurrency=0),
+        behavior=LoopOptions(tool_concurrency=0),
     )
     async with asyncio.timeout(5):
         assert (await agent.run("go")).status == "completed"

@@ -9,7 +9,7 @@ import pytest
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentProviderError
 from mainspring.events import StreamEvent
-from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import AgentAbort, RunDone, SessionEnd, TurnAfter
 from mainspring.models import ModelRequest
 from mainspring.tools import ToolContext, ToolRegistry, tool
@@ -46,7 +46,7 @@ async def test_error_after_the_time_limit_is_raised() -> None:
     ended: list[Any] = []
     agent.on(SessionEnd, ended.append)
     with pytest.raises(AgentProviderError, match="neither text nor a tool call") as caught:
-        await agent.run("go", behavior=RunOptions(max_seconds=0.01, max_repairs=0))
+        await agent.run("go", behavior=LoopOptions(max_seconds=0.01, max_repairs=0))
     assert caught.value.outcome is not None
     assert caught.value.outcome.status == ended[0].status == "error"
     assert ended[0].error is caught.value
@@ -66,7 +66,7 @@ async def test_cancellation_after_the_time_limit_is_raised() -> None:
         return "late"
 
     agent = make_agent(Script(tool_call_reply("stubborn")), tools=[stubborn])
-    run = asyncio.ensure_future(agent.run("go", behavior=RunOptions(max_seconds=0.01, abort_grace=5)))
+    run = asyncio.ensure_future(agent.run("go", behavior=LoopOptions(max_seconds=0.01, abort_grace=5)))
     await expired.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -79,7 +79,7 @@ async def test_abort_before_the_time_limit_is_an_abort() -> None:
     agent = make_agent(
         Script(text_reply("slow", hang_after=1, started=started)), hooks=make_slow_handler(TurnAfter, 0.03)
     )
-    run = asyncio.ensure_future(agent.run("go", behavior=RunOptions(max_seconds=0.02, abort_grace=1)))
+    run = asyncio.ensure_future(agent.run("go", behavior=LoopOptions(max_seconds=0.02, abort_grace=1)))
     await started.wait()
     agent.abort("by hand")
     with pytest.raises(AgentAbortedError, match="by hand"):
@@ -109,7 +109,7 @@ async def test_complete_response_stays_complete_if_the_abort_arrives_after_it(re
     bus = HookBus({TurnAfter: after.append})
     bus.subscribe(events.append)
     ctx = LoopContext()
-    behavior = RunOptions() if retry else RunOptions(retry=None)
+    behavior = LoopOptions() if retry else LoopOptions(retry=None)
     model = AbortOnCloseModel(signal, text_reply("whole", tokens=7))
     with pytest.raises(AgentAbortedError, match="by hand") as caught:
         await agent_loop("go", ctx, make_config(model, bus=bus, behavior=behavior), signal)
@@ -147,7 +147,7 @@ async def test_abandoned_tool_publishes_no_more_events() -> None:
         await agent_loop(
             "go",
             ctx,
-            make_config(Script(tool_call_reply("stubborn")), bus=bus, behavior=RunOptions(abort_grace=0.01)),
+            make_config(Script(tool_call_reply("stubborn")), bus=bus, behavior=LoopOptions(abort_grace=0.01)),
             signal,
         )
     release.set()

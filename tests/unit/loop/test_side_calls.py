@@ -7,7 +7,7 @@ import pytest
 
 from mainspring.errors import AgentError, ModelError, NetworkError
 from mainspring.events import StreamEvent
-from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import ContextTransform, RunDone, SessionEnd, UsageUpdate
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
@@ -27,7 +27,7 @@ async def run_with_side_call(side: Any, model: Script, **behavior: Any) -> tuple
     """Run with one side call before the first request."""
     updates: list[UsageUpdate] = []
     bus = HookBus({ContextTransform: side, UsageUpdate: updates.append})
-    options = RunOptions(**{"retry": None, **behavior})
+    options = LoopOptions(**{"retry": None, **behavior})
     return await agent_loop("go", LoopContext(), make_config(model, bus=bus, behavior=options)), updates
 
 
@@ -72,7 +72,7 @@ async def test_side_call_is_retried_and_publishes_nothing() -> None:
     other = Script(fail(NetworkError("down")), text_reply("found"))
     agent = make_agent(Script(text_reply("ok")), hooks={ContextTransform: select})
     agent.subscribe(events.append)
-    await agent.run("go", behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
+    await agent.run("go", behavior=LoopOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
     assert len(other.requests) == 2
     assert "model_retry" not in [e.type for e in events]
 
@@ -129,7 +129,7 @@ async def test_side_call_after_a_limit_is_rejected_with_the_limit(limit: dict[st
 
     other = Script(text_reply("never"))
     agent = make_agent(Script(make_priced_reply("answer")), hooks={SessionEnd: title})
-    await agent.run("go", behavior=RunOptions(**limit))
+    await agent.run("go", behavior=LoopOptions(**limit))
     assert rejected == [f"Cannot call a model for 'title': the run has reached its limit ({status})."]
     assert other.requests == []
 
@@ -141,7 +141,7 @@ async def test_turn_limit_does_not_apply_to_side_calls() -> None:
         titles.append((await ctx.side_call("title", make_request(), model=Script(text_reply("A title")))).text)
 
     agent = make_agent(Script(text_reply("answer")), hooks={SessionEnd: title})
-    await agent.run("go", behavior=RunOptions(max_turns=1))
+    await agent.run("go", behavior=LoopOptions(max_turns=1))
     assert titles == ["A title"]
 
 
@@ -170,7 +170,7 @@ async def test_side_call_after_the_run_is_rejected() -> None:
 async def test_usage_added_by_a_caller_counts_toward_the_limits() -> None:
     agent = make_agent(Script(tool_call_reply("nope", tokens=1), text_reply("never")))
     agent.on(ContextTransform, lambda ctx: agent.add_usage(Usage(output_tokens=20), "child"))
-    result = await agent.run("go", behavior=RunOptions(max_total_tokens=21))
+    result = await agent.run("go", behavior=LoopOptions(max_total_tokens=21))
     assert (result.status, result.usage.total_tokens) == ("max_tokens", 21)
     assert result.stats.side_usage == {"child": Usage(output_tokens=20)}
     assert [u.total_tokens for u in result.stats.turn_usage] == [1]

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentProviderError, RateLimitedError
-from mainspring.loop import LoopContext, RunOptions, agent_loop
+from mainspring.loop import LoopContext, LoopOptions, agent_loop
 from mainspring.messages import Message, encode_message
 from mainspring.models import RetryConfig
 from mainspring.testing import RecordingSteps, ReplayError, ReplaySteps
@@ -45,7 +45,7 @@ async def test_recorded_run_is_replayed_without_model_tools_or_clock() -> None:
         text_reply("b"),
     )
     live = make_context(ran)
-    options: Any = {"behavior": RunOptions(retry=retry)}
+    options: Any = {"behavior": LoopOptions(retry=retry)}
     first = await agent_loop(
         "go",
         live,
@@ -88,7 +88,7 @@ async def test_replay_that_differs_from_its_record_fails() -> None:
 
 async def test_failed_request_is_replayed_with_its_error() -> None:
     recorder = RecordingSteps()
-    options: Any = {"behavior": RunOptions(retry=None)}
+    options: Any = {"behavior": LoopOptions(retry=None)}
     for steps in (recorder, None):
         given = steps or ReplaySteps(recorder.record)
         with pytest.raises(AgentProviderError, match="slow down") as caught:

@@ -9,7 +9,7 @@ import pytest
 from mainspring.cancellation import CancelToken
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, PermissionDeniedError, ToolError
-from mainspring.loop import Approve, CoreAgent, Deny, HookBus, LoopConfig, LoopContext, RunOptions, agent_loop
+from mainspring.loop import Approve, CoreAgent, Deny, HookBus, LoopConfig, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import (
     BeforeToolRun,
     MessagesAdded,
@@ -490,7 +490,7 @@ async def test_abort_distinguishes_calls_that_ran_from_those_that_did_not(mode: 
     ctx = LoopContext(tools=ToolRegistry([act]))
     model = Script(tool_calls_reply(*(tool_call_reply("act", n=n) for n in (1, 2, 3))))
     with pytest.raises(AgentAbortedError):
-        await agent_loop("go", ctx, make_config(model, bus=bus, behavior=RunOptions(tool_execution=mode)), signal)
+        await agent_loop("go", ctx, make_config(model, bus=bus, behavior=LoopOptions(tool_execution=mode)), signal)
     results = as_message(ctx.messages[2]).tool_results
     assert [(r.text, r.is_error) for r in results] == [
         ("done", False),
@@ -509,7 +509,7 @@ async def test_abort_in_a_hook_reports_if_the_call_ran(hook: Any) -> None:
         reached.set()
         await asyncio.Event().wait()
 
-    agent = make_agent(Script(tool_call_reply("add", a=1)), tools=[add], hooks={hook: wait}, behavior=RunOptions(abort_grace=0.01))  # fmt: skip
+    agent = make_agent(Script(tool_call_reply("add", a=1)), tools=[add], hooks={hook: wait}, behavior=LoopOptions(abort_grace=0.01))  # fmt: skip
     run = asyncio.ensure_future(agent.run("go"))
     await reached.wait()
     agent.abort("enough")
@@ -557,7 +557,7 @@ async def test_steering_message_skips_all_but_the_first_group(mode: Any) -> None
         return "done"
 
     model = Script(tool_calls_reply(*(tool_call_reply("act", n=n) for n in (1, 2, 3))), text_reply("ok"))
-    agent = make_agent(model, tools=[act], behavior=RunOptions(tool_execution=mode))
+    agent = make_agent(model, tools=[act], behavior=LoopOptions(tool_execution=mode))
     agent.on(MessagesAdded, lambda ctx: sources.append(ctx.source))
     sources: list[str] = []
     await agent.run("go")
@@ -594,7 +594,7 @@ async def test_pause_reports_waiting_and_finished_calls(hook: Any) -> None:
         Script(tool_calls_reply(*block), text_reply("ok")),
         tools=[add],
         hooks={hook: ask, RunPaused: paused.append},
-        behavior=RunOptions(tool_execution="sequential"),
+        behavior=LoopOptions(tool_execution="sequential"),
     )
     events: list[Any] = []
     agent.subscribe(events.append)
@@ -668,7 +668,7 @@ async def test_new_prompt_skips_the_paused_calls_and_keeps_the_results() -> None
         Script(tool_calls_reply(*block), text_reply("fine")),
         tools=[add],
         hooks={PermissionCheck: lambda c: c.pause("sure?") if c.input["a"] == 2 else None},
-        behavior=RunOptions(tool_execution="sequential"),
+        behavior=LoopOptions(tool_execution="sequential"),
     )
     await agent.run("go")
     events: list[Any] = []
@@ -707,7 +707,7 @@ async def test_abort_together_with_steering_aborts_the_remaining_calls() -> None
 
     ctx = LoopContext(tools=ToolRegistry([add]))
     model = Script(tool_calls_reply(tool_call_reply("add", a=1), tool_call_reply("add", a=2)))
-    behavior = RunOptions(tool_execution="sequential")
+    behavior = LoopOptions(tool_execution="sequential")
     with pytest.raises(AgentAbortedError, match="^enough$"):
         await agent_loop("go", ctx, make_config(model, get_steering=steering, behavior=behavior), signal)
     assert [r.text for r in as_message(ctx.messages[2]).tool_results] == ["2", NOT_RUN_ABORTED]
@@ -718,7 +718,7 @@ async def test_denial_after_a_pause_is_a_valid_call() -> None:
         Script(tool_call_reply("add", a=1), text_reply("ok")),
         tools=[add],
         hooks={PermissionCheck: lambda c: c.pause("sure?")},
-        behavior=RunOptions(max_repairs=0),
+        behavior=LoopOptions(max_repairs=0),
     )
     await agent.run("go")
     agent.answer(Deny("no"))
@@ -780,7 +780,7 @@ async def test_transform_handler_can_finish_after_an_abort() -> None:
         Script(tool_call_reply("add", a=1)),
         tools=[add],
         hooks={ToolTransform: transform},
-        behavior=RunOptions(abort_grace=30),
+        behavior=LoopOptions(abort_grace=30),
     )
     run = asyncio.ensure_future(agent.run("go"))
     await reached.wait()

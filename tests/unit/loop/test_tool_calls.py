@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
-from mainspring.loop import CoreAgent, HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop import CoreAgent, HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import HOOKS, ToolBefore
 from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
 from mainspring.testing import ScriptedCall, ScriptedModel
@@ -376,7 +376,7 @@ async def test_concurrent_calls_do_not_exceed_the_limit() -> None:
         active -= 1
         return "x"
 
-    await run_calls(*(tool_call_reply("run") for _ in range(9)), tools=[run], behavior=RunOptions(tool_concurrency=2))
+    await run_calls(*(tool_call_reply("run") for _ in range(9)), tools=[run], behavior=LoopOptions(tool_concurrency=2))
     assert limit == 2
 
 
@@ -492,7 +492,7 @@ async def test_every_call_has_exactly_one_result(plan: list[str], mode: Any, saf
     ]
     ctx = LoopContext(tools=ToolRegistry([act]))
     bus = HookBus({"tool:gate": gate, "tool:permit": permit})
-    setup = make_config(Script(tool_calls_reply(*turn), text_reply("ok")), bus=bus, behavior=RunOptions(tool_execution=mode),
+    setup = make_config(Script(tool_calls_reply(*turn), text_reply("ok")), bus=bus, behavior=LoopOptions(tool_execution=mode),
                    get_steering=lambda: [waiting.pop()] if waiting else [])  # fmt: skip
     try:
         await agent_loop("go", ctx, setup, signal)

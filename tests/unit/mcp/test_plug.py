@@ -10,9 +10,7 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import McpToolAfter, McpToolBefore, ToolGate, TurnBefore
-from mainspring.loop.option_types import ToolBudget
 from mainspring.mcp import (
     Answer,
     ElicitRequest,
@@ -28,7 +26,9 @@ from mainspring.mcp.types import McpError
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.models import ModelInfo
 from mainspring.permissions import Permissions, RuleSet
+from mainspring.policies.budgets import ToolBudget
 from mainspring.presets import Preset, merge_presets
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.interaction import Reply as Said
 from mainspring.tools.interaction import UserQuestion

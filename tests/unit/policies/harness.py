@@ -22,7 +22,7 @@ def project(**files: str) -> MemoryEnv:
 
 def make_agent(*script: Any, env: ExecutionEnv | None = None, tools: Iterable[Any] = (), **options: Any) -> Agent:
     """Create an agent with a script; fields of `RunOptions` are passed by name."""
-    names = set(RunOptions.__struct_fields__)
+    names = set(RunOptions.declared)
     behavior = RunOptions(**{n: v for n, v in options.items() if n in names})
     rest = {n: v for n, v in options.items() if n not in names}
     given = list(tools) or list(TOOLS.values())

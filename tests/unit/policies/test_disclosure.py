@@ -14,13 +14,13 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.loop import Approve
 from mainspring.loop.hooks import ToolGate, ToolResultsAfter
-from mainspring.loop.option_types import Compaction
 from mainspring.mcp import InMemoryConnector, InMemoryServer, McpPlug, McpServerConfig
 from mainspring.mcp.tool_search import create_tool_search
 from mainspring.mcp.types import ToolInfo
 from mainspring.models import ModelRequest
 from mainspring.models.port import ModelInfo
 from mainspring.permissions import Permissions
+from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
 from mainspring.prompt_tags import escape_json, escape_text, tag_list
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel

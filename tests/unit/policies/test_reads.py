@@ -297,7 +297,7 @@ async def test_resumed_session_knows_earlier_reads(tmp_path: Any) -> None:
 def test_read_state_is_released_with_the_agent() -> None:
     agent = make_agent(read("a.py"), read("a.py"), "done", env=project(a__py="one\n"))
     agent.run_sync("go")
-    state = weakref.ref(agent._policies._conversation.reads)
+    state = weakref.ref(agent._policies._states[FileReadState][1])
     assert state() is not None
 
     del agent

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from mainspring import RunOptions
 from mainspring.loop.hooks import TurnBefore
-from mainspring.loop.option_types import ThinkingDecay
 from mainspring.models import ModelRequest
-from mainspring.policies.request_settings import LEVEL_TOKENS, ThinkingDecayPolicy
+from mainspring.policies.request_settings import LEVEL_TOKENS, ThinkingDecay, ThinkingDecayPolicy
 from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import make_agent, project, read, requests
 

@@ -12,9 +12,8 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentBusyError, AgentProviderError, ModelError
 from mainspring.loop import LiveSteps
 from mainspring.loop.hooks import BudgetWarning, SideModelCall, TurnAfter, TurnBefore
-from mainspring.loop.option_types import Budget
 from mainspring.models import ModelRequest
-from mainspring.policies.budgets import Ledger
+from mainspring.policies.budgets import Budget, Ledger
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.policies.harness import make_agent, requests
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mainspring import RunOptions, Session, define_tool
 from mainspring.errors import AgentProviderError, ModelError
 from mainspring.loop.hooks import BudgetExceeded, ToolBudgetExceeded, ToolGate, ToolResultsAfter, ToolTransform
-from mainspring.loop.option_types import ToolBudget
+from mainspring.policies.budgets import ToolBudget
 from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import make_agent, requests, results, texts, words
 

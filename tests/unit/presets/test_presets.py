@@ -11,9 +11,9 @@ from msgspec import UNSET
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import ToolGate, TurnBefore
 from mainspring.presets import BUILD_AGENT, PLAN_AGENT, Preset, basic, merge_presets
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import Tool, define_tool, tool
 
@@ -144,11 +144,11 @@ async def test_handlers_are_concatenated_per_hook() -> None:
 
 @pytest.mark.covers("PRE-09")
 def test_agent_profiles_override_behavior_defaults() -> None:
-    default = RunOptions().resolve()
-    build, plan = BUILD_AGENT["behavior"].resolve(), PLAN_AGENT["behavior"].resolve()
+    default = RunOptions()
+    build, plan = BUILD_AGENT["behavior"], PLAN_AGENT["behavior"]
     assert default.max_turns is None
     assert (build.max_turns, plan.max_turns, plan.thinking) == (200, 50, "medium")
-    assert merge_presets(BUILD_AGENT, Preset(behavior=RunOptions(max_turns=5)))["behavior"].resolve().max_turns == 5
+    assert merge_presets(BUILD_AGENT, Preset(behavior=RunOptions(max_turns=5)))["behavior"].max_turns == 5
     assert {t.name for t in PLAN_AGENT["tools"]} == {"read_file", "glob", "grep", "list_files"}
 
 

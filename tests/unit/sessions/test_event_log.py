@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from mainspring.errors import NetworkError, ToolError
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import SessionClosed, SessionEnd, SessionStart
 from mainspring.messages import Cost, Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet
 from mainspring.redaction import Redactor
+from mainspring.run_options import RunOptions
 from mainspring.sessions import (
     LogEvent,
     MemorySessionStore,

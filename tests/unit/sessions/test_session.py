@@ -21,7 +21,7 @@ from mainspring.errors import (
     ContextExceededError,
     SessionError,
 )
-from mainspring.loop import CoreAgent, RunOptions
+from mainspring.loop import CoreAgent
 from mainspring.loop.hooks import (
     BeforeToolRun,
     MessagesAdded,
@@ -33,6 +33,7 @@ from mainspring.loop.hooks import (
     ToolGate,
 )
 from mainspring.messages import CustomMessage, ImageBlock, Message, ToolResultBlock, ToolUseBlock, Usage
+from mainspring.run_options import RunOptions
 from mainspring.sessions import (
     BranchEntry,
     CallStartedEntry,

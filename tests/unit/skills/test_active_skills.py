@@ -12,9 +12,8 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ContextExceededError
 from mainspring.loop import LiveSteps
 from mainspring.loop.hooks import SkillsActivate, SkillsDeactivate, TurnBefore
-from mainspring.loop.option_types import Compaction
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
-from mainspring.policies.compaction import SummaryCompactor
+from mainspring.policies.compaction import Compaction, SummaryCompactor
 from mainspring.policies.compaction.summary_format import is_summary
 from mainspring.sessions import Session
 from mainspring.skills import SkillError, SkillsConfig, SkillsPlug

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop import RunOptions
+from mainspring.run_options import RunOptions
 from mainspring.subagents import AgentDefinition, load_definitions, parse_definition
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools.builtin import builtin_tools

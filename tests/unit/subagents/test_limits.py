@@ -10,9 +10,9 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import ChildToolBefore
 from mainspring.permissions import Permissions
+from mainspring.run_options import RunOptions
 from mainspring.subagents import SubagentRun
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, tool

@@ -9,9 +9,9 @@ from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError, ToolError
 from mainspring.events.types import SubagentStats
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import BeforeSpawn
 from mainspring.permissions import Permissions
+from mainspring.run_options import RunOptions
 from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, tool

@@ -12,10 +12,10 @@ from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
 from mainspring.events import StreamEvent
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import BeforeSpawn
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
+from mainspring.run_options import RunOptions
 from mainspring.subagents import Subagents
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.loop.harness import assert_results_follow_calls

@@ -11,10 +11,10 @@ from opentelemetry.trace import StatusCode
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ModelError, NetworkError, RateLimitedError
-from mainspring.loop import RunOptions
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models import RetryConfig
 from mainspring.redaction import Redactor
+from mainspring.run_options import RunOptions
 from mainspring.telemetry import Tracing
 from mainspring.telemetry.attributes import Cleaner, ContentEncoder
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel

@@ -12,10 +12,10 @@ from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, NetworkError, RateLimitedError
 from mainspring.events import StreamEvent, StreamStart
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import BeforeToolRun, ModelErrorHook, ToolGate, UsageUpdate
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
+from mainspring.run_options import RunOptions
 from mainspring.subagents import AgentDefinition
 from mainspring.telemetry import Telemetry, Tracing, install_tracing
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel

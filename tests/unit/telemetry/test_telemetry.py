@@ -9,8 +9,8 @@ from opentelemetry.trace import StatusCode
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
-from mainspring.loop import RunOptions
 from mainspring.messages import Cost, Usage
+from mainspring.run_options import RunOptions
 from mainspring.telemetry import Telemetry, TelemetryHelpers, Tracing
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool

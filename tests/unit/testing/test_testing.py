@@ -7,8 +7,8 @@ import pytest
 from mainspring import Agent, TextDelta, ToolContext, tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentProviderError, RateLimitedError
-from mainspring.loop import RunOptions
 from mainspring.models import RetryConfig
+from mainspring.run_options import RunOptions
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 pytest_plugins = ["mainspring.testing.pytest_plugin"]

@@ -349,7 +349,7 @@ def test_validators_are_cached_and_the_cache_is_bounded():
 def test_simple_schema_imports_the_engine_on_first_use():
     code = (
         "import sys; from mainspring.tools.validation import get_validator as c\n"
-        "assert not {'jsonschema_rs', 'json_repair', 'jiter', 'docstring_parser'} & set(sys.modules)\n"
+        "assert not {'jsonschema_rs', 'json_repair', 'docstring_parser'} & set(sys.modules)\n"
         "assert c({'type': 'string'})(1) and 'jsonschema_rs' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

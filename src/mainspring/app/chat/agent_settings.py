@@ -6,9 +6,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, cast, get_args
 
-from msgspec import UNSET
-from msgspec.structs import replace
-
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.types import AgentMode, ThinkingLevelName
 from mainspring.app.compose.conversation import Conversation
@@ -17,9 +14,9 @@ from mainspring.app.providers.select_model import Choice, make
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.errors import ConfigError, ModelError
 from mainspring.events import StreamEvent
-from mainspring.loop import RunOptions
 from mainspring.models import ModelInfo, ModelProvider, ModelRequest, ModelResponse
 from mainspring.presets import BUILD_AGENT, PLAN_AGENT
+from mainspring.run_options import RunOptions
 
 
 class SwitchableModel:
@@ -229,9 +226,7 @@ class ModeSwitch:
         thinking = conversation.agent.behavior.thinking
         max_turns = conversation.settings.config.agent.max_turns
         if max_turns is not None:
-            options = replace(options, max_turns=max_turns)
-        if thinking is not UNSET and thinking is not None:
-            options = replace(options, thinking=thinking)
-        if not conversation.choice.model.info.reasoning:
-            options = replace(options, thinking=UNSET)
-        return options
+            options = RunOptions(max_turns=max_turns).merged_with(options)
+        if thinking is not None:
+            options = RunOptions(thinking=thinking).merged_with(options)
+        return options if conversation.choice.model.info.reasoning else options.without("thinking")

@@ -26,11 +26,11 @@ from mainspring.app.chat.status import StatusReporter
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
 from mainspring.app.providers.weights import ensure_weights
-from mainspring.app.run.events import Notice as RunNotice
-from mainspring.app.run.events import Progress, RunEvent
+from mainspring.app.run.events import Progress
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError
-from mainspring.events import ToolExecutionEnd
+from mainspring.events import Event, ToolExecutionEnd
+from mainspring.events import Notice as RunNotice
 from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
@@ -322,7 +322,7 @@ class RunController:
             facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
             self._denied += facts.get("code") == ToolErrorCode.PERMISSION_DENIED
 
-    def _report(self, report: RunEvent) -> None:
+    def _report(self, report: Event) -> None:
         match report:
             case RunNotice(text=text):
                 self._publish(Notice(text))

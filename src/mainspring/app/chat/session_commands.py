@@ -276,7 +276,7 @@ class InfoCommands:
         return Fields((*fields, ("message count", f"{len(messages)}")), "Context")
 
     async def _run_cost(self, _: str) -> CommandResult:
-        status, behavior = self._status.status(), self._current.agent.behavior.resolve()
+        status, behavior = self._status.status(), self._current.agent.behavior
         cost = "unknown: the model has no known price" if status.cost is None else f"${status.cost:.4f}"
         fields = [("cost", cost), ("tokens", f"{status.tokens:,}")]
         if behavior.max_cost is not None:

@@ -20,12 +20,12 @@ from mainspring.app.chat.tool_display import parse_diff
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.providers.select_model import Choice
-from mainspring.app.run.events import Notice as RunNotice
-from mainspring.app.run.events import RunEvent, format_budget_warning
+from mainspring.app.run.events import format_budget_warning
 from mainspring.app.run.options import LaunchOptions
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
-from mainspring.events import FileDiff
+from mainspring.events import Event, FileDiff
+from mainspring.events import Notice as RunNotice
 from mainspring.loop.hooks import BudgetWarning
 from mainspring.prompt_tags import strip_attachments
 from mainspring.sessions import (
@@ -133,7 +133,7 @@ class ConversationOpener:
             conversation.choice = Choice(NonOwningModel(conversation.choice.model), conversation.choice.why)
         await conversation.aclose()
 
-    def _report(self, report: RunEvent) -> None:
+    def _report(self, report: Event) -> None:
         if isinstance(report, RunNotice):
             self._publish(Notice(report.text))
 

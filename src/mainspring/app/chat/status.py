@@ -103,7 +103,7 @@ class StatusReporter:
         """Return the status now."""
         conversation = self._current.conversation
         agent, session, choice = conversation.agent, conversation.session, conversation.choice
-        options = self._mode.run_options().merged_with(agent.behavior).resolve()
+        options = self._mode.run_options().merged_with(agent.behavior)
         ledger = agent.ledger
         while ledger.parent is not None:
             ledger = ledger.parent

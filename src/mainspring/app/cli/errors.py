@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.exit_codes import USAGE
-from mainspring.app.cli.json_schema import SCHEMA_VERSION, Failure, ResultLine, encode
+from mainspring.app.cli.json_schema import SCHEMA_VERSION, Failure, ResultLine
 from mainspring.errors import AgentProviderError, ErrorCode, MainspringError, ModelError
+from mainspring.events import encode
 from mainspring.redaction import redact_environment
 from mainspring.text import escape_invisible
 
@@ -75,5 +76,6 @@ def report_usage_error(error: UsageError, given: Sequence[str]) -> int:
     words = {word for text in given for word in text.split("=")}
     if "--output" in words and words & {"json", "stream-json"}:
         failure = Failure(type="UsageError", message=text)
-        print(encode(ResultLine(version=SCHEMA_VERSION, status="error", exit_code=USAGE, error=failure)), flush=True)
+        line = ResultLine(version=SCHEMA_VERSION, status="error", exit_code=USAGE, error=failure)
+        print(encode(line).decode(), flush=True)
     return USAGE

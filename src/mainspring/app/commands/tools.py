@@ -28,11 +28,11 @@ from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentError
 from mainspring.events import Done, StreamEvent, StreamStart, ToolExecutionEnd
-from mainspring.loop import RunOptions
 from mainspring.messages import Message, TextBlock, ToolResultBlock
 from mainspring.models import ModelInfo, ModelRequest, ModelResponse
 from mainspring.models.message_builder import parse_call
 from mainspring.policies.guardrails import Guardrails
+from mainspring.run_options import RunOptions
 from mainspring.tools import Tool
 from mainspring.tools.builtin import builtin_tools
 

@@ -17,7 +17,7 @@ from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import INTERRUPTED, OK
 from mainspring.app.cli.runner import launch_options, run_command
-from mainspring.app.run.events import Notice, Progress, RunEvent, RunEventHandler
+from mainspring.app.run.events import Progress, RunEventHandler
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.run_service.agents import BUILTIN_AGENT, builtin_agent_factory, check_builtin_agent, load_agents
 from mainspring.app.run_service.service import create_durable_engine
@@ -25,6 +25,7 @@ from mainspring.cancellation import CancelToken
 from mainspring.durable import DurableWorker, Engine, Factory
 from mainspring.durable.engine import prune_periodically
 from mainspring.errors import ConfigError
+from mainspring.events import Event, Notice
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -127,7 +128,7 @@ async def _agents(
     return found
 
 
-def _ignore_report(_: RunEvent) -> None:
+def _ignore_report(_: Event) -> None:
     """Ignore notices, which were shown at startup."""
 
 
@@ -174,7 +175,7 @@ async def _run(options: argparse.Namespace, url: str, console: Console) -> int:
     )
     stop = CancelToken()
 
-    def tell(report: RunEvent) -> None:
+    def tell(report: Event) -> None:
         if isinstance(report, Notice):
             console.info(f"Note: {report.text}")
         elif isinstance(report, Progress):

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from mainspring.agent.agent import Agent
 from mainspring.app.compose.client_services import ClientServices
@@ -25,7 +25,7 @@ from mainspring.app.compose.extensions import build_extension_plugs
 from mainspring.app.compose.plan_mode import build_audit_log, build_plan_mode, safety_plugs
 from mainspring.app.compose.system_prompt import build_prompt_setup
 from mainspring.app.providers.select_model import Choice, make, select_model
-from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.load import broad_folder_warnings, load_rules
 from mainspring.app.workspace.mcp_servers import build_mcp_plug
@@ -38,17 +38,19 @@ from mainspring.app.workspace.skills import SKILL_TOOL_NAMES, build_skills
 from mainspring.app.workspace.trust import TrustStore, trust_warnings
 from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError
+from mainspring.events import Notice
 from mainspring.lazy import lazy_function
-from mainspring.loop import Plugin, RunOptions
-from mainspring.loop.option_types import Compaction
+from mainspring.loop import Plugin
 from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet, find_unused_rules
 from mainspring.permissions.rules import FILE_TOOLS
+from mainspring.policies.compaction import Compaction
 from mainspring.policies.large_results.store import FileOutputStore, MemoryOutputStore
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
+from mainspring.run_options import RunOptions
 from mainspring.sessions import Session, SessionOptions, SessionPlug, resolve_store
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
@@ -299,18 +301,19 @@ def select_tools(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
 def build_behavior(config: AppConfig, compaction: Compaction | None = None) -> RunOptions:
     """Create the run options from the settings."""
     agent = config.agent
-    return RunOptions(
+    options = RunOptions(
         max_turns=agent.max_turns or DEFAULT_MAX_TURNS,
         max_seconds=agent.max_seconds,
         max_cost=agent.max_cost,
         max_total_tokens=agent.max_total_tokens,
-        max_output_tokens=agent.max_tokens or UNSET,
+        max_output_tokens=agent.max_tokens,
         temperature=agent.temperature,
-        thinking=UNSET if agent.thinking is None else agent.thinking,
+        thinking=agent.thinking,
         repeat_hint=REPEAT_HINT if agent.repeat_hint is None else agent.repeat_hint or None,
         retry=build_retry(config.retry),
         compaction=compaction,
     )
+    return options if agent.max_tokens else options.without("max_output_tokens")
 
 
 def build_compaction(settings: Settings) -> Compaction | None:

@@ -12,12 +12,13 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from mainspring.app.compose.client_services import ClientServices
-from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.events import RunEventHandler
 from mainspring.app.workspace.paths import PROJECT_FOLDER, find_project_root
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.settings.schema import HookEntry
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import LocalEnv
+from mainspring.events import Notice
 from mainspring.extensions.api import ExtensionSource, FoundExtensions
 from mainspring.extensions.builtin import help_command
 from mainspring.extensions.command_hooks.config import DEFAULT_SECONDS, DEPTH, MAX_HOOK_DEPTH, CommandHook, OnFailure

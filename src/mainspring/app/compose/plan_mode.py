@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError
+from mainspring.events import Notice
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin
 from mainspring.policies.guardrails import Guardrails

@@ -15,13 +15,14 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.app.providers.select_model import Choice
-from mainspring.app.run.events import ModelIdentity, Notice, RunEventHandler
+from mainspring.app.run.events import ModelIdentity, RunEventHandler
 from mainspring.app.workspace.instructions import InstructionReader, SubfolderInstructions
 from mainspring.app.workspace.paths import find_repository
 from mainspring.app.workspace.placeholders import placeholder_values, substitute_variables
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import ExecutionEnv
+from mainspring.events import Notice
 from mainspring.loop import Plugin
 from mainspring.permissions import Permissions
 from mainspring.tools.builtin.read_file import read_file

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from mainspring.app.cli import json_schema
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
-from mainspring.app.run.events import ModelIdentity, Notice, Progress, RunEvent, RunOutcome, RunStarting, ToolsReady
+from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
 from mainspring.errors import AgentProviderError, ModelError
-from mainspring.events import (
-    MessageEnd,
-    ModelRetry,
-    TextDelta,
-    ThinkingDelta,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnStart,
-)
-from mainspring.messages import Message, Usage
+from mainspring.events import AgentEnd, Event, Notice, UsageUpdate, encode
+from mainspring.events.views import redact_errors, without_blocks
+from mainspring.messages import Usage
+from mainspring.redaction import redact_environment
 
 
 class JsonRenderer:
@@ -29,129 +20,46 @@ class JsonRenderer:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def on_event(self, report: RunEvent) -> None:
+    def on_model(self, model: ModelIdentity, resumed: int) -> None:
+        """Print nothing: the result contains the model."""
+
+    def on_event(self, event: Event) -> None:
         """Print the progress of downloads to stderr, so that a long wait is explained."""
-        if isinstance(report, Progress):
-            self._console.progress(report.text, report.fraction, last=report.last)
-        elif isinstance(report, Notice):
-            self._console.info(f"Note: {report.text}")
+        if isinstance(event, Progress):
+            self._console.progress(event.text, event.fraction, last=event.last)
+        elif isinstance(event, Notice):
+            self._console.info(f"Note: {event.text}")
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Print the object."""
         code = exit_code_for(outcome, signal)
-        self._console.data(json_schema.encode(to_result_line(outcome, code)))
+        self._console.data(encode(to_result_line(outcome, code)).decode())
         if outcome.error is not None:
             self._console.verbose_info(format_traceback(outcome.error))
         return code
 
 
-class StreamJsonRenderer:
-    """Print one object per line and flush it; the last is the result. The first line waits until the tools are known."""
+class StreamJsonRenderer(JsonRenderer):
+    """Print one object per event and flush it; the last is the result."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._started: RunStarting | None = None
-
-    def on_event(self, report: RunEvent) -> None:
+    def on_event(self, event: Event) -> None:
         """Print the line of an event, if it has one."""
-        match report:
-            case RunStarting():
-                self._started = report
-                return
-            case ToolsReady(tools=tools) if self._started is not None:
-                self._started = replace(self._started, tools=tools)
-                self._start()
-            case _:
-                pass
-        line = to_json_line(report)
+        line = to_json_line(event)
         if line is not None:
-            self._console.data(json_schema.encode(line))
-        elif isinstance(report, Progress):
-            self._console.progress(report.text, report.fraction, last=report.last)
-
-    def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
-        """Print the last line."""
-        self._start()
-        code = exit_code_for(outcome, signal)
-        self._console.data(json_schema.encode(to_result_line(outcome, code)))
-        if outcome.error is not None:
-            self._console.verbose_info(format_traceback(outcome.error))
-        return code
-
-    def _start(self) -> None:
-        if self._started is not None:
-            self._console.data(json_schema.encode(_start_line(self._started)))
-            self._started = None
+            self._console.data(encode(line).decode())
+        elif isinstance(event, Progress):
+            self._console.progress(event.text, event.fraction, last=event.last)
 
 
-def to_json_line(report: RunEvent) -> json_schema.Line | None:
-    """Convert an event to a ``stream-json`` line, or None if it has none."""
-    return _model_line(report) or _tool_line(report) or _run_line(report)
+def to_json_line(event: Event) -> Event | None:
+    """Return the event of a ``stream-json`` line, or None if the event has no line.
 
-
-def _model_line(report: RunEvent) -> json_schema.Line | None:
-    match report:
-        case TextDelta(text=text):
-            return json_schema.TextLine(text=text)
-        case ThinkingDelta(text=text):
-            return json_schema.ThinkingLine(text=text)
-        case TurnStart(turn=turn):
-            return json_schema.TurnLine(turn=turn)
-        case MessageEnd(message=Message(role="assistant") as message):
-            return _to_message_line(message)
-        case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, exception=ModelError() as failure):
-            return json_schema.RetryLine(attempt=attempt, max_retries=limit, delay=delay, error=to_failure(failure))
-        case _:
-            return None
-
-
-def _tool_line(report: RunEvent) -> json_schema.Line | None:
-    match report:
-        case ToolExecutionStart(call=call):
-            return json_schema.ToolStartLine(id=call.id, name=call.name, input=call.input)
-        case ToolExecutionUpdate(call_id=id, name=name):
-            return json_schema.ToolUpdateLine(
-                id=id, name=name, output=report.output, title=report.title, metadata=report.metadata
-            )
-        case ToolExecutionEnd(call=call, result=result):
-            return json_schema.ToolEndLine(
-                id=call.id,
-                name=call.name,
-                output=result.content,
-                is_error=result.is_error,
-                title=report.title,
-                seconds=round(report.seconds, 3),
-                details=result.details,
-            )
-        case _:
-            return None
-
-
-def _run_line(report: RunEvent) -> json_schema.Line | None:
-    return json_schema.NoticeLine(text=report.text) if isinstance(report, Notice) else None
-
-
-def _start_line(event: RunStarting) -> json_schema.Line:
-    return json_schema.StartLine(
-        version=json_schema.SCHEMA_VERSION,
-        model=to_model(event.model),
-        session_id=event.session_id,
-        resumed=event.resumed > 0,
-        cwd=event.cwd,
-        tools=event.tools,
-    )
-
-
-def _to_message_line(message: Message) -> json_schema.MessageLine:
-    return json_schema.MessageLine(
-        text=message.text,
-        thinking=message.thinking,
-        tool_calls=tuple(
-            json_schema.ToolCall(id=c.id, name=c.name, input=c.input, raw_input=c.raw_input) for c in message.tool_uses
-        ),
-        stop_reason=message.stop_reason,
-        usage=to_tokens(message.usage) if message.usage else None,
-    )
+    The result replaces the end of the run; token counts are in each response and in the result.
+    """
+    if isinstance(event, Progress | AgentEnd | UsageUpdate):
+        return None
+    line = without_blocks(event)
+    return line and redact_errors(line, redact_environment)
 
 
 def to_result_line(outcome: RunOutcome, code: int) -> json_schema.ResultLine:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.app.cli.console import Console, OutputError
+from mainspring.app.cli.json_schema import SCHEMA_VERSION
 from mainspring.app.cli.parser import STDIN_MARK
 from mainspring.app.cli.runner import chat_launch_options, run_command
 from mainspring.app.cli.signals import GracefulShutdown
@@ -26,24 +27,18 @@ from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_p
 from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.app.printing.text_output import RunPrinter, create_printer
 from mainspring.app.providers.weights import ensure_weights
-from mainspring.app.run.events import (
-    Notice,
-    RunEventHandler,
-    RunOutcome,
-    RunStarting,
-    ToolsReady,
-    format_budget_warning,
-)
+from mainspring.app.run.events import RunEventHandler, RunOutcome, format_budget_warning
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import AgentEnd, AgentStart, Event, MessageEnd, ToolExecutionEnd
+from mainspring.events import AgentEnd, AgentStart, AgentStats, Event, MessageEnd, Notice, ToolExecutionEnd
 from mainspring.lazy import lazy_function
-from mainspring.loop import AgentStats, RunOptions, RunResult
+from mainspring.loop import RunResult
 from mainspring.loop.hooks import BudgetWarning
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.prompt_tags import wrap_in_tag
+from mainspring.run_options import RunOptions
 from mainspring.tools import ToolErrorCode
 
 if TYPE_CHECKING:
@@ -141,6 +136,7 @@ async def run_once(
 ) -> RunOutcome:
     """Run a prompt in a conversation; ``schema`` is the JSON Schema of the response."""
     agent, session = conversation.agent, conversation.session
+    resumed = len(agent.messages)
     reported = 0
 
     def problems() -> None:
@@ -153,31 +149,42 @@ async def run_once(
     def warn(warning: BudgetWarning) -> None:
         report(Notice(format_budget_warning(warning)))
 
-    report(
-        RunStarting(
-            model=conversation.choice.name,
-            session_id=session.id if session else "",
-            resumed=len(agent.messages),
-            cwd=conversation.env.cwd,
-            tools=tuple(t.name for t in agent.tools),
-        )
-    )
     problems()
     tally = _RunCounter()
     behavior = RunOptions() if schema is None else RunOptions(schema=schema)
-    equipped = False
+    start: AgentStart | None = AgentStart("")
     run = agent.stream(prompt, signal=signal, hooks={BudgetWarning: warn}, behavior=behavior)
+
+    def report_start() -> None:
+        # Reported when all tools are available, including those of MCP servers and skills.
+        nonlocal start
+        if start is not None:
+            report(
+                replace(
+                    start,
+                    version=SCHEMA_VERSION,
+                    model=conversation.choice.name.spec,
+                    session_id=session.id if session else "",
+                    resumed=resumed,
+                    cwd=conversation.env.cwd,
+                    tools=tuple(t.name for t in agent.tools),
+                )
+            )
+            start = None
+
     try:
         async with run:
             async for event in run:
-                if not (equipped or isinstance(event, AgentStart)):
-                    equipped = True
-                    report(ToolsReady(tuple(t.name for t in agent.tools)))
+                if isinstance(event, AgentStart):
+                    start = event
+                    continue
+                report_start()
                 tally.count(event)
                 report(event)
         result = await run.result()
     except AgentError as error:
         result = tally.failed(error)
+    report_start()
     problems()
     outcome = _build_outcome(conversation, result, tally.denied)
     if schema is not None and result.error is None:
@@ -330,6 +337,7 @@ class _PrintRun:
 
     def _on_ready(self, conversation: Conversation) -> None:
         self._conversation = conversation
+        self._show.on_model(conversation.choice.name, len(conversation.agent.messages))
 
     def _exit_now(self, number: int) -> None:
         """Exit immediately: stop programs, and print the last line."""

@@ -9,8 +9,17 @@ from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
 from mainspring.app.printing.output_schema import OUTPUT_TOOL
-from mainspring.app.run.events import ModelIdentity, Notice, Progress, RunEvent, RunOutcome, RunStarting
-from mainspring.events import MessageEnd, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, TurnStart
+from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
+from mainspring.events import (
+    Event,
+    MessageEnd,
+    ModelRetry,
+    Notice,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnStart,
+)
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.redaction import redact_environment
 from mainspring.text import pluralize
@@ -21,7 +30,11 @@ _KEY_ARGUMENTS = ("path", "file_path", "pattern", "command", "query", "url", "na
 class RunPrinter(Protocol):
     """Prints a run."""
 
-    def on_event(self, report: RunEvent) -> None:
+    def on_model(self, model: ModelIdentity, resumed: int) -> None:
+        """Print the model of a run that is about to start after ``resumed`` earlier messages."""
+        ...
+
+    def on_event(self, event: Event) -> None:
         """Print an event."""
         ...
 
@@ -52,10 +65,16 @@ class TextRenderer:
         self._console = console
         self._shown = 0
 
-    def on_event(self, report: RunEvent) -> None:
+    def on_model(self, model: ModelIdentity, resumed: int) -> None:
+        """Print the model, and why it was chosen."""
+        self._console.info(_format_header(model, resumed))
+        if model.notice:
+            self._console.info(model.notice)
+
+    def on_event(self, event: Event) -> None:
         """Print an event."""
         console = self._console
-        match report:
+        match event:
             case TextDelta(text=text):
                 if console.is_stdout_terminal:
                     self._shown += len(text)
@@ -67,21 +86,17 @@ class TextRenderer:
             case ToolExecutionStart(call=call):
                 console.info(f"> {call.name} {summarize_call(call)}".rstrip())
             case ToolExecutionEnd():
-                self._tool_end(report)
+                self._tool_end(event)
             case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
                 console.info(
                     f"Retrying in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(error.message))}"
                 )
-            case RunStarting(model=model, resumed=resumed):
-                console.info(_format_header(model, resumed))
-                if model.notice:
-                    console.info(model.notice)
             case Notice(text=text):
                 console.info(f"Note: {text}")
             case Progress(text=text, fraction=share, last=last):
                 console.progress(text, share, last=last)
             case _:
-                self._print_verbose(report)
+                self._print_verbose(event)
 
     def _tool_end(self, end: ToolExecutionEnd) -> None:
         text = end.result.text
@@ -93,8 +108,8 @@ class TextRenderer:
         else:
             self._console.verbose_info(f"  {one_line(end.title or text)} ({end.seconds:.1f} s)")
 
-    def _print_verbose(self, report: RunEvent) -> None:
-        message = report.message if isinstance(report, MessageEnd) else None
+    def _print_verbose(self, event: Event) -> None:
+        message = event.message if isinstance(event, MessageEnd) else None
         if not isinstance(message, Message) or message.role != "assistant":
             return
         if message.thinking:

@@ -19,13 +19,14 @@ from mainspring.app.providers.select_model import (
     select_model,
 )
 from mainspring.app.providers.weights import format_announcement, progress_callback
-from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError, ModelError, ModelNotFoundError
+from mainspring.events import Notice
 from mainspring.extras import install_command
 from mainspring.models import (
     HttpModel,

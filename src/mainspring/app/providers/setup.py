@@ -26,10 +26,10 @@ from mainspring.app.workspace.settings.load import build_config
 from mainspring.app.workspace.settings.validation import SettingKey
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
-from mainspring.loop import RunOptions
 from mainspring.models.auth.credentials import KEY_VARIABLES
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
+from mainspring.run_options import RunOptions
 
 
 class SetupQuestion(Struct, frozen=True, kw_only=True):

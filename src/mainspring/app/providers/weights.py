@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from mainspring.app.run.events import Notice, Progress, RunEventHandler
+from mainspring.app.run.events import Progress, RunEventHandler
 from mainspring.cancellation import CancelToken
+from mainspring.events import Notice
 from mainspring.models import embedded  # loads its parts on use
 
 if TYPE_CHECKING:

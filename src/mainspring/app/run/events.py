@@ -1,4 +1,4 @@
-"""Events and the outcome of a run in one-shot mode: plain values that each front end formats itself."""
+"""The model and the outcome of a run, and the progress of a download: plain values that each front end formats itself."""
 
 from __future__ import annotations
 
@@ -37,38 +37,8 @@ class ModelIdentity(Struct, frozen=True, kw_only=True):
         return f"{self.provider}:{self.id}"
 
 
-class RunStarting(Struct, frozen=True, kw_only=True):
-    """A run is about to start.
-
-    Attributes:
-        model: The model.
-        session_id: ID of the session; empty if nothing is saved.
-        resumed: Number of messages in the resumed history.
-        cwd: The folder of the run.
-        tools: Available tools that are known so far; see `ToolsReady`.
-    """
-
-    model: ModelIdentity
-    session_id: str = ""
-    resumed: int = 0
-    cwd: str = ""
-    tools: tuple[str, ...] = ()
-
-
-class ToolsReady(Struct, frozen=True):
-    """The run has started, and all of its tools are available, including those of MCP servers and skills."""
-
-    tools: tuple[str, ...]
-
-
-class Notice(Struct, frozen=True):
-    """Notice for the user, for example, about a setting that was ignored or a session that is not saved."""
-
-    text: str
-
-
-class Progress(Struct, frozen=True):
-    """Progress of a long operation; ``last`` marks its end."""
+class Progress(Event, frozen=True):
+    """Progress of a long operation, such as a download; ``last`` marks its end."""
 
     text: str
     done: int = 0
@@ -81,11 +51,8 @@ class Progress(Struct, frozen=True):
         return self.done / self.total if self.total else 0.0
 
 
-RunEvent = RunStarting | ToolsReady | Notice | Progress | Event
-"""Events that a command reports while it works."""
-
-RunEventHandler = Callable[[RunEvent], None]
-"""Callback for events. An exception from it ends the command cleanly."""
+RunEventHandler = Callable[[Event], None]
+"""Callback for the events that a command publishes while it works. An exception from it ends the command cleanly."""
 
 
 class RunOutcome(Struct, frozen=True, kw_only=True):

@@ -25,9 +25,9 @@ from mainspring.app.workspace.custom_commands.expansion import scripts_in
 from mainspring.app.workspace.instructions import outside_imports
 from mainspring.app.workspace.paths import PROJECT_FOLDER, SETTINGS_FILE, find_repository
 from mainspring.app.workspace.settings import InstructionSettings
-from mainspring.app.workspace.settings.jsonc import JsonError, parse_jsonc
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
+from mainspring.lenient_json import JsonError, parse_jsonc
 from mainspring.skills.skill import SKILL_FOLDERS
 from mainspring.subagents.definition import load_definitions
 from mainspring.text import escape_invisible
@@ -122,9 +122,7 @@ def _commands(folder: Path) -> Iterator[ActiveContent]:
 def _definitions(folder: Path) -> Iterator[ActiveContent]:
     """Find definitions of subagents that choose tools, a model, or limits; all others are only text."""
     for found in load_definitions(project=folder, trusted=True).definitions:
-        limits = {
-            name: value for name, value in msgspec.structs.asdict(found.behavior).items() if value is not msgspec.UNSET
-        }
+        limits = found.behavior.given
         if found.tools is not None or found.model is not None or limits:
             chosen = {"tools": found.tools, "model": found.model, **limits}
             line = f"subagent {found.name}: {msgspec.json.encode(chosen, enc_hook=str).decode()}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.workspace.custom_commands.definition import (
     COMMANDS_FOLDER,
@@ -34,6 +34,7 @@ from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import ExecutionEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.events import Notice
 from mainspring.lazy import lazy_re
 from mainspring.permissions.engine import ToolCall
 from mainspring.prompt_tags import wrap_in_tag

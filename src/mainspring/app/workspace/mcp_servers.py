@@ -14,14 +14,16 @@ import msgspec
 from msgspec import Struct
 
 from mainspring import mcp
-from mainspring.app.run.events import Notice, RunEventHandler
+from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.paths import PROJECT_FOLDER, UserPaths, find_project_root, find_repository
 from mainspring.app.workspace.settings import Settings
-from mainspring.app.workspace.settings.jsonc import JsonError, JsonNode, edit_jsonc, parse_jsonc
+from mainspring.app.workspace.settings.jsonc import edit_jsonc
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
+from mainspring.events import Notice
+from mainspring.lenient_json import JsonError, JsonNode, parse_jsonc
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.state_files import resolve_project_file, write_text_atomically
 

@@ -18,9 +18,10 @@ from msgspec import Struct
 from mainspring.app.workspace.folder_identity import read_birth_time, read_inode
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import parse_settings
-from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
+from mainspring.app.workspace.settings.jsonc import edit_jsonc
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_function
+from mainspring.lenient_json import JsonError
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.permissions import PermissionRule, RuleSet, RuleSource, parse_rule
 from mainspring.state_files import write_text_atomically

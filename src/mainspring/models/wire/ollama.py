@@ -21,7 +21,6 @@ from mainspring.messages import (
     strip_surrogates,
 )
 from mainspring.models.codec.encoded_history import MessageEncodingCache
-from mainspring.models.codec.errors import ResponseErrors
 from mainspring.models.codec.normalize import (
     EMPTY_PROMPT_TEXT,
     arguments_object,
@@ -30,10 +29,10 @@ from mainspring.models.codec.normalize import (
     prepare_message,
     split_text_and_images,
 )
+from mainspring.models.codec.stream_decoder import StreamDecoder
 from mainspring.models.codec.text import TextAndThinking
 from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter, nearest_effort
-from mainspring.models.json_values import DECODE_ERRORS, as_dict, convert_loosely, parse_object_leniently, to_json
-from mainspring.models.message_builder import MessageBuilder
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, convert_loosely, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
 from mainspring.models.token_limits import output_limit
@@ -69,37 +68,17 @@ class _Chunk(Struct):
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class OllamaDecoder:
-    """Decoder of one response; see `WireDecoder`.
-
-    Calls arrive complete. An empty response becomes a message with one empty text block.
-
-    Args:
-        profile: Model that responds.
-    """
+class OllamaDecoder(StreamDecoder[_Chunk]):
+    """Decoder of one response; see `StreamDecoder`. Calls arrive complete."""
 
     lines = True
+    completes_at_done_mark = False
 
-    __slots__ = (
-        "_calls",
-        "_errors",
-        "_first",
-        "_ids",
-        "_profile",
-        "_prose",
-        "_reason",
-        "complete",
-        "draft",
-        "ended",
-    )
+    __slots__ = ("_calls", "_first", "_ids", "_prose", "_reason")
 
     def __init__(self, profile: ModelProfile) -> None:
-        self.draft = MessageBuilder(profile.provider, profile.model)
-        self.complete = False
-        self.ended = False
-        self._profile = profile
-        self._errors = ResponseErrors(self.draft, profile)
-        self._first: str | None = None  # time at which the response started, its only identifier
+        super().__init__(profile)
+        self._first = ""  # time at which the response started, its only identifier
         self._reason = ""
         self._prose = TextAndThinking(self.draft)
         self._calls: list[int] = []
@@ -110,14 +89,16 @@ class OllamaDecoder:
         try:
             line = _decode(data)
         except DECODE_ERRORS:
-            line = self._decode_leniently(data)
+            line = self._decode_irregular(name, data)
+            if line is None:
+                return
         if line.error:
             raise self._errors.reported_by_host(data)
-        if self._first is None:
+        if not self._started:
             if line.message is None and not line.done:
                 return
             self._first = line.created_at or ""
-            events.append(self.draft.start())
+            self._start(events)
         message = line.message
         if message is not None:
             if message.thinking:
@@ -133,39 +114,28 @@ class OllamaDecoder:
             if any(counts):
                 self.draft.usage = with_cost(Usage(*counts), self._profile.info)
 
-    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Decode a complete response that was not streamed."""
-        if body:
-            self.feed("", body, out)
+    def _convert(self, fields: dict[str, Any]) -> _Chunk:
+        return convert_loosely(strip_surrogates(fields), _Chunk)
 
-    def finish(self, out: list[StreamEvent]) -> None:
-        """Handle the end of the stream."""
-        if self._first is None:
-            raise self._errors.invalid_response("The response is empty", "empty")
-        if not self.complete:
-            raise self._errors.truncated()
-        if not len(self.draft):
-            self._prose.add_text("", out)
+    def _decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
+        self.feed("", body, out)
+
+    def _close_blocks(self, out: list[StreamEvent]) -> None:
         self._prose.close(out)
         out.extend([self.draft.close_call(block) for block in self._calls])
-        reason: StopReason = "max_tokens" if self._reason == "length" else "tool_use" if self._calls else "end_turn"
-        out.append(self.draft.done(reason))
+
+    def _stop_reason(self) -> StopReason:
+        return "max_tokens" if self._reason == "length" else "tool_use" if self._calls else "end_turn"
 
     def _call(self, call: _Call, out: list[StreamEvent]) -> None:
         self._prose.close(out)
-        id = call.id if call.id and call.id not in self._ids else new_call_id(self._first or "", len(self._calls))
+        id = call.id if call.id and call.id not in self._ids else new_call_id(self._first, len(self._calls))
         self._ids.add(id)
         event = self.draft.open_call(id, call.function.name)
         self._calls.append(event.index)
         given = call.function.arguments
         text = given if isinstance(given, str) else to_json(given or {}).decode()
         out += [event, self.draft.arguments(event.index, text)]
-
-    def _decode_leniently(self, data: bytes) -> _Chunk:
-        try:
-            return convert_loosely(strip_surrogates(parse_object_leniently(data)), _Chunk)
-        except (ValueError, RecursionError) as error:
-            raise self._errors.invalid_json(data) from error
 
 
 _SLOT = "ollama"

@@ -1,6 +1,22 @@
 """Budgets of runs, conversations, single tools, and tool output per turn."""
 
-from mainspring.policies.budgets.spending import Ledger, SpendingLimits
-from mainspring.policies.budgets.tools import ToolBudgets, ToolOutputBudget
+from mainspring.policies.budgets.spending import Budget, Ledger, SpendingLimits, SpendingOptions
+from mainspring.policies.budgets.tools import (
+    ToolBudget,
+    ToolBudgetOptions,
+    ToolBudgets,
+    ToolOutputBudget,
+    tool_budget_handlers,
+)
 
-__all__ = ["Ledger", "SpendingLimits", "ToolBudgets", "ToolOutputBudget"]
+__all__ = [
+    "Budget",
+    "Ledger",
+    "SpendingLimits",
+    "SpendingOptions",
+    "ToolBudget",
+    "ToolBudgetOptions",
+    "ToolBudgets",
+    "ToolOutputBudget",
+    "tool_budget_handlers",
+]

@@ -6,15 +6,49 @@ The limits of a run and of its conversation, subagents included, are checked bef
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
 
 from mainspring.events import RunStatus
 from mainspring.loop.hooks import BudgetWarning, RunDone, TurnBefore, UsageUpdate
-from mainspring.loop.option_types import Budget
 from mainspring.messages import AgentMessage, Message, Usage
+from mainspring.options import Options, option
 
 if TYPE_CHECKING:
     from mainspring.loop import HookBus
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """The limits of a budget; ``None``: no limit.
+
+    Attributes:
+        max_cost: US dollars; calls of unknown price cost nothing.
+        max_total_tokens: Tokens, input and output of all calls together.
+        max_turns: Model calls.
+        max_seconds: Seconds during which runs are active.
+    """
+
+    max_cost: Annotated[float, Meta(ge=0)] | None = None
+    max_total_tokens: Annotated[int, Meta(ge=0)] | None = None
+    max_turns: Annotated[int, Meta(ge=0)] | None = None
+    max_seconds: Annotated[float, Meta(ge=0)] | None = None
+
+
+class SpendingOptions(Options, page="run-options.md#limits"):
+    """Options of the limits of a conversation, and of warnings."""
+
+    session_budget: Budget | None = option(
+        default=None,
+        doc="Budget of all runs of the conversation together, subagents included.",
+        inherited=False,
+    )
+    warn_at: float | None = option(
+        default=0.8,
+        ge=0,
+        le=1,
+        doc="Share of a limit at which `budget:warning` fires once in a run; `None`: never.",
+    )
 
 
 class Ledger:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, Struct
 
 from mainspring.loop.hooks import (
     BudgetExceeded,
@@ -15,11 +17,73 @@ from mainspring.loop.hooks import (
     ToolResultsAfter,
     TurnAfter,
 )
-from mainspring.loop.option_types import ToolBudget
+from mainspring.loop.policy import ORDER_TOOL_BUDGETS, PolicyContext, PolicyHandlers
 from mainspring.messages import Message
+from mainspring.options import Options, is_named_mapping, option
 
 if TYPE_CHECKING:
     from mainspring.loop import HookBus
+
+
+ExceedAction = Mapping[str, str] | None
+"""What happens to a call over its budget: ``{"mode": "block" or "steer", "message": ...}``.
+
+``None`` allows it.
+"""
+
+
+ExceedHandler = Literal["block", "steer"] | Callable[[str, int, int], ExceedAction | Awaitable[ExceedAction]]
+
+
+class ToolBudget(Struct, frozen=True):
+    """How often a tool may be called in a run, and what happens to further calls.
+
+    Attributes:
+        max: Maximum number of calls.
+        on_exceed: ``block``: further calls are blocked. ``steer``: they run, and once in a run a user message after the
+            results asks the model to stop. A function of the tool's name, the number of this call, and ``max`` returns
+            ``mode`` and ``message``; sync or async. Default ``block``.
+    """
+
+    max: Annotated[int, Meta(ge=0)]
+    on_exceed: ExceedHandler = "block"
+
+    def find_problem(self) -> str:
+        """Return the problem with ``on_exceed``; empty if it is valid."""
+        if self.on_exceed in ("block", "steer") or callable(self.on_exceed):
+            return ""
+        return f"on_exceed must be 'block' or 'steer', or a function, not {self.on_exceed!r:.80}"
+
+
+def _is_tool_budgets(value: object) -> bool:
+    return is_named_mapping(value, lambda each: isinstance(each, ToolBudget) or (type(each) is int and each >= 0))
+
+
+class ToolBudgetOptions(Options, page="run-options.md#limits-of-tools"):
+    """Options of the limits of tools."""
+
+    tool_budgets: Mapping[str, int | ToolBudget] = option(
+        default={},
+        doc="Maximum number of calls of a tool in a run: a number, or a `ToolBudget`.",
+        check=(_is_tool_budgets, "a number of calls, or a ToolBudget, for each tool by its name"),
+        names_tools=True,
+    )
+    tool_output_budget: int | None = option(
+        default=None, ge=0, doc="Bytes of results in one turn from which on the model must summarize first."
+    )
+
+
+def tool_budget_handlers(options: ToolBudgetOptions, run: PolicyContext) -> PolicyHandlers:
+    """Return the handlers of the limits of tools."""
+    if options.tool_budgets:
+        calls = ToolBudgets(options.tool_budgets, run.agent.bus)
+        yield ORDER_TOOL_BUDGETS, {TurnAfter: calls.turn, ToolGate: calls.on_tool_gate, ToolResultsAfter: calls.results}
+    if options.tool_output_budget is not None:
+        output = ToolOutputBudget(options.tool_output_budget, run.agent.bus)
+        yield (
+            ORDER_TOOL_BUDGETS,
+            {TurnAfter: output.turn, ToolFinished: output.on_tool_after, ToolResultsAfter: output.results},
+        )
 
 
 class ToolBudgets:

@@ -1,15 +1,21 @@
-"""Automatic compaction: before the history reaches the model's window, and after the model rejected it as too long."""
+"""Automatic compaction: before the history reaches the model's window, and after the model rejected it as too long.
+
+`compaction_handlers` chooses the handlers of a run.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from msgspec.structs import replace
 
 from mainspring.errors import ContextExceededError
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import ContextTransform, ModelErrorHook
-from mainspring.loop.option_types import Compactor
+from mainspring.loop.policy import ORDER_COMPACTION, ORDER_GUARDS, PolicyContext, PolicyHandlers
 from mainspring.messages import (
     AgentMessage,
     ImageBlock,
@@ -20,6 +26,8 @@ from mainspring.messages import (
     ToolUseBlock,
 )
 from mainspring.messages.token_estimate import TokenEstimator, count_characters, estimate_overhead, has_images
+from mainspring.policies.compaction.clear_tool_results import TailCompactor
+from mainspring.policies.compaction.options import CompactionOptions, Compactor
 from mainspring.policies.compaction.summary import SummaryCompactor
 from mainspring.policies.compaction.summary_format import is_summary
 
@@ -217,3 +225,56 @@ class AutoCompact:
             f"{len(tools)} tools take about {fixed} tokens, the request about {self.tokens(messages)}, and the limit is {limit} tokens "
             f"for {model.model}. Offer fewer tools, keep fewer recent tokens, or use a model with a larger window"
         )
+
+
+@runtime_checkable
+class PreservesMessages(Protocol):
+    """A plugin that preserves messages from compaction."""
+
+    def should_preserve(self, message: AgentMessage, /) -> bool:
+        """Return True if a message must stay unchanged."""
+        ...
+
+
+def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> PolicyHandlers:
+    """Return the handlers that keep the conversation within the model's window."""
+    compactor: Compactor | None = None
+    compaction = options.compaction
+    if compaction is not None and not run.provider_manages_context():
+        # Messages that plugins preserve stay unchanged.
+        kept = replace(compaction, keep=combine_preserve_checks(run.agent.plugs, compaction.keep))
+        auto = run.conversation_state(
+            AutoCompact,
+            lambda: AutoCompact(SummaryCompactor(kept), lambda: (run.agent.context.system, run.offered_tools())),
+            compaction,
+        )
+        compactor = auto.compactor
+        yield (
+            ORDER_COMPACTION,
+            {
+                ContextTransform: partial(auto.on_context_transform, model=run.model),
+                ModelErrorHook: auto.on_context_exceeded,
+            },
+        )
+        yield ORDER_GUARDS + 1, {ModelErrorHook: auto.on_model_error}
+    if not isinstance(options.on_overflow, str):
+        compactor = options.on_overflow
+    elif options.on_overflow == "compact":
+        compactor = compactor or TailCompactor()
+    else:
+        return
+    yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(compactor).on_model_error}
+
+
+def combine_preserve_checks(
+    plugs: Iterable[object], keep: Callable[[AgentMessage], bool] | None
+) -> Callable[[AgentMessage], bool] | None:
+    """Combine the checks of plugins and of ``keep`` for messages that a compaction preserves."""
+    request: list[Callable[[AgentMessage], bool]] = [
+        p.should_preserve for p in plugs if isinstance(p, PreservesMessages)
+    ]
+    if not request:
+        return keep
+    if keep is not None:
+        request.append(keep)
+    return lambda message: any(each(message) for each in request)

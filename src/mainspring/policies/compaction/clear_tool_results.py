@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec.structs import replace
 
 from mainspring.loop.hooks import ContextTransform
+from mainspring.loop.policy import ORDER_SHORTEN_CONTEXT, PolicyContext, PolicyHandlers
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock
+from mainspring.options import Options, option
 
 if TYPE_CHECKING:
     from mainspring.loop.hooks import SideModelCall
@@ -22,6 +24,37 @@ KEEP_TURNS = 4
 
 MAX_LAST_TURN_RESULT_BYTES = 16 * 1024
 """Maximum bytes of a result in the last turn if the conversation does not fit otherwise."""
+
+
+class ToolResultClearingOptions(Options, page="context.md#leave-out-old-results"):
+    """Options of the removal of old tool results."""
+
+    compact_strategy: Literal["off", "tail"] = option(
+        default="off", doc="`tail` leaves old, long tool results out of requests."
+    )
+    compact_threshold: int = option(
+        default=CLEAR_THRESHOLD_BYTES, ge=0, doc="Bytes of results in the conversation that `tail` allows."
+    )
+    compact_keep_turns: int = option(
+        default=KEEP_TURNS, ge=0, doc="Number of last turns whose results `tail` never leaves out."
+    )
+
+
+def tool_result_clearing_handlers(options: ToolResultClearingOptions, run: PolicyContext) -> PolicyHandlers:
+    """Return the handlers that remove old tool results from requests."""
+    if options.compact_strategy == "tail":
+        threshold, keep_turns = options.compact_threshold, options.compact_keep_turns
+        tail = run.conversation_state(
+            ToolResultClearing,
+            lambda: ToolResultClearing(run.history, threshold=threshold, keep_turns=keep_turns),
+            (threshold, keep_turns),
+        )
+
+        def clear(hook: ContextTransform) -> None:
+            if not run.provider_manages_context():
+                tail.on_context_transform(hook)
+
+        yield ORDER_SHORTEN_CONTEXT, {ContextTransform: clear}
 
 
 class ToolResultClearing:

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from mainspring.errors import AgentAbortedError, AgentError, ContextExceededError, MainspringError, ModelError
 from mainspring.lazy import lazy_re
-from mainspring.loop.option_types import Compaction
 from mainspring.messages import AgentMessage, Message
 from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction import summary_format
+from mainspring.policies.compaction.options import Compaction
 from mainspring.text import pluralize
 
 if TYPE_CHECKING:

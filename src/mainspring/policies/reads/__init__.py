@@ -5,7 +5,17 @@ from mainspring.policies.reads.policies import (
     FileReadState,
     FileVersion,
     ReadBeforeEdit,
+    ReadOptions,
     UnchangedReads,
+    read_handlers,
 )
 
-__all__ = ["ClearStaleReads", "FileReadState", "FileVersion", "ReadBeforeEdit", "UnchangedReads"]
+__all__ = [
+    "ClearStaleReads",
+    "FileReadState",
+    "FileVersion",
+    "ReadBeforeEdit",
+    "ReadOptions",
+    "UnchangedReads",
+    "read_handlers",
+]

@@ -21,10 +21,54 @@ from msgspec.structs import replace
 from mainspring.env import RealPath
 from mainspring.env.paths import display_path
 from mainspring.loop.hooks import BeforeToolRun, ContextTransform, PermissionCheck, ToolTransform, TurnBefore
+from mainspring.loop.policy import (
+    ORDER_COMPACTION,
+    ORDER_GUARDS,
+    ORDER_READ_TRACKING,
+    ORDER_SHORTEN_CONTEXT,
+    PolicyContext,
+    PolicyHandlers,
+)
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
+from mainspring.options import Options, option
+from mainspring.tools import LazyTool
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
+
+
+class ReadOptions(Options, page="run-options.md#reads"):
+    """Options of file reads."""
+
+    dedup_reads: bool = option(
+        default=True, doc="Whether a second read of an unchanged file returns a note instead of the content."
+    )
+    require_read_before_edit: bool = option(
+        default=False,
+        doc="Whether a tool may write to a file only after it was read, and unchanged since.",
+    )
+    elide_stale_reads: bool = option(
+        default=False, doc="Whether requests leave out the content of files that have changed since."
+    )
+
+
+def read_handlers(options: ReadOptions, run: PolicyContext) -> PolicyHandlers:
+    """Return the handlers for file reads."""
+    env = run.agent.env
+    reads = run.conversation_state(FileReadState, lambda: FileReadState(env.cwd))
+    if options.elide_stale_reads:
+        stale = run.conversation_state(ClearStaleReads, lambda: ClearStaleReads(run.history, env.cwd))
+        yield ORDER_SHORTEN_CONTEXT, {ContextTransform: stale.on_context_transform}
+    if options.require_read_before_edit:
+        guard = ReadBeforeEdit(reads, run.history, env)
+        # Before an approval is requested for a call that would not run.
+        yield ORDER_COMPACTION, {PermissionCheck: guard.on_tool_permit}
+        yield ORDER_GUARDS, {BeforeToolRun: guard.start, ToolTransform: guard.on_tool_transform}
+    # Without a tool that names files nothing is ever read, so its calls can skip these handlers.
+    names_files = any(isinstance(tool, LazyTool) or tool.path_params for tool in run.tools)
+    if options.dedup_reads and names_files and not run.provider_manages_context():
+        dedup = UnchangedReads(reads, run.history, env.cwd)
+        yield ORDER_READ_TRACKING, {TurnBefore: dedup.before, ToolTransform: dedup.on_tool_transform}
 
 
 SliceKey = tuple[str | None, int | None, int | None, int | None]

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
-from mainspring.tools.arguments.json_parser import parse_value
+from mainspring.lenient_json import parse_relaxed
 from mainspring.tools.problems import Path, format_path, is_dict, is_list
 from mainspring.tools.schema_dialect import BadPatternError, matches_pattern, resolve_local_ref
 from mainspring.tools.validation import SchemaValidator, get_validator
@@ -303,7 +303,7 @@ def _to_container(kind: type, opening: str) -> Callable[[str], _Converted]:
     def convert(text: str) -> _Converted:
         if not text.lstrip().startswith(opening):
             return None
-        reading = parse_value(text)
+        reading = parse_relaxed(text)
         if (
             reading.state != "whole"
             or reading.problem

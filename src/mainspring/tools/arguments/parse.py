@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
+from mainspring.lenient_json import MAX_DEPTH, ParseResult, parse_relaxed
 from mainspring.tools.arguments.coerce import Coercion, coerce
-from mainspring.tools.arguments.json_parser import MAX_DEPTH, ParseResult, parse_value
 from mainspring.tools.problems import format_issues, format_value, is_dict, is_list
 from mainspring.tools.schema_dialect import exceeds_depth
 from mainspring.tools.validation import get_validator
@@ -64,7 +64,7 @@ def _read_top_level_values(text: str, start: int, level: int) -> RecoveredObject
     roots: list[Any] = []
     at = start
     while at >= 0 and len(roots) < _MAX_ROOTS:
-        reading = parse_value(text, at)
+        reading = parse_relaxed(text, at)
         if reading.state == "cut":
             return _truncated(roots, reading, text[start:])
         if reading.state == "broken":
@@ -97,7 +97,7 @@ def _next_root(text: str, end: int) -> int:
     if glued:
         return glued.end()
     at = text.find("{", end)
-    return at if at >= 0 and parse_value(text, at).state == "whole" else -1
+    return at if at >= 0 and parse_relaxed(text, at).state == "whole" else -1
 
 
 def _as_object(value: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _truncated(roots: list[Any], reading: ParseResult, text: str) -> RecoveredOb
     """
     value = reading.value or next((root for root in roots if root), None)
     if isinstance(value, str):
-        value = parse_value(value).value
+        value = parse_relaxed(value).value
     if not roots and text.endswith(("}", "]", "```")):
         value = repair_json(text) or value
     return RecoveredObject(_as_object(value), truncated=True, problem=_TRUNCATED)
@@ -284,7 +284,6 @@ _TRUNCATED_MESSAGE = (
     "arguments; if they are long, split the work into several smaller calls"
 )
 _HALF_CHARACTER = lazy_re(r"\\u[dD][89a-fA-F]")
-_EMPTY_OBJECTS = lazy_re(rb"\A\s*(?:\{\s*\}\s*)+(?=\{)")
 _decode = msgspec.json.decode
 
 
@@ -330,40 +329,6 @@ def parse_arguments(
         problems = check.problems(value)
     error = format_issues([str(each) for each in problems]) if problems else None
     return ParsedArguments(value, tuple(coercions), repaired, error=error)
-
-
-def partial_arguments(raw: str | bytes | bytearray | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the part of the arguments that has been streamed so far.
-
-    For display, never for execution. Never raises.
-    """
-    if raw is None or isinstance(raw, Mapping):
-        return dict(raw or {})
-    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else bytes(raw)
-    value = _partial(data)
-    if not value:  # some servers start with an empty object and send the real one after it
-        data = _EMPTY_OBJECTS.sub(b"", data)
-        value = _partial(data)
-    if is_dict(value):
-        return value
-    text = data.decode("utf-8", "replace").lstrip()
-    start = find_json_start(text)
-    value = parse_value(text, start).value if start >= 0 else None
-    if isinstance(value, str):
-        value = parse_value(value).value
-    return cast("dict[str, Any]", _replace_surrogates(value)) if is_dict(value) else {}
-
-
-def _partial(data: bytes) -> Any:
-    """Return the value of a text that may be cut, if the text is strict JSON up to its end."""
-    try:
-        from jiter import from_json
-    except ImportError:
-        return None
-    try:
-        return from_json(data, allow_inf_nan=False, partial_mode="trailing-strings")
-    except ValueError:
-        return None
 
 
 def _read_object(raw: Any) -> tuple[dict[str, Any], bool, bool, str]:

@@ -22,13 +22,13 @@ from mainspring.app.compose.conversation import (
     tools_for_small_model,
 )
 from mainspring.app.compose.system_prompt import build_system_prompt
-from mainspring.app.run.events import Notice, RunEvent
 from mainspring.app.run.options import LaunchOptions, PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
 from mainspring.app.workspace.settings.load import RuleFile, env_bool, env_float, env_int, env_str
 from mainspring.errors import ConfigError, SessionError
+from mainspring.events import Event, Notice
 from mainspring.mcp import McpPlug
 from mainspring.models import ModelInfo, RetryConfig
 from mainspring.permissions import RuleSet
@@ -49,7 +49,7 @@ def make_options(folder: Path, **more: Any) -> LaunchOptions:
 
 
 async def open_and_close(
-    given: LaunchOptions, environ: dict[str, str], report: Callable[[RunEvent], None] = print
+    given: LaunchOptions, environ: dict[str, str], report: Callable[[Event], None] = print
 ) -> Conversation:
     conversation = await open_conversation(given, report, environ)
     await conversation.aclose()
@@ -77,7 +77,7 @@ def project_with_unknown_setting(tmp_path: Path) -> Path:
 
 
 async def test_warnings_are_reported(project_with_unknown_setting: Path, environ: dict[str, str]) -> None:
-    events: list[RunEvent] = []
+    events: list[Event] = []
 
     await open_and_close(make_options(project_with_unknown_setting), environ, events.append)
 
@@ -141,7 +141,7 @@ async def test_small_model_gets_allowed_servers_and_a_hint_about_others(
     home.mkdir()
     servers = {name: {"command": "serve"} for name in ("mine", "other")}
     (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    events: list[RunEvent] = []
+    events: list[Event] = []
 
     async def open_plugins(*allowed: str, **more: Any) -> list[Any]:
         events.clear()
@@ -168,13 +168,13 @@ def test_selected_tools_keep_the_built_in_order() -> None:
 
 @pytest.mark.covers("AGT-37")
 def test_agent_settings_become_run_limits() -> None:
-    behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolve()
+    behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0)))
 
     assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
-    assert build_behavior(AppConfig()).resolve().max_turns == 50
-    assert build_behavior(AppConfig()).resolve().max_output_tokens == 16384
+    assert build_behavior(AppConfig()).max_turns == 50
+    assert build_behavior(AppConfig()).max_output_tokens == 16384
     for given, expected in ((None, 3), (5, 5), (0, None)):
-        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).resolve().repeat_hint == expected
+        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).repeat_hint == expected
 
 
 @pytest.mark.covers("CFG-11", "CFG-14")

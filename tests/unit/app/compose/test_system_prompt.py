@@ -9,9 +9,10 @@ import pytest
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.compose.system_prompt import PROVIDER_PROMPTS, build_system_prompt
-from mainspring.app.run.events import ModelIdentity, Notice, RunEvent
+from mainspring.app.run.events import ModelIdentity
 from mainspring.app.run.options import LaunchOptions, PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.placeholders import branch_of, substitute_variables
+from mainspring.events import Event, Notice
 from mainspring.messages import Message, ToolResultBlock
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 
@@ -20,8 +21,8 @@ DAY = date(2026, 11, 28)
 
 async def start_conversation(
     project: Path, home: Path, *script: Any, **options: Any
-) -> tuple[Conversation, list[RunEvent]]:
-    events: list[RunEvent] = []
+) -> tuple[Conversation, list[Event]]:
+    events: list[Event] = []
     request = LaunchOptions(prompt="x", place=WorkspaceOptions(cwd=str(project)), save=False, **options)
     conversation = await open_conversation(
         request, events.append, {"MAINSPRING_HOME": str(home)}, ClientServices(model=ScriptedModel(*script))

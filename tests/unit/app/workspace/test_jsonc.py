@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc, parse_jsonc
+from mainspring.app.workspace.settings.jsonc import edit_jsonc
+from mainspring.lenient_json import JsonError, parse_jsonc
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -7,10 +7,11 @@ import pytest
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError
 from mainspring.events import ToolCallEnd, ToolCallStart, ToolExecutionStart
-from mainspring.loop import CoreAgent, RunOptions
+from mainspring.loop import CoreAgent
 from mainspring.loop.hooks import ToolBefore, ToolGate
 from mainspring.messages import Message
 from mainspring.models import EncodingCache, ModelRequest, ToolAliasModel
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import provider_tool_names, tool
 

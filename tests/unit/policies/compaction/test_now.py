@@ -9,9 +9,8 @@ from mainspring.app.workspace.load import load_rules
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentBusyError
 from mainspring.loop.hooks import TurnBefore
-from mainspring.loop.option_types import Compaction
 from mainspring.messages import Message
-from mainspring.policies.compaction import is_summary
+from mainspring.policies.compaction import Compaction, is_summary
 from mainspring.sessions import CompactionEntry, MemorySessionStore
 from mainspring.testing.scripted_model import Reply, ScriptedModel
 from tests.unit.policies.compaction.test_summary import GOOD, make_conversation

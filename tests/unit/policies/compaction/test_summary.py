@@ -9,7 +9,6 @@ from mainspring import Agent, RunOptions, Session
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentContextExceededError, ContextExceededError, ModelError
 from mainspring.loop.hooks import ContextCompacted
-from mainspring.loop.option_types import Compaction
 from mainspring.messages import (
     AgentMessage,
     ImageBlock,
@@ -22,7 +21,13 @@ from mainspring.messages import (
 )
 from mainspring.messages.token_estimate import TokenEstimator, estimate_tokens
 from mainspring.models import ModelInfo, ModelRequest
-from mainspring.policies.compaction import SummaryCompactor, find_cut_index, is_summary, parse_summary_message
+from mainspring.policies.compaction import (
+    Compaction,
+    SummaryCompactor,
+    find_cut_index,
+    is_summary,
+    parse_summary_message,
+)
 from mainspring.sessions import CompactionEntry, MemorySessionStore
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool

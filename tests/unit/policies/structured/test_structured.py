@@ -12,10 +12,10 @@ from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentProviderError, ConfigError, ModelError, NetworkError
 from mainspring.events import TextDelta
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import OutputHook, ToolGate
 from mainspring.messages import Message, Usage
 from mainspring.policies.structured import OUTPUT_TOOL
+from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.loop.harness import assert_results_follow_calls

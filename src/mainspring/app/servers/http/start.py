@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import OK
 from mainspring.app.cli.runner import launch_options, run_command
-from mainspring.app.run.events import Notice, RunEvent
 from mainspring.app.run_service.agents import BUILTIN_AGENT, builtin_agent_factory, check_builtin_agent, load_agents
 from mainspring.app.run_service.service import Factory, RunService, ServiceOptions, create_engine
 from mainspring.app.servers.http.auth import (
@@ -27,6 +26,7 @@ from mainspring.app.servers.http.auth import (
     watch_token_file,
 )
 from mainspring.errors import ConfigError
+from mainspring.events import Event, Notice
 from mainspring.extras import install_command
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Fa
         return {}
     found: dict[str, Factory] = {}
 
-    def tell(report: RunEvent) -> None:
+    def tell(report: Event) -> None:
         if isinstance(report, Notice):
             console.info(f"Note: {report.text}")
 
@@ -122,5 +122,5 @@ async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Fa
     return found
 
 
-def _say_nothing(_: RunEvent) -> None:
+def _say_nothing(_: Event) -> None:
     """Do nothing: all notices were printed at the start."""

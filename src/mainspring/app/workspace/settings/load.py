@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.workspace.paths import UserPaths, find_project_settings, find_user_paths
-from mainspring.app.workspace.settings.jsonc import JsonError, parse_jsonc
 from mainspring.app.workspace.settings.schema import AppConfig, PermissionSettings, Providers, ProviderSettings
 from mainspring.app.workspace.settings.validation import (
     SettingKey,
@@ -23,6 +22,7 @@ from mainspring.app.workspace.settings.validation import (
     setting_type,
 )
 from mainspring.errors import ConfigError
+from mainspring.lenient_json import JsonError, parse_jsonc
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 
 _YES = frozenset({"1", "true", "yes", "on"})

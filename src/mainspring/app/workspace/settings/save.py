@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
+from mainspring.app.workspace.settings.jsonc import edit_jsonc
 from mainspring.app.workspace.settings.load import parse_settings
 from mainspring.app.workspace.settings.validation import SettingKey, convert_value, setting_type
 from mainspring.errors import ConfigError
+from mainspring.lenient_json import JsonError
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.state_files import resolve_project_file, write_text_atomically
 

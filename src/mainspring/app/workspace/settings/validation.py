@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import FieldInfo, fields
 
-from mainspring.app.workspace.settings.jsonc import JsonNode, line_and_column
 from mainspring.app.workspace.settings.schema import AppConfig, Providers, ProviderSettings
 from mainspring.lazy import lazy_re
+from mainspring.lenient_json import JsonNode, line_and_column
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 
 _SUFFIX = lazy_re(r" - at `(?:key in )?\$(.*)`$")

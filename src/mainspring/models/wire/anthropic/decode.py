@@ -6,16 +6,15 @@ Token counts arrive with the first event and again, updated, with the last ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from mainspring.events import StreamEvent
-from mainspring.lazy import lazy_function
 from mainspring.messages import StopReason, Usage, strip_surrogates
-from mainspring.models.codec.errors import ResponseErrors
 from mainspring.models.codec.normalize import new_call_id
-from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_dicts, as_number, parse_object_leniently, to_json
+from mainspring.models.codec.stream_decoder import StreamDecoder
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_dicts, as_number, to_json
 from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import ModelProfile
@@ -28,12 +27,6 @@ from mainspring.models.wire.anthropic.payloads import (
     encode_server_block,
     is_server_block,
 )
-
-if TYPE_CHECKING:
-    from mainspring.models.errors import ErrorBody
-else:
-    ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
-
 
 _KINDS = {
     "text_delta": "text",
@@ -247,117 +240,76 @@ _STOP_REASONS: dict[str, StopReason] = {
     "stop_sequence": "stop_sequence",
     "tool_use": "tool_use",
 }
-_CONTEXT_EXCEEDED = "model_context_window_exceeded"
 
 
-class AnthropicDecoder:
-    """Decoder of one response; see `WireDecoder`.
+class AnthropicDecoder(StreamDecoder[Event]):
+    """Decoder of one response; see `StreamDecoder`.
 
-    An empty response becomes a message with one empty text block, so that content is never empty. Calls and results of the
-    host's own tools are stored, but are neither text nor calls.
-
-    Args:
-        profile: Model that responds.
+    Calls and results of the host's own tools are stored, but are neither text nor calls.
     """
 
-    __slots__ = (
-        "_blocks",
-        "_counts",
-        "_details",
-        "_errors",
-        "_id",
-        "_loose",
-        "_profile",
-        "_reason",
-        "_started",
-        "complete",
-        "draft",
-        "ended",
-    )
+    __slots__ = ("_blocks", "_counts", "_details", "_id", "_lenient", "_reason")
+
+    overflow_reasons = frozenset({"model_context_window_exceeded"})
 
     def __init__(self, profile: ModelProfile) -> None:
-        self._profile = profile
-        self._loose: AnthropicEventParser | None = None
-        self._started = False
-        self.complete = False
-        self.ended = False
+        super().__init__(profile)
+        self._lenient = AnthropicEventParser()
         self._id = ""
         self._reason = ""
         self._details: Mapping[str, Any] = {}
-        self._reset()
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Decode one event of the stream."""
         if self.ended:
             return  # Events after the end do not belong to this response.
-        if data == b"[DONE]":
-            self.complete = self.ended = True
-            return
         try:
             event = decode_anthropic_event(data)
         except DECODE_ERRORS:
-            event = self._decode_leniently(name, data)
+            event = self._decode_irregular(name, data)
+            if event is None:
+                return
         kind = event.type or name
         if kind == "content_block_delta":
             if event.delta is not None:
-                self._ensure_started(events)
+                if not self._started:
+                    self._start(events)
                 self._blocks.append(event.index, event.delta, events)
         elif event.error or kind == "error":
             raise self._errors.reported_by_host(data)
         else:
             self._handle_event(kind, event, data, events)
 
-    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Decode a complete response that was not streamed."""
-        if not body:
-            raise self._errors.invalid_response("The response is empty", "empty")
-        try:
-            value = strip_surrogates(parse_object_leniently(body))
-        except (ValueError, RecursionError) as error:
-            raise self._errors.invalid_json(body) from error
+    def _decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
+        value: dict[str, Any] = self._parse_leniently("", body, strip_surrogates)
         if value.get("type") == "error" or value.get("error"):
             raise self._errors.reported_by_host(body)
         if not isinstance(value.get("content"), list):
-            self._check_unknown_event(value, body)
+            self._check_unknown_object(body)
             raise self._errors.invalid_response("The response has no content", "empty")
         self._message(value, out)
         self.complete = True
 
-    def finish(self, out: list[StreamEvent]) -> None:
-        """Handle the end of the stream."""
-        if not self._started:
-            raise self._errors.invalid_response("The response is empty", "empty")
-        if not self.complete:
-            raise self._errors.truncated()
+    def _convert(self, fields: dict[str, Any]) -> Event:
+        return self._lenient.event(fields)
+
+    def _close_blocks(self, out: list[StreamEvent]) -> None:
         self._blocks.close(out)
-        if not len(self.draft):
-            event = self.draft.open_text()
-            out += [event, self.draft.close_text(event.index)]
-        if self._reason == "refusal":
-            reason = [self._details.get("category"), self._details.get("explanation")]
-            raise self._errors.content_filtered(
-                ": ".join(["refusal", *[w for w in reason if isinstance(w, str) and w]])
-            )
-        if self._reason == _CONTEXT_EXCEEDED:
-            raise self._errors.context_exceeded(self._reason)
-        out.append(self.draft.done(self._stop_reason()))
 
     def _reset(self) -> None:
-        """Start a response; a repeated start is ignored."""
-        self.draft = MessageBuilder(self._profile.provider, self._profile.model)
-        self._errors = ResponseErrors(self.draft, self._profile)
+        super()._reset()
         self._blocks = BlockAssembler(self.draft)
         self._counts = UsageCounter()
 
     def _handle_event(self, kind: str, event: Event, data: bytes, out: list[StreamEvent]) -> None:
         """Process every event but deltas; unknown events are ignored."""
         if kind == "content_block_start":
-            self._ensure_started(out)
+            self._start(out)
             self._blocks.start(event.index, event.content_block or {}, out)
         elif kind == "content_block_stop":
             self._blocks.stop(event.index, out)
         elif kind == "message_delta":
-            self._ensure_started(out)
+            self._start(out)
             self._usage(event.usage)
             if event.delta is not None:
                 self._stopped(event.delta.stop_reason, event.delta.stop_details)
@@ -365,8 +317,8 @@ class AnthropicDecoder:
             self._message(event.message or {}, out)
         elif kind == "message_stop":
             self.complete = self.ended = True
-        elif not self._started and kind != "ping":
-            self._check_unknown_event(_fields(data), data)
+        elif kind != "ping":
+            self._check_unknown_object(data)
 
     def _message(self, message: Mapping[str, Any], out: list[StreamEvent]) -> None:
         """Start the message with its initial content."""
@@ -376,7 +328,7 @@ class AnthropicDecoder:
         if self._started:
             self._restart()
         self._id = self._blocks.response_id = id
-        self._ensure_started(out)
+        self._start(out)
         for block in as_dicts(message.get("content")):
             self._blocks.start(None, block, out)
         self._blocks.close(out)
@@ -392,13 +344,8 @@ class AnthropicDecoder:
         """
         if self._blocks.has_emitted:
             raise self._errors.truncated("A second response started in the middle of the first one")
-        self._started = self.complete = False
+        self.complete = False
         self._reset()
-
-    def _ensure_started(self, out: list[StreamEvent]) -> None:
-        if not self._started:
-            self._started = True
-            out.append(self.draft.start())
 
     def _usage(self, raw: Mapping[str, Any] | None) -> None:
         if raw:
@@ -413,28 +360,13 @@ class AnthropicDecoder:
             self.complete = True
 
     def _stop_reason(self) -> StopReason:
+        if self._reason == "refusal":
+            reason = [self._details.get("category"), self._details.get("explanation")]
+            raise self._errors.content_filtered(
+                ": ".join(["refusal", *[w for w in reason if isinstance(w, str) and w]])
+            )
+        self._raise_for_reason(self._reason, self._reason)
         known = _STOP_REASONS.get(self._reason)
         if known == "max_tokens":
             return known
         return "tool_use" if self._blocks.model_calls else known or "end_turn"
-
-    def _decode_leniently(self, name: str, data: bytes) -> Event:
-        if self._loose is None:
-            self._loose = AnthropicEventParser()
-        try:
-            return self._loose.event(parse_object_leniently(data))
-        except (ValueError, RecursionError) as error:
-            is_error = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
-
-    def _check_unknown_event(self, value: Mapping[str, Any], data: bytes) -> None:
-        """Check an object that is not an event: a keep-alive, or an error in the format of some host."""
-        if "detail" in value or "message" in value or "errors" in value:
-            raise self._errors.reported_by_host(data)
-
-
-def _fields(data: bytes) -> Mapping[str, Any]:
-    try:
-        return parse_object_leniently(data)
-    except ValueError:
-        return {}

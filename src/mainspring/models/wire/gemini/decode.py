@@ -9,11 +9,11 @@ import msgspec
 
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_re
-from mainspring.messages import ImageBlock, Usage
-from mainspring.models.codec.errors import ResponseErrors
+from mainspring.messages import ImageBlock, StopReason, Usage, strip_surrogates
 from mainspring.models.codec.normalize import new_call_id
+from mainspring.models.codec.stream_decoder import StreamDecoder
 from mainspring.models.codec.text import TextAndThinking
-from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_list, to_json
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_list, convert_loosely, to_json
 from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelInfo
 from mainspring.models.profile import ModelProfile
@@ -26,7 +26,6 @@ from mainspring.models.wire.gemini.payloads import (
     PartialArg,
     UsageMetadata,
     decode_gemini_chunk,
-    parse_chunk_leniently,
 )
 
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
@@ -176,20 +175,6 @@ _FINISH_REASONS_BY_NUMBER = (
 """Finish reasons by their number in Google's protocol, for hosts that send the number."""
 
 
-_FILTERED = frozenset(
-    {
-        "SAFETY",
-        "RECITATION",
-        "LANGUAGE",
-        "BLOCKLIST",
-        "PROHIBITED_CONTENT",
-        "SPII",
-        "MODEL_ARMOR",
-        "IMAGE_SAFETY",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION",
-    }
-)
 _INVALID_RESPONSE_REASONS = frozenset(
     {
         "MALFORMED_FUNCTION_CALL",
@@ -200,9 +185,6 @@ _INVALID_RESPONSE_REASONS = frozenset(
     }
 )
 """The host could not use the model's output; a retry usually succeeds."""
-
-
-_PROVIDER_ERROR_REASONS = frozenset({"OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED"})
 
 
 class _LazyUsage:
@@ -220,38 +202,36 @@ class _LazyUsage:
         return None if usage is None else with_cost(usage, self._info)
 
 
-class GeminiDecoder:
-    """Decoder of one response; see `WireDecoder`.
+class GeminiDecoder(StreamDecoder[GeminiChunk]):
+    """Decoder of one response; see `StreamDecoder`.
 
-    An empty response becomes a message with one empty text block, so that content is never empty. A signature ends its block:
-    later content is a new block, and each is sent back with its own signature.
-
-    Args:
-        profile: Model that responds.
+    A signature ends its block: later content is a new block, and each is sent back with its own signature.
     """
 
-    __slots__ = (
-        "_calls",
-        "_errors",
-        "_finish",
-        "_finish_text",
-        "_prose",
-        "_started",
-        "_tally",
-        "complete",
-        "draft",
-        "ended",
+    __slots__ = ("_calls", "_finish", "_finish_text", "_prose", "_tally")
+
+    filter_reasons = frozenset(
+        {
+            "SAFETY",
+            "RECITATION",
+            "LANGUAGE",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+            "MODEL_ARMOR",
+            "IMAGE_SAFETY",
+            "IMAGE_PROHIBITED_CONTENT",
+            "IMAGE_RECITATION",
+        }
     )
+    abort_reasons = frozenset({"OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED"})
+    completes_at_done_mark = False  # Google does not send the mark; gateways do.
 
     def __init__(self, profile: ModelProfile) -> None:
-        self.draft = MessageBuilder(profile.provider, profile.model)
-        self.complete = False
-        self.ended = False
+        super().__init__(profile)
         self._tally = _LazyUsage(profile.info)
         self.draft.count = self._tally.usage
-        self._errors = ResponseErrors(self.draft, profile)
         self._calls = FunctionCallAssembler(self.draft)
-        self._started = False
         self._prose = TextAndThinking(self.draft)
         self._finish = ""
         self._finish_text = ""
@@ -261,10 +241,9 @@ class GeminiDecoder:
         try:
             chunk = decode_gemini_chunk(data)
         except DECODE_ERRORS:
-            if data == b"[DONE]":  # Google does not send it; gateways do.
-                self.ended = True
+            chunk = self._decode_irregular(name, data)
+            if chunk is None:
                 return
-            chunk = self._decode_leniently(data)
         counts = chunk.usage_metadata
         if counts is not None and (counts.total_token_count or counts.prompt_token_count):
             self._tally.counts = counts
@@ -286,10 +265,8 @@ class GeminiDecoder:
                 f"prompt rejected: {feedback.block_reason_message or feedback.block_reason}"
             )
 
-    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Decode a complete response that was not streamed, or the events of a stream as one array."""
-        if not body:
-            raise self._errors.invalid_response("The response is empty", "empty")
+    def _decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
+        """Decode a response, or the events of a stream as one array."""
         if body[:1] != b"[":
             self.feed("", body, out)
         else:
@@ -300,41 +277,30 @@ class GeminiDecoder:
         if body[:1] != b"[":
             self.complete = True
 
-    def finish(self, out: list[StreamEvent]) -> None:
-        """Handle the end of the stream."""
-        if not self._started:
-            raise self._errors.invalid_response("The response is empty", "empty")
-        if not self.complete:
-            raise self._errors.truncated()
-        if not len(self.draft):
-            self._prose.add_text("", out)
+    def _convert(self, fields: dict[str, Any]) -> GeminiChunk:
+        return convert_loosely(strip_surrogates(fields), GeminiChunk)
+
+    def _close_blocks(self, out: list[StreamEvent]) -> None:
         self._prose.close(out)
         self._calls.close(out)
-        self._check_finish()
-        reason = "max_tokens" if self._finish == "MAX_TOKENS" else "tool_use" if self._calls.count else "end_turn"
-        out.append(self.draft.done(reason))
 
-    def _check_finish(self) -> None:
-        """Raise an error if the finish reason is a failure."""
+    def _stop_reason(self) -> StopReason:
         reason = f"finish reason {self._finish}" + (f": {self._finish_text}" if self._finish_text else "")
-        if self._finish in _FILTERED:
-            raise self._errors.content_filtered(reason)
+        self._raise_for_reason(self._finish, reason)
         if self._finish == "UNEXPECTED_TOOL_CALL" and self._calls.count:
-            return  # A call of an unknown tool; it gets an error result, so the model can correct it.
+            return "tool_use"  # A call of an unknown tool; it gets an error result, so the model can correct it.
         if self._finish in _INVALID_RESPONSE_REASONS:
             error = self._errors.invalid_response(
                 f"The host could not use the output of the model ({reason})", "malformed_call"
             )
             error.retryable = True
             raise error
-        if self._finish in _PROVIDER_ERROR_REASONS:
-            raise self._errors.provider_aborted(reason)
+        return "max_tokens" if self._finish == "MAX_TOKENS" else "tool_use" if self._calls.count else "end_turn"
 
     def _candidate(self, candidate: Candidate, chunk: GeminiChunk, out: list[StreamEvent]) -> None:
         if not self._started:
-            self._started = True
             self._calls.response_id = chunk.response_id or ""
-            out.append(self.draft.start())
+            self._start(out)
         if candidate.content is not None:
             for part in candidate.content.parts or ():
                 self._part(part, out)
@@ -363,12 +329,6 @@ class GeminiDecoder:
                 self._prose.add_text(part.text, out)
             if part.thought_signature:
                 self._prose.close(out, part.thought_signature)
-
-    def _decode_leniently(self, data: bytes) -> GeminiChunk:
-        try:
-            return parse_chunk_leniently(data)
-        except (ValueError, RecursionError) as error:
-            raise self._errors.invalid_json(data) from error
 
     def _events(self, body: bytes) -> list[bytes]:
         try:

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mainspring.messages import Usage, strip_surrogates
-from mainspring.models.json_values import convert_loosely, parse_object_leniently
+from mainspring.messages import Usage
 
 
 class PartialArg(Struct, gc=False, rename="camel"):
@@ -114,13 +113,4 @@ class GeminiChunk(Struct, rename="camel"):
 
 
 decode_gemini_chunk = msgspec.json.Decoder(GeminiChunk).decode
-"""Decode an event quickly; `parse_chunk_leniently` is used if the JSON is invalid."""
-
-
-def parse_chunk_leniently(data: bytes) -> GeminiChunk:
-    """Decode an event with control characters, invalid UTF-8, lone surrogates, or fields of other types.
-
-    Raises:
-        ValueError: The data is not a JSON object.
-    """
-    return convert_loosely(strip_surrogates(parse_object_leniently(data)), GeminiChunk)
+"""Decode an event quickly; see `StreamDecoder` for invalid JSON."""

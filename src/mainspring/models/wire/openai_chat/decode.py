@@ -6,19 +6,17 @@ name of its field, or the JSON of the ``reasoning_details`` entry without its te
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from mainspring.events import StreamEvent
-from mainspring.lazy import lazy_function
 from mainspring.messages import Message, StopReason
-from mainspring.models.codec.errors import ResponseErrors
 from mainspring.models.codec.normalize import new_call_id
-from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_dicts, parse_object_leniently
+from mainspring.models.codec.stream_decoder import StreamDecoder
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_dicts
 from mainspring.models.message_builder import MessageBuilder, parse_call
 from mainspring.models.profile import ModelProfile
-from mainspring.models.usage import normalize_usage, reported_cost, with_cost
 from mainspring.models.wire.openai_chat.payloads import (
     CallDelta,
     ChatChunk,
@@ -28,11 +26,6 @@ from mainspring.models.wire.openai_chat.payloads import (
     LenientChunkParser,
     decode_chunk,
 )
-
-if TYPE_CHECKING:
-    from mainspring.models.errors import ErrorBody
-else:
-    ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
 
 
 class _Call:
@@ -274,48 +267,26 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_length": "max_tokens",
     "stop_sequence": "stop_sequence",
 }
-_FILTERED = frozenset(
-    {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive", "refusal"}
-)
-_CONTEXT_EXCEEDED = frozenset({"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"})
-_PROVIDER_ERROR_REASONS = frozenset(
-    {"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"}
-)
 
 
-class ChatDecoder:
-    """Decoder of one response; see `WireDecoder`.
+class ChatDecoder(StreamDecoder[ChatChunk]):
+    """Decoder of one response; see `StreamDecoder`."""
 
-    An empty response becomes a message with one empty text block, so that content is never empty.
+    __slots__ = ("_calls", "_finish", "_lenient", "_reasoning", "_stopped_at", "_text", "_text_mark")
 
-    Args:
-        profile: Model that responds.
-    """
-
-    __slots__ = (
-        "_calls",
-        "_errors",
-        "_finish",
-        "_loose",
-        "_profile",
-        "_reasoning",
-        "_started",
-        "_stopped_at",
-        "_text",
-        "_text_mark",
-        "complete",
-        "draft",
-        "ended",
+    filter_reasons = frozenset(
+        {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive", "refusal"}
+    )
+    overflow_reasons = frozenset(
+        {"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"}
+    )
+    abort_reasons = frozenset(
+        {"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"}
     )
 
     def __init__(self, profile: ModelProfile) -> None:
-        self.draft = MessageBuilder(profile.provider, profile.model)
-        self.complete = False
-        self.ended = False
-        self._profile = profile
-        self._errors = ResponseErrors(self.draft, profile)
-        self._loose: LenientChunkParser | None = None
-        self._started = False
+        super().__init__(profile)
+        self._lenient = LenientChunkParser()
         self._text = -1  # the open text block
         self._text_mark: str | None = None
         self._reasoning = ReasoningAssembler(self.draft)
@@ -325,13 +296,12 @@ class ChatDecoder:
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Decode one event of the stream."""
-        if data == b"[DONE]":
-            self.complete = self.ended = True
-            return
         try:
             chunk = decode_chunk(data)
         except DECODE_ERRORS:
-            chunk = self._decode_leniently(name, data)
+            chunk = self._decode_irregular(name, data)
+            if chunk is None:
+                return
         if chunk.error or name == "error":
             raise self._errors.reported_by_host(data)
         self.feed_chunk(chunk, events)
@@ -341,7 +311,7 @@ class ChatDecoder:
     def feed_chunk(self, chunk: ChatChunk, out: list[StreamEvent]) -> None:
         """Process one decoded event."""
         if chunk.usage:
-            self._usage(chunk.usage)
+            self._record_usage(chunk.usage)
         elif chunk.x_groq:
             self._groq_fields(chunk.x_groq)
         choices = chunk.choices
@@ -357,42 +327,26 @@ class ChatDecoder:
             choice = first
         self._choice(choice, chunk, out)
 
-    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Decode a complete response that was not streamed."""
-        if not body:
-            raise self._errors.invalid_response("The response is empty", "empty")
+    def _decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         self.feed("", body, out)
         if not self._started:
             raise self._errors.invalid_response("The response has no choices", "empty")
         self.complete = True
 
-    def finish(self, out: list[StreamEvent]) -> None:
-        """Handle the end of the stream."""
-        if not self._started:
-            raise self._errors.invalid_response("The response is empty", "empty")
-        if not self.complete:
-            raise self._errors.truncated()
+    def _convert(self, fields: dict[str, Any]) -> ChatChunk:
+        return self._lenient.chunk(fields)
+
+    def _close_blocks(self, out: list[StreamEvent]) -> None:
         self._reasoning.close(out)
+        if self._text_mark and not len(self.draft):
+            self._open_text(out)  # An empty text with a signature.
         self._close_text(out)
         self._calls.close(out)
-        if not len(self.draft):
-            self._text = 0
-            out.append(self.draft.open_text())
-            self._close_text(out)
-        reason = f"finish reason {self._finish}"
-        if self._finish in _FILTERED:
-            raise self._errors.content_filtered(reason)
-        if self._finish in _CONTEXT_EXCEEDED:
-            raise self._errors.context_exceeded(reason)
-        if self._finish in _PROVIDER_ERROR_REASONS:
-            raise self._errors.provider_aborted(reason)
-        out.append(self.draft.done(self._stop_reason()))
 
     def _choice(self, choice: Choice, chunk: ChatChunk, out: list[StreamEvent]) -> None:
         if not self._started:
-            self._started = True
             self._calls.response_id = chunk.id or ""
-            out.append(self.draft.start())
+            self._start(out)
         delta, is_complete = choice.delta, False
         if delta is None and not len(self.draft):
             delta, is_complete = choice.message, True  # A complete message; after deltas it would only repeat them.
@@ -407,7 +361,7 @@ class ChatDecoder:
             self._stopped_at = choice.stop_reason
             self.complete = True
         if choice.usage:
-            self._usage(choice.usage)
+            self._record_usage(choice.usage)
 
     def _delta(self, delta: ChatDelta, out: list[StreamEvent], *, is_complete: bool) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
@@ -455,10 +409,13 @@ class ChatDecoder:
             return
         if self._text < 0:
             self._reasoning.close(out)
-            event = self.draft.open_text()
-            self._text = event.index
-            out.append(event)
+            self._open_text(out)
         out.append(self.draft.text(self._text, text))
+
+    def _open_text(self, out: list[StreamEvent]) -> None:
+        event = self.draft.open_text()
+        self._text = event.index
+        out.append(event)
 
     def _close_text(self, out: list[StreamEvent]) -> None:
         if self._text >= 0:
@@ -466,18 +423,13 @@ class ChatDecoder:
             self._text = -1
             self._text_mark = None
 
-    def _usage(self, raw: object) -> None:
-        fields = as_dict(raw)
-        usage = normalize_usage(fields) if fields else None
-        if fields and usage is not None and (usage.total_tokens or self.draft.usage is None):
-            self.draft.usage = with_cost(usage, self._profile.info, reported_cost(fields))
-
     def _groq_fields(self, fields: dict[str, Any]) -> None:
         if fields.get("error"):
             raise self._errors.reported_by_host({"error": fields["error"]})
-        self._usage(fields.get("usage"))
+        self._record_usage(fields.get("usage"))
 
     def _stop_reason(self) -> StopReason:
+        self._raise_for_reason(self._finish, f"finish reason {self._finish}")
         known = _STOP_REASONS.get(self._finish)
         if known == "max_tokens":
             return known
@@ -486,26 +438,6 @@ class ChatDecoder:
         if known is not None:
             return known
         return "stop_sequence" if isinstance(self._stopped_at, str) and self._stopped_at else "end_turn"
-
-    def _decode_leniently(self, name: str, data: bytes) -> ChatChunk:
-        if self._loose is None:
-            self._loose = LenientChunkParser()
-        try:
-            return self._loose.chunk(parse_object_leniently(data))
-        except (ValueError, RecursionError) as error:
-            is_error = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
-
-    def _check_unknown_object(self, data: bytes) -> None:
-        """Check an object without choices: usage, a keep-alive, or an error in the format of some host."""
-        if self._started:
-            return
-        try:
-            value = parse_object_leniently(data)
-        except ValueError:
-            return
-        if value.get("object") == "error" or "detail" in value or "message" in value or "errors" in value:
-            raise self._errors.reported_by_host(data)
 
 
 def _has_more(delta: ChatDelta) -> bool:

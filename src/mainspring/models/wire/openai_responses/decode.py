@@ -6,17 +6,15 @@ only add missing content; content is never emitted twice, and the last value of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from mainspring.events import StreamEvent
-from mainspring.lazy import lazy_function
 from mainspring.messages import StopReason
-from mainspring.models.codec.errors import ResponseErrors
 from mainspring.models.codec.normalize import new_call_id
-from mainspring.models.json_values import DECODE_ERRORS, parse_object_leniently, to_json
+from mainspring.models.codec.stream_decoder import StreamDecoder
+from mainspring.models.json_values import DECODE_ERRORS, to_json
 from mainspring.models.message_builder import MessageBuilder, parse_call
 from mainspring.models.profile import ModelProfile
-from mainspring.models.usage import normalize_usage, reported_cost, with_cost
 from mainspring.models.wire.openai_responses.payloads import (
     Answer,
     Event,
@@ -27,12 +25,6 @@ from mainspring.models.wire.openai_responses.payloads import (
     decode_responses_event,
     encode_item_metadata,
 )
-
-if TYPE_CHECKING:
-    from mainspring.models.errors import ErrorBody
-else:
-    ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
-
 
 ItemKind = Literal["message", "reasoning", "call"]
 
@@ -384,42 +376,27 @@ _TERMINAL = {
 
 
 _LENGTH_REASONS = frozenset({"", "max_output_tokens", "max_tokens", "length"})
-_FILTERED = frozenset({"content_filter", "safety", "moderation"})
-_OVERFLOWN = frozenset({"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"})
 
 
-class ResponsesDecoder:
-    """Decoder of one response; see `WireDecoder`.
+class ResponsesDecoder(StreamDecoder[Event]):
+    """Decoder of one response; see `StreamDecoder`.
 
     Each message becomes a text block, each part of the reasoning a thinking block, each call a tool call. Server-side items
     (searches, code, images, hosted tools) create no block.
-
-    Args:
-        profile: Model that responds.
     """
 
-    __slots__ = (
-        "_errors",
-        "_items",
-        "_loose",
-        "_profile",
-        "_reason",
-        "_started",
-        "_status",
-        "complete",
-        "draft",
-        "ended",
+    __slots__ = ("_items", "_lenient", "_reason", "_status")
+
+    filter_reasons = frozenset({"content_filter", "safety", "moderation"})
+    overflow_reasons = frozenset(
+        {"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"}
     )
+    error_fields = ("error", *StreamDecoder.error_fields)
 
     def __init__(self, profile: ModelProfile) -> None:
-        self.draft = MessageBuilder(profile.provider, profile.model)
-        self.complete = False
-        self.ended = False
-        self._profile = profile
-        self._errors = ResponseErrors(self.draft, profile)
+        super().__init__(profile)
         self._items = OutputItemAssembler(self.draft)
-        self._loose: LenientEventParser | None = None
-        self._started = False
+        self._lenient = LenientEventParser()
         self._status = ""
         self._reason = ""  # reason of an incomplete response
 
@@ -427,13 +404,12 @@ class ResponsesDecoder:
         """Decode one event of the stream."""
         if self.ended:
             return
-        if data == b"[DONE]":
-            self.complete = self.ended = True
-            return
         try:
             event = decode_responses_event(data)
         except DECODE_ERRORS:
-            event = self._decode_leniently(name, data)
+            event = self._decode_irregular(name, data)
+            if event is None:
+                return
         if not event.type:
             event.type = name
         if event.type == "response.output_text.delta":  # the common case
@@ -448,47 +424,27 @@ class ResponsesDecoder:
         elif event.type.startswith("response."):
             self._start(events)
             self._handle_event(event, events)
-        elif not self._started:
-            self._check_foreign(data)
+        else:
+            self._check_unknown_object(data)
 
-    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Decode a complete response that was not streamed."""
-        if not body:
-            raise self._errors.invalid_response("The response is empty", "empty")
+    def _decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         try:
             answer = decode_response(body)
         except DECODE_ERRORS:
-            answer = self._loose_events().answer(self._object("", body))
+            answer = self._parse_leniently("", body, self._lenient.answer)
         if answer.error and answer.output is None:
             raise self._errors.reported_by_host(body)
         if answer.output is None:
-            self._check_foreign(body)
+            self._check_unknown_object(body)
             raise self._errors.invalid_response("The response has no output", "empty")
         self._start(out)
         self._response_done(answer, answer.status or "completed", out)
 
-    def finish(self, out: list[StreamEvent]) -> None:
-        """Handle the end of the stream."""
-        if not self._started:
-            raise self._errors.invalid_response("The response is empty", "empty")
-        if not self.complete:
-            raise self._errors.truncated()
-        self._items.close(out)
-        if not len(self.draft):
-            event = self.draft.open_text()
-            out += [event, self.draft.close_text(event.index)]
-        if self._status == "cancelled":
-            raise self._errors.provider_aborted("status cancelled")
-        if self._status in ("queued", "in_progress"):
-            raise self._errors.invalid_response(f"The response is not complete (status {self._status})", "not_ready")
-        if self._status == "incomplete":
-            self._check_incomplete()
-        out.append(self.draft.done(self._stop_reason()))
+    def _convert(self, fields: dict[str, Any]) -> Event:
+        return self._lenient.event(fields)
 
-    def _start(self, out: list[StreamEvent]) -> None:
-        if not self._started:
-            self._started = True
-            out.append(self.draft.start())
+    def _close_blocks(self, out: list[StreamEvent]) -> None:
+        self._items.close(out)
 
     def _handle_event(self, event: Event, out: list[StreamEvent]) -> None:
         """Process an event in the middle of the stream."""
@@ -529,7 +485,7 @@ class ResponsesDecoder:
     def _response_done(self, answer: Answer, status: str, out: list[StreamEvent]) -> None:
         self.complete = self.ended = True
         self._status = status
-        self._usage(answer)
+        self._record_usage(answer.usage)
         if answer.id and not self._items.response_id:
             self._items.response_id = answer.id
         self._items.complete_from_response(answer.output or [], out)
@@ -539,48 +495,22 @@ class ResponsesDecoder:
                 {"error": answer.error or {"message": "The provider failed without an error message"}}
             )
 
-    def _usage(self, answer: Answer) -> None:
-        usage = normalize_usage(answer.usage) if answer.usage else None
-        if answer.usage and usage is not None:
-            self.draft.usage = with_cost(usage, self._profile.info, reported_cost(answer.usage))
-
-    def _check_incomplete(self) -> None:
-        if self._reason in _FILTERED:
-            raise self._errors.content_filtered(f"incomplete: {self._reason}")
-        if self._reason in _OVERFLOWN:
-            raise self._errors.context_exceeded(f"incomplete: {self._reason}")
+    def _stop_reason(self) -> StopReason:
+        if self._status == "cancelled":
+            raise self._errors.provider_aborted("status cancelled")
+        if self._status in ("queued", "in_progress"):
+            raise self._errors.invalid_response(f"The response is not complete (status {self._status})", "not_ready")
+        if self._status != "incomplete":
+            return "tool_use" if self._items.has_calls else "end_turn"
+        self._raise_for_reason(self._reason, f"incomplete: {self._reason}")
         if self._reason not in _LENGTH_REASONS:
             raise self._errors.provider_aborted(f"incomplete: {self._reason}")
+        return "max_tokens"
 
-    def _stop_reason(self) -> StopReason:
-        if self._status == "incomplete":
-            return "max_tokens"
-        return "tool_use" if self._items.has_calls else "end_turn"
-
-    def _decode_leniently(self, name: str, data: bytes) -> Event:
-        return self._loose_events().event(self._object(name, data))
-
-    def _loose_events(self) -> LenientEventParser:
-        if self._loose is None:
-            self._loose = LenientEventParser()
-        return self._loose
-
-    def _object(self, name: str, data: bytes) -> dict[str, object]:
-        try:
-            return parse_object_leniently(data)
-        except (ValueError, RecursionError) as error:
-            is_error = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
-
-    def _check_foreign(self, data: bytes) -> None:
-        """Check an object that is not an event: a keep-alive, or an error in the format of some host."""
-        try:
-            value = parse_object_leniently(data)
-        except ValueError:
-            return
-        if any(name in value for name in ("error", "errors", "detail", "message")) or value.get("object") == "error":
-            raise self._errors.reported_by_host(data)
+    def _check_unknown_object(self, data: bytes) -> dict[str, Any]:
+        value = super()._check_unknown_object(data)
         if "choices" in value:
             raise self._errors.invalid_response(
                 "The host uses Chat Completions, not Responses. Set `api` to chat", "other_api"
             )
+        return value

@@ -17,8 +17,8 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from mainspring.env import OutputLimits, ProcessResult, RealPath
-from mainspring.env.local_files import LocalFiles
-from mainspring.env.protocol import OnFiles
+from mainspring.env.local_files import FilesBelow
+from mainspring.env.protocol import FolderInspector
 from mainspring.lazy import lazy_re
 from mainspring.tools.support.text_files import detect_bom
 from mainspring.tools.tool import ToolContext
@@ -29,18 +29,16 @@ MatchedLine = tuple[int, int, bytes]
 
 async def disproved(ctx: ToolContext, root: RealPath, matches: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
     """Return the files below a folder whose lines differ from the results."""
-    if not isinstance(ctx.env, OnFiles):
+    if not isinstance(ctx.env, FolderInspector):
         return set()
-    return await ctx.env.on_files(lambda files: _disproved(files, root, matches)) or set()
+    return await ctx.env.inspect_folder(root, lambda files: _disproved(files, matches)) or set()
 
 
-def _disproved(files: LocalFiles, root: RealPath, matches: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
+def _disproved(files: FilesBelow, matches: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
     wrong: set[str] = set()
-    if not files.is_local(root):
-        return wrong
     for name, rows in matches.items():
         try:
-            with files.open(root / name) as file:
+            with files.open(name) as file:
                 if not _has_lines(file, rows):
                     wrong.add(name)
         except OSError:
@@ -72,29 +70,27 @@ def _has_lines(file: BinaryIO, rows: Sequence[MatchedLine]) -> bool:
 
 async def existing(ctx: ToolContext, root: RealPath, paths: Sequence[str]) -> Sequence[str]:
     """Return the paths below a folder that exist."""
-    if not isinstance(ctx.env, OnFiles):
+    if not isinstance(ctx.env, FolderInspector):
         return paths
-    checked = await ctx.env.on_files(lambda files: [path for path in paths if files.exists(root / path)])
+    checked = await ctx.env.inspect_folder(root, lambda files: [path for path in paths if files.exists(path)])
     return paths if checked is None else checked
 
 
 async def proved(ctx: ToolContext, root: RealPath, paths: Sequence[str]) -> tuple[str, ...]:
     """Return the files below a folder that exist; ``paths`` are sorted by their parts."""
-    if not isinstance(ctx.env, OnFiles):
+    if not isinstance(ctx.env, FolderInspector):
         return tuple(paths)
-    checked = await ctx.env.on_files(lambda files: _proved(files, root, paths))
+    checked = await ctx.env.inspect_folder(root, lambda files: _proved(files, paths))
     return tuple(paths) if checked is None else checked
 
 
-def _proved(files: LocalFiles, root: RealPath, paths: Sequence[str]) -> tuple[str, ...]:
-    if not files.is_local(root):
-        return tuple(paths)
+def _proved(files: FilesBelow, paths: Sequence[str]) -> tuple[str, ...]:
     names: dict[str, frozenset[str]] = {}
     proved: list[str] = []
     for folder, group in groupby([(*path.rpartition("/")[::2], path) for path in paths], itemgetter(0)):
         if folder not in names:
             try:
-                names[folder] = frozenset([e.name for e in files.list(root / folder) if e.kind == "file"])
+                names[folder] = frozenset([e.name for e in files.list(folder) if e.kind == "file"])
             except OSError:
                 names[folder] = frozenset()
         proved += [path for _, name, path in group if name in names[folder]]

@@ -187,9 +187,10 @@ async def run_server(
     timeouts: StreamTimeouts | None = None,
     doors: OriginPolicy | None = None,
     drain: float = 0.0,
+    engine: MemoryEngine | None = None,
 ) -> AsyncGenerator[RunningServer]:
-    """Run a service with two tenants on a free port."""
-    engine = MemoryEngine()
+    """Run a service with two tenants on a free port; a new one with the same engine resumes its runs."""
+    engine = engine or MemoryEngine()
     service = RunService(engine, agents, options)
     tokens = TenantTokens({ANN: "ann", BEN: "ben"})
     app, state = create_app(

@@ -1,89 +1,28 @@
 """The lines of ``serve --rpc``: the published schema, hostile lines, and the client in the documentation."""
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from referencing import Registry
 
-from mainspring.app.export.formats import EXPORTERS
-from mainspring.app.servers.rpc.protocol import Error, build_rpc_schema, read_request, rpc_schema_text
-from mainspring.app.servers.rpc.server import serve_rpc
-from mainspring.app.servers.stdio import ChatRegistry, LineTransport
-from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
+from mainspring.app.servers.rpc.protocol import Error, read_request, rpc_schema_text
+from mainspring.testing.scripted_model import ScriptedCall
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import call
 from tests.unit.app.chat.harness import Gate, WaitingModel
-from tests.unit.app.servers.acp.harness import options_for
+from tests.unit.app.servers.rpc.harness import REQUEST, SCHEMA, open_client
 
 __all__ = ["command"]
 
 pytestmark = pytest.mark.covers("BYD-23")
 
 DOCS = Path(__file__).resolve().parents[5] / "docs"
-SCHEMA = build_rpc_schema()
-LINE, REQUEST = (
-    jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}, registry=Registry())
-    for name in ("Line", "Request")
-)
-
-
-class Client:
-    """A client of the server."""
-
-    def __init__(self) -> None:
-        self.out: asyncio.Queue[bytes] = asyncio.Queue()
-        self.into: asyncio.Queue[bytes] = asyncio.Queue()
-        self.wire = LineTransport(self.out.get, self.into.put)
-        self.sent: dict[int, Any] = {}
-
-    def send(self, line: bytes) -> None:
-        self.out.put_nowait(line + b"\n")
-
-    def send_command(self, number: int, /, **command: Any) -> None:
-        self.sent[number] = {"id": number, "command": command}
-        self.send(json.dumps(self.sent[number]).encode())
-
-    async def reply(self, number: int, /, **command: Any) -> dict[str, Any]:
-        """Send a request and return its reply."""
-        self.send_command(number, **command)
-        return await self.wait_for("reply", id=number)
-
-    async def next(self) -> dict[str, Any]:
-        line = json.loads(await asyncio.wait_for(self.into.get(), 10))
-        LINE.validate(line)
-        if line["type"] == "reply" and line["id"] in self.sent:
-            REQUEST.validate(self.sent[line["id"]])  # accepted requests match the schema
-        return line
-
-    async def wait_for(self, kind: str, **facts: Any) -> dict[str, Any]:
-        while True:
-            line = await self.next()
-            found = line["event"] if line["type"] == "event" else line
-            if found["type"] == kind and facts.items() <= found.items():
-                return found
-
-
-@asynccontextmanager
-async def open_client(tmp_path: Path, home: Path, *script: Any, **more: Any) -> AsyncGenerator[Client]:
-    client = Client()
-    model = script[0] if script and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
-    options = options_for(tmp_path, home, model, exporters=EXPORTERS, **more)
-    task = asyncio.create_task(serve_rpc(client.wire, ChatRegistry(), options))
-    yield client
-    client.out.put_nowait(b"")
-    async with asyncio.timeout(10):
-        await task
 
 
 def test_published_schema_is_current() -> None:

@@ -13,9 +13,9 @@ from mainspring.app.dashboard.session_runs import SavedRuns
 from mainspring.app.servers.viewer import RunDetail
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
-from mainspring.loop import RunOptions
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest, RetryConfig
+from mainspring.run_options import RunOptions
 from mainspring.sessions import Session
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.subagents import AgentDefinition

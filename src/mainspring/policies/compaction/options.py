@@ -1,83 +1,18 @@
-"""Types of the values that `RunOptions` takes: budgets, compaction, reasoning, and repeated calls."""
+"""The options of compaction, and the handlers that keep a conversation within the model's window."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mainspring.messages import AgentMessage
+from mainspring.models import ModelProvider
+from mainspring.options import Options, option
 
 if TYPE_CHECKING:
     from mainspring.loop.hooks import SideModelCall
-    from mainspring.models import ModelProvider
-
-
-class Budget(Struct, frozen=True, kw_only=True):
-    """The limits of a budget; ``None``: no limit.
-
-    Attributes:
-        max_cost: US dollars; calls of unknown price cost nothing.
-        max_total_tokens: Tokens, input and output of all calls together.
-        max_turns: Model calls.
-        max_seconds: Seconds during which runs are active.
-    """
-
-    max_cost: float | None = None
-    max_total_tokens: int | None = None
-    max_turns: int | None = None
-    max_seconds: float | None = None
-
-
-ExceedAction = Mapping[str, str] | None
-"""What happens to a call over its budget: ``{"mode": "block" or "steer", "message": ...}``.
-
-``None`` allows it.
-"""
-
-
-ExceedHandler = Literal["block", "steer"] | Callable[[str, int, int], ExceedAction | Awaitable[ExceedAction]]
-
-
-class ToolBudget(Struct, frozen=True):
-    """How often a tool may be called in a run, and what happens to further calls.
-
-    Attributes:
-        max: Maximum number of calls.
-        on_exceed: ``block``: further calls are blocked. ``steer``: they run, and once in a run a user message after the
-            results asks the model to stop. A function of the tool's name, the number of this call, and ``max`` returns
-            ``mode`` and ``message``; sync or async. Default ``block``.
-    """
-
-    max: int
-    on_exceed: ExceedHandler = "block"
-
-
-class ThinkingDecay(Struct, frozen=True):
-    """The whole reasoning budget up to turn ``after_turn``, then ``factor`` times that of the previous turn.
-
-    Attributes:
-        after_turn: The last turn of a run, from 1, with the whole budget.
-        factor: The factor for each later turn. Default 0.5.
-        floor: Minimum number of tokens. Default 0.
-    """
-
-    after_turn: int
-    factor: float = 0.5
-    floor: int = 0
-
-    def __call__(self, turn: int, base: int) -> float:
-        """Return the budget of a turn for the whole budget ``base``.
-
-        It may be outside 0 to ``base``.
-        """
-        late = max(0, turn - self.after_turn)
-        return base if not late else max(base * self.factor**late, self.floor)
-
-
-CallKeyFunction = Callable[[Mapping[str, Any]], Hashable]
-"""Returns a key for the arguments of a call: calls with the same key have the same result."""
 
 
 RESERVE = 16384
@@ -102,13 +37,13 @@ class Compaction(Struct, frozen=True, kw_only=True):
         keep_important: Tokens of old messages that stay unchanged because they are important; see `score`.
     """
 
-    reserve: int = RESERVE
-    keep_recent: int = KEEP_RECENT
-    threshold: float | None = None
+    reserve: Annotated[int, Meta(ge=0)] = RESERVE
+    keep_recent: Annotated[int, Meta(ge=0)] = KEEP_RECENT
+    threshold: Annotated[float, Meta(ge=0)] | None = None
     prompt: str | None = None
     model: ModelProvider | None = None
     keep: Callable[[AgentMessage], bool] | None = None
-    keep_important: int = 0
+    keep_important: Annotated[int, Meta(ge=0)] = 0
 
     def limit(self, window: int | None) -> int | None:
         """Return the tokens from which on a conversation is compacted.
@@ -144,3 +79,22 @@ class Compactor(Protocol):
             side_call: Calls a model; ``None`` if no model may be called.
         """
         ...
+
+
+class CompactionOptions(Options, page="context.md"):
+    """Options of compaction."""
+
+    compaction: Compaction | None = option(
+        default=None,
+        doc="When and how to compact the conversation before it reaches the model's window: a `Compaction`; `None`: never "
+        "(the command turns it on).",
+    )
+    on_overflow: Literal["compact", "fail"] | Compactor = option(
+        default="compact",
+        doc="What happens when the conversation is too long for the model: `compact` shortens tool results and calls the model "
+        "again, once; `fail` fails the run; or a `Compactor` of your own.",
+        check=(
+            lambda value: value in ("compact", "fail") or hasattr(value, "compact"),
+            "'compact' or 'fail', or a Compactor",
+        ),
+    )

@@ -1,0 +1,149 @@
+"""Shared part of the wire decoders: start, errors, lenient decoding, usage, failures, and the end of one response."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from mainspring.events import StreamEvent
+from mainspring.lazy import lazy_function
+from mainspring.messages import StopReason
+from mainspring.models.codec.errors import ResponseErrors
+from mainspring.models.json_values import as_dict, parse_object_leniently
+from mainspring.models.message_builder import MessageBuilder
+from mainspring.models.profile import ModelProfile
+from mainspring.models.usage import normalize_usage, reported_cost, with_cost
+
+if TYPE_CHECKING:
+    from mainspring.models.errors import ErrorBody
+else:
+    ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
+
+_E = TypeVar("_E")
+_T = TypeVar("_T")
+
+
+class StreamDecoder(ABC, Generic[_E]):
+    """Base of the decoders; see `WireDecoder`. A protocol adds ``feed``, the typed decoding of its events of type ``_E``.
+
+    An empty response becomes a message with one empty text block, so that content is never empty.
+
+    Args:
+        profile: Model that responds.
+    """
+
+    __slots__ = ("_errors", "_profile", "_started", "complete", "draft", "ended")
+
+    filter_reasons: ClassVar[frozenset[str]] = frozenset()
+    """Finish reasons of a content filter."""
+
+    overflow_reasons: ClassVar[frozenset[str]] = frozenset()
+    """Finish reasons of an exceeded context window."""
+
+    abort_reasons: ClassVar[frozenset[str]] = frozenset()
+    """Finish reasons of a host that failed during the response."""
+
+    error_fields: ClassVar[tuple[str, ...]] = ("detail", "message", "errors")
+    """Fields that make an unknown object an error in the format of some host."""
+
+    completes_at_done_mark: ClassVar[bool] = True
+    """Whether ``[DONE]`` completes a response without a finish reason."""
+
+    def __init__(self, profile: ModelProfile) -> None:
+        self._profile = profile
+        self.complete = self.ended = False
+        self._reset()
+
+    def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
+        """Decode a complete response that was not streamed."""
+        if not body:
+            raise self._errors.invalid_response("The response is empty", "empty")
+        self._decode_body(body, out)
+
+    def finish(self, out: list[StreamEvent]) -> None:
+        """Handle the end of the stream."""
+        if not self._started:
+            raise self._errors.invalid_response("The response is empty", "empty")
+        if not self.complete:
+            raise self._errors.truncated()
+        self._close_blocks(out)
+        if not len(self.draft):
+            event = self.draft.open_text()
+            out += [event, self.draft.close_text(event.index)]
+        out.append(self.draft.done(self._stop_reason()))
+
+    @abstractmethod
+    def _convert(self, fields: dict[str, Any]) -> _E:
+        """Return the event of an object whose fields may have any type."""
+
+    @abstractmethod
+    def _decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
+        """Decode a body that is not empty."""
+
+    @abstractmethod
+    def _close_blocks(self, out: list[StreamEvent]) -> None:
+        """Close all open blocks."""
+
+    @abstractmethod
+    def _stop_reason(self) -> StopReason:
+        """Return the stop reason, or raise an error if it is a failure."""
+
+    def _reset(self) -> None:
+        """Start with an empty message."""
+        self.draft = MessageBuilder(self._profile.provider, self._profile.model)
+        self._errors = ResponseErrors(self.draft, self._profile)
+        self._started = False
+
+    def _start(self, out: list[StreamEvent]) -> None:
+        """Add the first event, once."""
+        if not self._started:
+            self._started = True
+            out.append(self.draft.start())
+
+    def _decode_irregular(self, name: str, data: bytes) -> _E | None:
+        """Decode an event that the typed decoder rejected; return ``None`` for the mark of the end, ``[DONE]``."""
+        if data == b"[DONE]":
+            self.ended = True
+            self.complete = self.complete or self.completes_at_done_mark
+            return None
+        return self._parse_leniently(name, data, self._convert)
+
+    def _parse_leniently(self, name: str, data: bytes, convert: Callable[[dict[str, Any]], _T]) -> _T:
+        try:
+            return convert(parse_object_leniently(data))
+        except (ValueError, RecursionError) as error:
+            is_error = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
+
+    def _check_unknown_object(self, data: bytes) -> dict[str, Any]:
+        """Check an object that is not an event: a keep-alive, or before the start an error in the format of some host.
+
+        Returns:
+            Its fields; empty after the start of the response.
+        """
+        if self._started:
+            return {}
+        try:
+            value = parse_object_leniently(data)
+        except ValueError:
+            return {}
+        if value.get("object") == "error" or any(field in value for field in self.error_fields):
+            raise self._errors.reported_by_host(data)
+        return value
+
+    def _record_usage(self, raw: object) -> None:
+        """Store token counts in OpenAI's form; zeros do not replace earlier counts."""
+        fields = as_dict(raw)
+        usage = normalize_usage(fields) if fields else None
+        if fields and usage is not None and (usage.total_tokens or self.draft.usage is None):
+            self.draft.usage = with_cost(usage, self._profile.info, reported_cost(fields))
+
+    def _raise_for_reason(self, reason: str, text: str) -> None:
+        """Raise an error if a finish reason is a failure; ``text`` contains the host's term."""
+        if reason in self.filter_reasons:
+            raise self._errors.content_filtered(text)
+        if reason in self.overflow_reasons:
+            raise self._errors.context_exceeded(text)
+        if reason in self.abort_reasons:
+            raise self._errors.provider_aborted(text)

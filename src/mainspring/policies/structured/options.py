@@ -1,0 +1,20 @@
+"""The options of structured output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainspring.options import Options, option
+
+
+class StructuredOutputOptions(Options, page="structured-output.md"):
+    """Options of structured output."""
+
+    schema: Any = option(
+        default=None,
+        doc="The structured output: a JSON Schema, or a msgspec, pydantic, or dataclass type; `None`: text.",
+        inherited=False,
+    )
+    output_retries: int = option(
+        default=2, ge=0, doc="Maximum number of retries of an output that does not match `schema`."
+    )
