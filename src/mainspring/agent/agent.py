@@ -36,12 +36,12 @@ from mainspring.agent.plugs import (
 from mainspring.agent.policies import RunPolicies
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, ConfigError
-from mainspring.events import RunStatus
+from mainspring.events import ContextCompacted, RunStatus
 from mainspring.extensions.api import Extension
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Plugin, Prompt, RunHandle, RunResult, Steps
-from mainspring.loop.hooks import ContextCompacted, Hooks
+from mainspring.loop.hooks import Hooks
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.langchain.detect import adapt_model
@@ -277,7 +277,7 @@ class Agent(CoreAgent):
         if compacted is None:
             return None
         self.context.messages[:] = compacted[0]
-        await self.bus.emit(ContextCompacted(before, self.messages, "asked"))
+        await self.bus.notify(ContextCompacted.from_messages("asked", before, self.messages))
         return compacted[1]
 
     async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:

@@ -12,7 +12,7 @@ finally ``AgentEnd``, the last event.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from msgspec import Struct
 
@@ -362,6 +362,11 @@ class MessageEnd(Event, frozen=True):
     seconds: float = 0.0
     error: ErrorInfo | None = None
 
+    @property
+    def text(self) -> str:
+        """Return the text of the message."""
+        return self.message.text if isinstance(self.message, Message) else ""
+
 
 class ModelRetry(Event, frozen=True):
     """A model call failed before any content and will be retried in ``delay`` seconds.
@@ -397,12 +402,24 @@ class ContextCompacted(Event, frozen=True):
         before: Number of messages before.
         after: Number of messages after.
         summary: The text that replaces the earlier messages.
+        replaced: The history before, in this process only.
+        messages: The new history, in this process only.
     """
 
+    in_process: ClassVar[tuple[str, ...]] = ("replaced", "messages")
     reason: str
     before: int = 0
     after: int = 0
     summary: str = ""
+    replaced: tuple[AgentMessage, ...] = ()
+    messages: tuple[AgentMessage, ...] = ()
+
+    @classmethod
+    def from_messages(cls, reason: str, before: tuple[AgentMessage, ...], after: tuple[AgentMessage, ...]) -> Self:
+        """Create the event from both histories. Messages that stay are the same objects."""
+        kept = {id(message) for message in before}
+        summaries = [m.text for m in after if isinstance(m, Message) and id(m) not in kept]
+        return cls(reason, len(before), len(after), "\n\n".join(summaries), before, after)
 
 
 class LimitWarning(Event, frozen=True):
@@ -416,6 +433,8 @@ class LimitWarning(Event, frozen=True):
         exceeded: False while the limit is only near.
         tool: The tool whose calls are limited.
         mode: The effect on the tool's calls: ``block`` or ``steer``.
+        turn: Number of the turn, for a limit of tools.
+        turn_id: ID of the turn, for a limit of tools.
     """
 
     limit: RunStatus | Literal["tool_output", "tool_calls"]
@@ -425,6 +444,18 @@ class LimitWarning(Event, frozen=True):
     exceeded: bool = False
     tool: str = ""
     mode: str = ""
+    turn: int = 0
+    turn_id: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the results of a turn, for the limit ``tool_output``."""
+        return int(self.spent)
+
+    @property
+    def budget(self) -> float:
+        """Return the limit; the same as ``max``."""
+        return self.max
 
 
 class Notice(Event, frozen=True):
@@ -486,13 +517,21 @@ class ToolExecutionEnd(Event, frozen=True):
 class ToolInputCoerced(Event, frozen=True):
     """Arguments of a call were corrected, for example a number in quotation marks.
 
-    ``repaired`` is True if they were invalid JSON.
+    Attributes:
+        call_id: ID of the call.
+        name: Name of the tool.
+        coercions: The path of each corrected value, with the rule that applied: ``$.count: string-to-number``.
+        repaired: Whether they were invalid JSON.
+        turn_id: ID of the turn.
+        display_name: The name under which the model knows the tool.
     """
 
     call_id: str
     name: str
     coercions: tuple[str, ...]
     repaired: bool = False
+    turn_id: str = ""
+    display_name: str = ""
 
 
 class ApprovalRequest(Event, frozen=True):
@@ -542,6 +581,13 @@ class McpStartup(Event, frozen=True):
     servers: tuple[str, ...]
     seconds: float | None = None
     failed: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Literal["ok", "partial", "failed"]:
+        """Return the outcome."""
+        if not self.failed:
+            return "ok"
+        return "failed" if len(self.failed) == len(self.servers) else "partial"
 
 
 class McpServer(Event, frozen=True):
@@ -606,6 +652,16 @@ class SubagentEvent(Event, frozen=True):
 
     path: tuple[str, ...]
     event: RunEvent
+
+    @property
+    def id(self) -> str:
+        """Return the ID of the subagent."""
+        return self.path[-1]
+
+    @property
+    def depth(self) -> int:
+        """Return its nesting depth: 1 for a subagent of the agent that gets the event."""
+        return len(self.path)
 
 
 class SubagentEnd(Event, frozen=True):

@@ -15,17 +15,13 @@ from typing import Literal
 
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.errors import AgentAbortedError, AgentError, AgentProviderError, InvalidResponseError
-from mainspring.events import AgentEnd, AgentStart, ErrorInfo, TurnEnd, TurnStart
+from mainspring.events import AgentEnd, AgentStart, ErrorInfo, TurnEnd, TurnStart, UsageUpdate
 from mainspring.loop.hooks import (
-    AgentAbort,
-    RunDone,
     RunPaused,
     SessionEnd,
     SessionStart,
-    SystemBefore,
     ToolCallsReceived,
     TurnAfter,
-    UsageUpdate,
 )
 from mainspring.loop.model_calls import call_model, prepare_request, side_call
 from mainspring.loop.result import RunResult
@@ -93,31 +89,28 @@ async def run_scope(run: RunState, signal: CancelToken | None) -> AsyncGenerator
 
 
 async def _start_run(run: RunState) -> None:
-    if run.bus.listeners:
-        run.bus.publish(_agent_start(run))
+    if run.bus.is_heard(AgentStart):
+        await run.notify(_agent_start(run))
     if run.bus.has(SessionStart):
-        await run.emit(SessionStart(run.id, run.config.agent, resumed=bool(run.context.messages)))
-    if run.config.has_custom_system_prompt and run.bus.has(SystemBefore):
-        await run.emit(SystemBefore(run.id, run.context.system))
+        context, has_own_system = run.context, run.config.has_custom_system_prompt
+        resumed = bool(context.messages)
+        await run.emit(SessionStart(run.id, run.config.agent, resumed, context.system, has_own_system=has_own_system))
 
 
 async def _finish_run(run: RunState, error: BaseException | None) -> None:
-    """Set the status, then call the last hooks, then publish the last event."""
+    """Set the status, then emit the last hook, then publish the last event."""
     is_aborted = isinstance(error, AgentAbortedError | asyncio.CancelledError)
     if error is not None:
         run.status = "aborted" if is_aborted else "error"
     assert run.status is not None
-    if is_aborted and run.bus.has(AgentAbort):
-        await run.emit(AgentAbort(run.id, run.signal.reason or "cancelled"))
     if run.bus.has(SessionEnd):
-        await run.emit(SessionEnd(run.id, run.status, run.turn, run.usage, error))
+        reason = (run.signal.reason or "cancelled") if is_aborted else ""
+        await run.emit(SessionEnd(run.id, run.status, run.turn, run.usage, error, reason))
     run.has_ended, run.context.side_call, run.context.spend = True, None, None
     if isinstance(error, AgentError):
         error.outcome = run.result()
-    if run.bus.has(RunDone):
-        await run.emit(RunDone(run.id, run.status, run.turn, run.usage, error))
-    if run.bus.listeners:
-        run.bus.publish(_agent_end(run, error if isinstance(error, Exception) else None))
+    if run.bus.is_heard(AgentEnd):
+        await run.notify(_agent_end(run, error if isinstance(error, Exception) else None))
 
 
 def _agent_start(run: RunState) -> AgentStart:
@@ -212,13 +205,13 @@ async def take_turn(run: RunState) -> bool:
         return False
 
     # Call the model.
-    bus.publish(TurnStart(run.turn, run.turn_id))
+    await run.notify(TurnStart(run.turn, run.turn_id))
     message = await call_model(run, request)
     usage = message.usage or Usage.zero()
     run.add_usage(usage)
     run.turn_usage.append(usage)
-    if bus.has(UsageUpdate):
-        await run.emit(UsageUpdate(run.turn, usage, run.usage))
+    if bus.is_heard(UsageUpdate):
+        await run.notify(UsageUpdate(run.turn, usage, run.usage))
     continue_with: str | Sequence[AgentMessage] = ()
     if bus.has(TurnAfter):
         after = await run.emit(TurnAfter(run.turn, run.turn_id, message, usage, dict(run.tool_counts)))
@@ -235,7 +228,7 @@ async def take_turn(run: RunState) -> bool:
             must_respond = await execute_tool_calls(run, PendingCalls(message))
     else:
         await run.append_messages((message,), "assistant")
-        bus.publish(TurnEnd(run.turn, message, ()))
+        await run.notify(TurnEnd(run.turn, message, ()))
         must_respond = await _repeat_empty_response(run, message)
 
     # A handler of `turn:after` may continue the run with more messages.

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from mainspring.errors import AgentAbortedError, ToolError
-from mainspring.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
+from mainspring.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolInputCoerced
 from mainspring.loop.hooks import (
     BeforeToolRun,
     PermissionCheck,
@@ -27,7 +27,6 @@ from mainspring.loop.hooks import (
     ToolGate,
     ToolTransform,
     ToolUnknown,
-    ValidationCoerce,
     ValidationReject,
 )
 from mainspring.loop.state import Approve, Deny, RunState
@@ -122,14 +121,15 @@ class ToolCallBatch:
             # The abort ended the wait for a gate; the loop checks the signal again.
             self.pauses = {}
         except BaseException:
-            self._fill_missing_results()
+            await self._fill_missing_results()
             raise
         if not self.pauses:
-            self._fill_missing_results()
+            await self._fill_missing_results()
 
-    def _fill_missing_results(self) -> None:
+    async def _fill_missing_results(self) -> None:
         is_skipped = self.steering and not self._run.signal.cancelled
-        self._run.fill_missing_results(self._message, self.results, SKIPPED if is_skipped else NOT_RUN_ABORTED)
+        reason = SKIPPED if is_skipped else NOT_RUN_ABORTED
+        await self._run.fill_missing_results(self._message, self.results, reason)
 
     # --- the order of the calls -------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class ToolCallBatch:
         run = self._run
         tool = run.context.tools.get(call.name)
         label = (tool.label if tool else "") or run.config.aliases.get(call.name, call.name)
-        run.bus.publish(ToolExecutionStart(call, label, tool.source if tool else ""))
+        await run.notify(ToolExecutionStart(call, label, tool.source if tool else ""))
 
         # After a pause the user may have denied the call.
         resolution = self._resolutions.get(call.id)
@@ -242,8 +242,12 @@ class ToolCallBatch:
         parsed = parse_arguments(tool.input_schema, raw)
         if parsed.error is not None:
             return await self._reject_arguments(call, parsed.error)
-        if (parsed.coercions or parsed.repaired) and bus.has(ValidationCoerce):
-            await run.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
+        if (parsed.coercions or parsed.repaired) and bus.is_heard(ToolInputCoerced):
+            coercions = tuple([f"{c.path}: {c.rule}" for c in parsed.coercions])
+            shown = run.config.aliases.get(call.name, call.name)
+            await run.notify(
+                ToolInputCoerced(call.id, call.name, coercions, parsed.repaired, run.turn_id, display_name=shown)
+            )
         arguments = parsed.value
         if bus.has(ToolBefore):
             counts, copied = self._tool_counts(), copy.deepcopy(arguments)
@@ -322,7 +326,7 @@ class ToolCallBatch:
                 result = to_tool_result((await run.emit(transform)).result)
         except asyncio.CancelledError:  # the whole run is being cancelled
             self.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
-            bus.publish(ToolExecutionEnd(call, block, status="error" if checked.has_started else "skipped"))
+            await run.notify(ToolExecutionEnd(call, block, status="error" if checked.has_started else "skipped"))
             raise
         except AgentAbortedError:
             reason = ABORTED_WHILE_RUNNING if checked.has_started else NOT_RUN_ABORTED
@@ -349,7 +353,7 @@ class ToolCallBatch:
         status = checked.status or _call_status(result)
         if status == "denied":
             run.denied.append(block.text)
-        bus.publish(ToolExecutionEnd(call, block, result.title, seconds, status))
+        await run.notify(ToolExecutionEnd(call, block, result.title, seconds, status))
 
     async def _run_tool(self, checked: _CheckedCall) -> ToolResult:
         """Run the tool and return its result; every exception becomes a result."""
@@ -372,7 +376,7 @@ class ToolCallBatch:
             paths=checked.permission and checked.permission.paths,
             environment=checked.permission and checked.permission.environment,
             extra=config.extra,
-            on_update=partial(self._publish_progress, call) if run.bus.listeners else None,
+            on_update=partial(self._publish_progress, call) if run.bus.is_heard(ToolExecutionUpdate) else None,
         )
         checked.has_started = True
 

@@ -31,6 +31,7 @@ from mainspring.events import (
     Event,
     MessageEnd,
     ModelRetry,
+    SubagentEnd,
     TextDelta,
     ThinkingDelta,
     ToolExecutionEnd,
@@ -39,7 +40,7 @@ from mainspring.events import (
     TurnStart,
 )
 from mainspring.loop import CoreAgent
-from mainspring.loop.hooks import BeforeSpawn, SpawnComplete, SpawnError
+from mainspring.loop.hooks import BeforeSpawn
 from mainspring.messages import ImageBlock, Message
 from mainspring.prompt_tags import strip_attachments
 from mainspring.redaction import redact_environment
@@ -199,8 +200,7 @@ class SubagentTracker:
 
     def _listen(self, agent: CoreAgent, parent: str = "") -> None:
         agent.on(BeforeSpawn, lambda hook: self._begin(hook, parent), order=_ORDER_LAST)
-        agent.on(SpawnComplete, lambda hook: self._end(hook, hook.text))
-        agent.on(SpawnError, lambda hook: self._end(hook, "", hook.error))
+        agent.on(SubagentEnd, self._end)
 
     def _begin(self, hook: BeforeSpawn, parent: str) -> None:
         if hook.block:
@@ -214,18 +214,19 @@ class SubagentTracker:
         self._listen(child, hook.child_id)
         self._on_usage()
 
-    def _end(self, hook: SpawnComplete | SpawnError, text: str, error: BaseException | None = None) -> None:
-        if hook.child_id not in self._running:
-            self._publish(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth))
-        self._running.discard(hook.child_id)
+    def _end(self, hook: SubagentEnd) -> None:
+        error = hook.exception
+        if hook.id not in self._running:
+            self._publish(ChildStarted(hook.id, hook.name, hook.task, hook.depth))
+        self._running.discard(hook.id)
         stats: Any = hook.stats
         cost = stats.usage.cost
         self._publish(
             ChildFinished(
-                id=hook.child_id,
-                name=hook.child,
+                id=hook.id,
+                name=hook.name,
                 status=stats.status,
-                text=text,
+                text=hook.text if error is None else "",
                 error=redact_environment(str(error)) or type(error).__name__ if error is not None else "",
                 turns=stats.turns,
                 tokens=stats.usage.total_tokens,
