@@ -7,17 +7,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mainspring.events.base import ErrorInfo, Event
-from mainspring.events.types import (
+from mainspring.events.response import (
     Done,
-    McpServer,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    ModelRetry,
     StreamError,
     StreamStart,
-    SubagentEnd,
-    SubagentEvent,
     TextEnd,
     TextStart,
     ThinkingEnd,
@@ -25,6 +18,16 @@ from mainspring.events.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+)
+from mainspring.events.types import (
+    AgentEnd,
+    McpServer,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ModelRetry,
+    SubagentEnd,
+    SubagentEvent,
     TurnEnd,
 )
 from mainspring.messages import Message
@@ -71,7 +74,12 @@ def redact_errors(event: Event, redact: Callable[[str], str]) -> Event:
         case MessageEnd(message=Message(error=str() as text) as message, error=error):
             info = error and replace(error, message=redact(error.message))
             return replace(event, message=replace(message, error=redact(text)), error=info)
-        case ModelRetry(error=error) | McpServer(error=ErrorInfo() as error) | SubagentEnd(error=ErrorInfo() as error):
+        case (
+            ModelRetry(error=error)
+            | McpServer(error=ErrorInfo() as error)
+            | SubagentEnd(error=ErrorInfo() as error)
+            | AgentEnd(error=ErrorInfo() as error)
+        ):
             return replace(event, error=replace(error, message=redact(error.message)))
         case _:
             return event

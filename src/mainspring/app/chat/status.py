@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.event_translation import SubagentTracker
-from mainspring.app.chat.events import ChatEvent, Compacted, StatusChanged
+from mainspring.app.chat.event_views import AgentEventView
+from mainspring.app.chat.events import ChatEvent, StatusChange
 from mainspring.app.chat.message_queue import MessageQueue
 from mainspring.app.chat.types import Status
 from mainspring.app.compose.conversation import Conversation
@@ -28,7 +28,7 @@ class StatusReporter:
         current: The conversation.
         mode: The mode of the agent.
         queue: The queued messages.
-        subagents: The running subagents.
+        view: The running subagents.
         is_running: Returns True while a run is in progress.
         publish: Publishes an event of the chat.
     """
@@ -38,14 +38,14 @@ class StatusReporter:
         current: CurrentConversation,
         mode: ModeSwitch,
         queue: MessageQueue,
-        subagents: SubagentTracker,
+        view: AgentEventView,
         is_running: Callable[[], bool],
         publish: Callable[[ChatEvent], None],
     ) -> None:
         self._current = current
         self._mode = mode
         self._queue = queue
-        self._subagents = subagents
+        self._view = view
         self._is_running = is_running
         self._publish = publish
         self._published: Status | None = None
@@ -72,7 +72,6 @@ class StatusReporter:
         self.measure()
 
     def _on_compacted(self, hook: ContextCompacted) -> None:
-        self._publish(Compacted(hook.reason, hook.before, hook.after, hook.summary))
         self.measure(hook.messages)
 
     def measure(self, messages: Sequence[AgentMessage] | None = None) -> None:
@@ -126,7 +125,7 @@ class StatusReporter:
             session_id=session.id if session else "",
             title=session.title if session else "",
             queued=len(self._queue),
-            children=self._subagents.running,
+            children=self._view.running_subagents,
         )
 
     def _update_from_last_message(self, messages: list[AgentMessage]) -> None:
@@ -144,7 +143,7 @@ class StatusReporter:
         status = self.status()
         if status != self._published:
             self._published = status
-            self._publish(StatusChanged(status))
+            self._publish(StatusChange(status))
 
 
 def _is_unpriced(usage: Usage | None) -> bool:
