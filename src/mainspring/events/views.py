@@ -56,8 +56,7 @@ def without_blocks(event: Event) -> Event | None:
     results of the calls: they become None.
     """
     if isinstance(event, SubagentEvent):
-        inner = without_blocks(event.event)
-        return None if inner is None else event if inner is event.event else replace(event, event=inner)
+        return None if without_blocks(event.event) is None else event
     if isinstance(event, _REPEATED):
         return None
     if isinstance(event, MessageEnd) and isinstance(event.message, Message) and event.message.tool_results:

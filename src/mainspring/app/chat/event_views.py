@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -29,6 +30,7 @@ from mainspring.events import (
     ToolExecutionUpdate,
     TurnStart,
 )
+from mainspring.events.views import redact_errors
 from mainspring.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from mainspring.prompt_tags import strip_attachments
 from mainspring.redaction import redact_environment
@@ -88,8 +90,9 @@ class AgentEventView:
                 self._publish(ThinkingDelta(index, text))
             case SubagentEvent(path=path, event=inner):
                 self._show(inner, path)
-            case ModelRetry():
-                self._publish(replace(event, error=replace(event.error, message=one_line(event.error.message))))
+            case ModelRetry(error=error):
+                message = one_line(redact_environment(error.message))
+                self._publish(replace(event, error=replace(error, message=message)))
             case ContextCompacted():
                 self._publish(event)
             case AgentEnd():
@@ -109,7 +112,7 @@ class AgentEventView:
             case TurnStart():
                 self._on_usage()
             case MessageEnd(message=Message(role="assistant")):
-                self._publish_from(path, event)
+                self._publish_from(path, cast("RunEvent", redact_errors(event, redact_environment)))
                 if not path:
                     self._set_activity("")
                 self._on_usage()

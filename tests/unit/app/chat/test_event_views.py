@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from mainspring.app.chat.event_views import AgentEventView
 from mainspring.app.chat.events import ChatEvent
 from mainspring.app.chat.tool_display import MAX_LINES
@@ -11,6 +13,7 @@ from mainspring.events import (
     ErrorInfo,
     Event,
     MessageEnd,
+    ModelRetry,
     SubagentEnd,
     SubagentEvent,
     SubagentStart,
@@ -41,6 +44,18 @@ def view(*events: Event) -> list[Any]:
 
 def end(content: Any, **fields: Any) -> ToolExecutionEnd:
     return ToolExecutionEnd(CALL, ToolResultBlock("c1", "shell", content, **fields))
+
+
+def test_errors_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
+    error = ErrorInfo(type="NetworkError", message="no route with correct-horse-battery")
+    failed = MessageEnd(Message("assistant", (TextBlock("So"),), error=error.message), error=error)
+
+    published = view(ModelRetry(1, 3, 0.5, error), failed, SubagentEvent(("scout-1",), failed))
+
+    assert [event.type for event in published] == ["model_retry", "message_end", "subagent_event"]
+    assert all(b"no route with" in encode(event) for event in published)
+    assert not any(b"correct-horse" in encode(event) for event in published)
 
 
 def test_result_is_shortened_and_has_no_images_or_details() -> None:
