@@ -22,6 +22,7 @@ from mainspring.loop.hooks import (
     SessionStart,
     ToolCallsReceived,
     TurnAfter,
+    is_order_of_done,
 )
 from mainspring.loop.model_calls import call_model, prepare_request, side_call
 from mainspring.loop.result import RunResult
@@ -103,12 +104,16 @@ async def _finish_run(run: RunState, error: BaseException | None) -> None:
     if error is not None:
         run.status = "aborted" if is_aborted else "error"
     assert run.status is not None
+    reason = (run.signal.reason or "cancelled") if is_aborted else ""
     if run.bus.has(SessionEnd):
-        reason = (run.signal.reason or "cancelled") if is_aborted else ""
-        await run.emit(SessionEnd(run.id, run.status, run.turn, run.usage, error, reason))
+        end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason)
+        await run.emit(end, only=lambda order, _: not is_order_of_done(order))
     run.has_ended, run.context.side_call, run.context.spend = True, None, None
     if isinstance(error, AgentError):
         error.outcome = run.result()
+    if run.bus.has(SessionEnd):
+        end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason)
+        await run.emit(end, only=lambda order, _: is_order_of_done(order))
     if run.bus.is_heard(AgentEnd):
         await run.notify(_agent_end(run, error if isinstance(error, Exception) else None))
 

@@ -26,6 +26,7 @@ from mainspring.events import (
 )
 from mainspring.loop.hooks import (
     BeforeInject,
+    Handler,
     Hook,
     HookBus,
     MessagesAdded,
@@ -248,8 +249,10 @@ class RunState:
 
     # --- hooks and queues -------------------------------------------------------------------------------------------
 
-    async def emit(self, hook: HookT) -> HookT:
+    async def emit(self, hook: HookT, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> HookT:
         """Call the handlers of a hook. An abort ends a gate immediately; other handlers get the grace period of tools.
+
+        ``only`` returns True for each order and handler to call.
 
         Raises:
             AgentAbortedError: If an abort ended the handlers; asyncio.CancelledError for a cancellation. Not for a hook that is
@@ -262,7 +265,7 @@ class RunState:
             hook.source = tool.source if tool is not None else ""
         if hook.gate:
             self.raise_if_aborted()
-        unfinished = self.bus.start(hook)
+        unfinished = self.bus.start(hook, only=only)
         if unfinished is not None:
             await self.await_handlers(unfinished, is_gate=hook.gate, is_kept=hook.kept)
         return hook

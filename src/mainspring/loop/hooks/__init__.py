@@ -5,7 +5,7 @@ from mainspring.loop.hooks.features import (
     OutputHook,
     SkillsCatalog,
 )
-from mainspring.loop.hooks.names import ALIASES, HOOK_NAMES, HOOKS, Target, resolve
+from mainspring.loop.hooks.names import ALIASES, HOOK_NAMES, HOOKS, Target, is_order_of_done, resolve
 from mainspring.loop.hooks.run import (
     BeforeInject,
     ContextTransform,
@@ -82,6 +82,7 @@ __all__ = [
     "TurnAfter",
     "TurnBefore",
     "ValidationReject",
+    "is_order_of_done",
     "reject_async",
     "resolve",
 ]

@@ -84,6 +84,11 @@ def _is_of_server(hook: ToolCallHook) -> bool:
 _FIRST, _LAST = -1_000_000, 1_000_000
 
 
+def is_order_of_done(order: int) -> bool:
+    """Return True for the order of a handler of `agent:done`, which the loop calls when the run has ended."""
+    return order > _LAST // 2
+
+
 ALIASES: dict[str, Target] = {
     "budget:exceeded": Target(
         LimitWarning,
