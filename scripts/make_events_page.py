@@ -104,7 +104,9 @@ def annotations(kind: type[Any]) -> dict[str, str]:
 
 def page() -> str:
     """Return the whole page."""
-    rows = [f"| `{k.__struct_config__.tag}` | [`{k.__name__}`](#{k.__name__.lower()}) | {summary(k)} |\n" for k in events()]
+    rows = [
+        f"| `{k.__struct_config__.tag}` | [`{k.__name__}`](#{k.__name__.lower()}) | {summary(k)} |\n" for k in events()
+    ]
     return "".join(
         [
             HEAD,
@@ -114,7 +116,10 @@ def page() -> str:
             "\n## Parts of events\n",
             *[section(kind) for kind in PARTS],
             "\n### Values\n\n",
-            *[f"- `{name}`: {', '.join(f'`{value}`' for value in get_args(union))}.\n" for name, union in VALUES.items()],
+            *[
+                f"- `{name}`: {', '.join(f'`{value}`' for value in get_args(union))}.\n"
+                for name, union in VALUES.items()
+            ],
         ]
     )
 
