@@ -4,7 +4,9 @@ import inspect
 import sys
 from pathlib import Path
 
+from mainspring.events import Event
 from mainspring.loop.hooks import HOOKS, Hook
+from mainspring.loop.hooks.names import ALIASES, HOOK_NAMES, Target
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "hooks.md"
 HEAD = """# Hooks
@@ -66,18 +68,39 @@ def methods(kind: type[Hook]) -> list[str]:
     return found
 
 
+def hook_section(kind: type[Hook]) -> str:
+    """Return the marks, the meaning, the time, and the fields of a hook."""
+    marks = "".join([f" · {word}" for word in ("gate", "kept") if getattr(kind, word)])
+    mutable = f" Changeable: {', '.join(f'`{f}`' for f in kind.mutable)}." if kind.mutable else ""
+    calls = f" Methods: {', '.join(f'`{c}()`' for c in found)}." if (found := methods(kind)) else ""
+    meaning = inspect.cleandoc(kind.__doc__ or "").replace("``", "`")
+    names = ", ".join(f"`{f}`" for f in fields(kind))
+    return f"`{kind.__name__}`{marks}\n\n{meaning}\n\nFires: {lower(kind.when)}\n\nFields: {names}.{mutable}{calls}\n"
+
+
+def alias_section(target: Target) -> str:
+    """Return what a further name of a hook or an event selects, and the time."""
+    kind = target.kind
+    if issubclass(kind, Event):
+        what = f"The event [`{kind.__name__}`](events.md#{kind.__name__.lower()})"
+        whose = " of a subagent, in a `SubagentEvent`" if target.subagents else ""
+    else:
+        what = f"The hook [`{kind.event}`](#{kind.event.replace(':', '')}), `{kind.__name__}`"
+        whose = " of a subagent" if target.subagents else ""
+    return f"{what}{whose}.\n\nFires: {lower(target.when)}\n"
+
+
+def lower(text: str) -> str:
+    """Return the text with a small first letter."""
+    return text[:1].lower() + text[1:]
+
+
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [HEAD]
-    for name, kind in HOOKS.items():
-        marks = "".join([f" · {word}" for word in ("gate", "kept") if getattr(kind, word)])
-        parts.append(f"\n## `{name}`\n\n`{kind.__name__}`{marks}\n\n{inspect.cleandoc(kind.__doc__ or '')}\n")
-        parts.append(f"\nFires: {kind.when[:1].lower()}{kind.when[1:]}\n")
-        mutable = f" Changeable: {', '.join(f'`{f}`' for f in kind.mutable)}." if kind.mutable else ""
-        parts.append(f"\nFields: {', '.join(f'`{f}`' for f in fields(kind))}.{mutable}")
-        if calls := methods(kind):
-            parts.append(f" Methods: {', '.join(f'`{c}()`' for c in calls)}.")
-        parts.append("\n")
+    for name in HOOK_NAMES:
+        section = alias_section(ALIASES[name]) if name in ALIASES else hook_section(HOOKS[name])
+        parts.append(f"\n## `{name}`\n\n{section}")
     return "".join(parts)
 
 
