@@ -26,6 +26,9 @@ callbacks, and extensions.
 - `await ctx.side_call(purpose, request)` calls a model outside the conversation. The call counts in the usage and limits of the run, and ends with it.
 - An abort ends a gate immediately, and any other handler after the grace period of tools. A **kept** hook reaches every handler even if the run is
   being cancelled, so that stored data is complete.
+- `on(..., subagents=True)` handles the hook of every subagent in place of the agent's own. It has `child_id`, `child` (the name of the
+  subagent's definition), and `depth` (1 for a subagent of the agent).
+- Some names select a hook or an [event](events.md) that has a name of its own: `child:tool:gate` is `tool:gate` of subagents.
 - Hooks of MCP servers and skills that fire during warm-up (`mcp:bootstrap:*`, `mcp:connect`, `skills:resolve`, `skills:catalog`) fire once,
   in `warmup()` or the first run. A handler registered after that misses them.
 - A hook without handlers costs one dictionary lookup.
@@ -44,9 +47,9 @@ This page is generated from the code.
 
 
 def fields(kind: type[Hook]) -> list[str]:
-    """The attributes of a context, those of its bases first."""
+    """Return the attributes of a context, those of its bases first, without those of every hook."""
     names: list[str] = []
-    for base in reversed(kind.__mro__):
+    for base in [each for each in reversed(kind.__mro__) if each is not Hook]:
         slots = getattr(base, "__slots__", ())
         names += [n for n in slots if not n.startswith("_") and n not in names and n != "side_call"]
         names += [n for n, v in vars(base).items() if isinstance(v, property) and n not in {"is_decided", *names}]
