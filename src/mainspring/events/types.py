@@ -227,6 +227,18 @@ class ModelRetry(Event, frozen=True):
     exception: ModelError | None = None
 
 
+class ToolsChange(Event, frozen=True):
+    """The next request offers other tools, for example after a late MCP server, a tool search, or `active_tools`.
+
+    Attributes:
+        added: Names of the tools that the request before, or the start of the run, did not have.
+        removed: Names of the tools that it had.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
 class UsageUpdate(Event, frozen=True):
     """Tokens of one model call, and of the run so far.
 
@@ -560,6 +572,7 @@ RunEvent = (
     | ToolCallDelta
     | ToolCallEnd
     | ModelRetry
+    | ToolsChange
     | UsageUpdate
     | ContextCompacted
     | LimitWarning

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import NoReturn, cast, get_args
 
@@ -33,6 +33,7 @@ from mainspring.events import (
     ModelRetry,
     StreamError,
     StreamEvent,
+    ToolsChange,
     UsageUpdate,
 )
 from mainspring.loop.hooks import (
@@ -43,7 +44,7 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.loop.state import RunState
-from mainspring.messages import Message, Usage
+from mainspring.messages import Message, ToolDefinition, Usage
 from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
 from mainspring.models.retry import as_provider_error
@@ -105,7 +106,20 @@ async def prepare_request(run: RunState) -> ModelRequest | None:
     if bus.has(TurnBefore):
         before = await run.emit(TurnBefore(run.turn, run.turn_id, request, dict(run.tool_counts)))
         request, run.status = before.request, before.stop
+    if request.tools is not run.tools:
+        await _report_tools(run, request.tools)
     return request if run.status is None else None
+
+
+async def _report_tools(run: RunState, tools: Sequence[ToolDefinition]) -> None:
+    """Publish how the tools differ from those of the request before."""
+    before, now = [tool.name for tool in run.tools], [tool.name for tool in tools]
+    run.tools = tools
+    change = ToolsChange(
+        tuple([name for name in now if name not in before]), tuple([name for name in before if name not in now])
+    )
+    if change.added or change.removed:
+        await run.notify(change)
 
 
 async def call_model(run: RunState, request: ModelRequest) -> Message:

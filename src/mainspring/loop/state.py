@@ -40,6 +40,7 @@ from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import (
     AgentMessage,
     Message,
+    ToolDefinition,
     ToolResultBlock,
     ToolUseBlock,
     Usage,
@@ -174,6 +175,7 @@ class RunState:
         cost: US dollars, without calls of unknown price.
         invalid_responses: Number of invalid responses in a row.
         call_started: When the current model call began, on the clock of the steps.
+        tools: The tools of the last request; before the first one, those at the start of the run.
         added: The messages that this run added to the history.
         denied: Texts of the results of denied calls.
         model_messages: The history as the default conversion returns it, updated with each message so that a turn does not
@@ -198,6 +200,7 @@ class RunState:
         self.side_usage: dict[str, Usage] = {}
         self.cost = 0.0
         self.tool_counts: dict[str, int] = {}
+        self.tools: Sequence[ToolDefinition] = context.tools.specs
         self.invalid_responses = 0
         self.call_started = 0.0
         self.added: list[AgentMessage] = []

@@ -18,6 +18,7 @@ from mainspring.events import (
     TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolsChange,
     TurnStart,
 )
 from mainspring.messages import Message, ToolUseBlock
@@ -91,6 +92,9 @@ class TextRenderer:
                 console.info(
                     f"Retrying in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(error.message))}"
                 )
+            case ToolsChange(added=added, removed=removed):
+                names = [f"+{name}" for name in added] + [f"-{name}" for name in removed]
+                console.verbose_info(f"Tools: {' '.join(names)}")
             case Notice(text=text):
                 console.info(f"Note: {text}")
             case Progress(text=text, fraction=share, last=last):
