@@ -265,7 +265,7 @@ class HookBus:
         Returns:
             A coroutine for the first async handler and all after it; ``None`` if all handlers were called.
         """
-        for observer in self._observers:  # not in a function of its own: each delta of a response comes here
+        for observer in self._observers:  # inlined, since each delta of a response is published here
             try:
                 observer(event)
             except Exception:
