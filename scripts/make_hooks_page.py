@@ -1,12 +1,11 @@
-"""Write docs/hooks.md from the hook classes: `python scripts/make_hooks_page.py`. A test compares the page with the code."""
+"""Write docs/hooks.md from the classes of hooks and events: `python scripts/make_hooks_page.py`. A test compares the page with the code."""
 
 import inspect
 import sys
 from pathlib import Path
 
 from mainspring.events import Event
-from mainspring.loop.hooks import HOOKS, Hook
-from mainspring.loop.hooks.names import ALIASES, HOOK_NAMES, Target
+from mainspring.loop.hooks import ALIASES, HOOK_NAMES, HOOKS, Hook, Target
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "hooks.md"
 HEAD = """# Hooks
@@ -17,21 +16,22 @@ writer wins. `Agent(hooks={...})` registers handlers for the lifetime of the age
 them. `on` and `agent.hooks.hook` return a function that removes the handler. [Extension points](extension-points.md) compares hooks with plugins,
 callbacks, and extensions.
 
+- Some names are those of an [event](events.md), or of a hook in some cases only, for example of an MCP server's tools. A handler of an event gets the event, which
+  cannot be changed; `agent.on(TextDelta, handler)` works like `agent.on("stream:text", handler)`. `on(..., subagents=True)` handles the hooks and events
+  of subagents in place of the agent's own: a hook has `child_id`, `child`, and `depth`, and an event arrives as `SubagentEvent(path, event)`.
 - An exception of a handler is logged, and the run continues. If a handler of a **gate** raises, the gate blocks: it fails closed.
 - Handlers run in the order of registration; `order=` runs one before (negative) or after others. Handlers of a run follow those of
   the agent. The built-in gates run after an application's own: allowed tools, budgets, repeated calls, tool search. The first gate that
   blocks or pauses ends the check.
 - Change only the fields that are listed as changeable. A tool hook has `turn_id`, `call_id`, `name`, `display_name` (the name that
   the model knows, if the tool has an alias), and `input`. Counts of calls are read-only and, for calls that run in parallel, those before all of them.
-- `await ctx.side_call(purpose, request)` calls a model outside the conversation. The call counts in the usage and limits of the run, and ends with it.
+- `await ctx.side_call(purpose, request)` of a hook calls a model outside the conversation; `agent.side_call` does the same. The call counts in the
+  usage and limits of the run, and ends with it.
 - An abort ends a gate immediately, and any other handler after the grace period of tools. A **kept** hook reaches every handler even if the run is
   being cancelled, so that stored data is complete.
-- `on(..., subagents=True)` handles the hook of every subagent in place of the agent's own. It has `child_id`, `child` (the name of the
-  subagent's definition), and `depth` (1 for a subagent of the agent).
-- Some names select a hook or an [event](events.md) that has a name of its own: `child:tool:gate` is `tool:gate` of subagents.
 - Hooks of MCP servers and skills that fire during warm-up (`mcp:bootstrap:*`, `mcp:connect`, `skills:resolve`, `skills:catalog`) fire once,
   in `warmup()` or the first run. A handler registered after that misses them.
-- A hook without handlers costs one dictionary lookup.
+- A hook or an event without handlers costs one dictionary lookup.
 
 In a turn they fire in this order: `context:transform`, `system:transform`, `turn:before`, `stream:text`/`stream:thinking`, `stream:end`,
 `usage`, `turn:after`; for calls `tool:intent`, then for each `tool:gate`, `tool:unknown` or `validation:*`, `tool:before`, `tool:permit`,
@@ -51,12 +51,12 @@ def fields(kind: type[Hook]) -> list[str]:
     names: list[str] = []
     for base in [each for each in reversed(kind.__mro__) if each is not Hook]:
         slots = getattr(base, "__slots__", ())
-        names += [n for n in slots if not n.startswith("_") and n not in names and n != "side_call"]
+        names += [n for n in slots if not n.startswith("_") and n not in names and n not in {"side_call", "subagent"}]
         names += [n for n, v in vars(base).items() if isinstance(v, property) and n not in {"is_decided", *names}]
     return names
 
 
-def methods(kind: type[Hook]) -> list[str]:
+def methods(kind: type[Hook] | type[Event]) -> list[str]:
     """What a handler may call."""
     found: list[str] = []
     for base in kind.__mro__:
