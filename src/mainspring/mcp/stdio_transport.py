@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mainspring.env.process_tree import RUN_ID_VARIABLE, find_orphans, find_processes, kill_tree, terminate_tree
+from mainspring.line_reader import LineReader, LineTooLongError
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.message_repair import error_response, repair_message
 from mainspring.mcp.types import McpError
@@ -268,11 +269,12 @@ class _MessagePump:
         from mcp.shared.message import SessionMessage
 
         try:
-            async for line in _iter_lines(self._process.stdout):
+            lines = LineReader(lambda: self._process.stdout.read(_PIECE), _MAX_LINE_BYTES)
+            while (line := await lines.line()) is not None:
                 message = await self._lines.message(line)
                 if message is not None:
                     await self.into.send(SessionMessage(message))
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        except (LineTooLongError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
             self._all_read.set()
@@ -353,23 +355,6 @@ async def stdio_transport(
             process.close()
             raise
         yield process, streams
-
-
-async def _iter_lines(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
-    """Iterate over lines of any length up to `MAX_LINE_BYTES`."""
-    pieces: list[bytes] = []
-    size = 0
-    while data := await pipe.read(_PIECE):
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            pieces.append(line)
-            yield b"".join(pieces)
-            pieces, size = [], 0
-        if rest:
-            pieces.append(rest)
-            size += len(rest)
-            if size > _MAX_LINE_BYTES:
-                return
 
 
 class _MessageDecoder:

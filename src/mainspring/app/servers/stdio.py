@@ -22,6 +22,7 @@ from mainspring.app.cli.exit_codes import OK
 from mainspring.app.cli.runner import run_command
 from mainspring.app.cli.signals import GracefulShutdown
 from mainspring.cancellation import CancelToken
+from mainspring.line_reader import LineReader
 from mainspring.messages.codec import strip_surrogates
 
 MAX_LINE_BYTES = 32 << 20
@@ -44,11 +45,7 @@ def encode_line(value: Any, other: Callable[[Any], Any] | None = None) -> bytes:
         return msgspec.json.encode(strip_surrogates(msgspec.to_builtins(value, enc_hook=other)))
 
 
-class LineTooLongError(Exception):
-    """A line was too long and was skipped; the message contains the limit."""
-
-
-class LineTransport:
+class LineTransport(LineReader):
     """Reads and writes lines.
 
     Args:
@@ -63,49 +60,10 @@ class LineTransport:
         put: Callable[[bytes], Awaitable[None]],
         max_line_bytes: int = MAX_LINE_BYTES,
     ) -> None:
-        self._chunk = chunk
+        super().__init__(chunk, max_line_bytes)
         self._write = put
-        self._max_line_bytes = max_line_bytes
-        self._buffer = bytearray()
-        self._looked = 0
-        self._ended = False
         self._sending = asyncio.Lock()
         self.is_closed = False
-
-    async def line(self) -> bytes | None:
-        """Return the next line that is not empty, without its end, or ``None`` at the end.
-
-        Raises:
-            LineTooLongError: If the line was too long. The next call returns the line after it.
-        """
-        while True:
-            found = await self._line()
-            if found is None or found.strip():
-                return found
-
-    async def _line(self) -> bytes | None:
-        long = False
-        while True:
-            end = self._buffer.find(b"\n", self._looked)
-            if end >= 0:
-                line = bytes(self._buffer[:end])
-                del self._buffer[: end + 1]
-                self._looked = 0
-                if long or len(line) > self._max_line_bytes:
-                    raise LineTooLongError(
-                        f"A line of more than {self._max_line_bytes} bytes was skipped. Send shorter lines."
-                    )
-                return line
-            if long or len(self._buffer) > self._max_line_bytes:
-                long = True
-                self._buffer.clear()
-            self._looked = len(self._buffer)
-            if self._ended or not (came := await self._chunk()):
-                self._ended = True
-                line, self._looked = bytes(self._buffer), 0
-                self._buffer.clear()
-                return line or None
-            self._buffer += came
 
     async def send(self, line: bytes) -> None:
         """Write a line. Waits while the client does not read.

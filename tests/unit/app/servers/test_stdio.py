@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.app.servers.stdio import LineTooLongError, LineTransport, open_wire
+from mainspring.app.servers.stdio import LineTransport, open_wire
+from mainspring.line_reader import LineTooLongError
 
 pytestmark = pytest.mark.covers("BYD-23")
 

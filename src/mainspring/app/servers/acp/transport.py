@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.app.servers.stdio import LineTooLongError, LineTransport, encode_line
+from mainspring.app.servers.stdio import LineTransport, encode_line
+from mainspring.line_reader import LineTooLongError
 
 _NOT_JSON, _INVALID = -32700, -32600
 

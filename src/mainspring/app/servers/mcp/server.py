@@ -17,9 +17,10 @@ from mainspring import __version__
 from mainspring.app.chat import ChatOptions
 from mainspring.app.chat.events import RunFinished
 from mainspring.app.servers.mcp.runs import Ask, InputRequired, PendingQuestion, ToolRun, ToolRunPool, elicitation_form
-from mainspring.app.servers.stdio import ChatRegistry, LineTooLongError, LineTransport, encode_line
+from mainspring.app.servers.stdio import ChatRegistry, LineTransport, encode_line
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
+from mainspring.line_reader import LineTooLongError
 from mainspring.redaction import redact_environment
 
 RUN_TOOL = "run"

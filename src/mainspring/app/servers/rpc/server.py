@@ -27,9 +27,10 @@ from mainspring.app.servers.rpc.protocol import (
     read_request,
     write_line,
 )
-from mainspring.app.servers.stdio import MAX_LINE_BYTES, ChatRegistry, LineTooLongError, LineTransport
+from mainspring.app.servers.stdio import MAX_LINE_BYTES, ChatRegistry, LineTransport
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
+from mainspring.line_reader import LineTooLongError
 from mainspring.redaction import redact_environment
 
 _FLUSH_SECONDS = 1.0
