@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.app.servers.stdio import LineTransport, encode_line
+from mainspring.app.servers.stdio import LineTransport
+from mainspring.events import encode
 from mainspring.line_reader import LineTooLongError
 
 _NOT_JSON, _INVALID = -32700, -32600
@@ -81,7 +82,7 @@ class AcpTransport:
         self._request_ids[task] = id
 
     async def _write(self, message: dict[str, Any]) -> None:
-        await self._wire.send(encode_line(message, str))
+        await self._wire.send(encode(message))
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message, or ``None`` at the end."""
