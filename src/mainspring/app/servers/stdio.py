@@ -19,49 +19,11 @@ from mainspring.app.cli.exit_codes import OK
 from mainspring.app.cli.runner import run_command
 from mainspring.app.cli.signals import GracefulShutdown
 from mainspring.cancellation import CancelToken
-from mainspring.line_reader import LineReader
+from mainspring.line_transport import LineTransport, WriteFunction, stream_writer
 
 MAX_LINE_BYTES = 32 << 20
 """Maximum number of bytes of a line; images are sent as base64."""
-
-
 _CHUNK = 1 << 16
-
-
-class LineTransport(LineReader):
-    """Reads and writes lines.
-
-    Args:
-        chunk: Function that reads available bytes; empty at the end.
-        put: Function that writes bytes, and waits while the client does not read.
-        max_line_bytes: Maximum number of bytes of a line.
-    """
-
-    def __init__(
-        self,
-        chunk: Callable[[], Awaitable[bytes]],
-        put: Callable[[bytes], Awaitable[None]],
-        max_line_bytes: int = MAX_LINE_BYTES,
-    ) -> None:
-        super().__init__(chunk, max_line_bytes)
-        self._write = put
-        self._sending = asyncio.Lock()
-        self.is_closed = False
-
-    async def send(self, line: bytes) -> None:
-        """Write a line. Waits while the client does not read.
-
-        Raises:
-            ConnectionError: If the client closed the connection.
-        """
-        async with self._sending:
-            if self.is_closed:
-                raise BrokenPipeError("The client closed the connection.")
-            try:
-                await self._write(line + b"\n")
-            except (OSError, ValueError) as error:
-                self.is_closed = True
-                raise BrokenPipeError(f"The client closed the connection: {error}.") from error
 
 
 @contextmanager
@@ -126,7 +88,7 @@ async def _open_reader(number: int, closing: AsyncExitStack) -> Callable[[], Awa
     return lambda: reader.read(_CHUNK)
 
 
-async def _open_writer(number: int, closing: AsyncExitStack) -> Callable[[bytes], Awaitable[None]]:
+async def _open_writer(number: int, closing: AsyncExitStack) -> WriteFunction:
     pipe = os.fdopen(os.dup(number), "wb", buffering=0)
     loop = asyncio.get_running_loop()
     try:
@@ -139,22 +101,12 @@ async def _open_writer(number: int, closing: AsyncExitStack) -> Callable[[bytes]
     closing.callback(
         lambda: None if transport.is_closing() else transport.abort()
     )  # the pipe closes itself when the reader disconnects
-    return _pipe_writer(asyncio.StreamWriter(transport, protocol, None, loop))
+    # Wait until the pipe has accepted the data, so that the sender slows down.
+    transport.set_write_buffer_limits(high=0)
+    return stream_writer(asyncio.StreamWriter(transport, protocol, None, loop))
 
 
-def _pipe_writer(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[None]]:
-    writer.transport.set_write_buffer_limits(
-        high=0
-    )  # wait until the pipe has accepted the data, so that the sender slows down
-
-    async def write(data: bytes) -> None:
-        writer.write(data)
-        await writer.drain()
-
-    return write
-
-
-def _file_writer(output_fd: int) -> Callable[[bytes], Awaitable[None]]:
+def _file_writer(output_fd: int) -> WriteFunction:
     def write(data: bytes) -> None:
         remaining = memoryview(data)
         while remaining:

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.app.servers.stdio import LineTransport
 from mainspring.events import encode
-from mainspring.line_reader import LineTooLongError
+from mainspring.line_transport import LineTooLongError, LineTransport
 
 _NOT_JSON, _INVALID = -32700, -32600
 
