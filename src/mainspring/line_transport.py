@@ -37,7 +37,7 @@ class LineReader:
         """Return the next line without its end, or ``None`` at the end.
 
         Raises:
-            LineTooLongError: If the line is too long, as soon as it is. The next call returns the line after it.
+            LineTooLongError: If the line is too long, even if its end is not read yet. The next call returns the line after it.
         """
         while True:
             end = self._buffer.find(b"\n", self._searched)
@@ -112,7 +112,7 @@ class LineTransport(LineReader):
         """Return the next line that is not blank, without its end, or ``None`` at the end.
 
         Raises:
-            LineTooLongError: If the line is too long, as soon as it is. The next call returns the line after it.
+            LineTooLongError: If the line is too long, even if its end is not read yet. The next call returns the line after it.
         """
         while (line := await super().line()) is not None and not line.strip():
             pass
