@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+ReadFunction = Callable[[], Awaitable[bytes]]
+"""Reads available bytes; empty at the end."""
 WriteFunction = Callable[[bytes], Awaitable[None]]
 """Writes bytes, and waits while the other side does not read."""
 
@@ -17,14 +19,12 @@ class LineReader:
     """Reads lines, which end with LF or CRLF; the end of the last line may be missing. A cancelled read loses nothing.
 
     Args:
-        read: Function that reads available bytes; empty at the end.
+        read: Function that reads bytes.
         max_line_bytes: Maximum number of bytes of a line. The memory of the reader is limited to that and one read.
         split_long_lines: Whether to return a line that is too long in pieces instead of skipping it.
     """
 
-    def __init__(
-        self, read: Callable[[], Awaitable[bytes]], max_line_bytes: int, *, split_long_lines: bool = False
-    ) -> None:
+    def __init__(self, read: ReadFunction, max_line_bytes: int, *, split_long_lines: bool = False) -> None:
         self._read = read
         self._max_line_bytes = max_line_bytes
         self._splits = split_long_lines
@@ -41,67 +41,40 @@ class LineReader:
         """
         while True:
             end = self._buffer.find(b"\n", self._searched)
-            if end < 0 and self._is_at_end:
-                if not self._buffer:
-                    return None
-                end = len(self._buffer)
-            if end >= 0:
-                line, was_skipping = bytes(self._buffer[:end]), self._is_skipping
-                self._drop(end + 1)
-                if was_skipping:
+            is_complete = end >= 0
+            if is_complete or self._is_at_end or len(self._buffer) > self._max_line_bytes:
+                end = end if is_complete else len(self._buffer)
+                was_skipping, is_long = self._is_skipping, end > self._max_line_bytes and not self._splits
+                line = b"" if was_skipping or is_long else bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._searched, self._is_skipping = 0, not is_complete and (was_skipping or is_long)
+                if is_long and not was_skipping:
+                    raise LineTooLongError(
+                        f"A line of more than {self._max_line_bytes} bytes was skipped. Send shorter lines."
+                    )
+                if line or (is_complete and not was_skipping):
+                    return line.removesuffix(b"\r")
+                if is_complete:
                     continue
-                if len(line) > self._max_line_bytes and not self._splits:
-                    raise self._too_long()
-                return line.removesuffix(b"\r")
-            if self._is_skipping:
-                self._drop(len(self._buffer), skip=True)
-            elif len(self._buffer) > self._max_line_bytes:
-                piece = bytes(self._buffer) if self._splits else None
-                self._drop(len(self._buffer), skip=piece is None)
-                if piece is None:
-                    raise self._too_long()
-                return piece
+                if self._is_at_end:
+                    return None
             self._searched = len(self._buffer)
             chunk = await self._read()
             self._is_at_end = not chunk
             self._buffer += chunk
-
-    def _drop(self, size: int, *, skip: bool = False) -> None:
-        """Remove the start of the buffer. ``skip`` also skips the rest of its line."""
-        del self._buffer[:size]
-        self._searched, self._is_skipping = 0, skip
-
-    def _too_long(self) -> LineTooLongError:
-        return LineTooLongError(f"A line of more than {self._max_line_bytes} bytes was skipped. Send shorter lines.")
-
-    def __aiter__(self) -> LineReader:
-        return self
-
-    async def __anext__(self) -> bytes:
-        line = await self.line()
-        if line is None:
-            raise StopAsyncIteration
-        return line
 
 
 class LineTransport(LineReader):
     """Reads and writes messages, one on each line.
 
     Args:
-        read: Function that reads available bytes; empty at the end.
-        write: Function that writes bytes, and waits while the other side does not read.
+        read: Function that reads bytes.
+        write: Function that writes bytes.
         max_line_bytes: Maximum number of bytes of a line to read.
         peer: Name of the other side in errors.
     """
 
-    def __init__(
-        self,
-        read: Callable[[], Awaitable[bytes]],
-        write: WriteFunction,
-        max_line_bytes: int,
-        *,
-        peer: str = "client",
-    ) -> None:
+    def __init__(self, read: ReadFunction, write: WriteFunction, max_line_bytes: int, *, peer: str = "client") -> None:
         super().__init__(read, max_line_bytes)
         self._write = write
         self._peer = peer

@@ -86,7 +86,7 @@ async def test_lines_of_chunks(chunks: list[bytes], lines: list[bytes | str]) ->
 
 async def test_long_lines_are_returned_in_pieces_on_request() -> None:
     reader = open_reader(b"x" * 10, b"y" * 10, b"z\nnext\n" + b"w" * 20 + b"\n" + b"e" * 20, split_long_lines=True)
-    assert [line async for line in reader] == [b"x" * 10 + b"y" * 10, b"z", b"next", b"w" * 20, b"e" * 20]
+    assert await read_all(reader) == [b"x" * 10 + b"y" * 10, b"z", b"next", b"w" * 20, b"e" * 20]
 
 
 async def test_line_over_the_limit_is_reported_before_it_ends() -> None:

@@ -272,7 +272,7 @@ class _MessagePump:
         from mcp.shared.message import SessionMessage
 
         try:
-            async for line in self._wire:
+            while (line := await self._wire.line()) is not None:
                 message = await self._decoder.message(line)
                 if message is not None:
                     await self.into.send(SessionMessage(message))
@@ -406,5 +406,6 @@ def _decoded(text: bytes) -> Any:
 
 async def _log_stderr(pipe: asyncio.StreamReader, log: LogFunction) -> None:
     """Log stderr line by line until it ends."""
-    async for line in LineReader(lambda: pipe.read(_PIECE), _PIECE, split_long_lines=True):
+    lines = LineReader(lambda: pipe.read(_PIECE), _PIECE, split_long_lines=True)
+    while (line := await lines.line()) is not None:
         await log(line.decode("utf-8", "replace"))

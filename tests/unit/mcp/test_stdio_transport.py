@@ -229,7 +229,8 @@ async def test_last_lines_without_line_ends_and_long_lines_are_read() -> None:
 
     process = await stdio_transport.start_server(config, os.environ)
     async with stdio_transport.stdio_streams(process, log) as (reading, _):
-        assert [item.message.method async for item in reading] == ["ping"]
+        received: list[Any] = [item async for item in reading]
+        assert [item.message.method for item in received] == ["ping"]
         await wait_until(lambda: "".join(logged).endswith("end"))
     assert "".join(logged) == "x" * 200_000 + "end"
     assert 2 <= len(logged) <= 4

@@ -19,7 +19,7 @@ from mainspring.app.cli.exit_codes import OK
 from mainspring.app.cli.runner import run_command
 from mainspring.app.cli.signals import GracefulShutdown
 from mainspring.cancellation import CancelToken
-from mainspring.line_transport import LineTransport, WriteFunction, stream_writer
+from mainspring.line_transport import LineTransport, ReadFunction, WriteFunction, stream_writer
 
 MAX_LINE_BYTES = 32 << 20
 """Maximum number of bytes of a line; images are sent as base64."""
@@ -70,7 +70,7 @@ async def open_wire(given: int, output_fd: int, max_line_bytes: int = MAX_LINE_B
                 os.set_blocking(number, state)
 
 
-async def _open_reader(number: int, closing: AsyncExitStack) -> Callable[[], Awaitable[bytes]]:
+async def _open_reader(number: int, closing: AsyncExitStack) -> ReadFunction:
     if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(
         number
     ):  # for example, /dev/null, which does not support asynchronous reads
