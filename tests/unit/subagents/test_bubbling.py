@@ -175,8 +175,7 @@ async def test_parent_gets_the_hook_of_its_subagent_itself() -> None:
     @agent.on(ToolGate, subagents=True)
     def gate(hook: ToolGate) -> None:
         assert (hook.name, hook.input, hook.is_decided, hook.depth) == ("look", {"key": "a"}, False, 1)
-        with pytest.raises(AttributeError):
-            _ = hook.nothing  # pyright: ignore
+        assert not hasattr(hook, "nothing")
         above.append(hook)
         hook.block = "no"
 
