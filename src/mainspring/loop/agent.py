@@ -460,6 +460,10 @@ class CoreAgent:
 
     @overload
     def on(
+        self, event: str, handler: Handler[Any], *, order: int = 0, subagents: bool = False
+    ) -> Callable[[], None]: ...
+    @overload
+    def on(
         self, event: type[HookT] | str, handler: Handler[HookT], *, order: int = 0, subagents: bool = False
     ) -> Callable[[], None]: ...
     @overload

@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from mainspring.app.chat.events import ChatEvent, WorkingChange, user_message_event
 from mainspring.app.chat.tool_display import ToolLabeler, display_end, display_start, display_update, one_line
 from mainspring.app.compose.conversation import Conversation
+from mainspring.app.run.events import format_budget_warning
 from mainspring.errors import MainspringError
 from mainspring.events import (
     AgentEnd,
     ContextCompacted,
     Event,
+    LimitWarning,
     MessageEnd,
     MessageSource,
     ModelRetry,
@@ -95,6 +97,8 @@ class AgentEventView:
                 self._publish(replace(event, error=replace(error, message=message)))
             case ContextCompacted():
                 self._publish(event)
+            case LimitWarning(exceeded=False):
+                self._publish(Notice(format_budget_warning(event), "warn"))
             case AgentEnd():
                 self._set_activity("")
             case _:

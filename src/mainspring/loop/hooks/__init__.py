@@ -1,10 +1,7 @@
 """Contexts of every hook, and the bus that calls the handlers."""
 
 from mainspring.loop.hooks.bus import EventListener, Handler, HookBus, HookRegistry, Hooks, reject_async
-from mainspring.loop.hooks.features import (
-    OutputHook,
-    SkillsCatalog,
-)
+from mainspring.loop.hooks.features import BeforeSpawn, OutputHook, SkillsCatalog
 from mainspring.loop.hooks.names import ALIASES, HOOK_NAMES, HOOKS, Target, is_order_of_done, resolve
 from mainspring.loop.hooks.run import (
     BeforeInject,
@@ -24,9 +21,6 @@ from mainspring.loop.hooks.run import (
     TurnBefore,
 )
 from mainspring.loop.hooks.session import BeforeRun, PromptSubmitted, SessionClosed, SessionOpen
-from mainspring.loop.hooks.subagents import (
-    BeforeSpawn,
-)
 from mainspring.loop.hooks.tools import (
     BeforeToolRun,
     PermissionCheck,

@@ -25,13 +25,13 @@ from mainspring.events import (
     ToolInputCoerced,
     UsageUpdate,
 )
-from mainspring.loop.hooks import features, session, subagents, tools
+from mainspring.loop.hooks import features, session, tools
 from mainspring.loop.hooks.features import SkillsCatalog
 from mainspring.loop.hooks.run import Hook, SessionEnd, SessionStart, TurnAfter
 from mainspring.loop.hooks.tools import ToolBefore, ToolCallHook, ToolFailed, ToolFinished, ToolGate, ToolTransform
 from mainspring.messages import Message
 
-__all__ = ["ALIASES", "HOOKS", "HOOK_NAMES", "Target", "features", "resolve", "session", "subagents", "tools"]
+__all__ = ["ALIASES", "HOOKS", "HOOK_NAMES", "Target", "features", "resolve", "session", "tools"]
 
 
 class Target(Struct, frozen=True):
