@@ -148,15 +148,12 @@ async def run_once(
                 report(Notice(str(problem)))
             reported = len(session.problems)
 
-    def warn(warning: LimitWarning) -> None:
-        report(Notice(format_budget_warning(warning)))
-
     problems()
     started = time.monotonic()
     end: AgentEnd | None = None
     behavior = RunOptions() if schema is None else RunOptions(schema=schema)
     start: AgentStart | None = AgentStart("")
-    run = agent.stream(prompt, signal=signal, hooks={"budget:warning": warn}, behavior=behavior)
+    run = agent.stream(prompt, signal=signal, behavior=behavior)
 
     def report_start() -> None:
         # Reported when all tools are available, including those of MCP servers and skills.
@@ -184,6 +181,8 @@ async def run_once(
                 report_start()
                 if isinstance(event, AgentEnd):
                     end = event
+                if isinstance(event, LimitWarning) and not event.exceeded:
+                    event = Notice(format_budget_warning(event))
                 report(event)
         result = await run.result()
     except AgentError as error:
