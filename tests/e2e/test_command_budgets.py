@@ -32,4 +32,4 @@ def test_json_line_warns_once_when_a_limit_is_near(command: Command) -> None:
     done = command.run("-p", "x", "--max-turns", "5", "--output", "stream-json")
 
     warnings = [line for line in done.lines if line["type"] in {"notice", "limit_warning"} and "limit" in str(line)]
-    assert warnings == [{"type": "notice", "text": "4 of 5 turns used. The run stops at the limit."}]
+    assert warnings == [{"type": "limit_warning", "limit": "max_turns", "scope": "run", "spent": 4.0, "max": 5.0}]

@@ -284,10 +284,10 @@ class Agent(CoreAgent):
         """Run to the end; see `CoreAgent.run`. Options, each for this run only, are those of `RunOptions`."""
         return await super().run(prompt, **options)
 
-    def stream(self, prompt: Prompt = "", **options: Unpack[StreamOptions]) -> RunHandle:
+    def stream(self, prompt: Prompt = "", *, subagents: bool = False, **options: Unpack[StreamOptions]) -> RunHandle:
         """Run and stream the events; see `CoreAgent.stream`. Options are those of `StreamOptions`."""
         validate_run_options(options)  # check now, not only when the result is awaited
-        return super().stream(prompt, **options)
+        return super().stream(prompt, subagents=subagents, **options)
 
     def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end and block until then; see `run` for the options.

@@ -233,13 +233,18 @@ class CoreAgent:
         """Run until the agent stops: the same as `run`."""
         return await self.run(text)
 
-    def stream(self, prompt: Prompt = "", **options: Any) -> RunHandle:
+    def stream(self, prompt: Prompt = "", *, subagents: bool = False, **options: Any) -> RunHandle:
         """Run and stream the events: ``async with agent.stream("...") as run: async for event in run: ...``.
 
-        Leaving the block early aborts the run. Options are those of `run`.
+        Leaving the block early aborts the run.
+
+        Args:
+            prompt: The prompt.
+            subagents: Whether to stream the events of subagents too, each in a `SubagentEvent`.
+            options: Those of `run`.
         """
         signal = options.pop("signal", None) or CancelToken()
-        return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options))
+        return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options), subagents=subagents)
 
     async def _run(
         self,

@@ -27,12 +27,12 @@ from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_p
 from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.app.printing.text_output import RunPrinter, create_printer
 from mainspring.app.providers.weights import ensure_weights
-from mainspring.app.run.events import ModelIdentity, RunEventHandler, RunOutcome, format_budget_warning
+from mainspring.app.run.events import ModelIdentity, RunEventHandler, RunOutcome
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import AgentEnd, AgentStart, AgentStats, LimitWarning, Notice
+from mainspring.events import AgentEnd, AgentStart, AgentStats, Notice
 from mainspring.lazy import lazy_function
 from mainspring.loop import RunResult
 from mainspring.messages import Message, Usage
@@ -153,7 +153,7 @@ async def run_once(
     end: AgentEnd | None = None
     behavior = RunOptions() if schema is None else RunOptions(schema=schema)
     start: AgentStart | None = AgentStart("")
-    run = agent.stream(prompt, signal=signal, behavior=behavior)
+    run = agent.stream(prompt, subagents=True, signal=signal, behavior=behavior)
 
     def report_start() -> None:
         # Reported when all tools are available, including those of MCP servers and skills.
@@ -181,8 +181,6 @@ async def run_once(
                 report_start()
                 if isinstance(event, AgentEnd):
                     end = event
-                if isinstance(event, LimitWarning) and not event.exceeded:
-                    event = Notice(format_budget_warning(event))
                 report(event)
         result = await run.result()
     except AgentError as error:

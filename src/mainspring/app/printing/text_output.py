@@ -9,9 +9,10 @@ from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
 from mainspring.app.printing.output_schema import OUTPUT_TOOL
-from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
+from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome, format_budget_warning
 from mainspring.events import (
     Event,
+    LimitWarning,
     MessageEnd,
     ModelRetry,
     Notice,
@@ -95,6 +96,8 @@ class TextRenderer:
             case ToolsChange(added=added, removed=removed):
                 names = [f"+{name}" for name in added] + [f"-{name}" for name in removed]
                 console.verbose_info(f"Tools: {' '.join(names)}")
+            case LimitWarning(exceeded=False):
+                console.info(f"Note: {format_budget_warning(event)}")
             case Notice(text=text):
                 console.info(f"Note: {text}")
             case Progress(text=text, fraction=share, last=last):
