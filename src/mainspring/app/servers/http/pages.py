@@ -1,0 +1,45 @@
+"""Web pages from the files of a package."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+_TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+
+
+def page_routes(package: str) -> list[Route]:
+    """Return the routes of the web page in the folder ``page`` of a package. Blocking.
+
+    They are public: the page loads all data with a token.
+    """
+
+    content = {file.name: file.read_bytes() for file in files(package).joinpath("page").iterdir()}
+
+    def respond(name: str) -> Response:
+        if name not in content:
+            raise HTTPException(404, "File not found.")
+        return Response(content[name], headers={**_HEADERS, "content-type": _TYPES[name.rpartition(".")[2]]})
+
+    async def index(_: Request) -> Response:
+        return respond("index.html")
+
+    async def file(request: Request) -> Response:
+        return respond(request.path_params["name"])
+
+    return [Route("/", index, methods=["GET"]), Route("/page/{name}", file, methods=["GET"])]
