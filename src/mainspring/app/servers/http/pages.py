@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import cache
 from importlib.resources import files
 
 from starlette.exceptions import HTTPException
@@ -24,22 +26,23 @@ _HEADERS = {
 
 
 def page_routes(package: str) -> list[Route]:
-    """Return the routes of the web page in the folder ``page`` of a package. Blocking.
+    """Return the routes of the web page in the folder ``page`` of a package. They are public: the page loads all data with a token."""
 
-    They are public: the page loads all data with a token.
-    """
-
-    content = {file.name: file.read_bytes() for file in files(package).joinpath("page").iterdir()}
-
-    def respond(name: str) -> Response:
-        if name not in content:
+    async def respond(name: str) -> Response:
+        content = (await asyncio.to_thread(_page_files, package)).get(name)
+        if content is None:
             raise HTTPException(404, "File not found.")
-        return Response(content[name], headers={**_HEADERS, "content-type": _TYPES[name.rpartition(".")[2]]})
+        return Response(content, headers={**_HEADERS, "content-type": _TYPES[name.rpartition(".")[2]]})
 
     async def index(_: Request) -> Response:
-        return respond("index.html")
+        return await respond("index.html")
 
     async def file(request: Request) -> Response:
-        return respond(request.path_params["name"])
+        return await respond(request.path_params["name"])
 
     return [Route("/", index, methods=["GET"]), Route("/page/{name}", file, methods=["GET"])]
+
+
+@cache
+def _page_files(package: str) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in files(package).joinpath("page").iterdir()}
