@@ -125,9 +125,9 @@ async def test_viewer_shows_a_growing_run_and_its_details(tmp_path: Path) -> Non
 async def test_page_without_the_token_says_how_to_open_it(tmp_path: Path) -> None:
     viewer, listening = Viewer(), open_socket(ServerOptions(port=0))
     async with viewer.server.in_background(listening) as url, open_browser(url, tmp_path / "profile") as page:
-        await page.until("document.querySelector('#state').textContent.includes('mainspring telemetry url')")
+        await page.until("document.querySelector('#state')?.textContent.includes('mainspring telemetry url')")
         await page.js(f"location.href = {viewer.url(listening)!r}")
-        await page.until("document.querySelector('#state').textContent === 'Live'")
+        await page.until("document.querySelector('#state')?.textContent === 'Live'")
 
 
 @pytest.mark.soak
