@@ -43,7 +43,7 @@ from mainspring.app.servers.http.server import (
     HttpServer,
     ServerOptions,
     is_json_too_deep,
-    read_body,
+    read_request_body,
 )
 from mainspring.app.servers.http.sse import ID_PATTERN, StreamTimeouts, event_schemas
 from mainspring.app.servers.http.state import Limits, ServerState
@@ -315,7 +315,7 @@ class _Endpoint:
             return None
         if not _JSON.match(request.headers.get("content-type", "")):
             raise HTTPException(415, "Send a JSON body with the header Content-Type: application/json.")
-        body = await read_body(request, self._state.limits.body, self._state.timeouts.request)
+        body = await read_request_body(request, self._state.limits.body, self._state.timeouts.request)
         if is_json_too_deep(body):
             raise HTTPException(400, f"The body is nested too deeply. The limit is {MAX_JSON_DEPTH} levels.")
         return msgspec.json.decode(body, type=operation.body)

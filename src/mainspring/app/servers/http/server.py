@@ -83,7 +83,7 @@ def is_json_too_deep(body: bytes) -> bool:
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_JSON_DEPTH
 
 
-async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
+async def read_request_body(request: Request, max_bytes: int, seconds: float) -> bytes:
     """Read the body of a request.
 
     Raises:

@@ -23,7 +23,7 @@ from mainspring.app.servers.http.auth import (
 from mainspring.app.servers.http.metrics import Metrics
 from mainspring.app.servers.http.pages import page_routes
 from mainspring.app.servers.http.responses import handle_http_exception, json_response
-from mainspring.app.servers.http.server import HttpServer, local_url, read_body
+from mainspring.app.servers.http.server import HttpServer, local_url, read_request_body
 from mainspring.app.servers.viewer.model import RunDetail, RunSource, Summary
 from mainspring.app.servers.viewer.otlp import PROTOBUF_TYPES, OtlpDecodeError, decode_spans
 from mainspring.app.servers.viewer.span_store import SpanStore
@@ -77,7 +77,7 @@ class Viewer:
     async def _receive(self, request: Request) -> Response:
         _reject_browsers(request)
         kind = request.headers.get("content-type", "")
-        body = await read_body(request, _MAX_BODY, _REQUEST_SECONDS)
+        body = await read_request_body(request, _MAX_BODY, _REQUEST_SECONDS)
         encoding = request.headers.get("content-encoding", "identity").lower()
         try:
             received = await asyncio.to_thread(lambda: decode_spans(_decompress(body, encoding), kind))
