@@ -8,7 +8,6 @@ from typing import cast
 from msgspec.structs import replace
 
 from mainspring.app.chat.events import ChatEvent, WorkingChange, user_message_event
-from mainspring.app.chat.subagent_forwarding import forward_subagents
 from mainspring.app.chat.tool_display import ToolLabeler, display_end, display_start, display_update, one_line
 from mainspring.app.compose.conversation import Conversation
 from mainspring.errors import MainspringError
@@ -78,8 +77,7 @@ class AgentEventView:
         """Publish the events of a conversation."""
         self._calls.clear()
         self._subagents.clear()
-        conversation.agent.bus.subscribe(self)
-        forward_subagents(conversation.agent, conversation.agent.bus)
+        conversation.agent.bus.subscribe(self, subagents=True)
 
     def __call__(self, event: Event) -> None:
         """Publish an event of the agent, if it is for the user."""

@@ -24,8 +24,7 @@ from mainspring.app.run.events import format_budget_warning
 from mainspring.app.run.options import LaunchOptions
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
-from mainspring.events import Event, FileDiff, Notice
-from mainspring.loop.hooks import BudgetWarning
+from mainspring.events import Event, FileDiff, LimitWarning, Notice
 from mainspring.prompt_tags import strip_attachments
 from mainspring.sessions import (
     PairEntry,
@@ -111,7 +110,11 @@ class ConversationOpener:
 
     async def _attach(self, conversation: Conversation, *, is_copy: bool) -> None:
         agent = conversation.agent
-        agent.on(BudgetWarning, lambda hook: self._publish(Notice(format_budget_warning(hook), "warn")))
+
+        def warn(event: LimitWarning) -> None:
+            self._publish(Notice(format_budget_warning(event), "warn"))
+
+        agent.on("budget:warning", warn)
         for part in self._parts:
             await part.attach(conversation)
         await self._queue.attach(conversation, is_copy=is_copy)

@@ -32,10 +32,18 @@ from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import AgentEnd, AgentStart, AgentStats, Event, MessageEnd, Notice, ToolExecutionEnd
+from mainspring.events import (
+    AgentEnd,
+    AgentStart,
+    AgentStats,
+    Event,
+    LimitWarning,
+    MessageEnd,
+    Notice,
+    ToolExecutionEnd,
+)
 from mainspring.lazy import lazy_function
 from mainspring.loop import RunResult
-from mainspring.loop.hooks import BudgetWarning
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.run_options import RunOptions
@@ -150,14 +158,14 @@ async def run_once(
                 report(Notice(str(problem)))
             reported = len(session.problems)
 
-    def warn(warning: BudgetWarning) -> None:
+    def warn(warning: LimitWarning) -> None:
         report(Notice(format_budget_warning(warning)))
 
     problems()
     tally = _RunCounter()
     behavior = RunOptions() if schema is None else RunOptions(schema=schema)
     start: AgentStart | None = AgentStart("")
-    run = agent.stream(prompt, signal=signal, hooks={BudgetWarning: warn}, behavior=behavior)
+    run = agent.stream(prompt, signal=signal, hooks={"budget:warning": warn}, behavior=behavior)
 
     def report_start() -> None:
         # Reported when all tools are available, including those of MCP servers and skills.
