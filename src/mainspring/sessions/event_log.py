@@ -51,7 +51,7 @@ logger.addHandler(logging.NullHandler())
 
 
 _MAX_BYTES = 4 * 1024 * 1024
-"""Maximum bytes of a log. Then it replaces the older log. Each can contain about 15,000 calls."""
+"""Maximum bytes of a log. Then it replaces the older log. Each can contain about 10,000 calls."""
 
 
 _MAX_QUEUED = 2000  # maximum number of lines that wait for a slow disk; more are only counted

@@ -166,7 +166,7 @@ async def test_error_that_a_tool_returns_is_not_logged(session: Session) -> None
     @tool
     async def explode() -> ToolResult:
         """Fail."""
-        return ToolResult(output="hunter2 is wrong", is_error=True, title="hunter2", details={"given": "hunter2"})
+        return ToolResult(output="hunter2 is wrong", is_error=True, title="hunter2", metadata={"given": "hunter2"})
 
     await make_logged_agent(session, call_without_arguments("explode"), "done", tools=[explode]).run("go")
     (call,) = read_named(session, "tool_execution_end")

@@ -35,7 +35,6 @@ _MAX_LOGS = 150  # newest sessions to read
 _RUNS_OUT_MS = 10 * 60 * 1000.0  # a run without an end counts as stopped after this time without an event
 _SLACK_MS = 1000.0
 _SPAWN = "spawn"
-_SIDE_CALL_SUFFIX = " (beside)"
 
 
 class _RunGroup:
@@ -85,7 +84,7 @@ class SavedRuns:
             return RunDetail(summary=summary, spans=spans)
         until = (summary.end or time.time() * 1000) + _SLACK_MS
         items = [i for i in transcript.items if summary.start - _SLACK_MS <= _ms(i.when) <= until]
-        _attach_messages(spans, items, group.start.run_id)
+        _attach_messages(spans, items)
         return RunDetail(summary=summary, spans=spans, messages=[_message(i) for i in items])
 
     def _groups(self) -> Iterable[list[_RunGroup]]:
@@ -199,6 +198,7 @@ class _AgentSpans:
             case MessageEnd(message=Message() as message):
                 self._turns += 1
                 model = f"{message.provider}:{message.model}" if message.model else self._model
+                at = _ms(message.timestamp)
                 span = self._add_model_span(id, message.model or "model", at, line.event.seconds, message.usage)
                 span.model, span.error = model, _error(line.event.error) or message.error or ""
                 span.attributes = {
@@ -208,7 +208,7 @@ class _AgentSpans:
                 }
                 self._retries = 0
             case UsageUpdate() as side:
-                self._add_model_span(id, f"{side.purpose}{_SIDE_CALL_SUFFIX}", at, 0.0, side.usage)
+                self._add_model_span(id, f"{side.purpose} (beside)", at, 0.0, side.usage)
             case ToolExecutionEnd(call=call, result=result, status=status, seconds=seconds):
                 self.inner.append(
                     ViewSpan(
@@ -272,23 +272,16 @@ def _nest_subagents(group: _RunGroup, agents: Mapping[str, ViewSpan], spans: Ite
                 break
 
 
-def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem], run: str) -> None:
-    """Add messages to calls: results by call ID, responses by time and order."""
-    answers = [i for i in items if i.kind == "assistant"]
-    calls = {c.id: c for i in answers for c in i.calls}
-    request: list[ViewSpan] = []
+def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem]) -> None:
+    """Add messages to calls: results by call ID, responses by their time, which the log and the session both contain."""
+    answers = {_ms(i.when): i for i in items if i.kind == "assistant"}
+    calls = {c.id: c for i in answers.values() for c in i.calls}
     for span in spans:
-        call = calls.get(span.call) if span.kind == "tool" and span.call else None
-        if call is not None:
-            span.input, span.output = call.input, call.output
-        elif span.kind == "model" and span.parent == run and not span.name.endswith(_SIDE_CALL_SUFFIX):
-            request.append(span)
-    # A failed call has a response only if a part of it was stored, so it is matched last.
-    for span in sorted(request, key=lambda s: (bool(s.error), s.end or 0.0)):
-        position = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
-        if position is not None:
-            answers.remove(position)
-            parts = [*filter(None, (position.thinking, position.text)), *[f"→ {c.name}" for c in position.calls]]
+        if span.kind == "tool" and span.call in calls:
+            span.input, span.output = calls[span.call].input, calls[span.call].output
+        elif span.kind == "model" and span.end in answers:
+            answer = answers[span.end]
+            parts = [*filter(None, (answer.thinking, answer.text)), *[f"→ {c.name}" for c in answer.calls]]
             span.output = "\n".join(parts) or None
 
 
