@@ -271,7 +271,7 @@ class RunState:
         return hook
 
     async def notify(self, event: Event) -> None:
-        """Publish an event, and await its handlers like those of a hook that is `Hook.kept`."""
+        """Publish an event, and await its handlers: all of them are called even if the run is being cancelled."""
         unfinished = self.bus.start_event(event)
         if unfinished is not None:
             await self.await_handlers(unfinished)

@@ -227,7 +227,7 @@ class HookBus:
         return remove
 
     def forward_to(self, parent: HookBus, subagent: SubagentIdentity) -> None:
-        """Forward the events of this bus, of a subagent, to its parent, as far as something there gets them."""
+        """Forward the events of this bus, of a subagent, to its parent, if something there gets them."""
         self._parent = parent, subagent
 
     def is_heard(self, kind: type[Event]) -> bool:
@@ -265,7 +265,11 @@ class HookBus:
         Returns:
             A coroutine for the first async handler and all after it; ``None`` if all handlers were called.
         """
-        _call_listeners(self._observers, event)
+        for observer in self._observers:  # inlined, since each delta of a response is published here
+            try:
+                observer(event)
+            except Exception:
+                logger.exception("a listener failed on %s", event.type)
         if self._waiting:
             self._waiting.append(event)
             return self.call_waiting()
