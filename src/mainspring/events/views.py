@@ -68,6 +68,10 @@ def without_blocks(event: Event) -> Event | None:
     return event
 
 
+LOGGED_EVENTS = (AgentStart, MessageEnd, ModelRetry, UsageUpdate, ToolExecutionEnd, ContextCompacted, AgentEnd)
+"""The events that have more than content; see `without_content`."""
+
+
 def without_content(event: Event, redact: Callable[[str], str]) -> Event | None:
     """Return the event for a log of calls and costs: without prompts, responses, and outputs; None if nothing else is in it.
 

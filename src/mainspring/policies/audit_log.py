@@ -110,15 +110,13 @@ class AuditLog:
         """Listen to an agent."""
         run = AgentStart("")
 
-        def record(event: Event) -> None:
+        def record_start(event: AgentStart) -> None:
             nonlocal run
-            if isinstance(event, AgentStart):
-                run = replace(event, system="", tools=())
-                self._write(run, run)
-            elif isinstance(event, ToolExecutionEnd):
-                self._record_result(event, run)
+            run = replace(event, system="", tools=())
+            self._write(run, run)
 
-        agent.subscribe(record)
+        agent.on(AgentStart, record_start)
+        agent.on(ToolExecutionEnd, lambda event: self._record_result(event, run))
 
     def for_child(self) -> AuditLog:
         """Return this plugin: a subagent writes to the same file."""

@@ -27,7 +27,7 @@ from mainspring.events import (
     UsageUpdate,
     encode,
 )
-from mainspring.events.views import without_content
+from mainspring.events.views import LOGGED_EVENTS, without_content
 from mainspring.lazy import lazy_re
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import SessionClosed, SessionOpen
@@ -215,7 +215,8 @@ class SessionEventLog(Plugin):
             self._session.on_close.append(self.close)
             agent.on(SessionOpen, self._on_session_open, order=_ORDER)
             agent.on(SessionClosed, lambda hook: self.close(hook.reason), order=_ORDER)
-        agent.bus.subscribe(self._on_event)
+        for kind in LOGGED_EVENTS:
+            agent.on(kind, self._on_event, order=_ORDER)
         agent.on(MessageEnd, self._on_message_end, order=_ORDER)
         agent.on(AgentEnd, self._on_agent_end, order=_ORDER)
 
