@@ -37,7 +37,7 @@ def test_log_of_events_contains_no_content() -> None:
         UsageUpdate(1, Usage(3, 1), Usage(3, 1), "title"),
         ToolExecutionEnd(CALL, result, TEXT, 0.5, "error"),
         ContextCompacted("asked", summary=TEXT),
-        AgentEnd("r", (message,), "error", TEXT, stats=AgentStats(2, output=TEXT), denied=(TEXT,), error=ERROR),
+        AgentEnd("r", (message,), "error", TEXT, stats=AgentStats(turns=2, output=TEXT), denied=(TEXT,), error=ERROR),
     ]
     assert tuple(type(event) for event in events) == LOGGED_EVENTS
 
