@@ -58,7 +58,7 @@ class AuditedDecision(Protocol):
         ...
 
 
-class PermissionDecision(Event, frozen=True):
+class ToolDecision(Event, frozen=True):
     """A tool call was allowed or denied.
 
     Attributes:
@@ -129,14 +129,14 @@ class AuditLog:
         """
         self._decisions.add(call_id)
         rule = "" if decision.rule is None else str(decision.rule)
-        self._write(PermissionDecision(call_id, decision.tool, decision.outcome, decision.reason, rule))
+        self._write(ToolDecision(call_id, decision.tool, decision.outcome, decision.reason, rule))
 
     def _record_result(self, event: ToolExecutionEnd, run: AgentStart) -> None:
         call = event.call
         if call.id not in self._decisions:
             denied = event.status == "denied"
             reason = event.result.text if denied else ""
-            self._write(PermissionDecision(call.id, call.name, "deny" if denied else "allow", reason), run)
+            self._write(ToolDecision(call.id, call.name, "deny" if denied else "allow", reason), run)
         self._decisions.discard(call.id)
         self._write(event, run)
 

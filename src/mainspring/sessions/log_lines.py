@@ -53,7 +53,7 @@ class LogLine(Envelope, frozen=True):
         seq: Number of the line, from 1 in each process. A gap means that lines could not be written.
         time: Time in UTC.
         event: The event, without the conversation.
-        run_id: The run; a subagent has a run of its own.
+        run_id: The run; a subagent has a separate run.
         session_id: The session.
     """
 

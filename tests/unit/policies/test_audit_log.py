@@ -55,7 +55,7 @@ async def test_each_call_has_a_decision_and_a_result(tmp_path: Path) -> None:
     lines = read_lines(audit.path)
     start = lines[0]["event"]
     assert start["type"] == "agent_start"
-    decisions = {e["call_id"]: e for e in read_events(audit.path, "permission_decision")}
+    decisions = {e["call_id"]: e for e in read_events(audit.path, "tool_decision")}
     outcomes = {e["call"]["id"]: e for e in read_events(audit.path, "tool_execution_end")}
     assert {call: d["outcome"] for call, d in decisions.items()} == {"r": "allow", "s": "deny", "n": "allow"}
     assert "shell(echo *)" in decisions["s"]["rule"]
@@ -66,7 +66,7 @@ async def test_each_call_has_a_decision_and_a_result(tmp_path: Path) -> None:
     assert "key " in outcomes["r"]["result"]["content"]
     assert {line["time"] for line in lines} == {"2026-01-02T00:00:00Z"}
     assert [line["seq"] for line in lines] == [*range(1, 8)]
-    assert {line["run_id"] for line in lines if line["event"]["type"] != "permission_decision"} == {start["run_id"]}
+    assert {line["run_id"] for line in lines if line["event"]["type"] != "tool_decision"} == {start["run_id"]}
 
 
 @pytest.mark.covers("SEC-07", "BYD-19")
@@ -78,7 +78,7 @@ async def test_secrets_are_redacted_and_the_file_is_private(tmp_path: Path) -> N
     assert KEY not in audit.path.read_text()
     assert "[redacted]" in audit.path.read_text()
     assert stat.S_IMODE(audit.path.stat().st_mode) == 0o600
-    assert len(read_events(audit.path, "permission_decision")) == 3
+    assert len(read_events(audit.path, "tool_decision")) == 3
 
 
 @pytest.mark.covers("SEC-07")
@@ -88,7 +88,7 @@ async def test_denial_by_the_user_is_recorded(tmp_path: Path) -> None:
 
     await run_logged(audit, ScriptedCall("shell", {"command": "make"}, id="s"), permissions=permissions)
 
-    assert [e["outcome"] for e in read_events(audit.path, "permission_decision")] == ["deny"]
+    assert [e["outcome"] for e in read_events(audit.path, "tool_decision")] == ["deny"]
 
 
 async def test_log_is_rotated_at_its_maximum_size(tmp_path: Path) -> None:
