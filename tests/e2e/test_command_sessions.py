@@ -6,6 +6,7 @@ import stat
 
 import pytest
 
+from mainspring.events import AgentStart, MessageEnd, ToolExecutionEnd
 from mainspring.sessions import JsonlStore, MessageEntry, Session, read_events
 from tests.e2e.command import KEY, Command, command
 from tests.e2e.servers.chat import call
@@ -28,18 +29,19 @@ def test_event_log_records_runs_and_continues_after_a_restart(command: Command) 
     for secret in ("hunter2", "moss", KEY, "read my notes"):
         assert secret not in text
     [info] = JsonlStore(command.home / ".agent").list()
-    events = read_events(info.id, home=command.home / ".agent")
-    assert [e.event for e in events if e.event != "open"] == [
-        "run_start", "model_call", "tool_call", "model_call", "tool_call", "model_call", "run_end", "shutdown",
-        "run_start", "model_call", "run_end", "shutdown",
+    lines = read_events(info.id, home=command.home / ".agent")
+    assert [line.event.type for line in lines if line.event.type != "session_opened"] == [
+        "agent_start", "message_end", "tool_execution_end", "message_end", "tool_execution_end", "message_end", "agent_end",
+        "session_shutdown", "agent_start", "message_end", "agent_end", "session_shutdown",
     ]  # fmt: skip
-    calls = [e for e in events if e.event == "tool_call"]
-    assert [(c.tool, c.status, c.args["path"]) for c in calls] == [
+    ends = [line.event for line in lines if isinstance(line.event, ToolExecutionEnd)]
+    assert [(e.call.name, e.status, e.call.input["path"]) for e in ends] == [
         ("read_file", "ok", "notes.txt"), ("read_file", "denied", ".env"),
     ]  # fmt: skip
-    assert all(e.seconds is not None for e in events if e.event in {"model_call", "run_end"})
-    assert {e.model for e in events if e.event == "model_call"} == {command.server.requests[0]["model"]}
-    assert len({e.run for e in events if e.event == "run_start"}) == 2
+    messages = [line.event for line in lines if isinstance(line.event, MessageEnd)]
+    assert all(e.seconds > 0 for e in messages)
+    assert {getattr(e.message, "model", "") for e in messages} == {command.server.requests[0]["model"]}
+    assert len({line.event.run_id for line in lines if isinstance(line.event, AgentStart)}) == 2
 
 
 @pytest.mark.covers("SES-11", "SES-12")

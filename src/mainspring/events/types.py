@@ -361,14 +361,20 @@ class ToolExecutionEnd(Event, frozen=True):
         seconds: Duration of the tool itself.
         status: How the call ended. ``skipped`` calls did not run, for example after an abort.
         display: How a front end shows the result.
+        has_output: Whether the result is the output of the tool, or of a handler in its place, and not a text of the loop; in this
+            process only.
+        exception: The exception that the tool raised, in this process only.
     """
 
+    in_process: ClassVar[tuple[str, ...]] = ("has_output", "exception")
     call: ToolUseBlock
     result: ToolResultBlock
     title: str = ""
     seconds: float = 0.0
     status: Literal["ok", "error", "denied", "skipped"] = "ok"
     display: ToolDisplay | None = None
+    has_output: bool = True
+    exception: Exception | None = None
 
 
 class ToolInputCoerced(Event, frozen=True):

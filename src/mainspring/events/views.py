@@ -21,6 +21,8 @@ from mainspring.events.response import (
 )
 from mainspring.events.types import (
     AgentEnd,
+    AgentStart,
+    ContextCompacted,
     McpServer,
     MessageEnd,
     MessageStart,
@@ -28,7 +30,9 @@ from mainspring.events.types import (
     ModelRetry,
     SubagentEnd,
     SubagentEvent,
+    ToolExecutionEnd,
     TurnEnd,
+    UsageUpdate,
 )
 from mainspring.messages import Message
 
@@ -62,6 +66,36 @@ def without_blocks(event: Event) -> Event | None:
     if isinstance(event, MessageEnd) and isinstance(event.message, Message) and event.message.tool_results:
         return None
     return event
+
+
+LOGGED_EVENTS = (AgentStart, MessageEnd, ModelRetry, UsageUpdate, ToolExecutionEnd, ContextCompacted, AgentEnd)
+"""The events that have more than content; see `without_content`."""
+
+
+def without_content(event: Event, redact: Callable[[str], str]) -> Event | None:
+    """Return the event for a log of calls and costs: without prompts, responses, and outputs; None if nothing else is in it.
+
+    Arguments of calls stay. ``redact`` is applied to the texts of errors, and to those of the loop in place of a result.
+    """
+    event = redact_errors(event, redact)
+    match event:
+        case AgentStart():
+            return replace(event, system="", tools=())
+        case AgentEnd(stats=stats):
+            stats = replace(stats, turn_usage=(), output=None)
+            return replace(event, messages=(), text="", output_error="", stats=stats, denied=())
+        case MessageEnd(message=Message(role="assistant", error=text) as message):
+            return replace(event, message=replace(message, content=(), error=None if event.error else text))
+        case ToolExecutionEnd(result=result, exception=raised):
+            text = "" if event.has_output else result.text
+            text = text if raised is None else f"{type(raised).__name__}: {raised}"
+            return replace(event, result=replace(result, content=redact(text), details=None), title="", display=None)
+        case ContextCompacted():
+            return replace(event, summary="")
+        case ModelRetry() | UsageUpdate():
+            return event
+        case _:
+            return None
 
 
 def redact_errors(event: Event, redact: Callable[[str], str]) -> Event:

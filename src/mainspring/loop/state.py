@@ -348,7 +348,7 @@ class RunState:
         for call in message.tool_uses:
             if call.id not in results:
                 results[call.id] = block = ToolResultBlock(call.id, call.name, reason, True)
-                await self.notify(ToolExecutionEnd(call, block, status="skipped"))
+                await self.notify(ToolExecutionEnd(call, block, status="skipped", has_output=False))
 
     async def inject_messages(self, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
         """Append queued messages; return True if there are any.

@@ -63,6 +63,7 @@ class _CheckedCall(Struct, kw_only=True):
         is_invalid: Whether the model made a mistake: an unknown tool or invalid arguments.
         pause: Why the call needs an approval first.
         has_started: Whether the tool has started.
+        exception: The exception that the tool raised.
     """
 
     call: ToolUseBlock
@@ -75,6 +76,7 @@ class _CheckedCall(Struct, kw_only=True):
     is_invalid: bool = False
     pause: str = ""
     has_started: bool = False
+    exception: Exception | None = None
 
 
 class ToolCallBatch:
@@ -326,14 +328,15 @@ class ToolCallBatch:
                 result = to_tool_result((await run.emit(transform)).result)
         except asyncio.CancelledError:  # the whole run is being cancelled
             self.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
-            await run.notify(ToolExecutionEnd(call, block, status="error" if checked.has_started else "skipped"))
+            status = "error" if checked.has_started else "skipped"
+            await run.notify(ToolExecutionEnd(call, block, status=status, has_output=False))
             raise
         except AgentAbortedError:
             reason = ABORTED_WHILE_RUNNING if checked.has_started else NOT_RUN_ABORTED
             result = error_result(reason, ToolErrorCode.UNKNOWN)
             checked.status = "error" if checked.has_started else "skipped"
         except Exception as error:  # a handler provided an unusable result
-            result = await self._result_of_failure(call, error)
+            result = await self._result_of_failure(checked, error)
 
         content = result.output
         if not isinstance(content, str) and not run.config.model.info.vision:
@@ -353,7 +356,11 @@ class ToolCallBatch:
         status = checked.status or _call_status(result)
         if status == "denied":
             run.denied.append(block.text)
-        await run.notify(ToolExecutionEnd(call, block, result.title, seconds, status))
+        await run.notify(
+            ToolExecutionEnd(
+                call, block, result.title, seconds, status, has_output=has_output, exception=checked.exception
+            )
+        )
 
     async def _run_tool(self, checked: _CheckedCall) -> ToolResult:
         """Run the tool and return its result; every exception becomes a result."""
@@ -390,11 +397,12 @@ class ToolCallBatch:
                 raise
             return error_result(ABORTED_WHILE_RUNNING, ToolErrorCode.UNKNOWN)
         except Exception as error:
-            return await self._result_of_failure(call, error)
+            return await self._result_of_failure(checked, error)
         finally:
             context.on_update = None  # an abandoned tool may still run, but its call has ended
 
-    async def _result_of_failure(self, call: ToolUseBlock, error: Exception) -> ToolResult:
+    async def _result_of_failure(self, checked: _CheckedCall, error: Exception) -> ToolResult:
+        call, checked.exception = checked.call, error
         if self._run.bus.has(ToolFailed):
             hook = await self._run.emit(ToolFailed(call, self._run.turn_id, error))
             if hook.result is not None:

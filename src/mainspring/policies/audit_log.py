@@ -1,4 +1,4 @@
-"""An audit log: one line for each decision about a tool call and for each result."""
+"""An audit log: one line for each run, each decision about a tool call, and each result."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from mainspring.events import Event, ToolExecutionEnd
+from mainspring.events import AgentStart, Envelope, Event, ToolExecutionEnd, encode
+from mainspring.events.codec import without_in_process
 from mainspring.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -56,10 +58,28 @@ class AuditedDecision(Protocol):
         ...
 
 
-class AuditLog:
-    """A plugin that writes two lines for each call: the decision and the result.
+class ToolDecision(Event, frozen=True):
+    """A tool call was allowed or denied.
 
-    Secrets are redacted.
+    Attributes:
+        call_id: ID of the call.
+        tool: Name of the tool.
+        outcome: ``allow`` or ``deny``.
+        reason: Reason for the decision.
+        rule: The rule that decided; empty if no rule did.
+    """
+
+    call_id: str
+    tool: str
+    outcome: str
+    reason: str = ""
+    rule: str = ""
+
+
+class AuditLog:
+    """A plugin that writes two lines for each call: the decision and the result, after the `AgentStart` of the run.
+
+    Each line is an `Envelope`. Secrets are redacted, and long texts are shortened.
 
     The file is private. If a record cannot be written, the log reports it once and drops it: an audit never blocks a run.
 
@@ -83,11 +103,20 @@ class AuditLog:
         self._now = now
         self._redactor = redactor or Redactor.of()
         self._failed = False
+        self._count = 0
         self._decisions: set[str] = set()
 
     def install(self, agent: CoreAgent) -> None:
         """Listen to an agent."""
-        agent.subscribe(lambda event: self._handle_event(event, agent))
+        run = AgentStart("")
+
+        def record_start(event: AgentStart) -> None:
+            nonlocal run
+            run = replace(event, system="", tools=())
+            self._write(run, run)
+
+        agent.on(AgentStart, record_start)
+        agent.on(ToolExecutionEnd, lambda event: self._record_result(event, run))
 
     def for_child(self) -> AuditLog:
         """Return this plugin: a subagent writes to the same file."""
@@ -100,41 +129,24 @@ class AuditLog:
         """
         self._decisions.add(call_id)
         rule = "" if decision.rule is None else str(decision.rule)
-        self._write_decision(call_id, decision.tool, decision.outcome, decision.reason, rule)
+        self._write(ToolDecision(call_id, decision.tool, decision.outcome, decision.reason, rule))
 
-    def _write_decision(self, call_id: str, tool: str, outcome: str, reason: str, rule: str = "") -> None:
-        self._write(
-            {"event": "decision", "call": call_id, "tool": tool, "outcome": outcome, "reason": reason, "rule": rule}
-        )
-
-    def _handle_event(self, event: Event, agent: CoreAgent) -> None:
-        if not isinstance(event, ToolExecutionEnd):
-            return
-        call, result = event.call, event.result
-        details = cast("dict[str, Any]", result.details or {})
-        code = str(details.get("code") or "")
+    def _record_result(self, event: ToolExecutionEnd, run: AgentStart) -> None:
+        call = event.call
         if call.id not in self._decisions:
-            denied = code == "PERMISSION_DENIED"
-            self._write_decision(call.id, call.name, "deny" if denied else "allow", result.text if denied else "")
+            denied = event.status == "denied"
+            reason = event.result.text if denied else ""
+            self._write(ToolDecision(call.id, call.name, "deny" if denied else "allow", reason), run)
         self._decisions.discard(call.id)
-        self._write(
-            {
-                "event": "result",
-                "call": call.id,
-                "tool": call.name,
-                "agent": agent.name,
-                "input": call.input,
-                "is_error": result.is_error,
-                "code": code,
-                "output": result.text,
-                "seconds": round(event.seconds, 3),
-            }
-        )
+        self._write(event, run)
 
-    def _write(self, record: dict[str, Any]) -> None:
+    def _write(self, event: Event, run: AgentStart | None = None) -> None:
+        self._count += 1
+        line = Envelope(self._count, self._now(), without_in_process(event))
+        if run is not None:
+            line = replace(line, run_id=run.run_id, session_id=run.session_id)
         try:
-            clean = _shortened(self._redactor.value(msgspec.to_builtins(record, enc_hook=str, str_keys=True)))
-            self._append(msgspec.json.encode({"time": self._now().isoformat(), **clean}) + b"\n")
+            self._append(encode(_shortened(self._redactor.value(msgspec.to_builtins(line, enc_hook=str)))) + b"\n")
         except Exception as error:  # noqa: BLE001 - the run continues after any error of the disk
             if not self._failed:
                 logger.warning("Cannot write the audit log %s: %s", self.path, error)
@@ -158,7 +170,7 @@ def _shortened(value: Any, depth: int = 0) -> Any:
     """Return the value with long texts and lists truncated."""
     if isinstance(value, str):
         return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters)"
-    if depth >= 6:
+    if depth >= 8:
         return "…"
     if isinstance(value, dict):
         return {k: _shortened(v, depth + 1) for k, v in cast("dict[str, Any]", value).items()}

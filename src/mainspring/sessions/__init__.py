@@ -40,13 +40,13 @@ from mainspring.sessions.store import (
 
 if TYPE_CHECKING:
     from mainspring.sessions.branch_summary import branch_and_summarize as branch_and_summarize
-    from mainspring.sessions.event_log import LogEvent as LogEvent
     from mainspring.sessions.event_log import SessionEventLog as SessionEventLog
     from mainspring.sessions.event_log import iter_all_events as iter_all_events
     from mainspring.sessions.event_log import read_events as read_events
     from mainspring.sessions.import_export import find_session as find_session
     from mainspring.sessions.import_export import import_session as import_session
     from mainspring.sessions.import_export import read_raw_lines as read_raw_lines
+    from mainspring.sessions.log_lines import LogLine as LogLine
     from mainspring.sessions.runs import SessionRun as SessionRun
     from mainspring.sessions.runs import list_session_runs as list_session_runs
     from mainspring.sessions.search import SearchHit as SearchHit
@@ -69,7 +69,7 @@ __all__ = [
     "JsonlStore",
     "Kept",
     "LabelEntry",
-    "LogEvent",
+    "LogLine",
     "MemorySessionLog",
     "MemorySessionStore",
     "MessageEntry",
@@ -119,7 +119,8 @@ _, __getattr__ = lazy_exports(
     __name__,
     {
         "branch_summary": "branch_and_summarize",
-        "event_log": "SessionEventLog LogEvent iter_all_events read_events",
+        "event_log": "SessionEventLog iter_all_events read_events",
+        "log_lines": "LogLine",
         "import_export": "find_session import_session read_raw_lines",
         "runs": "SessionRun list_session_runs",
         "search": "SearchHit search_sessions",

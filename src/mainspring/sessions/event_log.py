@@ -9,33 +9,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
-from mainspring.events import ContextCompacted, Event, ModelRetry, ToolExecutionEnd, UsageUpdate
+from mainspring.events import (
+    AgentEnd,
+    AgentStart,
+    Envelope,
+    Event,
+    MessageEnd,
+    ToolExecutionEnd,
+    UsageUpdate,
+    encode,
+)
+from mainspring.events.views import LOGGED_EVENTS, without_content
 from mainspring.lazy import lazy_re
 from mainspring.loop import Plugin
-from mainspring.loop.hooks import (
-    BeforeToolRun,
-    MessagesAdded,
-    RunPaused,
-    SessionClosed,
-    SessionEnd,
-    SessionOpen,
-    SessionStart,
-    ToolFailed,
-    TurnAfter,
-    TurnBefore,
-)
-from mainspring.messages import Usage, utc_now
+from mainspring.loop.hooks import SessionClosed, SessionOpen
+from mainspring.messages import ToolUseBlock, utc_now
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.redaction import Redactor
+from mainspring.sessions.log_lines import VERSION, LogLine, SessionOpened, SessionShutdown, decode_line
 from mainspring.sessions.paths import allow_blocking_writes, event_log_path, rotated_log_path
 from mainspring.sessions.session import HomeOrStore, Session, resolve_store
 from mainspring.sessions.store import SessionStore
@@ -52,7 +51,7 @@ logger.addHandler(logging.NullHandler())
 
 
 _MAX_BYTES = 4 * 1024 * 1024
-"""Maximum bytes of a log. Then it replaces the older log. Each can contain about 15,000 calls."""
+"""Maximum bytes of a log. Then it replaces the older log. Each can contain about 10,000 calls."""
 
 
 _MAX_QUEUED = 2000  # maximum number of lines that wait for a slow disk; more are only counted
@@ -67,11 +66,14 @@ class EventLogFile:
     Args:
         path: The file. Created with access for its owner only.
         limit: Bytes at which it is rotated.
+
+    Attributes:
+        count: Number of lines so far, including those that could not be written.
     """
 
     def __init__(self, path: Path, limit: int = _MAX_BYTES) -> None:
         self.path = path
-        self.dropped_lines = 0
+        self.count = 0
         self._limit = limit
         self._fd: int | None = None
         self._waiting: list[bytes] = []
@@ -86,7 +88,6 @@ class EventLogFile:
     def append(self, line: bytes) -> None:
         """Append a line, given without its end."""
         if len(self._waiting) >= _MAX_QUEUED:
-            self.dropped_lines += 1
             return
         self._waiting.append(line)
         if self._fd is not None and not self._busy:
@@ -129,7 +130,7 @@ class EventLogFile:
             self._warn(error)
 
     def _write(self) -> None:
-        """Write all waiting lines in one call. Lines that do not fit on a full disk count as lost."""
+        """Write all waiting lines in one call. Lines that do not fit on a full disk are lost."""
         if self._fd is None or not self._waiting:
             return
         lines, self._waiting = self._waiting, []
@@ -141,8 +142,6 @@ class EventLogFile:
             self._warn(error)
         self._size += written
         self._has_partial_line = written < len(data) and (written > 0 or self._has_partial_line)
-        if written < len(data):
-            self.dropped_lines += len(lines)
 
     def _warn(self, error: OSError) -> None:
         if not self._warned:
@@ -161,22 +160,6 @@ def _ends_with_newline(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-EventName = Literal[
-    "open", "run_start", "model_call", "side_call", "retry", "tool_call", "compaction", "pause", "run_end", "shutdown", "lost"
-]  # fmt: skip
-"""The type of an event.
-
-``side_call`` is a model call outside the conversation (a summary, a title); ``lost`` counts events that could not be
-written.
-"""
-
-
-CallStatus = Literal["ok", "error", "denied", "not_run"]
-"""The outcome of a tool call.
-
-``denied``: by rules or the user. ``not_run``: for other reasons (invalid arguments, unknown tool, the run was stopped)."""
-
-
 _ORDER = 200
 """After the session and all other plugins: the log records final outcomes."""
 
@@ -185,56 +168,7 @@ _TEXT = 300  # maximum characters of an error
 _LARGE = 1 << 18  # characters of an error that are checked for secrets
 _ARGUMENT = 200  # maximum characters of an argument
 _MAX_ARGUMENTS = 200  # maximum words of a command; a longer command is not analyzed and not logged
-_DENIALS = ("Permission denied: ", "Blocked: ")
 _WORDS = lazy_re(r"[\s'\"=<>|;&(){}`:,]+")
-
-
-class LogEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A logged event.
-
-    Attributes:
-        event: The type.
-        time: Time in UTC.
-        session: ID of the session.
-        project: Its folder.
-        run: ID of the run.
-        agent: Name of the agent or subagent.
-        turn: Number of the model call in its run, from 1.
-        provider: The provider.
-        model: The model.
-        usage: Tokens of the call or of the whole run, and their cost by kind.
-        cost: US dollars. ``None`` if the price is unknown.
-        retries: Number of retries of the call.
-        tool: Name of the tool.
-        call: ID of the call.
-        args: Its arguments, shortened and redacted.
-        status: Outcome of the run or the call.
-        seconds: Duration.
-        reason: Why the model stopped, the history was replaced, or the conversation was opened or closed.
-        error: The error, redacted.
-        count: Number of lost events, or of calls that wait for an answer.
-    """
-
-    event: EventName
-    time: datetime
-    session: str
-    project: str = ""
-    run: str = ""
-    agent: str = ""
-    turn: int = 0
-    provider: str = ""
-    model: str = ""
-    usage: Usage | None = None
-    cost: float | None = None
-    retries: int = 0
-    tool: str = ""
-    call: str = ""
-    args: dict[str, Any] = {}
-    status: str = ""
-    seconds: float | None = None
-    reason: str = ""
-    error: str = ""
-    count: int = 0
 
 
 class SessionEventLog(Plugin):
@@ -259,19 +193,13 @@ class SessionEventLog(Plugin):
     ) -> None:
         home = folder_of_store(session.store)
         self._file = None if home is None else EventLogFile(event_log_path(home, session.id), limit)
-        self._whose = {"session": session.id, "project": session.cwd}
         self._redactor = redactor or Redactor.of()
         self._clock = clock
         self._options: dict[str, Any] = {"limit": limit, "redactor": self._redactor, "clock": clock}
         self._session = session
         self._child = False
         self._begun = False
-        self._told_lost = 0
-        self._run: dict[str, Any] = {}
-        self._started: set[str] = set()
-        self._errors: dict[str, BaseException] = {}
-        self._retries = 0
-        self._run_at = self._turn_at = 0.0
+        self._run_id = ""
 
     @property
     def path(self) -> Path | None:
@@ -287,17 +215,10 @@ class SessionEventLog(Plugin):
             self._session.on_close.append(self.close)
             agent.on(SessionOpen, self._on_session_open, order=_ORDER)
             agent.on(SessionClosed, lambda hook: self.close(hook.reason), order=_ORDER)
-        agent.on(SessionStart, self._on_session_start, order=_ORDER)
-        agent.on(MessagesAdded, self._on_session_turns, order=_ORDER)
-        agent.on(TurnBefore, self._on_turn_before, order=_ORDER)
-        agent.on(TurnAfter, self._on_turn_after, order=_ORDER)
-        agent.on(UsageUpdate, self._on_usage, order=_ORDER)
-        agent.on(BeforeToolRun, self._on_tool_start, order=_ORDER)
-        agent.on(ToolFailed, self._on_tool_error, order=_ORDER)
-        agent.on(ContextCompacted, self._on_context_compacted, order=_ORDER)
-        agent.on(RunPaused, self._on_run_pause, order=_ORDER)
-        agent.on(SessionEnd, self._end, order=_ORDER)
-        agent.bus.subscribe(self._on_event)
+        for kind in LOGGED_EVENTS:
+            agent.on(kind, self._on_event, order=_ORDER)
+        agent.on(MessageEnd, self._on_message_end, order=_ORDER)
+        agent.on(AgentEnd, self._on_agent_end, order=_ORDER)
 
     def for_child(self) -> Plugin:
         """Return this log: events of a subagent are logged under its name."""
@@ -313,125 +234,49 @@ class SessionEventLog(Plugin):
         if self._file is None or not self._begun:
             return
         self._begun = False
-        self._log("shutdown", reason=reason)
+        self._log(SessionShutdown(reason))
         self._file.close()
 
-    # --- a run ------------------------------------------------------------------------------------------------------
-
     def _on_session_open(self, hook: SessionOpen) -> None:
-        self._log("open", reason=hook.reason)
+        self._log(SessionOpened(hook.reason))
 
-    def _on_session_start(self, hook: SessionStart) -> None:
-        self._run = {"run": hook.run_id, "agent": hook.agent}
-        self._run_at, self._retries = time.monotonic(), 0
-        self._started.clear()
-        self._errors.clear()
-        self._log("run_start", reason="resume" if hook.resumed else "")
+    def _on_event(self, event: Event) -> None:
+        if type(event) is UsageUpdate and not event.purpose:
+            return  # the usage of a turn is in its message
+        logged = without_content(event, self._redact_line)
+        match logged:
+            case None:
+                return
+            case AgentStart():
+                self._run_id = logged.run_id
+                logged = replace(logged, session_id=self._session.id, cwd=self._session.cwd, version=VERSION)
+            case ToolExecutionEnd():
+                logged = self._redact_call(logged)
+            case _:
+                pass
+        self._log(logged)
 
-    async def _on_session_turns(self, _: MessagesAdded) -> None:
+    async def _on_message_end(self, _: MessageEnd) -> None:
         assert self._file is not None
         self._begun = True
         await self._file.rotate(make=True)
 
-    async def _end(self, hook: SessionEnd) -> None:
+    async def _on_agent_end(self, _: AgentEnd) -> None:
         assert self._file is not None
-        self._log(
-            "run_end",
-            turn=hook.turns,
-            usage=hook.usage,
-            cost=_cost(hook.usage),
-            status=hook.status,
-            seconds=self._seconds_since(self._run_at),
-            error=self._error_text(hook.error),
-        )
         await self._file.rotate()
 
-    def _on_context_compacted(self, hook: ContextCompacted) -> None:
-        self._log("compaction", reason=hook.reason)
-
-    def _on_run_pause(self, hook: RunPaused) -> None:
-        self._log("pause", count=len(hook.reasons))
-
-    # --- model calls ------------------------------------------------------------------------------------------------
-
-    def _on_turn_before(self, _: TurnBefore) -> None:
-        self._turn_at, self._retries = time.monotonic(), 0
-
-    async def _on_turn_after(self, hook: TurnAfter) -> None:
-        assert self._file is not None
-        message = hook.message
-        self._log(
-            "model_call",
-            turn=hook.turn,
-            provider=message.provider or self._agent.model.provider,
-            model=message.model or self._agent.model.model,
-            usage=hook.usage,
-            cost=_cost(hook.usage),
-            retries=self._retries,
-            status="error" if hook.error else "ok",
-            seconds=self._seconds_since(self._turn_at),
-            reason=message.stop_reason or "",
-            error=self._error_text(hook.error),
-        )
-        await self._file.rotate()
-
-    def _on_usage(self, hook: UsageUpdate) -> None:
-        if hook.purpose:
-            self._log("side_call", turn=hook.turn, usage=hook.usage, cost=_cost(hook.usage), reason=hook.purpose)
-
-    # --- tool calls -------------------------------------------------------------------------------------------------
-
-    def _on_tool_start(self, hook: BeforeToolRun) -> None:
-        if not hook.block:
-            self._started.add(hook.call_id)
-
-    def _on_tool_error(self, hook: ToolFailed) -> None:
-        self._errors[hook.call_id] = hook.error
-
-    def _on_event(self, event: Event) -> None:
-        if type(event) is ModelRetry:
-            self._retries += 1
-            self._log("retry", error=self._error_text(event.exception), count=event.attempt)
-        elif type(event) is ToolExecutionEnd:
-            self._log_call(event)
-
-    def _log_call(self, event: ToolExecutionEnd) -> None:
+    def _redact_call(self, event: ToolExecutionEnd) -> ToolExecutionEnd:
         call, result = event.call, event.result
-        ran = call.id in self._started
-        self._started.discard(call.id)
-        raised = self._errors.pop(call.id, None)
-        status: CallStatus = "error" if result.is_error else "ok"
-        error = self._error_text(raised)
-        if not ran and result.is_error:
-            status = "denied" if result.text.startswith(_DENIALS) else "not_run"
-            error = self._redact_line(result.text)
-        args, sensitive = redact_call_arguments(self._agent.tools.get(call.name), call.input, self._whose["project"])
-        self._log(
-            "tool_call",
-            tool=call.name,
-            call=call.id,
-            args=self._redact_arguments(args),
-            status=status,
-            seconds=round(event.seconds, 6),
-            error="" if sensitive and ran else error,
-        )
+        args, sensitive = redact_call_arguments(self._agent.tools.get(call.name), call.input, self._session.cwd)
+        if sensitive and event.has_output:
+            result = replace(result, content="")
+        return replace(event, call=ToolUseBlock(call.id, call.name, self._redact_arguments(args)), result=result)
 
-    # --- writing ----------------------------------------------------------------------------------------------------
-
-    def _log(self, event: EventName, **fields: Any) -> None:
+    def _log(self, event: Event) -> None:
         assert self._file is not None
-        lost = self._file.dropped_lines
-        if lost > self._told_lost and event != "lost":
-            self._told_lost = lost
-            self._log("lost", count=lost)
-        log_event = LogEvent(event=event, time=self._clock(), **self._whose, **self._run, **fields)
-        self._file.append(msgspec.json.encode(log_event, enc_hook=str))
-
-    def _seconds_since(self, start: float) -> float:
-        return round(time.monotonic() - start, 6)
-
-    def _error_text(self, error: BaseException | None) -> str:
-        return "" if error is None else self._redact_line(f"{type(error).__name__}: {error}")
+        self._file.count += 1
+        line = Envelope(self._file.count, self._clock(), event, run_id=self._run_id, session_id=self._session.id)
+        self._file.append(encode(line))
 
     def _redact_line(self, text: str) -> str:
         """Return the first line, redacted and truncated."""
@@ -450,7 +295,7 @@ def folder_of_store(store: SessionStore) -> Path | None:
     return None if folder is None else Path(folder).parent
 
 
-def read_events(session: Session | str, *, home: HomeOrStore | None = None) -> list[LogEvent]:
+def read_events(session: Session | str, *, home: HomeOrStore | None = None) -> list[LogLine]:
     """Read the events of a session, oldest first.
 
     Empty if nothing was logged. Unreadable lines are skipped.
@@ -463,10 +308,10 @@ def read_events(session: Session | str, *, home: HomeOrStore | None = None) -> l
     if folder is None:
         return []
     path = event_log_path(folder, session.id if isinstance(session, Session) else session)
-    return [event for file in (rotated_log_path(path), path) for event in _events(file)]
+    return [line for file in (rotated_log_path(path), path) for line in _read_lines(file)]
 
 
-def iter_all_events(*, home: HomeOrStore | None = None) -> Iterator[LogEvent]:
+def iter_all_events(*, home: HomeOrStore | None = None) -> Iterator[LogLine]:
     """Iterate over the events of all sessions, for reports by day, project, model, or session.
 
     Those of each session are in order.
@@ -477,18 +322,16 @@ def iter_all_events(*, home: HomeOrStore | None = None) -> Iterator[LogEvent]:
     folder = folder_of_store(resolve_store(home))
     if folder is not None:
         for file in sorted((folder / "logs").glob("*.jsonl"), key=lambda f: (f.stem.removesuffix(".1"), -len(f.stem))):
-            yield from _events(file)
+            yield from _read_lines(file)
 
 
-def _events(file: Path) -> Iterator[LogEvent]:
-    decoder = msgspec.json.Decoder(LogEvent)
+def _read_lines(file: Path) -> Iterator[LogLine]:
     try:
         with file.open("rb") as lines:
-            for line in lines:
-                try:
-                    yield decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    continue
+            for data in lines:
+                line = decode_line(data)
+                if line is not None:
+                    yield line
     except FileNotFoundError:
         return
 
@@ -543,10 +386,6 @@ def _flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 def _truncate(text: str) -> str:
     return text if len(text) <= _ARGUMENT else f"{text[: _ARGUMENT // 2]}…"
-
-
-def _cost(usage: Usage) -> float | None:
-    return usage.cost.total if usage.cost else None
 
 
 _PATHS = SensitivePaths.default()

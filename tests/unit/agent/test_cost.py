@@ -16,12 +16,12 @@ from mainspring.app.commands.cost import CostReport, cost_report, iter_spending,
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError
-from mainspring.events import UsageUpdate
+from mainspring.events import AgentEnd, AgentStart, AgentStats, MessageEnd, RunEvent, UsageUpdate
 from mainspring.loop.hooks import ModelErrorHook
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest
 from mainspring.run_options import RunOptions
-from mainspring.sessions import LogEvent, Session
+from mainspring.sessions import LogLine, Session
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
@@ -145,38 +145,44 @@ def test_report_includes_tokens_of_a_failed_attempt(environ: dict[str, str], tmp
     assert cost.total.output_tokens == 40
 
 
-def make_event(kind: Any, run: str, at: datetime = NOW, agent: str = "main", **fields: Any) -> LogEvent:
-    return LogEvent(event=kind, time=at, session="s", project="/p", run=run, agent=agent, **fields)
+def make_line(event: RunEvent, run: str) -> LogLine:
+    return LogLine(1, NOW, event, run, "s")
+
+
+def make_start(run: str, agent: str = "main") -> LogLine:
+    return make_line(AgentStart(run, agent, session_id="s", cwd="/p"), run)
+
+
+def make_call(run: str, usage: Usage) -> LogLine:
+    return make_line(MessageEnd(Message("assistant", usage=usage, provider="openai", model="m")), run)
+
+
+def make_end(run: str, usage: Usage) -> LogLine:
+    return make_line(AgentEnd(run, (), "completed", stats=AgentStats(usage=usage)), run)
 
 
 def test_killed_run_counts_its_recorded_model_calls() -> None:
-    events = [
-        make_event("run_start", "1"),
-        make_event("model_call", "1", usage=KNOWN, provider="openai", model="m"),
-        make_event("run_start", "2"),
-        make_event("model_call", "2", usage=KNOWN, provider="openai", model="m"),
-        make_event("run_end", "2", usage=KNOWN),
-    ]
+    lines = [make_start("1"), make_call("1", KNOWN), make_start("2"), make_call("2", KNOWN), make_end("2", KNOWN)]
 
-    assert [s.usage for s in iter_spending(iter(events))] == [KNOWN, KNOWN]
+    spent = list(iter_spending(lines))
+
+    assert [(s.usage, s.model, s.project, s.session) for s in spent] == [(KNOWN, "openai:m", "/p", "s")] * 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.booleans()), max_size=6), st.integers(0, 500))
 def test_spending_adds_up_to_the_run_total(calls: list[tuple[int, int, bool]], lost: int) -> None:
-    whole, events = Usage.zero(), [make_event("run_start", "1")]
+    whole, lines = Usage.zero(), [make_start("1")]
     for tokens, out, child in calls:
         usage = Usage(tokens, out, cost=Cost(tokens / 1e6))
-        run, agent = ("2", "child") if child else ("1", "main")
         if child:
-            events.append(make_event("run_start", "2", agent="child"))
-        events.append(make_event("model_call", run, agent=agent, usage=usage, model="m"))
-        if child:
-            events.append(make_event("run_end", "2", agent="child", usage=usage))
+            lines += [make_start("2", "child"), make_call("2", usage), make_end("2", usage)]
+        else:
+            lines.append(make_call("1", usage))
         whole += usage
     whole += Usage(lost, lost, cost=Cost(lost / 1e6))
-    events.append(make_event("run_end", "1", usage=whole))
+    lines.append(make_end("1", whole))
 
-    spent = [s.usage for s in iter_spending(iter(events))]
+    spent = [s.usage for s in iter_spending(lines)]
 
     total = Usage.zero()
     for usage in spent:
@@ -185,6 +191,29 @@ def test_spending_adds_up_to_the_run_total(calls: list[tuple[int, int, bool]], l
     assert total.cost is not None
     assert whole.cost is not None
     assert total.cost.total == pytest.approx(whole.cost.total)
+
+
+FIRST_VERSION = """\
+{"event":"run_start","time":"2026-01-01T00:00:00Z","session":"s","project":"/p","run":"1","agent":"main"}
+{"event":"model_call","time":"2026-01-01T00:00:01Z","session":"s","project":"/p","run":"1","agent":"main","turn":1,\
+"provider":"openai","model":"m","usage":{"input_tokens":100,"cost":{"input":0.5}},"cost":0.5,"status":"ok","reason":"end_turn"}
+{"event":"side_call","time":"2026-01-01T00:00:01Z","session":"s","project":"/p","run":"1","agent":"main","turn":1,\
+"usage":{"input_tokens":10,"cost":{"input":0.25}},"cost":0.25,"reason":"title"}
+{"event":"pause","time":"2026-01-01T00:00:01Z","session":"s","project":"/p","run":"1","agent":"main","count":1}
+{"event":"run_end","time":"2026-01-01T00:00:02Z","session":"s","project":"/p","run":"1","agent":"main","turn":1,\
+"usage":{"input_tokens":120,"cost":{"input":1.0}},"cost":1.0,"status":"paused","seconds":2.0}
+"""
+
+
+def test_report_includes_logs_of_the_first_version(environ: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "logs"
+    folder.mkdir(parents=True)
+    (folder / "s.jsonl").write_text(FIRST_VERSION)
+
+    report = load_report(environ, tmp_path, by="model")
+
+    assert report_rows(report) == [("openai:m", 1, 0.75, 0), ("(unknown)", 1, 0.25, 0)]
+    assert [r.key for r in load_report(environ, tmp_path, by="project").rows] == ["/p"]
 
 
 @pytest.mark.parametrize(

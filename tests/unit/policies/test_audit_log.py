@@ -34,6 +34,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def read_events(path: Path, kind: str) -> list[dict[str, Any]]:
+    return [line["event"] for line in read_lines(path) if line["event"]["type"] == kind]
+
+
 CALLS = (
     ScriptedCall("read_file", {"path": "a.txt"}, id="r"),
     ScriptedCall("shell", {"command": f"echo {KEY}"}, id="s"),
@@ -48,14 +52,21 @@ async def test_each_call_has_a_decision_and_a_result(tmp_path: Path) -> None:
 
     await run_logged(audit, *CALLS, permissions=permissions)
 
-    found = read_lines(audit.path)
-    decisions = {line["call"]: line for line in found if line["event"] == "decision"}
-    outcomes = {line["call"]: line for line in found if line["event"] == "result"}
+    lines = read_lines(audit.path)
+    start = lines[0]["event"]
+    assert start["type"] == "agent_start"
+    decisions = {e["call_id"]: e for e in read_events(audit.path, "tool_decision")}
+    outcomes = {e["call"]["id"]: e for e in read_events(audit.path, "tool_execution_end")}
     assert {call: d["outcome"] for call, d in decisions.items()} == {"r": "allow", "s": "deny", "n": "allow"}
     assert "shell(echo *)" in decisions["s"]["rule"]
-    assert {call: r["code"] for call, r in outcomes.items()} == {"r": "", "s": "PERMISSION_DENIED", "n": "NOT_FOUND"}
-    assert outcomes["r"]["input"] == {"path": "a.txt"}
-    assert found[0]["time"] == "2026-01-02T00:00:00+00:00"
+    codes = {call: (r["result"].get("details") or {}).get("code", "") for call, r in outcomes.items()}
+    assert codes == {"r": "", "s": "PERMISSION_DENIED", "n": "NOT_FOUND"}
+    assert outcomes["s"]["status"] == "denied"
+    assert outcomes["r"]["call"]["input"] == {"path": "a.txt"}
+    assert "key " in outcomes["r"]["result"]["content"]
+    assert {line["time"] for line in lines} == {"2026-01-02T00:00:00Z"}
+    assert [line["seq"] for line in lines] == [*range(1, 8)]
+    assert {line["run_id"] for line in lines if line["event"]["type"] != "tool_decision"} == {start["run_id"]}
 
 
 @pytest.mark.covers("SEC-07", "BYD-19")
@@ -67,7 +78,7 @@ async def test_secrets_are_redacted_and_the_file_is_private(tmp_path: Path) -> N
     assert KEY not in audit.path.read_text()
     assert "[redacted]" in audit.path.read_text()
     assert stat.S_IMODE(audit.path.stat().st_mode) == 0o600
-    assert len([line for line in read_lines(audit.path) if line["event"] == "decision"]) == 3
+    assert len(read_events(audit.path, "tool_decision")) == 3
 
 
 @pytest.mark.covers("SEC-07")
@@ -77,7 +88,7 @@ async def test_denial_by_the_user_is_recorded(tmp_path: Path) -> None:
 
     await run_logged(audit, ScriptedCall("shell", {"command": "make"}, id="s"), permissions=permissions)
 
-    assert [line["outcome"] for line in read_lines(audit.path) if line["event"] == "decision"] == ["deny"]
+    assert [e["outcome"] for e in read_events(audit.path, "tool_decision")] == ["deny"]
 
 
 async def test_log_is_rotated_at_its_maximum_size(tmp_path: Path) -> None:

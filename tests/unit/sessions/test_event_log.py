@@ -4,21 +4,22 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainspring.errors import NetworkError, ToolError
-from mainspring.loop.hooks import SessionClosed, SessionEnd, SessionStart
-from mainspring.messages import Cost, Usage
+from mainspring.events import AgentEnd, AgentStart, MessageEnd, ToolExecutionEnd, encode
+from mainspring.loop.hooks import SessionClosed
+from mainspring.messages import Cost, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet
 from mainspring.redaction import Redactor
 from mainspring.run_options import RunOptions
 from mainspring.sessions import (
-    LogEvent,
+    LogLine,
     MemorySessionStore,
     Session,
     SessionEventLog,
@@ -27,8 +28,9 @@ from mainspring.sessions import (
     read_events,
 )
 from mainspring.sessions.event_log import EventLogFile
+from mainspring.sessions.log_lines import SessionShutdown
 from mainspring.testing import Reply, ScriptedCall
-from mainspring.tools import Access, tool
+from mainspring.tools import Access, ToolResult, tool
 from tests.unit.sessions.harness import QUICK, make_agent, make_calls
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
@@ -46,8 +48,12 @@ def make_logged_agent(session: Session, *script: Any, **options: Any) -> Any:
     return agent
 
 
-def read_named(session: Session, event: str) -> list[LogEvent]:
-    return [e for e in read_events(session) if e.event == event]
+def read_named(session: Session, kind: str) -> list[Any]:
+    return [line.event for line in read_events(session) if line.event.type == kind]
+
+
+def read_types(session: Session) -> list[str]:
+    return [line.event.type for line in read_events(session)]
 
 
 @pytest.mark.covers("SES-03", "SES-04", "SES-05", "SES-20")
@@ -57,33 +63,39 @@ async def test_run_is_logged_from_start_to_shutdown(session: Session, tmp_path: 
     await make_logged_agent(session, reply, Reply("done", usage=usage)).run("secret plans")
     session.close()
     session.close()
-    events = read_events("s1", home=tmp_path)
-    assert [e.event for e in events] == ["run_start", "model_call", "tool_call", "model_call", "run_end", "shutdown"]
-    assert {(e.session, e.project) for e in events} == {("s1", session.cwd)}
-    start, model, call, _, end, shutdown = events
-    assert start.run
-    assert {e.run for e in events} == {start.run}
-    assert (model.provider, model.model, model.turn, model.retries, model.status) == (
-        "scripted",
-        "scripted-1",
-        1,
-        0,
-        "ok",
-    )
-    assert (model.usage, model.cost, model.reason) == (usage, 0.75, "tool_use")
-    assert model.seconds is not None
+    lines = read_events("s1", home=tmp_path)
+    start, model, call, _, end, shutdown = (line.event for line in lines)
+    assert [type(line.event) for line in lines] == [
+        *[AgentStart, MessageEnd, ToolExecutionEnd, MessageEnd, AgentEnd, SessionShutdown]
+    ]
+    assert [line.seq for line in lines] == [1, 2, 3, 4, 5, 6]
+    assert isinstance(start, AgentStart)
+    assert (start.session_id, start.cwd, start.agent, start.version) == ("s1", session.cwd, "agent", 2)
+    assert {(line.session_id, line.run_id) for line in lines} == {("s1", start.run_id)}
+    assert isinstance(model, MessageEnd)
+    message: Any = model.message
+    assert (message.provider, message.model, message.stop_reason) == ("scripted", "scripted-1", "tool_use")
+    assert (message.usage, message.content, model.error) == (usage, (), None)
     assert model.seconds >= 0
-    assert (call.tool, call.call, call.args, call.status, call.error) == ("look", "c1", {"key": "a"}, "ok", "")
-    assert call.seconds is not None
-    assert (end.status, end.turn, end.cost) == ("completed", 2, 1.5)
-    assert end.seconds is not None
-    assert end.seconds >= model.seconds
+    assert isinstance(call, ToolExecutionEnd)
+    assert (call.call, call.status) == (ToolUseBlock("c1", "look", {"key": "a"}), "ok")
+    assert call.result == ToolResultBlock("c1", "look")
+    assert isinstance(end, AgentEnd)
+    assert (end.status, end.stats.turns, end.messages, end.text) == ("completed", 2, (), "")
+    assert end.stats.usage.cost is not None
+    assert end.stats.usage.cost.total == 1.5
+    assert end.stats.seconds >= model.seconds
+    assert isinstance(shutdown, SessionShutdown)
     assert shutdown.reason == "exit"
     text = (tmp_path / "logs" / "s1.jsonl").read_text()
     assert "secret plans" not in text
     assert "value of a" not in text
     assert stat.S_IMODE((tmp_path / "logs" / "s1.jsonl").stat().st_mode) == 0o600
-    assert list(iter_all_events(home=tmp_path)) == events
+    assert encode_all(iter_all_events(home=tmp_path)) == encode_all(lines)
+
+
+def encode_all(lines: Iterable[LogLine]) -> list[bytes]:
+    return [encode(line) for line in lines]
 
 
 @pytest.mark.covers("SES-20")
@@ -92,7 +104,7 @@ async def test_shutdown_of_the_agent_is_logged_once(session: Session) -> None:
     await agent.run("hi")
     await agent.bus.emit(SessionClosed("s1", "reset"))
     session.close()
-    assert [e.reason for e in read_named(session, "shutdown")] == ["reset"]
+    assert [e.reason for e in read_named(session, "session_shutdown")] == ["reset"]
 
 
 @pytest.mark.covers("SES-08")
@@ -102,9 +114,8 @@ async def test_resumed_session_appends_to_its_log(session: Session, tmp_path: Pa
     again = Session.open("s1", home=tmp_path, options=QUICK)
     await make_logged_agent(again, "two").run("second")
     again.close()
-    kinds = ["run_start", "model_call", "run_end", "shutdown"]
-    assert [e.event for e in read_events(again)] == kinds * 2
-    assert [e.reason for e in read_named(again, "run_start")] == ["", "resume"]
+    assert read_types(again) == ["agent_start", "message_end", "agent_end", "session_shutdown"] * 2
+    assert [bool(e.resumed) for e in read_named(again, "agent_start")] == [False, True]
 
 
 @pytest.mark.covers("SES-06", "SES-07")
@@ -126,12 +137,13 @@ async def test_errors_are_logged_redacted_and_shortened(session: Session) -> Non
     assert KEY not in text
     assert "hunter2" not in text
     assert "second line" not in text
-    (call,) = read_named(session, "tool_call")
-    assert call.status == "not_run"  # the tool has no such argument
-    (end,) = read_named(session, "run_end")
-    assert (end.status, end.error) == ("error", "AgentProviderError: " + end.error.partition(": ")[2])
-    assert "[redacted]" in end.error
-    assert [e.status for e in read_named(session, "model_call")] == ["ok", "error"]
+    (call,) = read_named(session, "tool_execution_end")
+    assert call.status == "error"
+    assert call.result.content.startswith("Validation error")  # the tool has no such argument
+    (end,) = read_named(session, "agent_end")
+    assert (end.status, end.error.type) == ("error", "NetworkError")
+    assert "[redacted]" in end.error.message
+    assert [bool(e.error) for e in read_named(session, "message_end")] == [False, True]
 
 
 def read_log_text(session: Session) -> str:
@@ -146,8 +158,20 @@ async def test_tool_exception_is_logged_as_the_error_of_its_call(session: Sessio
         raise ToolError("the engine is cold")
 
     await make_logged_agent(session, call_without_arguments("explode"), "done", tools=[explode]).run("go")
-    (call,) = read_named(session, "tool_call")
-    assert (call.status, call.error) == ("error", "ToolError: the engine is cold")
+    (call,) = read_named(session, "tool_execution_end")
+    assert (call.status, call.result.content) == ("error", "ToolError: the engine is cold")
+
+
+async def test_error_that_a_tool_returns_is_not_logged(session: Session) -> None:
+    @tool
+    async def explode() -> ToolResult:
+        """Fail."""
+        return ToolResult(output="hunter2 is wrong", is_error=True, title="hunter2", metadata={"given": "hunter2"})
+
+    await make_logged_agent(session, call_without_arguments("explode"), "done", tools=[explode]).run("go")
+    (call,) = read_named(session, "tool_execution_end")
+    assert (call.status, call.result.content) == ("error", "")
+    assert "hunter2" not in read_log_text(session)
 
 
 def call_without_arguments(name: str) -> Reply:
@@ -159,9 +183,11 @@ async def test_retries_are_counted_and_logged(session: Session) -> None:
     await make_logged_agent(session, NetworkError("lost"), NetworkError("lost again"), "done", behavior=behavior).run(
         "go"
     )
-    assert [(e.count, "lost" in e.error) for e in read_named(session, "retry")] == [(1, True), (2, True)]
-    (call,) = read_named(session, "model_call")
-    assert call.retries == 2
+    assert [(e.attempt, "lost" in e.error.message) for e in read_named(session, "model_retry")] == [
+        (1, True),
+        (2, True),
+    ]
+    assert len(read_named(session, "message_end")) == 1
 
 
 async def test_denials_are_logged_with_their_reason(session: Session) -> None:
@@ -169,9 +195,9 @@ async def test_denials_are_logged_with_their_reason(session: Session) -> None:
     Permissions(rules=RuleSet.build(deny=["look"]), root="/").install(agent)
     SessionEventLog(session).install(agent)
     await agent.run("go")
-    (call,) = read_named(session, "tool_call")
+    (call,) = read_named(session, "tool_execution_end")
     assert call.status == "denied"
-    assert "look" in call.error
+    assert "look" in call.result.content
 
 
 @pytest.mark.covers("SES-07")
@@ -193,8 +219,8 @@ async def test_content_for_a_sensitive_file_is_not_logged(
         return f"wrote {content}"
 
     await make_logged_agent(session, Reply(calls=[ScriptedCall("put", given, "c1")]), "done", tools=[put]).run("go")
-    (call,) = read_named(session, "tool_call")
-    assert call.args == expected
+    (call,) = read_named(session, "tool_execution_end")
+    assert call.call.input == expected
 
 
 @pytest.mark.covers("SES-07")
@@ -212,15 +238,15 @@ async def test_command_with_a_sensitive_file_is_not_logged(session: Session, com
     await make_logged_agent(
         session, Reply(calls=[ScriptedCall("sh", {"command": command}, "c1")]), "done", tools=[sh]
     ).run("go")
-    (call,) = read_named(session, "tool_call")
-    assert ("hunter2" in json.dumps(call.args)) is is_logged
-    assert ("hunter2" in call.error) is is_logged
+    (call,) = read_named(session, "tool_execution_end")
+    assert ("hunter2" in json.dumps(call.call.input)) is is_logged
+    assert ("hunter2" in call.result.content) is is_logged
 
 
 async def test_run_without_turns_leaves_no_log(session: Session, tmp_path: Path) -> None:
     agent = make_logged_agent(session)
-    await agent.bus.emit(SessionStart("r", "agent", False))
-    await agent.bus.emit(SessionEnd("r", "aborted", 0, Usage(), None))
+    await agent.bus.notify(AgentStart("r", "agent"))
+    await agent.bus.notify(AgentEnd("r", (), "aborted"))
     session.close()
     assert read_events(session) == []
     assert not (tmp_path / "logs").exists()
@@ -242,10 +268,10 @@ async def test_large_log_is_rotated(session: Session, tmp_path: Path) -> None:
     sizes = {p.name: p.stat().st_size for p in (tmp_path / "logs").iterdir()}
     assert set(sizes) == {"s1.jsonl", "s1.1.jsonl"}
     assert max(sizes.values()) < 4000
-    events = read_events(session)
-    assert events[-1].event == "run_end"
-    assert [e.time for e in events] == sorted(e.time for e in events)
-    assert list(iter_all_events(home=tmp_path)) == events
+    lines = read_events(session)
+    assert isinstance(lines[-1].event, AgentEnd)
+    assert [line.seq for line in lines] == [*range(lines[0].seq, 121)]
+    assert encode_all(iter_all_events(home=tmp_path)) == encode_all(lines)
 
 
 class FullDisk:
@@ -256,7 +282,7 @@ class FullDisk:
         self.write = os.write
 
     def __call__(self, fd: int, data: bytes) -> int:
-        if b'"session":"s1"' not in data:
+        if b'"session_id":"s1"' not in data:
             return self.write(fd, data)
         if not self.free_bytes:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -266,16 +292,16 @@ class FullDisk:
 
 
 async def test_full_disk_does_not_affect_the_run(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = FullDisk(250)
+    disk = FullDisk(300)
     monkeypatch.setattr(os, "write", disk)
     agent = make_logged_agent(session, "one", "two")
     assert (await agent.run("first")).text == "one"
     disk.free_bytes = 1 << 20
     assert (await agent.run("second")).text == "two"
     session.close()
-    events = read_events(session)
-    assert [e.event for e in events] == ["run_start", "lost", "run_start", "model_call", "run_end", "shutdown"]
-    assert events[1].count >= 2
+    kinds = ["agent_start", "agent_start", "message_end", "agent_end", "session_shutdown"]
+    assert read_types(session) == kinds
+    assert [line.seq for line in read_events(session)] == [1, 4, 5, 6, 7]
     assert not any("cannot be saved" in str(p) for p in session.problems)
 
 
@@ -301,15 +327,10 @@ async def test_incomplete_line_is_skipped(session: Session, tmp_path: Path) -> N
     await make_logged_agent(session, "one").run("first")
     session.close()
     path = tmp_path / "logs" / "s1.jsonl"
-    path.write_bytes(path.read_bytes()[:-30] + b"\n\xff\xff\n{}\n" + b'{"event":"run_')
+    path.write_bytes(path.read_bytes()[:-30] + b"\n\xff\xff\n{}\n" + b'{"seq":1,"event":{"type":"run_')
     again = Session.open("s1", home=tmp_path, options=QUICK)
     await make_logged_agent(again, "two").run("second")
-    assert [e.event for e in read_events(again)] == [
-        "run_start",
-        "model_call",
-        "run_end",
-        *["run_start", "model_call", "run_end"],
-    ]
+    assert read_types(again) == ["agent_start", "message_end", "agent_end"] * 2
 
 
 async def test_in_memory_session_has_no_log() -> None:
@@ -338,9 +359,11 @@ async def test_subagent_events_are_in_the_log_of_its_parent(session: Session) ->
     child = make_agent(other, "found it", name="scout")
     plug.for_child().install(child)
     await child.run("look")
-    assert [(e.event, e.agent) for e in read_events(session)] == [
-        (event, name) for name in ("agent", "scout") for event in ("run_start", "model_call", "run_end")
-    ]
+    lines = read_events(session)
+    assert [line.event.type for line in lines] == ["agent_start", "message_end", "agent_end"] * 2
+    assert [e.agent for e in read_named(session, "agent_start")] == ["agent", "scout"]
+    assert [line.seq for line in lines] == [1, 2, 3, 4, 5, 6]
+    assert len({line.run_id for line in lines[3:]} | {lines[0].run_id}) == 2
 
 
 async def test_lines_are_buffered_during_rotation(tmp_path: Path) -> None:
@@ -355,4 +378,3 @@ async def test_lines_are_buffered_during_rotation(tmp_path: Path) -> None:
     file.close()
     lines = [p.read_text().split("\n") for p in (tmp_path / "x.1.jsonl", tmp_path / "x.jsonl")]
     assert sum(lines, []) == ["line 0", "line 1", "line 2", "meanwhile", "", "after", ""]
-    assert file.dropped_lines == 0

@@ -6,7 +6,7 @@ import argparse
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
@@ -18,9 +18,10 @@ from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
 from mainspring.errors import ConfigError
+from mainspring.events import AgentEnd, AgentStart, MessageEnd, UsageUpdate
 from mainspring.lazy import lazy_re
-from mainspring.messages import Cost, Usage
-from mainspring.sessions import LogEvent, iter_all_events
+from mainspring.messages import Cost, Message, Usage
+from mainspring.sessions import LogLine, iter_all_events
 from mainspring.text import pluralize
 
 GroupBy = Literal["day", "project", "model", "session"]
@@ -146,8 +147,8 @@ def cost_report(
     cwd, settings = load_rules(place, {}, environ)
     rows: dict[str, CostRow] = {}
     total = CostRow(key="total")
-    events = iter_all_events(home=settings.home.root) if settings.home is not None else iter(())
-    for spent in iter_spending(events):
+    lines = iter_all_events(home=settings.home.root) if settings.home is not None else ()
+    for spent in iter_spending(lines):
         if (begin is not None and spent.time < begin) or (here and spent.project != cwd):
             continue
         key = _key(spent, by)
@@ -179,26 +180,31 @@ def parse_since(text: str, now: datetime) -> datetime:
         ) from None
 
 
-def iter_spending(events: Iterator[LogEvent]) -> Iterator[SpendingRecord]:
+def iter_spending(lines: Iterable[LogLine]) -> Iterator[SpendingRecord]:
     """Return usage records, one for each model call. Usage of a run beyond its calls is that of failed attempts, which get a separate record.
 
     Args:
-        events: Events of whole sessions, one session after the other, each in order.
+        lines: Lines of whole logs, one session after the other, each in order.
     """
     run: _RunSpending | None = None
-    for event in events:
-        if run is not None and event.session != run.session:
+    for line in lines:
+        if run is not None and line.session_id != run.session:
             run = None
-        match event.event:
-            case "run_start" if run is None or event.agent == run.agent:
-                run = _RunSpending(event)
-            case "model_call" | "side_call" if event.usage is not None:
-                spent = _call(event, run)
+        match line.event:
+            case AgentStart() as start if run is None or start.agent == run.agent:
+                run = _RunSpending(start)
+            case MessageEnd(message=Message(provider=provider, model=model, usage=usage)):
+                spent = _call(line, run, usage or Usage.zero(), f"{provider}:{model}" if model else UNKNOWN_MODEL)
                 if run is not None:
                     run.add(spent)
                 yield spent
-            case "run_end" if run is not None and event.run == run.id:
-                rest = run.unaccounted(event)
+            case UsageUpdate(usage=usage):
+                spent = _call(line, run, usage, UNKNOWN_MODEL)
+                if run is not None:
+                    run.add(spent)
+                yield spent
+            case AgentEnd(stats=stats) if run is not None and line.run_id == run.id:
+                rest = run.unaccounted(line.time, stats.usage)
                 run = None
                 if rest is not None:
                     yield rest
@@ -209,10 +215,11 @@ def iter_spending(events: Iterator[LogEvent]) -> Iterator[SpendingRecord]:
 class _RunSpending:
     """Usage of the current run of a session, including its subagents."""
 
-    def __init__(self, event: LogEvent) -> None:
-        self.id = event.run
-        self.agent = event.agent
-        self.session = event.session
+    def __init__(self, start: AgentStart) -> None:
+        self.id = start.run_id
+        self.agent = start.agent
+        self.session = start.session_id
+        self.project = start.cwd
         self.usage = Usage.zero()
         self.models: list[str] = []
 
@@ -222,11 +229,9 @@ class _RunSpending:
         if record.model != UNKNOWN_MODEL and record.model not in self.models:
             self.models.append(record.model)
 
-    def unaccounted(self, end: LogEvent) -> SpendingRecord | None:
+    def unaccounted(self, time: datetime, total: Usage) -> SpendingRecord | None:
         """Return the usage of the run beyond its calls."""
-        total, known = end.usage, self.usage
-        if total is None:
-            return None
+        known = self.usage
         counts = [
             max(0, getattr(total, name) - getattr(known, name))
             for name in ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning_tokens")
@@ -243,24 +248,23 @@ class _RunSpending:
                 max(0.0, a.cache_write - b.cache_write),
             )
         return SpendingRecord(
-            time=end.time,
-            project=end.project,
-            session=end.session,
+            time=time,
+            project=self.project,
+            session=self.session,
             model=self.models[0] if len(self.models) == 1 else UNKNOWN_MODEL,
             usage=Usage(*counts, cost=cost),
             calls=0,
         )
 
 
-def _call(event: LogEvent, run: _RunSpending | None) -> SpendingRecord:
-    assert event.usage is not None
+def _call(line: LogLine, run: _RunSpending | None, usage: Usage, model: str) -> SpendingRecord:
     return SpendingRecord(
-        time=event.time,
-        project=event.project,
-        session=event.session,
-        model=f"{event.provider}:{event.model}" if event.model else UNKNOWN_MODEL,
-        usage=event.usage,
-        child=run is not None and event.run != run.id,
+        time=line.time,
+        project=run.project if run is not None else "",
+        session=line.session_id,
+        model=model,
+        usage=usage,
+        child=run is not None and line.run_id != run.id,
     )
 
 

@@ -14,29 +14,41 @@ import msgspec
 
 from mainspring.app.servers.viewer.model import RunDetail, Summary, ViewEvent, ViewSpan, add_totals
 from mainspring.errors import SessionError
+from mainspring.events import (
+    AgentEnd,
+    AgentStart,
+    ContextCompacted,
+    ErrorInfo,
+    Event,
+    MessageEnd,
+    ModelRetry,
+    ToolExecutionEnd,
+    UsageUpdate,
+)
+from mainspring.messages import Message, Usage
 from mainspring.redaction import Redactor
-from mainspring.sessions import JsonlStore, LogEvent, Transcript, TranscriptItem, read_events, read_transcript
+from mainspring.sessions import JsonlStore, LogLine, Transcript, TranscriptItem, read_events, read_transcript
 from mainspring.sessions.jsonl_store import read_session_info
+from mainspring.sessions.log_lines import SessionShutdown
 
 _MAX_LOGS = 150  # newest sessions to read
 _RUNS_OUT_MS = 10 * 60 * 1000.0  # a run without an end counts as stopped after this time without an event
 _SLACK_MS = 1000.0
 _SPAWN = "spawn"
-_SIDE_CALL_SUFFIX = " (beside)"
 
 
 class _RunGroup:
     """A run with the runs of its subagents, which are in the same log between its start and its end."""
 
-    def __init__(self, first: LogEvent) -> None:
-        self.first = first
-        self.events: list[LogEvent] = [first]
-        self.end: LogEvent | None = None
+    def __init__(self, line: LogLine, start: AgentStart) -> None:
+        self.start = start
+        self.lines: list[LogLine] = [line]
+        self.end: AgentEnd | None = None
 
     @property
     def last(self) -> float:
         """Return the time of the last event."""
-        return _ms(self.events[-1].time)
+        return _ms(self.lines[-1].time)
 
 
 class SavedRuns:
@@ -63,16 +75,16 @@ class SavedRuns:
         """Return one run with its messages."""
         requested = id.removeprefix("session-")
         with self._busy:
-            group = next((g for groups in self._groups() for g in groups if g.first.run == requested), None)
+            group = next((g for groups in self._groups() for g in groups if g.start.run_id == requested), None)
             if group is None:
                 return None
             summary, spans = self._summarize(group), _spans(group)
-        transcript = self._transcript(group.first.session)
+        transcript = self._transcript(group.start.session_id)
         if transcript is None:
             return RunDetail(summary=summary, spans=spans)
         until = (summary.end or time.time() * 1000) + _SLACK_MS
         items = [i for i in transcript.items if summary.start - _SLACK_MS <= _ms(i.when) <= until]
-        _attach_messages(spans, items, group.first.run)
+        _attach_messages(spans, items)
         return RunDetail(summary=summary, spans=spans, messages=[_message(i) for i in items])
 
     def _groups(self) -> Iterable[list[_RunGroup]]:
@@ -93,20 +105,20 @@ class SavedRuns:
             del self._cached_groups[deleted]
 
     def _summarize(self, group: _RunGroup) -> Summary:
-        first, end = group.first, group.end
-        start = _ms(first.time)
+        first, end = group.start, group.end
+        start = _ms(group.lines[0].time)
         status = end.status if end is not None else "running"
         if end is None and time.time() * 1000 - group.last > _RUNS_OUT_MS:
             status = "unfinished"
         summary = Summary(
-            id=f"session-{first.run}",
-            run=first.run,
+            id=f"session-{first.run_id}",
+            run=first.run_id,
             source="session",
-            title=self._title(first.session),
-            place=first.project,
-            session=first.session,
+            title=self._title(first.session_id),
+            place=first.cwd,
+            session=first.session_id,
             start=start,
-            end=_ms(end.time) if end is not None else group.last if status == "unfinished" else None,
+            end=None if status == "running" else group.last,
             status=status,
         )
         return add_totals(summary, _spans(group))
@@ -131,87 +143,117 @@ class SavedRuns:
         return msgspec.convert(self._redactor.value(plain), Transcript)
 
 
-def _group_runs(events: Iterable[LogEvent]) -> list[_RunGroup]:
+def _group_runs(lines: Iterable[LogLine]) -> list[_RunGroup]:
     """Return the runs of a log. One process at a time writes a session, so a run that starts within another belongs to a subagent."""
     groups: list[_RunGroup] = []
     current: _RunGroup | None = None
     inner: set[str] = set()
-    for event in events:
-        if event.event == "run_start":
-            own = current is not None and event.agent != current.first.agent
-            if current is None or not own:
-                current, inner = _RunGroup(event), set()
+    for line in lines:
+        event, run_id = line.event, line.run_id
+        if isinstance(event, AgentStart):
+            if current is None or event.agent == current.start.agent:
+                current, inner = _RunGroup(line, event), set()
                 groups.append(current)
                 continue
-            inner.add(event.run)
-        if current is None or not event.run or (event.run != current.first.run and event.run not in inner):
+            inner.add(run_id)
+        if current is None or not run_id or (run_id != current.start.run_id and run_id not in inner):
             continue
-        current.events.append(event)
-        if event.event == "run_end" and event.run == current.first.run:
+        if isinstance(event, SessionShutdown):
+            continue
+        current.lines.append(line)
+        if isinstance(event, AgentEnd) and run_id == current.start.run_id:
             current.end, current = event, None
     return groups
 
 
 def _spans(group: _RunGroup) -> list[ViewSpan]:
-    agents: dict[str, ViewSpan] = {}
-    spans: list[ViewSpan] = []
-    for number, event in enumerate(group.events):
-        at = _ms(event.time)
-        start = at - (event.seconds or 0.0) * 1000
-        match event.event:
-            case "run_start":
-                name = event.agent or "agent"
-                agents[event.run] = span = ViewSpan(id=event.run, name=f"agent {name}", kind="agent", start=at)
-                spans.append(span)
-            case "run_end":
-                agent = agents.get(event.run)
-                if agent is not None:
-                    agent.end, agent.attributes = at, {"status": event.status, "turns": event.turn}
-                    agent.error = event.error or ("aborted" if event.status == "aborted" else "")
-            case "model_call" | "side_call":
-                spans.append(_model_span(event, f"{event.run}-{number}", start, at))
-            case "tool_call":
-                spans.append(
-                    ViewSpan(
-                        id=f"{event.run}-{event.call or number}",
-                        parent=event.run,
-                        name=event.tool,
-                        kind="tool",
-                        start=start,
-                        end=at,
-                        error="" if event.status == "ok" else event.error or event.status,
-                        call=event.call,
-                        input=event.args,
-                    )
-                )
-            case _:
-                if event.run in agents:
-                    facts = {
-                        k: v for k, v in (("reason", event.reason), ("error", event.error), ("count", event.count)) if v
-                    }
-                    agents[event.run].events.append(ViewEvent(name=event.event, time=at, attributes=facts))
-    _nest_subagents(group, agents, spans)
+    agents: dict[str, _AgentSpans] = {}
+    for number, line in enumerate(group.lines):
+        if isinstance(line.event, AgentStart):
+            agents[line.run_id] = _AgentSpans(line.event, _ms(line.time))
+        elif line.run_id in agents:
+            agents[line.run_id].add(line, number)
+    spans = [span for agent in agents.values() for span in (agent.span, *agent.inner)]
+    _nest_subagents(group, {run: agent.span for run, agent in agents.items()}, spans)
     return sorted(spans, key=lambda s: (s.start, s.kind != "agent"))
 
 
-def _model_span(event: LogEvent, id: str, start: float, at: float) -> ViewSpan:
-    usage = event.usage
-    side = event.event == "side_call"
-    return ViewSpan(
-        id=id,
-        parent=event.run,
-        name=f"{event.reason}{_SIDE_CALL_SUFFIX}" if side else event.model or "model",
-        kind="model",
-        start=start,
-        end=at,
-        error=event.error,
-        model=f"{event.provider}:{event.model}" if event.model else "",
-        input_tokens=usage.prompt_tokens if usage else 0,
-        output_tokens=usage.output_tokens if usage else 0,
-        cached_tokens=usage.cache_read if usage else 0,
-        cost=event.cost,
-        attributes={"turn": event.turn, "retries": event.retries, "stop reason": event.reason},
-    )
+class _AgentSpans:
+    """The span of a run, and those of its calls."""
+
+    def __init__(self, start: AgentStart, at: float) -> None:
+        self.span = ViewSpan(id=start.run_id, name=f"agent {start.agent or 'agent'}", kind="agent", start=at)
+        self.inner: list[ViewSpan] = []
+        self._model = start.model
+        self._turns = 0
+        self._retries = 0
+
+    def add(self, line: LogLine, number: int) -> None:
+        """Add an event of the run."""
+        at, id = _ms(line.time), f"{line.run_id}-{number}"
+        match line.event:
+            case AgentEnd() as end:
+                self.span.end, self.span.attributes = at, {"status": end.status, "turns": end.stats.turns}
+                self.span.error = _error(end.error) or ("aborted" if end.status == "aborted" else "")
+            case MessageEnd(message=Message() as message):
+                self._turns += 1
+                model = f"{message.provider}:{message.model}" if message.model else self._model
+                at = _ms(message.timestamp)
+                span = self._add_model_span(id, message.model or "model", at, line.event.seconds, message.usage)
+                span.model, span.error = model, _error(line.event.error) or message.error or ""
+                span.attributes = {
+                    "turn": self._turns,
+                    "retries": self._retries,
+                    "stop reason": message.stop_reason or "",
+                }
+                self._retries = 0
+            case UsageUpdate() as side:
+                self._add_model_span(id, f"{side.purpose} (beside)", at, 0.0, side.usage)
+            case ToolExecutionEnd(call=call, result=result, status=status, seconds=seconds):
+                self.inner.append(
+                    ViewSpan(
+                        id=f"{line.run_id}-{call.id or number}",
+                        parent=line.run_id,
+                        name=call.name,
+                        kind="tool",
+                        start=at - seconds * 1000,
+                        end=at,
+                        error="" if status == "ok" else result.text or status,
+                        call=call.id,
+                        input=call.input,
+                    )
+                )
+            case ModelRetry() as retry:
+                self._retries += 1
+                self._add_event(retry, at, {"error": _error(retry.error), "count": retry.attempt})
+            case ContextCompacted() as compacted:
+                self._add_event(compacted, at, {"reason": compacted.reason})
+            case _:
+                pass
+
+    def _add_model_span(self, id: str, name: str, at: float, seconds: float, usage: Usage | None) -> ViewSpan:
+        usage = usage or Usage.zero()
+        span = ViewSpan(
+            id=id,
+            parent=self.span.id,
+            name=name,
+            kind="model",
+            start=at - seconds * 1000,
+            end=at,
+            input_tokens=usage.prompt_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cache_read,
+            cost=usage.cost.total if usage.cost else None,
+        )
+        self.inner.append(span)
+        return span
+
+    def _add_event(self, event: Event, at: float, attributes: dict[str, Any]) -> None:
+        self.span.events.append(ViewEvent(name=event.type, time=at, attributes=attributes))
+
+
+def _error(error: ErrorInfo | None) -> str:
+    return "" if error is None else f"{error.type}: {error.message}" if error.type else error.message
 
 
 def _nest_subagents(group: _RunGroup, agents: Mapping[str, ViewSpan], spans: Iterable[ViewSpan]) -> None:
@@ -219,9 +261,9 @@ def _nest_subagents(group: _RunGroup, agents: Mapping[str, ViewSpan], spans: Ite
     calls = sorted((s for s in spans if s.kind == "tool" and s.name == _SPAWN), key=lambda s: (s.end or 0.0) - s.start)
     nested: set[str] = set()
     for run, agent in agents.items():
-        if run == group.first.run:
+        if run == group.start.run_id:
             continue
-        agent.parent = group.first.run
+        agent.parent = group.start.run_id
         for call in calls:
             encloses = call.start - 5 <= agent.start and (agent.end or agent.start) <= (call.end or 0.0) + 5
             if encloses and call.id not in nested and call.parent != run:
@@ -230,23 +272,16 @@ def _nest_subagents(group: _RunGroup, agents: Mapping[str, ViewSpan], spans: Ite
                 break
 
 
-def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem], run: str) -> None:
-    """Add messages to calls: results by call ID, responses by time and order."""
-    answers = [i for i in items if i.kind == "assistant"]
-    calls = {c.id: c for i in answers for c in i.calls}
-    request: list[ViewSpan] = []
+def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem]) -> None:
+    """Add messages to calls: results by call ID, responses by their time, which the log and the session both contain."""
+    answers = {_ms(i.when): i for i in items if i.kind == "assistant"}
+    calls = {c.id: c for i in answers.values() for c in i.calls}
     for span in spans:
-        call = calls.get(span.call) if span.kind == "tool" and span.call else None
-        if call is not None:
-            span.input, span.output = call.input, call.output
-        elif span.kind == "model" and span.parent == run and not span.name.endswith(_SIDE_CALL_SUFFIX):
-            request.append(span)
-    # A failed call has a response only if a part of it was stored, so it is matched last.
-    for span in sorted(request, key=lambda s: (bool(s.error), s.end or 0.0)):
-        position = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
-        if position is not None:
-            answers.remove(position)
-            parts = [*filter(None, (position.thinking, position.text)), *[f"→ {c.name}" for c in position.calls]]
+        if span.kind == "tool" and span.call in calls:
+            span.input, span.output = calls[span.call].input, calls[span.call].output
+        elif span.kind == "model" and span.end in answers:
+            answer = answers[span.end]
+            parts = [*filter(None, (answer.thinking, answer.text)), *[f"→ {c.name}" for c in answer.calls]]
             span.output = "\n".join(parts) or None
 
 

@@ -92,7 +92,7 @@ def test_saved_run_is_a_tree_of_spans(tmp_path: Path) -> None:
     scout = next(s for s in detail.spans if s.kind == "agent" and s.parent)
     assert by_id[scout.parent].name == "spawn"
     assert [s.kind for s in detail.spans if s.parent == scout.id] == ["model", "tool", "model"]
-    assert [e.name for e in detail.spans[0].events] == ["retry"]
+    assert [e.name for e in detail.spans[0].events] == ["model_retry"]
     results = {s.call: (s.output, s.error) for s in detail.spans if s.call}
     assert results["c1"] == ("value of a", "")
     assert results["c2"][1].startswith("FileNotFoundError")
@@ -108,11 +108,13 @@ def test_open_run_is_running_and_an_old_one_is_unfinished(tmp_path: Path) -> Non
     saved = SavedRuns(tmp_path, {})
     assert get_only_run(saved).summary.status == "completed"
 
-    log.write_bytes(b"".join(line for line in lines if b'"run_end"' not in line and b'"shutdown"' not in line))
+    log.write_bytes(
+        b"".join(line for line in lines if b'"agent_end"' not in line and b'"session_shutdown"' not in line)
+    )
     assert get_only_run(saved).summary.status == "running"
     assert get_only_run(saved).summary.end is None
 
-    old = b"".join(line.replace(b'"time":"20', b'"time":"19') for line in lines if b'"run_end"' not in line)
+    old = b"".join(line.replace(b'"time":"20', b'"time":"19') for line in lines if b'"agent_end"' not in line)
     log.write_bytes(old)
     os.utime(log, (time.time(), time.time() + 5))
     assert get_only_run(saved).summary.status == "unfinished"
