@@ -396,18 +396,20 @@ def parse_source() -> dict[str, ast.Module]:
     trees: dict[str, ast.Module] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if re.search(r"\.(?:observe|subscribe)\(|from mainspring\.(?:app\.chat\.events|durable\.feed) import", text):
+        if re.search(r"\.(?:observe|subscribe|on)\(|from mainspring\.(?:app\.chat\.events|durable\.feed) import", text):
             trees[path.relative_to(SOURCE).as_posix()] = ast.parse(text)
     return trees
 
 
 def find_listeners(trees: dict[str, ast.Module]) -> list[str]:
-    """Return the modules that register a listener of all events."""
+    """Return the modules that register a listener of all events, or of the start or the end of runs."""
     listeners: dict[str, None] = {}
     for name, tree in trees.items():
         for node in ast.walk(tree):
             match node:
                 case ast.Call(func=ast.Attribute(attr="observe" | "subscribe"), args=[_]) if "loop/hooks/" not in name:
+                    listeners[name] = None
+                case ast.Call(func=ast.Attribute(attr="on"), args=[ast.Name(id="AgentStart" | "AgentEnd"), *_]):
                     listeners[name] = None
                 case _:
                     pass
