@@ -1,4 +1,4 @@
-"""Text utilities: escapes of invisible characters for terminals, dialogs, and lists, and plural forms."""
+"""Text utilities: escapes of invisible characters for terminals, dialogs, and lists, plural forms, and snake_case."""
 
 from __future__ import annotations
 
@@ -205,6 +205,11 @@ def _json_escape(char: str) -> str:
 def fold(part: str) -> str:
     """Return a component in the form that restrictive rules compare."""
     return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
+
+
+def to_snake_case(name: str) -> str:
+    """Convert a name with hyphens or in camelCase to ``snake_case``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip()).replace("-", "_").lower()
 
 
 def pluralize(number: int, singular: str, plural: str = "") -> str:

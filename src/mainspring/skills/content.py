@@ -18,6 +18,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, RealPath
+from mainspring.env.paths import is_inside
 from mainspring.frontmatter import parse_fields_and_body
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import BeforeInject, BeforeRun, ContextTransform, ToolResultsAfter
@@ -150,11 +151,6 @@ class OutsideFolderError(ValueError):
     """A path outside the skill's folder. The message contains the required change."""
 
 
-def is_within(folder: str, root: str) -> bool:
-    """Return True if a folder equals or is inside another. Both are real paths."""
-    return folder == root or folder.startswith(root.rstrip("/") + "/")
-
-
 async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealPath:
     """Return the real path of a skill's file.
 
@@ -172,7 +168,7 @@ async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealP
         raise OutsideFolderError(f"{path!r} is not a path in the skill's folder; use a path like references/guide.md")
     root = await env.realpath(folder)
     real = await env.realpath(posixpath.join(root, *[p for p in parts if p not in ("", ".")]))
-    if not is_within(real, root):
+    if not is_inside(real, root):
         raise OutsideFolderError(f"{path!r} is a link that leads out of the skill's folder; it is not followed")
     inner = tuple(part.casefold() for part in real[len(root) :].split("/") if part)
     if _is_secret(inner):

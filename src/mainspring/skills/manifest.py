@@ -15,6 +15,7 @@ from mainspring.frontmatter import FrontMatter, parse_front_matter
 from mainspring.lazy import lazy_re
 from mainspring.skills.content import strip_invisible
 from mainspring.skills.skill import Script, Skill, SkillError, SkillSource, TriggerWords
+from mainspring.text import to_snake_case
 
 MAX_ITEMS = 200
 """Maximum number of items of a list that are read."""
@@ -27,11 +28,6 @@ _SHORT = lazy_re(
 )
 _BRIEF = 200
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
-
-
-def to_snake_case(key: str) -> str:
-    """Convert a key with hyphens or in camelCase to ``snake_case``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key.strip()).replace("-", "_").lower()
 
 
 def parse_text(value: Any) -> str:

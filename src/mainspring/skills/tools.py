@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from mainspring.env import explain
+from mainspring.env.paths import is_inside
 from mainspring.skills.active import ActiveSkill, ActiveSkills
-from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for_tag, is_within, resolve_skill_path
+from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for_tag, resolve_skill_path
 from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
@@ -125,7 +126,7 @@ def _read_tool(skills: SkillSet) -> Tool:
     def access(arguments: Mapping[str, Any]) -> Sequence[Access]:
         found = skills.active.get(str(arguments.get("skill")))
         folder = found.skill.directory if found is not None else None
-        if found is None or folder is None or not is_within(folder, skills.agent.env.cwd):
+        if found is None or folder is None or not is_inside(folder, skills.agent.env.cwd):
             return ()  # Files that the user installed for all projects are part of the skill's text.
         return (Access("fs-read", posixpath.join(folder, str(arguments.get("path", "")))),)
 
