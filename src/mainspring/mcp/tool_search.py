@@ -18,6 +18,7 @@ from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure
 from mainspring.prompt_tags import escape_json, escape_text
 from mainspring.ranking import score_texts, tokenize
+from mainspring.text import truncate
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
 
 
 def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
-    entry: dict[str, Any] = {"name": name, "description": _short(tool.description)}
+    entry: dict[str, Any] = {"name": name, "description": truncate(tool.description, _DESCRIPTION)}
     schema = ""
     if has_room:
         try:
@@ -268,10 +269,6 @@ def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
     if not schema or len(schema) > _SCHEMA:
         return escape_json({**entry, "note": "the schema is too long to show here; it stands among your tools now"})
     return f'{escape_json(entry)[:-1]},"input_schema":{schema}}}'
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _DESCRIPTION else f"{text[:_DESCRIPTION]}\u2026"
 
 
 def _is_from_server(tool: Tool, server: str) -> bool:

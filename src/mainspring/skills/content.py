@@ -26,6 +26,7 @@ from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBloc
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.skills.active import REACTIVATED_NOTE, ActiveSkills, restore_text
 from mainspring.skills.skill import Skill, SkillError
+from mainspring.text import truncate_to_fit
 
 CONTENT_TAG, CATALOG_TAG = "skill_content", "available_skills"
 """The tags around a skill's text, and around the list of skills."""
@@ -55,9 +56,7 @@ def escape_for_tag(text: str) -> str:
 
 def to_single_line(text: str, limit: int = 1024) -> str:
     """Return the text on one line: cleaned, ``<`` and ``>`` escaped, truncated."""
-    plain = " ".join(strip_invisible(text).split())
-    if len(plain) > limit:
-        plain = f"{plain[: limit - 1].rstrip()}…"
+    plain = truncate_to_fit(" ".join(strip_invisible(text).split()), limit, strip=True)
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

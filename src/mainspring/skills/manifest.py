@@ -15,7 +15,7 @@ from mainspring.frontmatter import FrontMatter, parse_front_matter
 from mainspring.lazy import lazy_re
 from mainspring.skills.content import strip_invisible
 from mainspring.skills.skill import Script, Skill, SkillError, SkillSource, TriggerWords
-from mainspring.text import to_snake_case
+from mainspring.text import to_snake_case, truncate_to_fit
 
 MAX_ITEMS = 200
 """Maximum number of items of a list that are read."""
@@ -115,7 +115,7 @@ def first_sentence(text: str) -> str:
         if not _SHORT.search(line[: end.start()]):
             line = line[: end.end()]
             break
-    return line if len(line) <= _BRIEF else f"{line[: _BRIEF - 1].rstrip()}…"
+    return truncate_to_fit(line, _BRIEF, strip=True)
 
 
 MAX_NAME_CHARS = 64
@@ -286,7 +286,7 @@ def _description(mapping: Mapping[str, Any], head: FrontMatter, warnings: list[s
         warnings.append(
             f"its description has {len(description)} characters and is truncated to {MAX_DESCRIPTION_CHARS}"
         )
-        return f"{description[: MAX_DESCRIPTION_CHARS - 1].rstrip()}…"
+        return truncate_to_fit(description, MAX_DESCRIPTION_CHARS, strip=True)
     if len(description) > RECOMMENDED_DESCRIPTION_CHARS:
         warnings.append(
             f"its description has {len(description)} characters; it is part of every prompt, and {RECOMMENDED_DESCRIPTION_CHARS} are enough"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from mainspring.lazy import lazy_re
-from mainspring.text import escape_invisible, visible_json
+from mainspring.text import escape_invisible, truncate_to_fit, visible_json
 
 _DIM, _RED, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
@@ -24,8 +24,7 @@ def visible_row(text: str) -> str:
 
 def one_line(text: str, max_chars: int = 200) -> str:
     """Format a text on one line, truncated if it is too long."""
-    line = _BLANKS.sub(" ", escape_invisible(text, prose=True)).strip()
-    return line if len(line) <= max_chars else line[: max_chars - 3] + "..."
+    return truncate_to_fit(_BLANKS.sub(" ", escape_invisible(text, prose=True)).strip(), max_chars, "...")
 
 
 def reserve_standard_fds() -> None:

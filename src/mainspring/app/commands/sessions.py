@@ -25,7 +25,7 @@ from mainspring.app.workspace.saved_sessions import (
     search,
 )
 from mainspring.sessions.transcript import TranscriptItem
-from mainspring.text import escape_invisible, pluralize
+from mainspring.text import escape_invisible, pluralize, truncate
 
 _TEXT = 72
 
@@ -54,9 +54,8 @@ def _line(item: TranscriptItem, depth: int) -> str:
     text = escape_invisible(
         " ".join(" ".join((item.text or item.error, *map(call_headline, item.calls))).split()), prose=True
     )
-    text = text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
     label = f"  [{escape_invisible(item.label)}]" if item.label else ""
-    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {KIND_LABELS[item.kind].lower()}: {text}{label}"
+    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {KIND_LABELS[item.kind].lower()}: {truncate(text, _TEXT)}{label}"
 
 
 _MISSING_ARGUMENT = {

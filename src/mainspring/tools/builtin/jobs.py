@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.env import Job
+from mainspring.text import truncate
 from mainspring.tools.support.background import describe_status, job_metadata, job_report
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
@@ -54,8 +55,7 @@ def _list(jobs: Sequence[Job]) -> ToolResult:
 
 
 def _line(job: Job) -> str:
-    line = job.command.strip().split("\n", 1)[0]
-    return line if len(line) <= 120 else line[:120] + "…"
+    return truncate(job.command.strip().split("\n", 1)[0], 120)
 
 
 def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:

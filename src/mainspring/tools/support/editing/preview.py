@@ -14,6 +14,7 @@ from msgspec import Struct
 from mainspring.env import ExecutionEnv, FileStat
 from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.paths import display_path
+from mainspring.text import truncate_bytes
 from mainspring.tools.support.text_files import decode_text, replace_surrogates
 from mainspring.tools.tool import Tool, ToolContext, ToolResult
 
@@ -264,9 +265,6 @@ def _shift_hunk_header(header: str, by: int) -> str:
 
 
 def _truncate(text: str) -> str:
-    data = text.encode("utf-8", "replace")
-    if len(data) <= MAX_DIFF_BYTES:
-        return text
-    truncated = data[:MAX_DIFF_BYTES].decode("utf-8", "ignore")
-    truncated = truncated[: truncated.rfind("\n") + 1]
-    return f"{truncated}(diff cut: {len(data) - MAX_DIFF_BYTES} bytes more)\n"
+    more = len(text.encode("utf-8", "replace")) - MAX_DIFF_BYTES
+    note = f"(diff cut: {more} bytes more)\n" if more > 0 else ""
+    return truncate_bytes(text, MAX_DIFF_BYTES, whole_lines=True) + note
