@@ -9,11 +9,11 @@ import posixpath
 import re
 from collections import deque
 from collections.abc import Callable, Container
-from fnmatch import translate
 from typing import Any, Protocol
 
 from mainspring.env.paths import explain
 from mainspring.env.types import DirEntry, FileKind, WalkedPath, WalkResult
+from mainspring.globs import PLAIN, translate_name
 from mainspring.lazy import lazy_re
 
 IGNORE_FILE_NAMES = (".rgignore", ".ignore", ".gitignore")
@@ -22,7 +22,7 @@ VCS_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
 _SPECIAL = lazy_re(r"[\\\[].*", re.DOTALL)
-"""An escape or a set of characters in a rule, and everything after it, which git reads differently than `fnmatch`."""
+"""An escape or a set of characters in a rule, and everything after it, which git reads in its own way."""
 
 
 FileReader = Callable[[str], bytes | None]
@@ -112,8 +112,8 @@ def _compile_names(rules: list[str]) -> Callable[[str], object]:
     Most names match no rule, and this avoids loading and running the matcher for them.
     """
     lasts = {rule.removeprefix("!").rstrip().rstrip("/").rpartition("/")[2] for rule in rules}
-    globs = {_SPECIAL.sub("*", last) for last in lasts}
-    return re.compile("|".join(map(translate, sorted(globs)))).match
+    names = {translate_name(_SPECIAL.sub("*", last), PLAIN) for last in lasts}
+    return re.compile("|".join(sorted(names)), re.DOTALL).fullmatch
 
 
 def _parents(path: str) -> list[str]:

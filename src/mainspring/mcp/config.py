@@ -10,7 +10,6 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
 import msgspec
@@ -18,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
+from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
 from mainspring.redaction import redacted_repr
 
@@ -90,8 +90,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
 
     def includes_tool(self, tool: str) -> bool:
         """Return True if a tool with this name is offered."""
-        requested = not self.include or any(fnmatchcase(tool, pattern) for pattern in self.include)
-        return requested and not any(fnmatchcase(tool, pattern) for pattern in self.exclude)
+        return (not self.include or matches_any(tool, self.include)) and not matches_any(tool, self.exclude)
 
 
 class McpConfig(Struct, frozen=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +38,7 @@ from mainspring.app.workspace.trust import TrustStore, trust_warnings
 from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Notice
+from mainspring.globs import matches_any
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin
 from mainspring.memory import Memory
@@ -378,7 +378,7 @@ def tools_for_small_model(tools: Sequence[Tool], rules: RuleSet) -> list[Tool]:
 
     def is_allowed(name: str) -> bool:
         scope = FILE_TOOLS.get(name, "shell-run" if name == "shell" else None)
-        return any(r.scope == scope if r.scope else fnmatchcase(name, r.tool) for r in rules.with_effect("allow"))
+        return any(r.scope == scope if r.scope else matches_any(name, (r.tool,)) for r in rules.with_effect("allow"))
 
     return [t for t in tools if t.name in SMALL_MODEL_TOOLS or is_allowed(t.name)]
 
@@ -387,7 +387,7 @@ def is_server_allowed(key: str, rules: RuleSet) -> bool:
     """Return True if a rule allows tools of an MCP server, which have names like ``mcp__KEY__...``."""
     server = f"mcp__{key}__"
     return any(
-        r.tool.startswith(server) or fnmatchcase(server, r.tool)
+        r.tool.startswith(server) or matches_any(server, (r.tool,))
         for r in rules.with_effect("allow")
         if r.tool.startswith("mcp__")
     )
