@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TextIO
 
 from mainspring.lazy import lazy_re
@@ -119,6 +119,24 @@ class Console:
             OutputError: If the output cannot be written.
         """
         self._write_out((visible_json(text) if self.is_stdout_terminal else text) + "\n")
+
+    def write_json(self, value: object) -> None:
+        """Write a value as one line of JSON; see `data`."""
+        import msgspec  # not needed for --help
+
+        self.data(msgspec.json.encode(value).decode())
+
+    def write_list(self, value: object, rows: Iterable[str], empty: str = "", *, as_json: bool) -> None:
+        """Write a value as JSON, or its rows; without rows, ``empty`` is written as information."""
+        if as_json:
+            self.write_json(value)
+            return
+        has_rows = False
+        for row in rows:
+            self.row(row)
+            has_rows = True
+        if empty and not has_rows:
+            self.info(empty)
 
     def _write_out(self, text: str) -> None:
         try:
