@@ -137,6 +137,23 @@ def add_permission_options(
     )
 
 
+def add_common_options(parser: Parser) -> Parser:
+    """Add ``--json`` and the options of the workspace, and return the parser."""
+    parser.add_argument("--json", action="store_true", help="Output JSON")
+    add_workspace_options(parser)
+    return parser
+
+
+def add_deny_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--on-deny``."""
+    parser.add_argument(
+        "--on-deny",
+        choices=("continue", "stop"),
+        default="continue",
+        help="Whether a denied tool call stops the run: continue or stop (default: continue)",
+    )
+
+
 def add_workspace_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the working folder, the network, and verbosity."""
     parser.add_argument("--cwd", metavar="DIR", help="Working folder (default: the current folder)")
