@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -19,7 +19,8 @@ from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure
 from mainspring.prompt_tags import escape_json, escape_text
 from mainspring.ranking import score_texts, tokenize
 from mainspring.text import truncate
-from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.tools.tool import no_access
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -141,7 +142,7 @@ def create_tool_search(
         execute=search.execute,
         source="builtin",
         idempotent=True,
-        access=_no_access,
+        access=no_access,
     )
 
 
@@ -251,11 +252,6 @@ class _SearchTool:
     def _render_names(self, tools: Sequence[Tool]) -> str:
         names = ", ".join(escape_text(self._wire_name(t.name)) for t in tools[:_MAX_NAMES])
         return names if len(tools) <= _MAX_NAMES else f"{names}, ..."
-
-
-def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
-    """A search accesses nothing, so it needs no permission; the unlocked tools do."""
-    return ()
 
 
 def _render_tool(name: str, tool: Tool, has_room: bool) -> str:

@@ -14,6 +14,7 @@ from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for
 from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.tools.tool import no_access
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -79,7 +80,7 @@ def _use_tool(skills: SkillSet) -> Tool:
         source="builtin",
         concurrency_safe=False,
         idempotent=True,
-        access=_no_access,
+        access=no_access,  # the text is the skill's, and each of its commands is judged separately
     )
 
 
@@ -290,11 +291,6 @@ def _inactive_error(skills: SkillSet, name: str) -> ToolResult:
 
 def _error(code: ToolErrorCode, text: str) -> ToolResult:
     return ToolResult(output=text, is_error=True, code=code)
-
-
-def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
-    del arguments  # The text is the skill's, and each of its commands is judged separately.
-    return ()
 
 
 def _object_schema(properties: dict[str, Any], *required: str) -> dict[str, Any]:

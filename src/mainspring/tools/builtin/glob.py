@@ -11,6 +11,7 @@ from mainspring.env import RealPath, explain
 from mainspring.env.beneath import PathChangedError
 from mainspring.env.paths import display_path
 from mainspring.globs import GlobError, compile_glob, max_depth, split_at_wildcard
+from mainspring.tools.support.paths import failure
 from mainspring.tools.support.search.file_list import FileList, list_files_below
 from mainspring.tools.support.search.paths import (
     changed,
@@ -18,7 +19,6 @@ from mainspring.tools.support.search.paths import (
     hidden_files_note,
     join_pattern,
     resolve_checked,
-    search_failure,
 )
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
@@ -29,9 +29,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     pattern, path = arguments["pattern"], arguments.get("path") or "."
     include_ignored = bool(arguments.get("include_ignored", False))
     if not pattern.strip():
-        return search_failure(
-            ToolErrorCode.VALIDATION_ERROR, "pattern is empty. Use ** for all files, *.py for Python files."
-        )
+        return failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty. Use ** for all files, *.py for Python files.")
     start, rest = _split(path, pattern)
     try:
         real = await resolve_checked(ctx, start)
@@ -39,19 +37,17 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     except PathChangedError as e:
         raise changed("search", start, e) from None
     except FileNotFoundError:
-        return search_failure(
-            ToolErrorCode.NOT_FOUND, f"No files match {pattern}: {display_path(start)} does not exist."
-        )
+        return failure(ToolErrorCode.NOT_FOUND, f"No files match {pattern}: {display_path(start)} does not exist.")
     except OSError as e:
-        return search_failure(ToolErrorCode.IO_ERROR, f"Cannot search {display_path(start)}: {explain(e)}.")
+        return failure(ToolErrorCode.IO_ERROR, f"Cannot search {display_path(start)}: {explain(e)}.")
     if stat.kind != "directory":
-        return search_failure(
+        return failure(
             ToolErrorCode.VALIDATION_ERROR, f"{display_path(start)} is not a folder, so it contains no files."
         )
     try:
         matches = compile_glob(rest)
     except GlobError as e:
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
     limit = max_depth(rest)
     listing = await list_files_below(ctx, real, include_ignored=include_ignored, depth=limit)
     found = [path for path in listing.paths if matches(path)] if limit else []

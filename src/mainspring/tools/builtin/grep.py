@@ -9,6 +9,7 @@ from typing import Any
 from mainspring.env import RealPath
 from mainspring.env.paths import display_path
 from mainspring.globs import GlobError, compile_glob
+from mainspring.tools.support.paths import failure
 from mainspring.tools.support.search.engines import (
     Line,
     RegexError,
@@ -28,7 +29,6 @@ from mainspring.tools.support.search.paths import (
     filter_visible,
     resolve_search_root,
     search_accesses,
-    search_failure,
 )
 from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
@@ -38,9 +38,9 @@ DEFAULT_LIMIT = 250
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if not arguments["pattern"]:
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty, so it would match everything.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty, so it would match everything.")
     if replace_surrogates(arguments["pattern"]) != arguments["pattern"]:
-        return search_failure(
+        return failure(
             ToolErrorCode.VALIDATION_ERROR, "pattern has half a surrogate pair, which no text contains. Remove it."
         )
     found = await resolve_search_root(ctx, arguments.get("path") or ".")
@@ -51,10 +51,10 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         filters = [compile_glob(g) for g in globs]
         hits = await _search(ctx, found, _query(arguments), globs, bool(arguments.get("include_ignored", False)))
     except GlobError as e:
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
     except RegexError as e:
         text = f"pattern is not a valid regular expression: {e}. Escape it, or set literal=true to find it literally."
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, text)
+        return failure(ToolErrorCode.VALIDATION_ERROR, text)
     paths = [p for p in sorted(hits.counts, key=lambda p: p.split("/")) if all(matches(p) for matches in filters)]
     allowed, withheld = (await filter_visible(ctx, found.path, paths)) if found.stat.kind == "directory" else (paths, 0)
     return _report(arguments, ctx, found, hits, allowed, withheld)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mainspring.env import Job
 from mainspring.text import truncate
 from mainspring.tools.support.background import describe_status, job_metadata, job_report
-from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolResult, no_access
 
 _MAX_BYTES = 32_768
 DEFAULT_WAIT = 60
@@ -69,10 +69,6 @@ def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
 
 
-def _access(_: Mapping[str, Any]) -> list[Access]:
-    return []  # Only commands that shell was allowed to start.
-
-
 jobs = Tool(
     name="jobs",
     description=(
@@ -104,6 +100,6 @@ jobs = Tool(
     execute=_execute,
     label="Jobs",
     source="builtin",
-    access=_access,
+    access=no_access,
 )
 """Manage background commands."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from mainspring.env import FileKind, WalkedPath, WalkResult
 from mainspring.env.paths import display_path
+from mainspring.tools.support.paths import failure
 from mainspring.tools.support.search.paths import (
     filter_visible,
     hidden_files_note,
     resolve_search_root,
     search_accesses,
-    search_failure,
 )
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
@@ -37,11 +37,9 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if isinstance(found, ToolResult):
         return found
     if found.glob:
-        return search_failure(
-            ToolErrorCode.VALIDATION_ERROR, f"{display_path(path)} is not a folder. For a pattern use glob."
-        )
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{display_path(path)} is not a folder. For a pattern use glob.")
     if found.stat.kind != "directory":
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
     include_ignored = bool(arguments.get("include_ignored", False))
     walk = await ctx.env.walk(
         found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MAX_WALKED, signal=ctx.signal
