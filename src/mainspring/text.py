@@ -88,7 +88,7 @@ def escape_invisible(text: str, *, limit: int | None = None, prose: bool = False
             shown = _name(text)
         elif _suspects().search(text):
             shown = _prose(text, before[-1 - MAX_MARKS :])
-    return shown if limit is None else truncate(shown, limit, "… ({more} more characters)")
+    return shown if limit is None else truncate_end(shown, limit, "… ({more} more characters)")
 
 
 def visible_json(text: str) -> str:
@@ -205,7 +205,7 @@ def fold(part: str) -> str:
     return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
 
 
-def truncate(text: str, limit: int, mark: str = "…") -> str:
+def truncate_end(text: str, limit: int, mark: str = "…") -> str:
     """Return at most ``limit`` characters of a text; a mark follows the start of a longer one.
 
     In the mark, ``{size}`` is the number of characters of the text, and ``{more}`` the number of removed ones.
@@ -222,7 +222,7 @@ def truncate_to_fit(text: str, limit: int, mark: str = "…", *, strip: bool = F
 
 
 def truncate_middle(text: str, head: int, tail: int, mark: str) -> str:
-    """Return the start and the end of a text that is longer than both, and between them a mark as in `truncate`."""
+    """Return the start and the end of a text that is longer than both, and between them a mark; see `truncate_end`."""
     more = len(text) - head - tail
     return text if more <= 0 else text[:head] + mark.format(size=len(text), more=more) + text[len(text) - tail :]
 

@@ -12,8 +12,8 @@ from mainspring.text import (
     escape_invisible,
     find_invisible,
     to_snake_case,
-    truncate,
     truncate_bytes,
+    truncate_end,
     truncate_middle,
     truncate_to_fit,
     visible_json,
@@ -119,7 +119,7 @@ def test_visible_json_has_the_same_value(text: str) -> None:
 
 @given(st.text(), st.integers(0, 20))
 def test_truncated_text_keeps_its_start_and_counts_the_rest(text: str, limit: int) -> None:
-    shown = truncate(text, limit, "[{more} of {size}]")
+    shown = truncate_end(text, limit, "[{more} of {size}]")
     assert shown == (text if len(text) <= limit else f"{text[:limit]}[{len(text) - limit} of {len(text)}]")
 
 

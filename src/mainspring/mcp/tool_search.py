@@ -18,7 +18,7 @@ from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure
 from mainspring.prompt_tags import escape_json, escape_text
 from mainspring.ranking import score_texts, tokenize
-from mainspring.text import truncate
+from mainspring.text import truncate_end
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 from mainspring.tools.tool import no_access
 
@@ -255,7 +255,7 @@ class _SearchTool:
 
 
 def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
-    entry: dict[str, Any] = {"name": name, "description": truncate(tool.description, _DESCRIPTION)}
+    entry: dict[str, Any] = {"name": name, "description": truncate_end(tool.description, _DESCRIPTION)}
     schema = ""
     if has_room:
         try:

@@ -23,7 +23,7 @@ from mainspring.app.workspace.saved_sessions import (
     search,
 )
 from mainspring.sessions.transcript import TranscriptItem
-from mainspring.text import escape_invisible, pluralize, truncate
+from mainspring.text import escape_invisible, pluralize, truncate_end
 
 _TEXT = 72
 
@@ -53,7 +53,7 @@ def _line(item: TranscriptItem, depth: int) -> str:
         " ".join(" ".join((item.text or item.error, *map(call_headline, item.calls))).split()), prose=True
     )
     label = f"  [{escape_invisible(item.label)}]" if item.label else ""
-    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {KIND_LABELS[item.kind].lower()}: {truncate(text, _TEXT)}{label}"
+    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {KIND_LABELS[item.kind].lower()}: {truncate_end(text, _TEXT)}{label}"
 
 
 _MISSING_ARGUMENT = {

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from mainspring.env import HttpResponse, explain
 from mainspring.lazy import lazy_function
-from mainspring.text import truncate, truncate_bytes
+from mainspring.text import truncate_bytes, truncate_end
 from mainspring.tools.support.pdf import Pdf, PdfError
 from mainspring.tools.support.text_files import looks_binary, replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
@@ -164,7 +164,7 @@ def _failure(code: ToolErrorCode, text: str) -> ToolResult:
 
 
 def _short(url: str) -> str:
-    return truncate(url, 200)
+    return truncate_end(url, 200)
 
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.env import Job
-from mainspring.text import truncate
+from mainspring.text import truncate_end
 from mainspring.tools.support.background import describe_status, job_metadata, job_report
 from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolResult, no_access
 
@@ -55,7 +55,7 @@ def _list(jobs: Sequence[Job]) -> ToolResult:
 
 
 def _line(job: Job) -> str:
-    return truncate(job.command.strip().split("\n", 1)[0], 120)
+    return truncate_end(job.command.strip().split("\n", 1)[0], 120)
 
 
 def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:
