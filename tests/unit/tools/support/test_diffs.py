@@ -74,7 +74,7 @@ def test_computed_diff_reproduces_the_change(before: list[str], after: list[str]
     assert _apply_hunks(before, [(hunk.header, hunk.lines) for diff in found for hunk in diff.hunks]) == after
 
 
-@given(st.lists(st.sampled_from("ab")), st.lists(st.sampled_from("ab")))
+@given(st.lists(st.sampled_from("ab"), max_size=4), st.lists(st.sampled_from("ab"), max_size=4))
 def test_common_lines_are_counted_once(old: list[str], new: list[str]) -> None:
     head, tail = count_common_lines(old, new)
 
