@@ -81,6 +81,7 @@ def test_tool_glob_matches_folders_like_its_definition(parts: list[str], names: 
         ("\\*", "*", True),
         ("a\\", "a\\", True),
         ("*_*_*_*.py", "a_b_c_d.py", True),
+        ("a*a*a*a", "aaaa", True),
         ("*_*_*_*.py", "a_b/c_d_e.py", False),
     ],
 )
