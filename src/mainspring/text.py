@@ -1,9 +1,10 @@
-"""Text utilities: escapes of invisible characters for terminals, dialogs, and lists, lengths, plural forms, and snake_case."""
+"""Text utilities: escapes of invisible characters for terminals, dialogs, and lists, lengths, plural forms, similar names, and snake_case."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache, lru_cache
 
 MAX_MARKS = 4
@@ -240,6 +241,21 @@ def truncate_bytes(text: str, limit: int, *, whole_lines: bool = False) -> str:
         return text
     start = data[:limit].decode("utf-8", "ignore")
     return (start[: start.rfind("\n") + 1] or start) if whole_lines else start
+
+
+def suggest_name(name: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
+    """Return the question whether the closest known name was meant, or another text if none is close.
+
+    Args:
+        name: The unknown name.
+        known: The known names.
+        otherwise: The text if no name is close.
+        cutoff: Minimum similarity, from 0 to 1.
+    """
+    import difflib  # slow to import, and needed only for errors
+
+    near = difflib.get_close_matches(name, list(known), 1, cutoff)
+    return f"Did you mean {near[0]!r}?" if near else otherwise
 
 
 def to_snake_case(name: str) -> str:

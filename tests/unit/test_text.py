@@ -11,6 +11,7 @@ from mainspring.text import (
     MAX_MARKS,
     escape_invisible,
     find_invisible,
+    suggest_name,
     to_snake_case,
     truncate_bytes,
     truncate_end,
@@ -165,3 +166,10 @@ def test_fitted_text_loses_blanks_before_the_mark() -> None:
 )
 def test_snake_case(name: str, expected: str) -> None:
     assert to_snake_case(name) == expected
+
+
+def test_closest_name_is_suggested() -> None:
+    assert suggest_name("modell", ["mode", "model"]) == "Did you mean 'model'?"
+    assert suggest_name("xyz", ["mode"]) == ""
+    assert suggest_name("xyz", ["mode"], "Options: mode.") == "Options: mode."
+    assert suggest_name("mo", ["model"], cutoff=0.5) == "Did you mean 'model'?"

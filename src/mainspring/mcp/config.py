@@ -6,7 +6,6 @@ Entries are checked individually, so that a broken entry does not affect the oth
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from mainspring.errors import ConfigError
 from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
 from mainspring.redaction import redacted_repr
+from mainspring.text import suggest_name
 
 McpTransport = Literal["stdio", "http", "sse"]
 DisclosureMode = Literal["eager", "lazy"]
@@ -244,11 +244,9 @@ def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpS
                 f"{place + ': ' if place else ''}MCP server {name!r}: {key} is not supported and is ignored"
             )
         else:
-            near = difflib.get_close_matches(key, [*_FIELDS, *_ALIASES, "disabled", "tools"], 1)
-            raise ValueError(
-                f"Unknown setting: {key!r}. "
-                + (f"Did you mean {near[0]!r}?" if near else f"Available settings: {', '.join(_FIELDS)}.")
-            )
+            every = f"Available settings: {', '.join(_FIELDS)}."
+            hint = suggest_name(key, [*_FIELDS, *_ALIASES, "disabled", "tools"], every)
+            raise ValueError(f"Unknown setting: {key!r}. {hint}")
     return _convert_entry(name, given, place)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -56,6 +55,7 @@ from mainspring.sessions.event_log import SessionEventLog
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.sessions.rewind import FileSnapshots
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
+from mainspring.text import suggest_name
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
@@ -284,8 +284,7 @@ def select_tools(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
     names = [n if n in known else COMMON_ALIASES.get(n, n) for n in names]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Available tools: {', '.join(known)}."
+            hint = suggest_name(name, known, f"Available tools: {', '.join(known)}.")
             raise ConfigError(f"Unknown tool: {name!r}. {hint}")
     return list(ToolRegistry(tools).subset(names))
 
