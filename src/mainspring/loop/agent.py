@@ -236,12 +236,8 @@ class CoreAgent:
     def stream(self, prompt: Prompt = "", *, subagents: bool = False, **options: Any) -> RunHandle:
         """Run and stream the events: ``async with agent.stream("...") as run: async for event in run: ...``.
 
-        Leaving the block early aborts the run.
-
-        Args:
-            prompt: The prompt.
-            subagents: Whether to stream the events of subagents too, each in a `SubagentEvent`.
-            options: Those of `run`.
+        Leaving the block early aborts the run. With ``subagents``, the events of subagents come too, each in a `SubagentEvent`;
+        the other options are those of `run`.
         """
         signal = options.pop("signal", None) or CancelToken()
         return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options), subagents=subagents)
