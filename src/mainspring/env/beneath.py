@@ -236,10 +236,14 @@ def _openat2() -> _OpenFunction | None:
     system.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(How), ctypes.c_size_t)
     size = ctypes.sizeof(How)
 
+    @cache
+    def how(flags: int, mode: int) -> Any:
+        return ctypes.byref(How(flags, mode, _RESOLVE_NO_SYMLINKS))
+
     def call(path: str, flags: int, mode: int) -> int:
-        how = How(flags, mode if flags & os.O_CREAT else 0, _RESOLVE_NO_SYMLINKS)
+        arguments = how(flags, mode if flags & os.O_CREAT else 0)
         encoded = os.fsencode(path)
-        while (descriptor := system(_OPENAT2, _AT_FDCWD, encoded, ctypes.byref(how), size)) < 0:
+        while (descriptor := system(_OPENAT2, _AT_FDCWD, encoded, arguments, size)) < 0:
             number = ctypes.get_errno()
             if number == errno.ELOOP:
                 raise PathChangedError(path)

@@ -11,6 +11,7 @@ import stat as stat_module
 import sys
 from collections.abc import Iterable
 from io import BufferedReader, FileIO
+from operator import attrgetter
 from typing import BinaryIO
 
 from mainspring.env.beneath import Folder, PathChangedError, RealPath, open_beneath, stat_beneath
@@ -114,7 +115,7 @@ def read_local_file(path: str, offset: int, limit: int | None) -> bytes:
 
 
 def _read_up_to(descriptor: int, limit: int, expected: int) -> bytes:
-    data = os.read(descriptor, limit)
+    data = os.read(descriptor, min(limit, expected + 1) if expected > 0 else limit)  # a larger buffer takes longer
     if len(data) in (limit, expected) or not data:
         return data
     pieces = [data]
@@ -246,7 +247,7 @@ def list_directory(path: str) -> list[DirEntry]:
 
 
 def _entries(dir_entries: Iterable[os.DirEntry[str]]) -> list[DirEntry]:
-    return sorted([DirEntry(entry.name, entry_kind(entry)) for entry in dir_entries], key=lambda e: e.name)
+    return [DirEntry(entry.name, entry_kind(entry)) for entry in sorted(dir_entries, key=attrgetter("name"))]
 
 
 def kind_from_mode(mode: int) -> FileKind:
@@ -257,12 +258,12 @@ def kind_from_mode(mode: int) -> FileKind:
 def entry_kind(entry: os.DirEntry[str]) -> FileKind:
     """Return the kind of a name in a folder, without following links."""
     try:
-        if entry.is_symlink():
-            return "symlink"
-        if entry.is_dir(follow_symlinks=False):
-            return "directory"
         if entry.is_file(follow_symlinks=False):
             return "file"
+        if entry.is_dir(follow_symlinks=False):
+            return "directory"
+        if entry.is_symlink():
+            return "symlink"
         return kind_from_mode(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
         return "other"
