@@ -19,7 +19,6 @@ from mainspring.tools.support.search.engines import (
     needs_multiline,
     search_file,
     search_folder,
-    search_with_python,
     truncate_line,
 )
 from mainspring.tools.support.search.file_list import list_files_below
@@ -78,13 +77,15 @@ async def _search(
     program = await ctx.env.find_program("rg")
     above, name = posixpath.split(search_root.path)
     folder = RealPath(above)
-    if search_root.stat.kind == "file":
-        if program:
-            return await search_file(ctx, program, folder, name, query)
-        return await search_with_python(ctx, [(search_root.path, name)], query, as_text=True)
+    if search_root.stat.kind == "file" and program:
+        return await search_file(ctx, program, folder, name, query)
     if program:
         glob = globs[0] if len(globs) == 1 else ""
         return await search_folder(ctx, program, search_root.path, query, glob=glob, include_ignored=include_ignored)
+    from mainspring.tools.support.search.python_engine import search_with_python  # only where ripgrep is missing
+
+    if search_root.stat.kind == "file":
+        return await search_with_python(ctx, [(search_root.path, name)], query, as_text=True)
     listing = await list_files_below(ctx, search_root.path, include_ignored=include_ignored)
     filters = [compile_glob(g) for g in globs]
     files = [(search_root.path / p, p) for p in listing.paths if all(matches(p) for matches in filters)]

@@ -14,7 +14,8 @@ from mainspring.env.local_files import LocalFiles
 from mainspring.env.protocol import read_files
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import grep
-from mainspring.tools.support.search.engines import SearchQuery, _Search, compile_regex, required_literal
+from mainspring.tools.support.search.engines import SearchQuery
+from mainspring.tools.support.search.python_engine import _Search, compile_regex, required_literal
 from tests.requires import on_posix
 from tests.unit.tools.builtin.test_search import EnvWithoutRipgrep
 
