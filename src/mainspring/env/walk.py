@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from fnmatch import translate
 from typing import Any, Protocol
 
-from mainspring.env.paths import explain
+from mainspring.env.paths import explain, to_sort_key
 from mainspring.env.types import DirEntry, FileKind, WalkedPath, WalkResult
 from mainspring.lazy import lazy_re
 
@@ -181,7 +181,7 @@ class DirectoryWalker:
         truncated = False
         while self._queue and not truncated:
             truncated = self._stopped() or not self._visit(*self._queue.popleft(), use_rules)
-        self._entries.sort(key=_sort_key)
+        self._entries.sort(key=lambda entry: to_sort_key(entry.path))
         return WalkResult(tuple(self._entries), tuple(sorted(self._ignored)), tuple(self._unreadable), truncated)
 
     def _visit(self, folder: str, depth: int, level: IgnoreRules | None, use_rules: bool) -> bool:
@@ -211,7 +211,3 @@ class DirectoryWalker:
             if is_folder and (self._depth is None or depth < self._depth):
                 self._queue.append((path, depth + 1, level))
         return True
-
-
-def _sort_key(entry: WalkedPath) -> str:
-    return entry.path.replace("/", "\0")  # sorts like the parts of the path, but is faster

@@ -61,8 +61,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if not found and await _is_file(ctx, real / rest):
         found = [rest]  # a literal name with brackets
     found, withheld = await filter_visible(ctx, real, found)
-    names = [display_path(posixpath.join(real, f), ctx.env.cwd) for f in found]
-    return _report(arguments, names, listing, withheld)
+    return _report(arguments, ctx, real, found, listing, withheld)
 
 
 def _split(path: str, pattern: str) -> tuple[str, str]:
@@ -94,9 +93,17 @@ async def _is_file(ctx: ToolContext, path: RealPath) -> bool:
         return False
 
 
-def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: FileList, withheld: int) -> ToolResult:
+def _report(
+    arguments: Mapping[str, Any],
+    ctx: ToolContext,
+    root: RealPath,
+    names: Sequence[str],
+    listing: FileList,
+    withheld: int,
+) -> ToolResult:
     limit, offset = int(arguments.get("limit", _LIMIT)), int(arguments.get("offset", 0))
-    page = names[offset : offset + limit] if limit else names[offset:]
+    shown = names[offset : offset + limit] if limit else names[offset:]
+    page = [display_path(posixpath.join(root, name), ctx.env.cwd) for name in shown]
     what = ("folder" if names and names[0].endswith("/") else "file") + ("" if len(names) == 1 else "s")
     if not names:
         head = f"No files match {arguments['pattern']}."

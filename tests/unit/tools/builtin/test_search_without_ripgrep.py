@@ -15,7 +15,7 @@ from mainspring.env.protocol import read_files
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import grep
 from mainspring.tools.support.search.engines import SearchQuery
-from mainspring.tools.support.search.python_engine import _Search, compile_regex, required_literal
+from mainspring.tools.support.search.python_engine import _Search, compile_regex, required_literals
 from tests.requires import on_posix
 from tests.unit.tools.builtin.test_search import EnvWithoutRipgrep
 
@@ -169,30 +169,39 @@ async def test_unreadable_file_is_reported_and_the_others_are_searched(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "ignore_case", "literal"),
+    ("pattern", "ignore_case", "literals"),
     [
-        ("needle", False, "needle"),
-        ("needle", True, "needle"),
-        (r"def \w+\(self", False, "(self"),
-        (r"^\s*import os$", False, "import os"),
-        ("foo|barbaz", False, ""),
-        ("(foo)?bar", False, "bar"),
-        ("fo+bar*baz", False, "baz"),
-        ("fo{2}ba", False, "ba"),
-        ("foo(?=barbaz)", False, "foo"),
-        ("foo\nquux\r", False, "quux\r"),
-        ("größe", False, "größe"),
-        ("größe", True, ""),
-        ("(?i)stra", False, "stra"),
-        (r"\d{3}-\d{4}", False, "-"),
-        ("[abc]+", False, ""),
-        (r"\x{d800}x", False, ""),
-        (r"\x{dcff}x", False, "\udcffx"),
+        ("needle", False, ["needle"]),
+        ("needle", True, ["needle"]),
+        (r"def \w+\(self", False, ["(self"]),
+        (r"^\s*import os$", False, ["import os"]),
+        ("foo|barbaz", False, ["foo", "barbaz"]),
+        ("(TypeError|KeyError|TypeInfo): x", False, ["TypeError", "KeyError", "TypeInfo"]),
+        ("foo|bar?|", False, []),
+        ("foo|b*", False, []),
+        ("(foo)?bar", False, ["bar"]),
+        ("(foo)+ba", False, ["foo"]),
+        ("(foo){0,3}ba", False, ["ba"]),
+        ("(?i:foo)ba", False, ["ba"]),
+        ("(?-i:FOO)BA", True, ["ba"]),
+        ("fo+bar*baz", False, ["baz"]),
+        ("fo{2}ba", False, ["ba"]),
+        ("foo(?=barbaz)", False, ["foo"]),
+        ("foo\nquux\r", False, ["quux\r"]),
+        ("größe", False, ["größe"]),
+        ("größe", True, ["gr"]),
+        ("ValueError|Class", True, ["valueerror", "cla"]),
+        ("KISS", True, []),
+        ("(?i)stra", False, ["tra"]),
+        (r"\d{3}-\d{4}", False, ["-"]),
+        ("[abc]+", False, []),
+        (r"\x{d800}x", False, ["x"]),
+        (r"\x{dcff}x", False, ["\udcffx"]),
     ],
 )
-def test_text_that_every_match_contains(pattern: str, ignore_case: bool, literal: str) -> None:
+def test_texts_of_which_every_match_contains_one(pattern: str, ignore_case: bool, literals: list[str]) -> None:
     regex = compile_regex(pattern, literal=False, ignore_case=ignore_case, multiline=False)
-    assert required_literal(regex) == literal
+    assert sorted(required_literals(regex)) == sorted(literals)
 
 
 PATTERNS = st.lists(
@@ -218,6 +227,7 @@ def test_skipped_files_contain_no_match(
     regex = compile_regex(pattern, literal=False, ignore_case=ignore_case, multiline=multiline)
     query = SearchQuery(pattern, ignore_case=ignore_case, multiline=multiline, context=1)
     found, expected = [
-        _Search(regex, query, as_text, literal).search_files(["a"], [data]) for literal in (required_literal(regex), "")
+        _Search(regex, query, as_text, literals).search_files(["a"], [data], True)
+        for literals in (required_literals(regex), ())
     ]
     assert found == expected

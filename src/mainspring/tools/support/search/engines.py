@@ -75,6 +75,7 @@ class SearchQuery(Struct, frozen=True):
         multiline: Whether a match may span lines.
         context: Number of lines to show before and after a match.
         output: Kind of output.
+        include_ignored: Whether to search ignored files too.
     """
 
     pattern: str
@@ -83,6 +84,7 @@ class SearchQuery(Struct, frozen=True):
     multiline: bool = False
     context: int = 0
     output: OutputMode = "content"
+    include_ignored: bool = False
 
     @property
     def needs_lines(self) -> bool:
@@ -136,7 +138,7 @@ _SIMPLE_NAME = lazy_re(r"[\w.*?-]+")
 
 
 async def search_folder(
-    ctx: ToolContext, program: str, root: RealPath, query: SearchQuery, *, glob: str, include_ignored: bool
+    ctx: ToolContext, program: str, root: RealPath, query: SearchQuery, *, glob: str
 ) -> SearchResult:
     """Search the files below a folder.
 
@@ -145,7 +147,7 @@ async def search_folder(
     Raises:
         RegexError: The pattern is invalid.
     """
-    rules = await ripgrep_ignore_options(ctx, root, include_ignored)
+    rules = await ripgrep_ignore_options(ctx, root, query.include_ignored)
     names = _glob_file_names(glob)
     kinds = [part for name in names for part in ("--type-add", f"wanted:{name}")] + (["-t", "wanted"] if names else [])
     return await _run_ripgrep(

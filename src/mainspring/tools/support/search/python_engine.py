@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -32,7 +33,10 @@ _CLASSES = {
     "xdigit": "0-9a-fA-F",
 }
 _ESCAPE = lazy_re(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|b\{(start|end|start-half|end-half)\}|(.))", re.DOTALL)
-_NOT_UTF8 = lazy_re(r"[\ud800-\udbff]|[\ude00-\udfff]|[\udc00-\udc7f]")
+_NOT_UTF8 = lazy_re(r"[\n\ud800-\udbff\ude00-\udfff\udc00-\udc7f]")
+_NOT_FOLDED = lazy_re(r"[\niks]|[^\x00-\x7f]")
+"""Characters that match others than their ASCII forms if case is ignored: for example, the long s matches an s."""
+_UTF16_OR_32_STARTS = b"\xff\xfe\0"
 _NEEDS_RIPGREP = lazy_re(r"(?<!\\)(?:\\\\)*(\\[pP]|&&|\(\?[a-zA-Z]*[RUu])")
 
 
@@ -49,19 +53,42 @@ def compile_regex(pattern: str, *, literal: bool, ignore_case: bool, multiline: 
         raise RegexError(str(e)) from None
 
 
-def required_literal(pattern: re.Pattern[str]) -> str:
-    """Return a text on one line that every match contains; empty if unknown."""
+def required_literals(pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """Return texts on one line of which every match contains at least one; empty if unknown.
+
+    If the pattern ignores case, the texts are in lowercase and ASCII, and a lowercase copy of each match contains one.
+    """
     try:
         parse: Any = import_module("re._parser").parse
     except ImportError:
-        return ""
-    text = "".join(
-        chr(argument) if f"{operation}" == "LITERAL" else "\n"
-        for operation, argument in parse(pattern.pattern, pattern.flags)
-    )
-    literal = max(text.split("\n"), key=len)
-    has_other_cases = pattern.flags & re.IGNORECASE and not literal.isascii()  # for example, the long s of an s
-    return "" if has_other_cases or _NOT_UTF8.search(literal) else literal
+        return ()
+    return _literals(parse(pattern.pattern, pattern.flags), bool(pattern.flags & re.IGNORECASE))
+
+
+def _literals(parsed: Any, ignore_case: bool) -> tuple[str, ...]:
+    """Return the best texts of a sequence: those whose shortest one is longest."""
+    found: list[tuple[str, ...]] = []
+    text = ""
+    for operation, argument in parsed:
+        if str(operation) == "LITERAL":
+            text += chr(argument)
+            continue
+        text += "\n"  # ends the text before
+        found.append(_inner_literals(str(operation), argument, ignore_case))
+    parts = _NOT_FOLDED.split(text.lower()) if ignore_case else _NOT_UTF8.split(text)
+    best = max([*found, *[(part,) for part in parts]], key=lambda texts: (min(map(len, texts), default=0), -len(texts)))
+    return best if all(best) else ()
+
+
+def _inner_literals(operation: str, argument: Any, ignore_case: bool) -> tuple[str, ...]:
+    if operation == "SUBPATTERN" and not argument[1] and not argument[2]:  # without other flags
+        return _literals(argument[3], ignore_case)
+    if operation in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") and argument[0]:
+        return _literals(argument[2], ignore_case)
+    if operation == "BRANCH":
+        branches = [_literals(branch, ignore_case) for branch in argument[1]]
+        return tuple({text: None for branch in branches for text in branch}) if all(branches) else ()
+    return ()
 
 
 def _translate(pattern: str) -> str:
@@ -91,11 +118,21 @@ _SMALL = 1 << 16
 
 
 async def search_with_python(
-    ctx: ToolContext, files: Sequence[tuple[RealPath, str]], query: SearchQuery, *, as_text: bool
+    ctx: ToolContext,
+    files: Sequence[tuple[RealPath, str]],
+    query: SearchQuery,
+    *,
+    as_text: bool,
+    max_lines: int | None = None,
 ) -> SearchResult:
-    """Search files given as pairs of real path and name.
+    """Search files.
 
-    ``as_text`` includes files that contain NUL.
+    Args:
+        ctx: The context of the call.
+        files: Pairs of real path and name.
+        query: The search.
+        as_text: Whether to search files that contain NUL.
+        max_lines: Maximum number of matching lines to return; the files after them have only counts.
 
     Raises:
         RegexError: The pattern is invalid.
@@ -106,9 +143,10 @@ async def search_with_python(
     lines: dict[str, list[Line]] = {}
     counts: dict[str, int] = {}
     problems: list[str] = []
-    search = _Search(pattern, query, as_text, required_literal(pattern)).search_files
-    found: list[_FileMatches] = []
+    search = _Search(pattern, query, as_text, required_literals(pattern)).search_files
+    missing = max_lines or sys.maxsize if query.needs_lines else 0
     end = time.monotonic() + TIME_LIMIT
+    found: list[_FileMatches] = []
     for start in range(0, len(files), _BATCH):
         batch = files[start : start + _BATCH]
         paths = [path for path, _ in batch]
@@ -127,12 +165,13 @@ async def search_with_python(
                 contents[i] = b""
             elif len(data) > _SMALL:
                 contents[i] = b""
-                found += await asyncio.to_thread(search, [name], [data])
-        found += await asyncio.to_thread(search, [name for _, name in batch], contents)
-    for name, hits, count in found:
-        counts[name] = count
-        if query.needs_lines:
-            lines[name] = hits
+                found += await asyncio.to_thread(search, [name], [data], missing > 0)
+        found += await asyncio.to_thread(search, [name for _, name in batch], contents, missing > 0)
+        counts.update({name: count for name, _, count in found})
+        if missing > 0:
+            lines.update({name: hits for name, hits, _ in found})
+            missing -= sum(count for _, _, count in found)
+        found.clear()
     return SearchResult(lines, counts, tuple(problems))
 
 
@@ -146,58 +185,95 @@ class _Search(Struct, frozen=True):
         pattern: The compiled pattern.
         query: The text search.
         as_text: Whether to search files that contain NUL.
-        literal: Text that every match contains; empty if unknown.
+        literals: See `required_literals`.
     """
 
     pattern: re.Pattern[str]
     query: SearchQuery
     as_text: bool
-    literal: str
+    literals: tuple[str, ...]
 
-    def search_files(self, names: Sequence[str], contents: Sequence[bytes | OSError]) -> list[_FileMatches]:
+    def search_files(
+        self, names: Sequence[str], contents: Sequence[bytes | OSError], with_lines: bool
+    ) -> list[_FileMatches]:
         """Return the matches in each file; files without matches are omitted."""
         found: list[_FileMatches] = []
-        encoded = self.literal.encode("utf-8", "surrogateescape")
+        literals = [literal.encode("utf-8", "surrogateescape") for literal in self.literals]
+        ignores_case = bool(self.pattern.flags & re.IGNORECASE)
         for name, data in zip(names, contents, strict=True):
-            if isinstance(data, bytes) and data and self._may_match(data, encoded):
-                lines, count = self._search_text(data)
-                if count:
-                    found.append((name, lines, count))
+            if not isinstance(data, bytes) or not data:
+                continue
+            folded = data.lower() if ignores_case and literals else data
+            if literals and data[0] not in _UTF16_OR_32_STARTS and not _contains_any(folded, literals):
+                continue  # without decoding it
+            lines, count = self._search_data(data, folded, with_lines)
+            if count:
+                found.append((name, lines, count))
         return found
 
-    def _may_match(self, data: bytes, literal: bytes) -> bool:
-        """Return False if a file cannot contain a match, without decoding it."""
-        if literal in data or detect_bom(data)[1] not in ("", "utf-8"):
-            return True
-        if not self.pattern.flags & re.IGNORECASE:
-            return False
-        return not data.isascii() or literal.lower() in data.lower()
-
-    def _search_text(self, data: bytes) -> tuple[list[Line], int]:
+    def _search_data(self, data: bytes, folded: bytes, with_lines: bool) -> tuple[list[Line], int]:
         mark, encoding = detect_bom(data)
         if encoding not in ("", "utf-8"):
-            text = data[len(mark) :].decode(encoding, "replace")
+            text = folded_text = _normalize(data[len(mark) :].decode(encoding, "replace"))
         elif b"\0" in data and not self.as_text:
             return [], 0
         else:
-            text = data[len(mark) :].decode("utf-8", "surrogateescape")
-        lines = text.split("\n")
-        if "\r" in text:
-            lines = [line.removesuffix("\r") for line in lines]
-        if not lines[-1]:
-            lines.pop()
-        hits = _match_multiline(lines, self.pattern) if self.query.multiline else self._match_lines(lines)
-        return (_with_context(lines, hits, self.query.context) if self.query.needs_lines else []), len(hits)
+            text, folded_text = [_normalize(d[len(mark) :].decode("utf-8", "surrogateescape")) for d in (data, folded)]
+        if not text:
+            return [], 0
+        if self.query.multiline:
+            hits = _match_multiline(text, self.pattern)
+        elif not self.literals or (encoding not in ("", "utf-8") and self.pattern.flags & re.IGNORECASE):
+            found = map(self.pattern.search, _lines(text))
+            hits = {i: match.start() + 1 for i, match in enumerate(found) if match}
+        else:
+            hits = self._match_lines(text, folded_text)
+        return (_with_context(_lines(text), hits, self.query.context) if with_lines else []), len(hits)
 
-    def _match_lines(self, lines: Sequence[str]) -> dict[int, int]:
-        """Return the column of the first match by line index."""
-        search, literal = self.pattern.search, "" if self.pattern.flags & re.IGNORECASE else self.literal
-        return {i: found.start() + 1 for i, line in enumerate(lines) if literal in line and (found := search(line))}
+    def _match_lines(self, text: str, folded: str) -> dict[int, int]:
+        """Return the column of the first match by line index, and match only lines with one of the literals."""
+        search = self.pattern.search
+        find = _finder(folded, self.literals)
+        hits: dict[int, int] = {}
+        line = start = 0
+        while (at := find(start)) >= 0:
+            line_start = max(start, folded.rfind("\n", start, at) + 1)
+            line_end = text.index("\n", at)
+            line += text.count("\n", start, line_start)
+            found = search(text[line_start:line_end])
+            if found:
+                hits[line] = found.start() + 1
+            line, start = line + 1, line_end + 1
+        return hits
 
 
-def _match_multiline(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:
+def _contains_any(data: bytes, literals: Sequence[bytes]) -> bool:
+    for literal in literals:
+        if literal in data:
+            return True
+    return False
+
+
+def _finder(text: str, literals: Sequence[str]) -> Callable[[int], int]:
+    """Return a function that returns where the next of the literals starts, from a position; -1 if none follows."""
+    if len(literals) == 1:
+        return lambda start: text.find(literals[0], start)
+    search = re.compile("|".join(map(re.escape, literals))).search
+    return lambda start: found.start() if (found := search(text, start)) else -1
+
+
+def _normalize(text: str) -> str:
+    """End every line with a line feed alone."""
+    text = text.replace("\r\n", "\n").removesuffix("\r") if "\r" in text else text
+    return text if text.endswith("\n") or not text else text + "\n"
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n")[:-1]
+
+
+def _match_multiline(text: str, pattern: re.Pattern[str]) -> dict[int, int]:
     """Return the same for matches that may span lines: each line of a match counts."""
-    text = "\n".join(lines) + "\n"
     hits: dict[int, int] = {}
     line, line_start = 0, 0
     for found in pattern.finditer(text):
