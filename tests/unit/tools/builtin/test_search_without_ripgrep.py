@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import ConfinedEnv, EditorEnv, LocalEnv, RealPath
+from mainspring.env.beneath import FolderCache
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.protocol import read_files
 from mainspring.tools import ToolContext
@@ -33,9 +34,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int | None]]:
     recorded: list[tuple[str, int | None]] = []
     read = LocalFiles.read
 
-    def record(self: LocalFiles, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    def record(
+        self: LocalFiles, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None
+    ) -> bytes:
         recorded.append((os.path.basename(path), limit))
-        return read(self, path, offset, limit)
+        return read(self, path, offset, limit, folders)
 
     monkeypatch.setattr(LocalFiles, "read", record)
     return recorded
@@ -99,10 +102,12 @@ async def test_abort_stops_the_thread_that_reads(
     ctx = ToolContext(env=plain_env)
     read = LocalFiles.read
 
-    def abort_at_third(self: LocalFiles, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    def abort_at_third(
+        self: LocalFiles, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None
+    ) -> bytes:
         if path.endswith("f02"):
             ctx.signal.cancel()
-        return read(self, path, offset, limit)
+        return read(self, path, offset, limit, folders)
 
     monkeypatch.setattr(LocalFiles, "read", abort_at_third)
     result = await grep(ctx, pattern="foo")
@@ -114,8 +119,7 @@ async def test_batch_of_files_needs_little_memory(
     plain_env: EnvWithoutRipgrep, project: Path, reads: list[tuple[str, int | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "large").write_bytes(b"x\n" * 40_000 + b"foo\n")
-    with open(project / "huge", "wb") as file:
-        file.truncate(65 << 20)
+    (project / "huge").write_bytes(b"foo\n" * (17 << 20))
     for number in range(300):
         (project / f"f{number}").write_text("foo\n")
     batches: list[int] = []
@@ -157,10 +161,12 @@ async def test_unreadable_file_is_reported_and_the_others_are_searched(
         (project / name).write_text("foo\n")
     read = LocalFiles.read
 
-    def deny(self: LocalFiles, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    def deny(
+        self: LocalFiles, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None
+    ) -> bytes:
         if path.endswith("/b"):
             raise PermissionError(13, "Permission denied", path)
-        return read(self, path, offset, limit)
+        return read(self, path, offset, limit, folders)
 
     monkeypatch.setattr(LocalFiles, "read", deny)
     result = await grep(ToolContext(env=plain_env), pattern="foo", output_mode="files")

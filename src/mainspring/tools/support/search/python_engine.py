@@ -112,9 +112,8 @@ MAX_SEARCHED_BYTES = 64 << 20
 """Maximum size of a file to search: larger files are skipped and reported, since they need several copies in memory."""
 
 
-_BATCH = 256
-_SMALL = 1 << 16
-"""Maximum size of files that are read together: a batch is at most 16MB."""
+_BATCHES = ((256, 1 << 16), (16, 1 << 20), (1, MAX_SEARCHED_BYTES))
+"""Number and maximum size of files that are read together: a batch is at most 16MB, or a single large file."""
 
 
 async def search_with_python(
@@ -140,39 +139,67 @@ async def search_with_python(
     pattern = compile_regex(
         query.pattern, literal=query.literal, ignore_case=query.ignore_case, multiline=query.multiline
     )
-    lines: dict[str, list[Line]] = {}
-    counts: dict[str, int] = {}
-    problems: list[str] = []
-    search = _Search(pattern, query, as_text, required_literals(pattern)).search_files
-    missing = max_lines or sys.maxsize if query.needs_lines else 0
-    end = time.monotonic() + TIME_LIMIT
-    found: list[_FileMatches] = []
-    for start in range(0, len(files), _BATCH):
-        batch = files[start : start + _BATCH]
-        paths = [path for path, _ in batch]
-        contents = await read_files(ctx.env, paths, limit=_SMALL + 1, signal=ctx.signal)
-        if ctx.is_aborted or time.monotonic() > end:
-            problems.append("cancelled" if ctx.is_aborted else f"stopped after {TIME_LIMIT:g}s")
-            break
-        for i, (path, name) in enumerate(batch):
-            data = contents[i]
-            if isinstance(data, bytes) and len(data) > _SMALL:  # Read large files one by one to limit memory.
-                (data,) = await read_files(ctx.env, [path], limit=MAX_SEARCHED_BYTES + 1)
-            if isinstance(data, bytes) and len(data) > MAX_SEARCHED_BYTES:
-                data = OSError(f"more than {MAX_SEARCHED_BYTES} bytes, which only ripgrep searches")
+    search = _Search(pattern, query, as_text, required_literals(pattern))
+    run = _Run(ctx, search, max_lines or sys.maxsize if query.needs_lines else 0)
+    await run.search_files(files)
+    return SearchResult(run.lines, run.counts, tuple(run.problems))
+
+
+class _Run:
+    """The reads of one search, and its result so far."""
+
+    def __init__(self, ctx: ToolContext, search: _Search, missing_lines: int) -> None:
+        self.lines: dict[str, list[Line]] = {}
+        self.counts: dict[str, int] = {}
+        self.problems: list[str] = []
+        self._ctx = ctx
+        self._search = search
+        self._missing_lines = missing_lines
+        self._end = time.monotonic() + TIME_LIMIT
+
+    async def search_files(self, files: Sequence[tuple[RealPath, str]]) -> None:
+        """Search files, which are sorted, in batches."""
+        size, limit = _BATCHES[0]
+        for start in range(0, len(files), size):
+            found = await self._search_batch(files[start : start + size], limit, _BATCHES[1:])
+            if found is None:
+                self.problems.append("cancelled" if self._ctx.is_aborted else f"stopped after {TIME_LIMIT:g}s")
+                return
+            self.counts.update({name: count for name, _, count in found})
+            if self._missing_lines > 0:
+                self.lines.update({name: lines for name, lines, _ in found})
+                self._missing_lines -= sum(count for _, _, count in found)
+
+    async def _search_batch(
+        self, files: Sequence[tuple[RealPath, str]], limit: int, larger_batches: Sequence[tuple[int, int]]
+    ) -> list[_FileMatches] | None:
+        """Return the matches in files, those larger than the limit in smaller batches; None if it must stop."""
+        ctx, search = self._ctx, self._search
+        contents = await read_files(ctx.env, [path for path, _ in files], limit=limit + 1, signal=ctx.signal)
+        if ctx.is_aborted or time.monotonic() > self._end:
+            return None
+        larger: list[tuple[RealPath, str]] = []
+        for i, (file, data) in enumerate(zip(files, contents, strict=True)):
             if isinstance(data, OSError):
-                problems.append(f"{name}: {explain(data)}")
+                self.problems.append(f"{file[1]}: {explain(data)}")
+            elif len(data) > limit:
                 contents[i] = b""
-            elif len(data) > _SMALL:
-                contents[i] = b""
-                found += await asyncio.to_thread(search, [name], [data], missing > 0)
-        found += await asyncio.to_thread(search, [name for _, name in batch], contents, missing > 0)
-        counts.update({name: count for name, _, count in found})
-        if missing > 0:
-            lines.update({name: hits for name, hits, _ in found})
-            missing -= sum(count for _, _, count in found)
-        found.clear()
-    return SearchResult(lines, counts, tuple(problems))
+                if search.skips(data):
+                    continue
+                if larger_batches:
+                    larger.append(file)
+                else:
+                    self.problems.append(f"{file[1]}: more than {limit} bytes, which only ripgrep searches")
+        names = [name for _, name in files]
+        found = await asyncio.to_thread(search.search_files, names, contents, self._missing_lines > 0)
+        if larger:
+            size, limit = larger_batches[0]
+            for start in range(0, len(larger), size):
+                more = await self._search_batch(larger[start : start + size], limit, larger_batches[1:])
+                if more is None:
+                    return None
+                found += more
+        return found
 
 
 _FileMatches = tuple[str, list[Line], int]
@@ -211,11 +238,15 @@ class _Search(Struct, frozen=True):
                 found.append((name, lines, count))
         return found
 
+    def skips(self, data: bytes) -> bool:
+        """Return True if a file that starts with ``data`` is not searched because it is binary."""
+        return not self.as_text and b"\0" in data and detect_bom(data)[1] in ("", "utf-8")
+
     def _search_data(self, data: bytes, folded: bytes, with_lines: bool) -> tuple[list[Line], int]:
         mark, encoding = detect_bom(data)
         if encoding not in ("", "utf-8"):
             text = folded_text = _normalize(data[len(mark) :].decode(encoding, "replace"))
-        elif b"\0" in data and not self.as_text:
+        elif self.skips(data):
             return [], 0
         else:
             text, folded_text = [_normalize(d[len(mark) :].decode("utf-8", "surrogateescape")) for d in (data, folded)]
@@ -258,8 +289,15 @@ def _finder(text: str, literals: Sequence[str]) -> Callable[[int], int]:
     """Return a function that returns where the next of the literals starts, from a position; -1 if none follows."""
     if len(literals) == 1:
         return lambda start: text.find(literals[0], start)
-    search = re.compile("|".join(map(re.escape, literals))).search
-    return lambda start: found.start() if (found := search(text, start)) else -1
+    following = [text.find(literal) for literal in literals]
+
+    def find(start: int) -> int:
+        for i, at in enumerate(following):
+            if 0 <= at < start:
+                following[i] = text.find(literals[i], start)
+        return min([at for at in following if at >= 0], default=-1)
+
+    return find
 
 
 def _normalize(text: str) -> str:
