@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mainspring.env import RealPath
@@ -24,6 +25,7 @@ from mainspring.tools.support.search.engines import (
 from mainspring.tools.support.search.file_list import list_files_below
 from mainspring.tools.support.search.paths import (
     SearchRoot,
+    filter_paths,
     filter_visible,
     resolve_search_root,
     search_accesses,
@@ -55,7 +57,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     except RegexError as e:
         text = f"pattern is not a valid regular expression: {e}. Escape it, or set literal=true to find it literally."
         return search_failure(ToolErrorCode.VALIDATION_ERROR, text)
-    paths = sorted(_filter_paths(hits.counts, filters), key=to_sort_key)
+    paths = sorted(filter_paths(hits.counts, filters), key=to_sort_key)
     allowed, withheld = (await filter_visible(ctx, found.path, paths)) if found.stat.kind == "directory" else (paths, 0)
     if withheld and query.needs_lines and len(hits.lines) < len(hits.counts):
         hits = await _search(ctx, found, query, globs)  # the lines to show may be in files that have only counts
@@ -81,13 +83,6 @@ def _max_lines(arguments: Mapping[str, Any]) -> int | None:
     return limit + int(arguments.get("offset", 0)) if limit else None
 
 
-def _filter_paths(paths: Iterable[str], filters: Sequence[Callable[[str], bool]]) -> list[str]:
-    found = list(paths)
-    for matches in filters:
-        found = [path for path in found if matches(path)]
-    return found
-
-
 async def _search(
     ctx: ToolContext,
     search_root: SearchRoot,
@@ -109,7 +104,7 @@ async def _search(
     if search_root.stat.kind == "file":
         return await search_with_python(ctx, [(search_root.path, name)], query, as_text=True)
     listing = await list_files_below(ctx, search_root.path, include_ignored=query.include_ignored)
-    paths = _filter_paths(listing.paths, [compile_glob(g) for g in globs])
+    paths = await asyncio.to_thread(filter_paths, listing.paths, [compile_glob(g) for g in globs])
     files = [(search_root.path / p, p) for p in paths]
     hits = await search_with_python(ctx, files, query, as_text=False, max_lines=max_lines)
     return SearchResult(hits.lines, hits.counts, (*listing.problems, *hits.problems))
