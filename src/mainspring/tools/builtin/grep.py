@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.env import RealPath
 from mainspring.env.paths import display_path, to_sort_key
 from mainspring.globs import GlobError, compile_glob
+from mainspring.lazy import lazy_function
 from mainspring.tools.support.search.engines import (
     Line,
     RegexError,
@@ -33,6 +34,11 @@ from mainspring.tools.support.search.paths import (
 )
 from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.support.search.python_engine import search_with_python
+else:
+    search_with_python = lazy_function("mainspring.tools.support.search.python_engine", "search_with_python")
 
 DEFAULT_LIMIT = 250
 
@@ -99,8 +105,6 @@ async def _search(
     if program:
         glob = globs[0] if len(globs) == 1 else ""
         return await search_folder(ctx, program, search_root.path, query, glob=glob)
-    from mainspring.tools.support.search.python_engine import search_with_python  # only where ripgrep is missing
-
     if search_root.stat.kind == "file":
         return await search_with_python(ctx, [(search_root.path, name)], query, as_text=True)
     listing = await list_files_below(ctx, search_root.path, include_ignored=query.include_ignored)
