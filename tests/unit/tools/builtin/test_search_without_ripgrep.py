@@ -9,14 +9,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.cancellation import CancelToken
-from mainspring.env import ConfinedEnv, EditorEnv, LocalEnv, RealPath
+from mainspring.env import ConfinedEnv, EditorEnv, LocalEnv, RealPath, beneath
 from mainspring.env.beneath import FolderCache
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.protocol import read_files
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import grep
 from mainspring.tools.support.search.engines import SearchQuery
-from mainspring.tools.support.search.python_engine import _Search, compile_regex, required_literals
+from mainspring.tools.support.search.python_engine import (
+    _Search,
+    compile_regex,
+    required_literals,
+    search_with_python,
+)
 from tests.requires import on_posix
 from tests.unit.tools.builtin.test_search import EnvWithoutRipgrep
 
@@ -211,12 +216,14 @@ def test_texts_of_which_every_match_contains_one(pattern: str, ignore_case: bool
 
 
 PATTERNS = st.lists(
-    st.sampled_from([*"akKsſßé.^$|", r"\n", r"\r", r"\s", r"\w+", "[ab]", "[^a]", "(?:ab)", "a?", "K*", "k+", "(?!a)"]),
+    st.sampled_from(
+        [*"akKsſßé.^$|", r"\b", r"\W", r"\n", r"\r", r"\s", r"\w+", "[ab]", "[^a]", "(?:ab)", "a?", "K*", "k+", "(?!a)"]
+    ),
     min_size=1,
     max_size=6,
 ).map("".join)
 CONTENTS = st.lists(
-    st.sampled_from([*"aAkKsSſ\u212aéß\n\r\0", "\r\n", "ab"]).map(str.encode)
+    st.sampled_from([*"aAkKsSſ\u212aéß\n\r\0\x1c", "\r\n", "ab"]).map(str.encode)
     | st.sampled_from([b"\xff", b"\xe2\x82", b"\xff\xfea\0k\0", b"\xef\xbb\xbf"]),
     max_size=12,
 ).map(b"".join)
@@ -237,3 +244,63 @@ def test_skipped_files_contain_no_match(
         for literals in (required_literals(regex), ())
     ]
     assert found == expected
+    if multiline:
+        return
+    text = data.decode("utf-8", "surrogateescape")
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    columns = [match.start() + 1 if (match := regex.search(line)) else 0 for line in lines]
+    if not data.startswith((b"\xff\xfe", b"\xef\xbb\xbf")) and (as_text or b"\0" not in data):
+        assert sum(count for _, _, count in found) == sum(column > 0 for column in columns)
+        assert [(line.number, line.column) for _, rows, _ in found for line in rows if line.column] == [
+            (number, column) for number, column in enumerate(columns, 1) if column
+        ]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+async def test_lines_of_visible_files_are_shown(
+    plain_env: EnvWithoutRipgrep, project: Path, limit: int, local_env: LocalEnv
+) -> None:
+    for number in range(600):
+        (project / f"f{number:03}").write_text("foo\n" * (1 + number % 3))
+    results: list[str] = []
+    for env in (plain_env, local_env) if await local_env.find_program("rg") else (plain_env,):
+        env.path_filter = lambda path: path.endswith(("98", "99"))
+        results.append((await grep(ToolContext(env=env), pattern="foo", head_limit=limit, offset=2)).text)
+    assert results[0].startswith("f098\n3:foo\n(" if limit == 1 else "f098\n3:foo\n\nf099\n1:foo\n\nf198\n1:foo\n")
+    assert len(set(results)) == 1
+
+
+async def test_lines_are_stored_only_up_to_the_limit(plain_env: EnvWithoutRipgrep, project: Path) -> None:
+    for number in range(600):
+        (project / f"f{number:03}").write_text("foo\n")
+    files = [(RealPath(project / f"f{number:03}"), f"f{number:03}") for number in range(600)]
+    ctx = ToolContext(env=plain_env)
+    found = await search_with_python(ctx, files, SearchQuery("foo"), as_text=False, max_lines=250)
+    assert (len(found.counts), len(found.lines)) == (600, 256)
+
+
+async def test_folder_is_opened_once_for_its_files(
+    plain_env: EnvWithoutRipgrep, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "src").mkdir()
+    for number in range(200):
+        (project / "src" / f"f{number}").write_text("foo\n")
+    opened: list[str] = []
+    open_path = beneath.open_beneath
+
+    def record(path: str, flags: int, mode: int = 0o666) -> int:
+        opened.append(path)
+        return open_path(path, flags, mode)
+
+    monkeypatch.setattr(beneath, "open_beneath", record)
+    result = await grep(ToolContext(env=plain_env), pattern="foo", path="src", output_mode="count")
+    assert result.metadata["files"] == 200
+    assert opened.count(str(project / "src")) == 2, "once for its status, and once for its files"
+
+
+async def test_binary_file_is_not_read_to_its_end(
+    plain_env: EnvWithoutRipgrep, project: Path, reads: list[tuple[str, int | None]]
+) -> None:
+    (project / "image").write_bytes(b"foo\n\0" * 100_000)
+    await grep(ToolContext(env=plain_env), pattern="foo")
+    assert [limit for name, limit in reads if name == "image"] == [(1 << 16) + 1]

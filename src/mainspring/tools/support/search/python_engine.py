@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, AnyStr
 
 from msgspec import Struct
 
@@ -36,6 +36,9 @@ _ESCAPE = lazy_re(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|b\{(start|end|start-half|end-ha
 _NOT_UTF8 = lazy_re(r"[\n\ud800-\udbff\ude00-\udfff\udc00-\udc7f]")
 _NOT_FOLDED = lazy_re(r"[\niks]|[^\x00-\x7f]")
 """Characters that match others than their ASCII forms if case is ignored: for example, the long s matches an s."""
+_CHARACTER_CODE = lazy_re(r"\\[xuUN0-9]")
+_SEPARATORS = "\x1c\x1d\x1e\x1f"
+"""The ASCII characters that are spaces in Unicode patterns only."""
 _UTF16_OR_32_STARTS = b"\xff\xfe\0"
 _NEEDS_RIPGREP = lazy_re(r"(?<!\\)(?:\\\\)*(\\[pP]|&&|\(\?[a-zA-Z]*[RUu])")
 
@@ -230,10 +233,10 @@ class _Search(Struct, frozen=True):
         for name, data in zip(names, contents, strict=True):
             if not isinstance(data, bytes) or not data:
                 continue
-            folded = data.lower() if ignores_case and literals else data
-            if literals and data[0] not in _UTF16_OR_32_STARTS and not _contains_any(folded, literals):
+            lower = data.lower() if ignores_case and literals else data
+            if literals and data[0] not in _UTF16_OR_32_STARTS and not _contains_any(lower, literals):
                 continue  # without decoding it
-            lines, count = self._search_data(data, folded, with_lines)
+            lines, count = self._search_data(data, lower, with_lines)
             if count:
                 found.append((name, lines, count))
         return found
@@ -242,43 +245,53 @@ class _Search(Struct, frozen=True):
         """Return True if a file that starts with ``data`` is not searched because it is binary."""
         return not self.as_text and b"\0" in data and detect_bom(data)[1] in ("", "utf-8")
 
-    def _search_data(self, data: bytes, folded: bytes, with_lines: bool) -> tuple[list[Line], int]:
+    def _search_data(self, data: bytes, lower: bytes, with_lines: bool) -> tuple[list[Line], int]:
         mark, encoding = detect_bom(data)
         if encoding not in ("", "utf-8"):
-            text = folded_text = _normalize(data[len(mark) :].decode(encoding, "replace"))
+            text = lower_text = _normalize(data[len(mark) :].decode(encoding, "replace"))
         elif self.skips(data):
             return [], 0
         else:
-            text, folded_text = [_normalize(d[len(mark) :].decode("utf-8", "surrogateescape")) for d in (data, folded)]
+            text = _normalize(data[len(mark) :].decode("utf-8", "surrogateescape"))
+            lower_text = text if lower is data else _normalize(lower[len(mark) :].decode("utf-8", "surrogateescape"))
         if not text:
             return [], 0
+        pattern = _select_pattern(self.pattern, text)
         if self.query.multiline:
-            hits = _match_multiline(text, self.pattern)
+            hits = _match_multiline(text, pattern)
         elif not self.literals or (encoding not in ("", "utf-8") and self.pattern.flags & re.IGNORECASE):
-            found = map(self.pattern.search, _lines(text))
+            found = map(pattern.search, _lines(text))
             hits = {i: match.start() + 1 for i, match in enumerate(found) if match}
         else:
-            hits = self._match_lines(text, folded_text)
+            hits = _match_lines(text, pattern, _finder(lower_text, self.literals))
         return (_with_context(_lines(text), hits, self.query.context) if with_lines else []), len(hits)
 
-    def _match_lines(self, text: str, folded: str) -> dict[int, int]:
-        """Return the column of the first match by line index, and match only lines with one of the literals."""
-        search = self.pattern.search
-        find = _finder(folded, self.literals)
-        hits: dict[int, int] = {}
-        line = start = 0
-        while (at := find(start)) >= 0:
-            line_start = max(start, folded.rfind("\n", start, at) + 1)
-            line_end = text.index("\n", at)
-            line += text.count("\n", start, line_start)
-            found = search(text[line_start:line_end])
-            if found:
-                hits[line] = found.start() + 1
-            line, start = line + 1, line_end + 1
-        return hits
+
+def _select_pattern(pattern: re.Pattern[str], text: str) -> re.Pattern[str]:
+    """Return the pattern, for ASCII text its ASCII variant: it has the same matches, and takes half the time."""
+    source = pattern.pattern
+    if not text.isascii() or not source.isascii() or _CHARACTER_CODE.search(source) or _contains_any(text, _SEPARATORS):
+        return pattern
+    return re.compile(source, pattern.flags & ~re.UNICODE | re.ASCII)
 
 
-def _contains_any(data: bytes, literals: Sequence[bytes]) -> bool:
+def _match_lines(text: str, pattern: re.Pattern[str], find: Callable[[int], int]) -> dict[int, int]:
+    """Return the column of the first match by line index, and match only lines that ``find`` finds."""
+    search = pattern.search
+    hits: dict[int, int] = {}
+    line = start = 0
+    while (at := find(start)) >= 0:
+        line_start = max(start, text.rfind("\n", start, at) + 1)
+        line_end = text.index("\n", at)
+        line += text.count("\n", start, line_start)
+        found = search(text[line_start:line_end])
+        if found:
+            hits[line] = found.start() + 1
+        line, start = line + 1, line_end + 1
+    return hits
+
+
+def _contains_any(data: AnyStr, literals: Sequence[AnyStr]) -> bool:
     for literal in literals:
         if literal in data:
             return True
