@@ -244,10 +244,13 @@ def test_skipped_files_contain_no_match(
         for literals in (required_literals(regex), ())
     ]
     assert found == expected
+    counted = _Search(regex, query, as_text, required_literals(regex)).search_files(["a"], [data], False)
+    assert [count for _, _, count in counted] == [count for _, _, count in expected]
     if multiline:
         return
     text = data.decode("utf-8", "surrogateescape")
-    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = lines if lines[-1] else lines[:-1]
     columns = [match.start() + 1 if (match := regex.search(line)) else 0 for line in lines]
     if not data.startswith((b"\xff\xfe", b"\xef\xbb\xbf")) and (as_text or b"\0" not in data):
         assert sum(count for _, _, count in found) == sum(column > 0 for column in columns)

@@ -241,6 +241,12 @@ class _Search(Struct, frozen=True):
                 found.append((name, lines, count))
         return found
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the pattern matches one text only."""
+        is_one = len(self.literals) == 1 and not self.pattern.flags & re.IGNORECASE
+        return is_one and self.pattern.pattern in (self.literals[0], re.escape(self.literals[0]))
+
     def skips(self, data: bytes) -> bool:
         """Return True if a file that starts with ``data`` is not searched because it is binary."""
         return not self.as_text and b"\0" in data and detect_bom(data)[1] in ("", "utf-8")
@@ -262,8 +268,10 @@ class _Search(Struct, frozen=True):
         elif not self.literals or (encoding not in ("", "utf-8") and self.pattern.flags & re.IGNORECASE):
             found = map(pattern.search, _lines(text))
             hits = {i: match.start() + 1 for i, match in enumerate(found) if match}
-        else:
+        elif with_lines or not self.is_text:
             hits = _match_lines(text, pattern, _finder(lower_text, self.literals))
+        else:
+            return [], _count_lines(text, self.literals[0])
         return (_with_context(_lines(text), hits, self.query.context) if with_lines else []), len(hits)
 
 
@@ -289,6 +297,15 @@ def _match_lines(text: str, pattern: re.Pattern[str], find: Callable[[int], int]
             hits[line] = found.start() + 1
         line, start = line + 1, line_end + 1
     return hits
+
+
+def _count_lines(text: str, literal: str) -> int:
+    """Return the number of lines that contain a text."""
+    count, at = 0, text.find(literal)
+    while at >= 0:
+        count += 1
+        at = text.find(literal, text.index("\n", at))
+    return count
 
 
 def _contains_any(data: AnyStr, literals: Sequence[AnyStr]) -> bool:
