@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_function
 from mainspring.messages import ToolDefinition
 from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure
 from mainspring.prompt_tags import escape_json, escape_text
-from mainspring.ranking import score_texts, tokenize
 from mainspring.text import truncate_end
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 from mainspring.tools.tool import no_access
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
+
+if TYPE_CHECKING:
+    from mainspring.ranking import score_texts, tokenize
+else:
+    score_texts = lazy_function("mainspring.ranking", "score_texts")
+    tokenize = lazy_function("mainspring.ranking", "tokenize")
 
 
 _NAME, _SERVER, _PARAMETER = 6, 2, 1  # weight of a word in these fields, relative to the description

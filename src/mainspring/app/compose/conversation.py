@@ -34,7 +34,7 @@ from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings, iter_agent_settings
 from mainspring.app.workspace.skills import SKILL_TOOL_NAMES, build_skills
 from mainspring.app.workspace.trust import TrustStore, trust_warnings
-from mainspring.env import EditorEnv, LocalEnv
+from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Notice
 from mainspring.globs import matches_any
@@ -60,9 +60,11 @@ from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
+    from mainspring.env import EditorEnv
     from mainspring.sessions import find_session
     from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 else:
+    EditorEnv = lazy_function("mainspring.env.editor", "EditorEnv")
     find_session = lazy_function("mainspring.sessions", "find_session")
     Telemetry = lazy_function("mainspring.telemetry", "Telemetry")
     TelemetryOptions = lazy_function("mainspring.telemetry", "TelemetryOptions")

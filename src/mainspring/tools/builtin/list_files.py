@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.env import FileKind, WalkedPath, WalkResult
-from mainspring.env.paths import display_path
+from mainspring.env.paths import display_path, to_sort_key
 from mainspring.tools.support.paths import failure
 from mainspring.tools.support.search.paths import (
     filter_visible,
@@ -50,7 +50,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     listed = [e for e in near if e.path in visible]
     inside = Counter(e.path.rpartition("/")[0] for e in walk.entries if e.path.count("/") == depth)
     shown = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
-    lines = _lines(sorted(shown, key=lambda e: e.path.split("/")), inside)
+    lines = _lines(sorted(shown, key=lambda e: to_sort_key(e.path)), inside)
     ignored, more_withheld = await filter_visible(ctx, found.path, walk.ignored)
     withheld += more_withheld
     notes = _notes(walk, ignored, depth, len(listed) - len(shown), sum(inside.values()))

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.env import EditorEnv, OutputLimits, ProcessResult, StreamName, explain
+from mainspring.env import OutputLimits, ProcessResult, StreamName, explain
+from mainspring.env.protocol import ScriptTerminal
 from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
 from mainspring.tools.support.background import TailBuffer, TerminalText, split_limit, start_background
@@ -59,7 +60,7 @@ async def _run_in_editor_terminal(
 
     Return ``None`` if no such terminal is available.
     """
-    if not isinstance(ctx.env, EditorEnv):
+    if not isinstance(ctx.env, ScriptTerminal):
         return None
     return await ctx.env.run_in_terminal(
         command,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -77,6 +77,14 @@ async def resolve_search_root(ctx: ToolContext, path: str, verb: str = "search")
 def search_accesses(path: str) -> list[Access]:
     """Return the read accesses of a path argument: the path, and the folder before its first wildcard."""
     return [Access("fs-read", p) for p in dict.fromkeys((path, path_before_wildcard(path)))]
+
+
+def filter_paths(paths: Iterable[str], filters: Sequence[Callable[[str], bool]]) -> list[str]:
+    """Return the paths that all filters match."""
+    found = list(paths)
+    for matches in filters:
+        found = [path for path in found if matches(path)]
+    return found
 
 
 async def filter_visible(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
