@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from mainspring.events import AgentStart, Envelope, Event, ToolExecutionEnd, encode
 from mainspring.events.codec import without_in_process
 from mainspring.redaction import Redactor
+from mainspring.text import truncate_end
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -169,7 +170,7 @@ class AuditLog:
 def _shortened(value: Any, depth: int = 0) -> Any:
     """Return the value with long texts and lists truncated."""
     if isinstance(value, str):
-        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters)"
+        return truncate_end(value, MAX_TEXT, "… ({size} characters)")
     if depth >= 8:
         return "…"
     if isinstance(value, dict):

@@ -330,7 +330,7 @@ def _user(message: Message, dialect: ChatCapabilities) -> list[dict[str, Any]]:
         elif isinstance(block, TextBlock | ImageBlock):
             shown.append(block)
     if shown:
-        items.append({"role": "user", "content": _content(shown)})
+        items.append({"role": "user", "content": encode_content(shown)})
     return items
 
 
@@ -347,7 +347,8 @@ def _result(block: ToolResultBlock, dialect: ChatCapabilities, shown: list[Conte
     return item
 
 
-def _content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
+def encode_content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
+    """Return the content of a user message: a text, or parts if it contains images."""
     if all(isinstance(b, TextBlock) for b in blocks):
         return "\n".join([b.text for b in blocks if isinstance(b, TextBlock)])
     parts: list[dict[str, Any]] = []
