@@ -144,7 +144,7 @@ class AgentEnd(Event, frozen=True):
     stats: AgentStats = AgentStats()
     denied: tuple[str, ...] = ()
     error: ErrorInfo | None = None
-    exception: Exception | None = None
+    exception: BaseException | None = None
 
 
 class TurnStart(Event, frozen=True):
@@ -361,14 +361,17 @@ class ToolExecutionEnd(Event, frozen=True):
         seconds: Duration of the tool itself.
         status: How the call ended. ``skipped`` calls did not run, for example after an abort.
         display: How a front end shows the result.
+        exception: The exception of the tool, also if a handler of `tool:error` replaced its result; in this process only.
     """
 
+    in_process: ClassVar[tuple[str, ...]] = ("exception",)
     call: ToolUseBlock
     result: ToolResultBlock
     title: str = ""
     seconds: float = 0.0
     status: Literal["ok", "error", "denied", "skipped"] = "ok"
     display: ToolDisplay | None = None
+    exception: Exception | None = None
 
 
 class ToolInputCoerced(Event, frozen=True):

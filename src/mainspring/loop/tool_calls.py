@@ -63,6 +63,7 @@ class _CheckedCall(Struct, kw_only=True):
         is_invalid: Whether the model made a mistake: an unknown tool or invalid arguments.
         pause: Why the call needs an approval first.
         has_started: Whether the tool has started.
+        exception: The exception of the tool.
     """
 
     call: ToolUseBlock
@@ -75,6 +76,7 @@ class _CheckedCall(Struct, kw_only=True):
     is_invalid: bool = False
     pause: str = ""
     has_started: bool = False
+    exception: Exception | None = None
 
 
 class ToolCallBatch:
@@ -272,17 +274,18 @@ class ToolCallBatch:
         run, bus = self._run, self._run.bus
         text = run.context.tools.unknown(call.name)
         result = error_result(text, ToolErrorCode.NOT_FOUND)
-        is_suppressed = False
+        error: ToolError | None = ToolError(text)
         if bus.has(ToolUnknown):
             unknown = await run.emit(ToolUnknown(call, run.turn_id))
-            is_suppressed = unknown.suppress_error
+            if unknown.suppress_error:
+                error = None
             if unknown.result is not None:
                 result = to_tool_result(unknown.result)
-        if not is_suppressed and bus.has(ToolFailed):
-            failed = await run.emit(ToolFailed(call, run.turn_id, ToolError(text)))
+        if error is not None and bus.has(ToolFailed):
+            failed = await run.emit(ToolFailed(call, run.turn_id, error))
             if failed.result is not None:
                 result = to_tool_result(failed.result)
-        return _CheckedCall(call=call, result=result, is_invalid=True)
+        return _CheckedCall(call=call, result=result, is_invalid=True, exception=error)
 
     async def _check_permission(self, checked: _CheckedCall) -> None:
         """Decide on the final arguments. Handlers get a copy, so that they judge exactly what runs."""
@@ -326,14 +329,15 @@ class ToolCallBatch:
                 result = to_tool_result((await run.emit(transform)).result)
         except asyncio.CancelledError:  # the whole run is being cancelled
             self.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
-            await run.notify(ToolExecutionEnd(call, block, status="error" if checked.has_started else "skipped"))
+            status = "error" if checked.has_started else "skipped"
+            await run.notify(ToolExecutionEnd(call, block, status=status, exception=checked.exception))
             raise
         except AgentAbortedError:
             reason = ABORTED_WHILE_RUNNING if checked.has_started else NOT_RUN_ABORTED
             result = error_result(reason, ToolErrorCode.UNKNOWN)
             checked.status = "error" if checked.has_started else "skipped"
         except Exception as error:  # a handler provided an unusable result
-            result = await self._result_of_failure(call, error)
+            result = await self._result_of_failure(checked, error)
 
         content = result.output
         if not isinstance(content, str) and not run.config.model.info.vision:
@@ -353,7 +357,7 @@ class ToolCallBatch:
         status = checked.status or _call_status(result)
         if status == "denied":
             run.denied.append(block.text)
-        await run.notify(ToolExecutionEnd(call, block, result.title, seconds, status))
+        await run.notify(ToolExecutionEnd(call, block, result.title, seconds, status, exception=checked.exception))
 
     async def _run_tool(self, checked: _CheckedCall) -> ToolResult:
         """Run the tool and return its result; every exception becomes a result."""
@@ -390,11 +394,12 @@ class ToolCallBatch:
                 raise
             return error_result(ABORTED_WHILE_RUNNING, ToolErrorCode.UNKNOWN)
         except Exception as error:
-            return await self._result_of_failure(call, error)
+            return await self._result_of_failure(checked, error)
         finally:
             context.on_update = None  # an abandoned tool may still run, but its call has ended
 
-    async def _result_of_failure(self, call: ToolUseBlock, error: Exception) -> ToolResult:
+    async def _result_of_failure(self, checked: _CheckedCall, error: Exception) -> ToolResult:
+        call, checked.exception = checked.call, error
         if self._run.bus.has(ToolFailed):
             hook = await self._run.emit(ToolFailed(call, self._run.turn_id, error))
             if hook.result is not None:
