@@ -233,7 +233,7 @@ class _CallbackRun:
     def _end(self, event: AgentEnd) -> None:
         self._begin()
         self._end_answer()
-        if event.exception is not None:
+        if isinstance(event.exception, Exception):
             self.failed(event.exception)
         answers = (m for m in reversed(event.messages) if isinstance(m, Message) and m.role == "assistant")
         last = next(answers, None)

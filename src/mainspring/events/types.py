@@ -144,7 +144,7 @@ class AgentEnd(Event, frozen=True):
     stats: AgentStats = AgentStats()
     denied: tuple[str, ...] = ()
     error: ErrorInfo | None = None
-    exception: Exception | None = None
+    exception: BaseException | None = None
 
 
 class TurnStart(Event, frozen=True):
@@ -363,7 +363,7 @@ class ToolExecutionEnd(Event, frozen=True):
         display: How a front end shows the result.
         has_output: Whether the result is the output of the tool, or of a handler in its place, and not a text of the loop; in this
             process only.
-        exception: The exception that the tool raised, in this process only.
+        exception: The exception of the tool, also if a handler of `tool:error` replaced its result; in this process only.
     """
 
     in_process: ClassVar[tuple[str, ...]] = ("has_output", "exception")

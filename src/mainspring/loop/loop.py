@@ -115,7 +115,7 @@ async def _finish_run(run: RunState, error: BaseException | None) -> None:
         end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason)
         await run.emit(end, only=lambda order, _: is_order_of_done(order))
     if run.bus.is_heard(AgentEnd):
-        await run.notify(_agent_end(run, error if isinstance(error, Exception) else None))
+        await run.notify(_agent_end(run, error))
 
 
 def _agent_start(run: RunState) -> AgentStart:
@@ -132,7 +132,7 @@ def _agent_start(run: RunState) -> AgentStart:
     )
 
 
-def _agent_end(run: RunState, error: Exception | None) -> AgentEnd:
+def _agent_end(run: RunState, error: BaseException | None) -> AgentEnd:
     result = run.result()
     return AgentEnd(
         run.id,
@@ -142,8 +142,8 @@ def _agent_end(run: RunState, error: Exception | None) -> AgentEnd:
         output_error=result.output_error,
         stats=result.stats,
         denied=tuple(run.denied),
-        error=ErrorInfo.from_exception(error) if error is not None else None,
-        exception=error,
+        error=ErrorInfo.from_exception(error) if isinstance(error, Exception) else None,
+        exception=None if isinstance(error, asyncio.CancelledError) else error,
     )
 
 

@@ -274,17 +274,18 @@ class ToolCallBatch:
         run, bus = self._run, self._run.bus
         text = run.context.tools.unknown(call.name)
         result = error_result(text, ToolErrorCode.NOT_FOUND)
-        is_suppressed = False
+        error: ToolError | None = ToolError(text)
         if bus.has(ToolUnknown):
             unknown = await run.emit(ToolUnknown(call, run.turn_id))
-            is_suppressed = unknown.suppress_error
+            if unknown.suppress_error:
+                error = None
             if unknown.result is not None:
                 result = to_tool_result(unknown.result)
-        if not is_suppressed and bus.has(ToolFailed):
-            failed = await run.emit(ToolFailed(call, run.turn_id, ToolError(text)))
+        if error is not None and bus.has(ToolFailed):
+            failed = await run.emit(ToolFailed(call, run.turn_id, error))
             if failed.result is not None:
                 result = to_tool_result(failed.result)
-        return _CheckedCall(call=call, result=result, is_invalid=True)
+        return _CheckedCall(call=call, result=result, is_invalid=True, exception=error)
 
     async def _check_permission(self, checked: _CheckedCall) -> None:
         """Decide on the final arguments. Handlers get a copy, so that they judge exactly what runs."""
@@ -329,7 +330,9 @@ class ToolCallBatch:
         except asyncio.CancelledError:  # the whole run is being cancelled
             self.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
             status = "error" if checked.has_started else "skipped"
-            await run.notify(ToolExecutionEnd(call, block, status=status, has_output=False))
+            await run.notify(
+                ToolExecutionEnd(call, block, status=status, has_output=False, exception=checked.exception)
+            )
             raise
         except AgentAbortedError:
             reason = ABORTED_WHILE_RUNNING if checked.has_started else NOT_RUN_ABORTED

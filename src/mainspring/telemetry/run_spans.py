@@ -5,9 +5,22 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mainspring.events import AgentEnd, ContextCompacted, ModelRetry, SpanContext, StreamError, UsageUpdate
-from mainspring.loop.hooks import ModelErrorHook, SessionEnd, TurnBefore
-from mainspring.messages import AgentMessage, Message, Usage
+from mainspring.events import (
+    AgentEnd,
+    AgentStart,
+    ContextCompacted,
+    Event,
+    MessageEnd,
+    MessageStart,
+    ModelRetry,
+    SpanContext,
+    StreamError,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    UsageUpdate,
+)
+from mainspring.loop.hooks import BeforeToolRun, ModelErrorHook, TurnBefore
+from mainspring.messages import Message, Usage
 from mainspring.telemetry import conventions
 from mainspring.telemetry.attributes import (
     Attributes,
@@ -21,7 +34,7 @@ from mainspring.telemetry.attributes import (
 )
 from mainspring.telemetry.otel import CurrentSpan
 from mainspring.telemetry.telemetry import TelemetryContext
-from mainspring.telemetry.tool_spans import ToolCallSpans
+from mainspring.telemetry.tool_spans import ToolCallSpan
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -142,21 +155,14 @@ class ModelCallSpan:
         self._signals.emit(conventions.EXCEPTION_EVENT, attributes, self._context, warn=True)
 
 
-class SpanAgentName:
-    """Name and ID of an agent in its span: a subagent is named by its kind, of which there are few, and has a separate ID."""
-
-    def __init__(self, name: str, id: str = "") -> None:
-        self.name = name
-        self.id = id
-
-
 class RunSpan:
     """The trace of one run.
 
     Args:
         signals: Creates spans, events, and metrics.
         agent: The agent of the run.
-        named: Its name and ID.
+        name: Its name; for a subagent, that of its kind.
+        id: ID of a subagent.
         run_id: ID of the run.
         parent: The parent context; ``None`` is the current one.
         started_at: Start of the wait before the run, in nanoseconds since 1970; ``None`` is now.
@@ -164,14 +170,14 @@ class RunSpan:
     Attributes:
         span: Its span.
         context: A context in which that is the current one.
-        calls: The tool calls in progress.
     """
 
     def __init__(
         self,
         signals: TelemetryContext,
         agent: CoreAgent,
-        named: SpanAgentName,
+        name: str,
+        id: str,
         run_id: str,
         *,
         parent: Context | None,
@@ -185,39 +191,70 @@ class RunSpan:
             conventions.OPERATION: conventions.INVOKE_AGENT,
             **model_attributes(agent.model.provider, agent.model.model),
         }
-        given: Attributes = {**self._attributes, conventions.AGENT_NAME: named.name, conventions.RUN_ID: run_id}
-        if named.id:
-            given[conventions.AGENT_ID] = named.id
+        given: Attributes = {**self._attributes, conventions.AGENT_NAME: name, conventions.RUN_ID: run_id}
+        if id:
+            given[conventions.AGENT_ID] = id
         if agent.session_id:
             given[conventions.CONVERSATION_ID] = agent.session_id
-        name = signals.span_name(conventions.INVOKE_AGENT, named.name)
-        self.span = signals.tracer.start_span(name, parent, signals.api.internal, given, start_time=started_at)
+        title = signals.span_name(conventions.INVOKE_AGENT, name)
+        self.span = signals.tracer.start_span(title, parent, signals.api.internal, given, start_time=started_at)
         self.context = signals.api.context_with(self.span, parent)
         self._scope = CurrentSpan(signals.api)
         self._scope.enter(self.context)
         self._server = server_attributes(agent.model)
         self._chat: ModelCallSpan | None = None
-        self.calls = ToolCallSpans(signals, self._content, agent, self.span, self.context, run_id)
+        self._calls: dict[str, ToolCallSpan] = {}
         self._id = run_id
         self._turn = 0
         self._request: ModelRequest | None = None
         self._prompts: list[Message] = []
-        self._done: SessionEnd | None = None
 
-    # --- ids --------------------------------------------------------------------------------------------------------
+    def ids(self, event: Event) -> SpanContext | None:
+        """Return the IDs of the span that begins with an event."""
+        api = self._signals.api
+        match event:
+            case AgentStart():
+                return api.span_ids(self.span)
+            case MessageStart() if self._chat is not None:
+                return api.span_ids(self._chat.span)
+            case ToolExecutionStart() if call := self._calls.get(event.call.id):
+                return call.ids
+            case _:
+                return None
 
-    @property
-    def ids(self) -> SpanContext:
-        """Return the IDs of the run."""
-        return self._signals.api.span_ids(self.span)
+    # --- events and hooks -------------------------------------------------------------------------------------------
 
-    def chat_ids(self) -> SpanContext | None:
-        """Return the IDs of the current model call."""
-        return None if self._chat is None else self._signals.api.span_ids(self._chat.span)
+    def map(self, event: Event) -> None:
+        """Map an event to spans, span events, and metrics; a call that never started has no span."""
+        match event:
+            case MessageStart(message=Message(role="assistant") as message):
+                self._start_model_call(message)
+            case MessageStart(message=Message() as message) if not self._turn:
+                self._prompts.append(message)
+            case MessageEnd(message=Message(role="assistant") as message):
+                self._end_model_call(message)
+            case StreamError():
+                self._end_model_call(event.message, event.exception, aborted=event.reason == "aborted")
+            case ModelRetry() if self._chat is not None:
+                self._chat.retry(event)
+            case ToolExecutionStart():
+                self._start_call(event)
+            case ToolExecutionEnd() if call := self._calls.pop(event.call.id, None):
+                call.end(event)
+            case UsageUpdate() if event.purpose:
+                self._record_side_call(event)
+            case ContextCompacted(reason=reason, before=before, after=after):
+                counts: Attributes = {"reason": reason, "before": before, "after": after}
+                self.span.add_event(conventions.COMPACTED_EVENT, counts)
+            case _:
+                pass
 
-    # --- model calls ------------------------------------------------------------------------------------------------
+    def record_chunk(self) -> None:
+        """Record that a piece of a response arrived."""
+        if self._chat is not None:
+            self._chat.record_chunk()
 
-    def turn(self, hook: TurnBefore) -> None:
+    def begin_turn(self, hook: TurnBefore) -> None:
         """Record a complete request. The options of the first are those of the run."""
         if self._request is None:
             self.span.set_attributes(
@@ -225,15 +262,17 @@ class RunSpan:
             )
         self._turn, self._request = hook.turn, hook.request
 
-    def message_starts(self, message: AgentMessage) -> None:
-        """Record the start of a message: the prompt, or a response."""
-        if not isinstance(message, Message):
-            return
-        if message.role != "assistant":
-            if not self._turn:
-                self._prompts.append(message)
-            return
-        self._end_chat(None)
+    def fail_model_call(self, hook: ModelErrorHook) -> None:
+        """Record a model call that failed permanently; a handler may repeat it."""
+        self._end_model_call(hook.error.partial, hook.error)
+
+    def start_tool(self, hook: BeforeToolRun) -> None:
+        """Record the start of a tool, in the task that runs it."""
+        if not hook.block and (call := self._calls.get(hook.call_id)):
+            call.start(hook.input)
+
+    def _start_model_call(self, message: Message) -> None:
+        self._end_model_call(None)
         provider = message.provider or self._agent.model.provider
         model = message.model or self._agent.model.model
         request = model_attributes(provider, model)
@@ -250,56 +289,35 @@ class RunSpan:
             request=self._request,
         )
 
-    def record_chunk(self) -> None:
-        """Record that a piece of a response arrived."""
-        if self._chat is not None:
-            self._chat.record_chunk()
-
-    def retry(self, event: ModelRetry) -> None:
-        """Record a retry of a model call."""
-        if self._chat is not None:
-            self._chat.retry(event)
-
-    def model_failed(self, hook: ModelErrorHook) -> None:
-        """Record a model call that failed permanently; a handler may repeat it."""
-        self._end_chat(hook.error.partial, hook.error)
-
-    def fail_model_call(self, event: StreamError) -> None:
-        """Record a model call that was interrupted."""
-        self._end_chat(event.message, event.exception, aborted=event.reason == "aborted")
-
-    def message_ends(self, message: AgentMessage) -> None:
-        """Record a complete response."""
-        if isinstance(message, Message) and message.role == "assistant":
-            self._end_chat(message)
-
-    def _end_chat(self, message: Message | None, error: BaseException | None = None, *, aborted: bool = False) -> None:
+    def _end_model_call(
+        self, message: Message | None, error: BaseException | None = None, *, aborted: bool = False
+    ) -> None:
         chat, self._chat = self._chat, None
         if chat is not None:
             chat.end(message, error, aborted=aborted)
 
-    def record_side_call(self, hook: UsageUpdate) -> None:
+    def _start_call(self, event: ToolExecutionStart) -> None:
+        tool = self._agent.tools.get(event.call.name)
+        self._calls[event.call.id] = ToolCallSpan(
+            self._signals,
+            self._content,
+            self.span,
+            self.context,
+            self._id,
+            event,
+            tool.description if tool is not None else "",
+        )
+
+    def _record_side_call(self, event: UsageUpdate) -> None:
         """Record a model call outside the conversation; its model and duration are unknown."""
-        if not hook.purpose:
-            return
-        attributes: Attributes = {conventions.PURPOSE: hook.purpose, **usage_attributes(hook.usage)}
+        attributes: Attributes = {conventions.PURPOSE: event.purpose, **usage_attributes(event.usage)}
         self.span.add_event(conventions.SIDE_CALL_EVENT, attributes)
         self._signals.instruments.usage(
-            hook.usage,
+            event.usage,
             {conventions.OPERATION: conventions.CHAT, conventions.PROVIDER: self._attributes[conventions.PROVIDER]},
         )
 
-    def record_compaction(self, hook: ContextCompacted) -> None:
-        """Record a compaction."""
-        self.span.add_event(
-            conventions.COMPACTED_EVENT, {"reason": hook.reason, "before": hook.before, "after": hook.after}
-        )
-
     # --- the end ----------------------------------------------------------------------------------------------------
-
-    def done(self, hook: SessionEnd) -> None:
-        """Record the final result of the run."""
-        self._done = hook
 
     def leave(self) -> None:
         """Restore the previous context of the run's task."""
@@ -307,18 +325,17 @@ class RunSpan:
             self._chat.detach()
         self._scope.leave()
 
-    def end(self, event: AgentEnd | None) -> None:
+    def end(self, event: AgentEnd) -> None:
         """End the run and all spans that are still open."""
-        self._end_chat(None, aborted=True)
-        self.calls.abandon()
+        self._end_model_call(None, aborted=True)
+        for call in self._calls.values():
+            call.abandon()
         self._scope.leave()
         signals, span = self._signals, self.span
-        done = self._done
-        status = event.status if event is not None else "error"
-        usage = done.usage if done is not None else Usage.zero()
-        span.set_attributes({conventions.RUN_STATUS: status, conventions.TURNS: done.turns if done is not None else 0})
-        span.set_attributes({k: v for k, v in usage_attributes(usage).items() if k != conventions.USAGE_REASONING})
-        error = (done.error if done is not None else None) or (event.exception if event is not None else None)
+        status, stats, error = event.status, event.stats, event.exception
+        span.set_attributes({conventions.RUN_STATUS: status, conventions.TURNS: stats.turns})
+        usage = usage_attributes(stats.usage)
+        span.set_attributes({k: v for k, v in usage.items() if k != conventions.USAGE_REASONING})
         kind = ""
         if status == "aborted":
             kind = "aborted"
@@ -326,8 +343,8 @@ class RunSpan:
         elif error is not None or status == "error":
             kind = error_type(error) if error is not None else "error"
             signals.api.mark_failed(span, kind, signals.error_text(error) if error is not None else kind)
-        answers = [m for m in (event.messages if event is not None else ()) if isinstance(m, Message)]
-        answer = next((m for m in reversed(answers) if m.role == "assistant"), None)
+        answers = (m for m in reversed(event.messages) if isinstance(m, Message) and m.role == "assistant")
+        answer = next(answers, None)
         if answer is not None and answer.stop_reason:
             span.set_attribute(
                 conventions.FINISH_REASONS, (conventions.STOP_REASONS.get(answer.stop_reason, answer.stop_reason),)

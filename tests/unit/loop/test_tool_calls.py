@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
+from mainspring.events import ToolExecutionEnd
 from mainspring.loop import CoreAgent, HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import HOOK_NAMES, ToolBefore
 from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
@@ -285,8 +286,9 @@ async def test_tool_exception_becomes_its_result(error: Exception, text: str, co
 
     seen: list[str] = []
     hooks = {n: (lambda ctx: seen.append(type(ctx).event)) for n in ("tool:error", "tool:transform", "tool:after")}
-    (result,), _ = await run_calls(tool_call_reply("fail"), tools=[fail], hooks=hooks)
+    (result,), events = await run_calls(tool_call_reply("fail"), tools=[fail], hooks=hooks)
     assert (result.text, result.is_error, result.details) == (text, True, {"code": code})
+    assert [e.exception for e in events if isinstance(e, ToolExecutionEnd)] == [error]
     assert seen == ["tool:error", "tool:transform", "tool:after"]
     (result,), _ = await run_calls(
         tool_call_reply("fail"), tools=[fail], hooks={"tool:error": lambda ctx: {"result": "stand-in"}}

@@ -34,6 +34,8 @@ async def look(key: str) -> str:
     with trace.get_tracer("user").start_as_current_span("inside"):
         if key == "bad":
             raise FileNotFoundError("no bad")
+        if key == "odd":
+            raise ZeroDivisionError("no odd")
         return f"value of {key}"
 
 
@@ -240,6 +242,7 @@ async def test_failed_calls_have_an_error_type() -> None:
     recorder = Recorder()
     calls = [
         ScriptedCall("look", {"key": "bad"}, "raised"),
+        ScriptedCall("look", {"key": "odd"}, "crashed"),
         ScriptedCall("nope", {}, "unknown"),
         ScriptedCall("look", {"wrong": 1}, "invalid"),
         ScriptedCall("look", {"key": "secret"}, "blocked"),
@@ -253,10 +256,12 @@ async def test_failed_calls_have_an_error_type() -> None:
 
     by_call = {(s.attributes or {}).get("gen_ai.tool.call.id"): s for s in recorder.spans}
     types = {
-        call: (by_call[call].attributes or {})["error.type"] for call in ("raised", "unknown", "invalid", "blocked")
+        call: (by_call[call].attributes or {})["error.type"]
+        for call in ("raised", "crashed", "unknown", "invalid", "blocked")
     }
     assert types == {
         "raised": "NOT_FOUND",
+        "crashed": "ZeroDivisionError",
         "unknown": "NOT_FOUND",
         "invalid": "VALIDATION_ERROR",
         "blocked": "PERMISSION_DENIED",
