@@ -15,19 +15,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-READINGS = {
-    "chat_completions": "test_model_traffic",
-    "responses": "test_responses_traffic",
-    "messages": "test_messages_traffic",
-    "generate_content": "test_gemini_traffic",
-    "stream_generate_content": "test_gemini_traffic",
-    "native_chat": "test_ollama_traffic",
-}
+PROTOCOLS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 
 
 def main() -> None:
     readings: dict[str, Callable[[dict[str, Any]], list[str]]]
-    readings = {api: import_module(f"tests.contract.{name}").find_differences for api, name in READINGS.items()}
+    modules = [import_module(f"tests.contract.traffic.{name}") for name in PROTOCOLS]
+    readings = {api: module.READING.find_differences for module in modules for api in module.READING.apis}
     total, agreeing, rest = Counter[str](), Counter[str](), list[str]()
     for file in sorted(Path(sys.argv[1]).rglob("*.json")):
         exchange = json.loads(file.read_bytes())

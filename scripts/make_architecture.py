@@ -20,7 +20,7 @@ from typing import Any, get_args
 
 from mainspring import HookBus, LoopConfig, LoopContext, ToolRegistry, agent_loop, tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.events import Event
+from mainspring.events import RunEvent
 from mainspring.loop.hooks import HOOKS
 from mainspring.models import ModelRequest
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
@@ -399,19 +399,17 @@ def parse_source() -> dict[str, ast.Module]:
     return trees
 
 
-def find_listeners(trees: dict[str, ast.Module]) -> dict[str, str]:
-    """Return the modules that register a listener of all events, each with the listener as it is written there."""
-    listeners: dict[str, str] = {}
+def find_listeners(trees: dict[str, ast.Module]) -> list[str]:
+    """Return the modules that register a listener of all events."""
+    listeners: dict[str, None] = {}
     for name, tree in trees.items():
         for node in ast.walk(tree):
             match node:
-                case ast.Call(func=ast.Attribute(attr="observe" | "subscribe"), args=[listener]) if (
-                    "loop/hooks/" not in name
-                ):
-                    listeners[name] = ast.unparse(listener)
+                case ast.Call(func=ast.Attribute(attr="observe" | "subscribe"), args=[_]) if "loop/hooks/" not in name:
+                    listeners[name] = None
                 case _:
                     pass
-    return listeners
+    return list(listeners)
 
 
 def find_readers(trees: dict[str, ast.Module], module: str) -> list[str]:
@@ -457,11 +455,11 @@ def draw_events() -> tuple[str, list[str]]:
     ):
         drawing.text(x, 84, text, "small", "start")
     y, lines, shown = 94.0, [f"{' -> '.join(stages)} -> listeners:"], set[str]()
-    for name, listener in find_listeners(trees).items():
+    for name in find_listeners(trees):
         drawing.label(24, y, 230, 26, name)
         drawing.arrow(254, y + 13, 290, y + 13)
         label, readers = "", []
-        if "Translator" in listener:
+        if name.startswith("app/chat/event_views"):
             label, readers = "chat events", chat
         elif name.startswith("durable/"):
             label, readers = "feed", feed
@@ -485,7 +483,7 @@ def draw_events() -> tuple[str, list[str]]:
 def event_table() -> list[str]:
     """Return the table of all events."""
     kinds: list[type[Any]] = []
-    for kind in get_args(Event):
+    for kind in get_args(RunEvent):
         kinds += [inner for inner in (get_args(kind) or (kind,)) if inner not in kinds]
     rows = [f"| `{k.type}` | `{k.__name__}` | {summary(k)} |" for k in kinds]
     return ["| type | class | meaning |", "|---|---|---|", *rows]

@@ -11,11 +11,6 @@ from msgspec import Struct
 _FENCE = re.compile(r"\A\ufeff?\s*?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _LINE = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)")
 _TABS = re.compile(r"^[ \t]*\t[ \t]*", re.MULTILINE)
-_ENTRY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,63}):(?: +(.+))?")
-_WORD = r"""(?:"[^"\\]*"|'[^']*'|[A-Za-z0-9_][A-Za-z0-9_./-]*(?: [A-Za-z0-9_][A-Za-z0-9_./-]*)*)"""
-_LIST = re.compile(rf"\[{_WORD}(?:, *{_WORD})*\]")
-_ITEM = re.compile(_WORD)
-_TEXT = re.compile(r"""(?!.*(?:: | #|:$))[A-Za-z0-9(/.$_~].*|"[^"\\]*"|'[^']*'""")
 
 
 class FrontMatter(Struct, frozen=True):
@@ -76,9 +71,7 @@ def parse_front_matter(text: str) -> FrontMatter | None:
 
 def _yaml(text: str) -> dict[str, Any] | _YamlError:
     """Return the fields of valid YAML, or the reason why it is invalid."""
-    if (plain := _parse_simple(text)) is not None:
-        return plain
-    import yaml
+    import yaml  # slow: bundled skills have an index of their front matter
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the base loader converts all scalars to text
     try:
@@ -91,75 +84,6 @@ def _yaml(text: str) -> dict[str, Any] | _YamlError:
     if not isinstance(fields, dict):
         return {} if fields in (None, "") else _YamlError("it is not a map of fields")
     return {str(k): v for k, v in cast("dict[Any, Any]", fields).items()}
-
-
-_Lines = list[tuple[int, str]]
-"""Remaining lines as indentation and text, the next one last."""
-
-
-def _parse_simple(text: str) -> dict[str, Any] | None:
-    """Parse simple front matter: single-line texts, maps, lists. It avoids the import of YAML, which is slow.
-    ``None`` if YAML may interpret it differently.
-    """
-    lines: _Lines = []
-    for line in reversed(text.split("\n")):
-        bare = line.removesuffix("\r").rstrip(" ")
-        if not bare.isprintable():
-            return None
-        if bare:
-            inner = bare.lstrip(" ")
-            lines.append((len(bare) - len(inner), inner))
-    try:
-        fields = _map(lines, 0)
-    except (ValueError, RecursionError):
-        return None
-    return None if lines else fields
-
-
-def _map(lines: _Lines, indent: int) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    while lines and lines[-1][0] == indent and (found := _ENTRY.fullmatch(lines[-1][1])) is not None:
-        lines.pop()
-        fields[found[1]] = _value(found[2]) if found[2] else _parse_nested(lines, indent)
-    return fields
-
-
-def _parse_nested(lines: _Lines, indent: int) -> Any:
-    """Parse the indented lines below a key."""
-    deeper, text = lines[-1] if lines else (-1, "")
-    if deeper >= indent and text.startswith("- "):
-        return _list(lines, deeper)
-    return _map(lines, deeper) if deeper > indent else ""
-
-
-def _list(lines: _Lines, indent: int) -> list[Any]:
-    items: list[Any] = []
-    while lines and lines[-1][0] == indent and lines[-1][1].startswith("- "):
-        text = lines.pop()[1]
-        inner = text[2:].lstrip(" ")
-        if _ENTRY.fullmatch(inner) is None:
-            items.append(_value(inner))
-        else:
-            lines.append((indent + len(text) - len(inner), inner))
-            items.append(_map(lines, lines[-1][0]))
-    return items
-
-
-def _value(text: str) -> str | list[str]:
-    """Return a text or a list of words.
-
-    Raises:
-        ValueError: If the value is anything else.
-    """
-    if _LIST.fullmatch(text):
-        return [_unquoted(item) for item in _ITEM.findall(text)]
-    if _TEXT.fullmatch(text) is None:
-        raise ValueError(text)
-    return _unquoted(text)
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if text[0] in "\"'" else text
 
 
 def _parse_leniently(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 
 class LoopLock:
@@ -32,12 +32,44 @@ class LoopLock:
         return self._held[1]
 
 
-if sys.platform != "win32":
-    import fcntl
-
-
 _TIMEOUT = 5.0
 _POLL_INTERVAL = 0.05
+_LONG_POLL_INTERVAL = 0.2
+_BUSY = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
+
+LockResult = Literal["held", "taken", "unsupported"]
+"""Locked by us, ``taken`` by another process, or ``unsupported`` by the file system."""
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _LOCK_OFFSET = 1 << 40  # locks are mandatory on Windows: lock a byte that is never read
+
+    def _lock(fd: int) -> None:
+        here = os.lseek(fd, 0, os.SEEK_CUR)
+        os.lseek(fd, _LOCK_OFFSET, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        finally:
+            os.lseek(fd, here, os.SEEK_SET)
+else:
+    import fcntl
+
+    def _lock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def try_lock(fd: int) -> LockResult:
+    """Try to become the only writer of an open file.
+
+    The lock belongs to this file handle: a second handle, even in the same process, does not get it. It is released when the
+    file is closed, so the lock of a dead process is free immediately.
+    """
+    try:
+        _lock(fd)
+    except OSError as error:
+        return "taken" if error.errno in _BUSY else "unsupported"
+    return "held"
 
 
 class LockTimeoutError(Exception):
@@ -64,26 +96,17 @@ def lock_directory(folder: Path, timeout: float = _TIMEOUT) -> Generator[None]:
         limit = time.monotonic() + timeout
         while True:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(handle)
                 break
-            except BlockingIOError:
+            except OSError as error:
+                if error.errno not in _BUSY:
+                    raise
                 if time.monotonic() > limit:
                     raise LockTimeoutError(f"{folder} is locked by another process. Try again.") from None
-                time.sleep(
-                    _POLL_INTERVAL
-                )  # in a thread, since the operating system does not report that a lock was released
+            time.sleep(_POLL_INTERVAL)  # the operating system does not report that a lock was released
         yield
     finally:
         os.close(handle)
-
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
-
-_POLL = 0.2
 
 
 @asynccontextmanager
@@ -96,70 +119,12 @@ async def lock_file(path: Path, waiting: Callable[[], None]) -> AsyncGenerator[N
     """
     file = await asyncio.to_thread(path.open, "ab")
     try:
-        while not _try_lock(file):
+        while try_lock(file.fileno()) == "taken":
             waiting()
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_LONG_POLL_INTERVAL)
         yield
     finally:
         file.close()
-
-
-if sys.platform == "win32":
-
-    def _try_lock(file: IO[bytes]) -> bool:
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-
-    def _try_lock(file: IO[bytes]) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-
-LockResult = Literal["held", "taken", "unsupported"]
-"""Locked by us, ``taken`` by another process, or ``unsupported`` by the file system."""
-
-
-_BUSY = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    _LOCK_OFFSET = 1 << 40  # locks are mandatory on Windows: lock a byte that is never read
-
-    def try_lock(fd: int) -> LockResult:
-        """Try to become the only writer of an open file."""
-        here = os.lseek(fd, 0, os.SEEK_CUR)
-        os.lseek(fd, _LOCK_OFFSET, os.SEEK_SET)
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError as error:
-            return "taken" if error.errno in _BUSY else "unsupported"
-        finally:
-            os.lseek(fd, here, os.SEEK_SET)
-        return "held"
-else:
-    import fcntl
-
-    def try_lock(fd: int) -> LockResult:
-        """Try to become the only writer of an open file.
-
-        The lock belongs to this file handle: a second handle, even in the same process, does not get it. It is released when the
-        file is closed, so the lock of a dead process is free immediately.
-        """
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            return "taken" if error.errno in _BUSY else "unsupported"
-        return "held"
 
 
 def describe_lock_owner(fd: int, owner: str = "") -> str:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, get_args
 import msgspec
 import pytest
 
+from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.commands import (
     Abort,
@@ -37,9 +38,32 @@ from mainspring.app.chat.commands import (
     decode_command,
 )
 from mainspring.errors import ModelError, NetworkError
+from mainspring.events import decode, encode, schema
 from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
+
+RUN_EVENTS = {
+    run_events.AgentStart,
+    run_events.MessageEnd,
+    run_events.TextDelta,
+    run_events.ThinkingDelta,
+    run_events.ToolExecutionStart,
+    run_events.ToolExecutionUpdate,
+    run_events.ToolExecutionEnd,
+    run_events.ApprovalRequest,
+    run_events.ApprovalResult,
+    run_events.SubagentStart,
+    run_events.SubagentEvent,
+    run_events.SubagentEnd,
+    run_events.ModelRetry,
+    run_events.ContextCompacted,
+    run_events.Notice,
+    run_events.AgentEnd,
+}
+"""The events of a run that a chat publishes."""
+
+CHAT_EVENTS = set(get_args(chat_events.ChatEvent)) - set(get_args(run_events.RunEvent))
 
 KINDS = {kind.__struct_config__.tag: kind for kind in get_args(chat_events.ChatEvent)}
 
@@ -71,12 +95,12 @@ async def test_chat_covers_every_command_and_every_event(folder: Path, home: Pat
     for part in (_run_turns, _run_plan, _run_session_commands, _run_rejected_commands):
         seen += await part(folder, home)
 
-    assert {type(event) for event in seen} == set(KINDS.values())
+    assert {type(event) for event in seen} == RUN_EVENTS | CHAT_EVENTS
     assert JsonReader.sent == set(get_args(ChatCommand))
     for event in seen:
-        line = chat_events.encode_event(event)
-        assert json.loads(line)["type"] == type(event).__struct_config__.tag
-        assert chat_events.decode_event(line) == event
+        line = encode(event)
+        assert json.loads(line)["type"] == event.type
+        assert encode(decode(line, chat_events.ChatEvent)) == line
 
 
 async def _run_turns(folder: Path, home: Path) -> list[Any]:
@@ -110,11 +134,11 @@ async def _run_turns(folder: Path, home: Path) -> list[Any]:
         await chat.send(Prompt("again"))
         await _answer_until_finished(chat, 1)
         await chat.send(Compact("words"))
-        await chat.until(chat_events.Compacted)
+        await chat.until(run_events.ContextCompacted)
         await chat.send(Slash("/cost"))
-        await chat.until(chat_events.CommandDone, lambda done: done.name == "cost")
+        await chat.until(chat_events.CommandEnd, lambda done: done.name == "cost")
         await chat.send(Shell("echo mine"))
-        await chat.until(chat_events.ShellFinished)
+        await chat.until(chat_events.ShellEnd)
         await chat.send(Abort())
         return chat.seen
 
@@ -123,10 +147,10 @@ async def _answer_until_finished(chat: Reader, runs: int) -> None:
     """Read until the end of some runs, and answer all requests."""
     while runs:
         event = await chat.next()
-        runs -= isinstance(event, chat_events.RunFinished)
-        if isinstance(event, chat_events.ApprovalAsked):
+        runs -= isinstance(event, run_events.AgentEnd)
+        if isinstance(event, run_events.ApprovalRequest):
             await chat.send(Approve(event.id, "once"))
-        if isinstance(event, chat_events.QuestionAsked):
+        if isinstance(event, chat_events.QuestionRequest):
             await chat.send(Answer(event.id, text="because"))
 
 
@@ -136,10 +160,10 @@ async def _run_plan(folder: Path, home: Path) -> list[Any]:
         chat = JsonReader(opened.chat, model)
         await chat.send(SetMode("plan"))
         await chat.send(SetThinking("low"))
-        await chat.until(chat_events.CommandDone, lambda done: done.name == "set_thinking")
+        await chat.until(chat_events.CommandEnd, lambda done: done.name == "set_thinking")
         await chat.run("plan")
         await chat.send(ExecutePlan())
-        await chat.until(chat_events.RunFinished)
+        await chat.until(run_events.AgentEnd)
         return chat.seen
 
 
@@ -158,7 +182,7 @@ async def _run_session_commands(folder: Path, home: Path) -> list[Any]:
             SetModel("x:y"),
         ):
             receipt = await chat.send(command)
-            done = await chat.until(chat_events.CommandDone, lambda done, id=receipt.id: done.id == id)
+            done = await chat.until(chat_events.CommandEnd, lambda done, id=receipt.id: done.id == id)
             assert done.error == "", (command, done)
         return chat.seen
 
@@ -168,14 +192,14 @@ async def _run_rejected_commands(folder: Path, home: Path) -> list[Any]:
     async with chatting(folder, home, Reply(error=again), "well") as opened:
         chat = JsonReader(opened.chat, opened.model)
         await chat.send(Shortcut("ctrl+k"))
-        await chat.until(chat_events.Refused)
+        await chat.until(chat_events.CommandRejected)
         await chat.run("go @nowhere.txt")
         return chat.seen
 
 
 def test_unknown_or_incomplete_commands_are_rejected() -> None:
     assert len(KINDS) == len(get_args(chat_events.ChatEvent))
-    assert "tool_started" in KINDS
+    assert "tool_execution_start" in KINDS
     for bad in (b'{"type": "nonsense"}', b'{"type": "prompt"}', b'{"type": "prompt", "text": 1}', b"[]"):
         with pytest.raises(msgspec.ValidationError):
             decode_command(bad)
@@ -184,9 +208,11 @@ def test_unknown_or_incomplete_commands_are_rejected() -> None:
 
 
 def test_chat_contract_has_a_json_schema() -> None:
-    schemas = msgspec.json.schema_components((ChatCommand, chat_events.ChatEvent))[1]
+    commands = msgspec.json.schema_components((ChatCommand,))[1]
+    events = json.loads(schema(chat_events.ChatEvent, "Events"))["$defs"]
 
-    assert {"Prompt", "Approve", "ToolStarted", "ApprovalAsked"} <= set(schemas)
+    assert {"Prompt", "Approve"} <= set(commands)
+    assert {"ToolExecutionStart", "ApprovalRequest", "QuestionRequest"} <= set(events)
 
 
 def test_chat_package_does_not_print_or_use_globals() -> None:
@@ -211,4 +237,4 @@ async def test_two_chats_share_no_state(folder: Path, home: Path) -> None:
         first, second = await one.run("a"), await two.run("b")
 
     assert (first.text, second.text) == ("I am one", "I am two")
-    assert one.of(chat_events.SessionChanged)[0].id != two.of(chat_events.SessionChanged)[0].id
+    assert one.of(chat_events.SessionChange)[0].id != two.of(chat_events.SessionChange)[0].id

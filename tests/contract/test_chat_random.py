@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.commands import (
     Abort,
@@ -91,13 +92,13 @@ class ChatPlayer:
         return [e for e in self.of(requested) if e.id not in done]
 
     def queued(self) -> list[Any]:
-        changes = self.of(chat_events.QueueChanged)
+        changes = self.of(chat_events.QueueChange)
         return list(changes[-1].items) if changes else []
 
     def command(self, step: Step) -> ChatCommand | None:
         what, n = step
-        approvals = self.open(chat_events.ApprovalAsked, chat_events.ApprovalSettled)
-        questions = self.open(chat_events.QuestionAsked, chat_events.QuestionSettled)
+        approvals = self.open(run_events.ApprovalRequest, run_events.ApprovalResult)
+        questions = self.open(chat_events.QuestionRequest, chat_events.QuestionResult)
         queued = self.queued()
         approval = approvals[n % len(approvals)].id if approvals else "q0"
         question = questions[n % len(questions)] if questions else None
@@ -162,9 +163,9 @@ class ChatPlayer:
     async def settle(self) -> None:
         """Answer all requests until the chat is idle."""
         while self.chat.busy:
-            for request in self.open(chat_events.ApprovalAsked, chat_events.ApprovalSettled):
+            for request in self.open(run_events.ApprovalRequest, run_events.ApprovalResult):
                 await self.chat.send(Approve(request.id, "deny"))
-            for request in self.open(chat_events.QuestionAsked, chat_events.QuestionSettled):
+            for request in self.open(chat_events.QuestionRequest, chat_events.QuestionResult):
                 await self.chat.send(Answer(request.id, declined=True))
             await asyncio.sleep(0.001)
 
@@ -199,24 +200,24 @@ async def play(steps: list[Step], replies: list[int], ending: str) -> None:
             check_events(player)
             if player.queued():
                 async with chatting(folder, home, "x", ask={"session": session}) as again:
-                    restored = await again.until(chat_events.QueueChanged)
+                    restored = await again.until(chat_events.QueueChange)
                 waiting = {q.text for q in restored.items}
                 assert {q.text for q in player.queued()} <= waiting
 
 
 def check_events(player: ChatPlayer) -> None:
     for request, settled in (
-        (chat_events.ApprovalAsked, chat_events.ApprovalSettled),
-        (chat_events.QuestionAsked, chat_events.QuestionSettled),
+        (run_events.ApprovalRequest, run_events.ApprovalResult),
+        (chat_events.QuestionRequest, chat_events.QuestionResult),
     ):
         assert sorted(e.id for e in player.of(request)) == sorted(e.id for e in player.of(settled))
-    inner = [e.event for e in player.of(chat_events.ChildEvent)]
+    inner = [e.event for e in player.of(run_events.SubagentEvent)]
     events = [*player.seen, *inner]
-    started = sum(isinstance(e, chat_events.ToolStarted) for e in events)
-    assert started == sum(isinstance(e, chat_events.ToolFinished) for e in events)
-    assert len(player.of(chat_events.RunStarted)) == len(player.of(chat_events.RunFinished))
-    assert len(player.of(chat_events.ChildStarted)) == len(player.of(chat_events.ChildFinished))
-    sent_text = " ".join(e.text for e in player.of(chat_events.UserText))
+    started = sum(isinstance(e, run_events.ToolExecutionStart) for e in events)
+    assert started == sum(isinstance(e, run_events.ToolExecutionEnd) for e in events)
+    assert len(player.of(run_events.AgentStart)) == len(player.of(run_events.AgentEnd))
+    assert len(player.of(run_events.SubagentStart)) == len(player.of(run_events.SubagentEnd))
+    sent_text = " ".join(e.message.text for e in player.of(run_events.MessageEnd))
     waits = " ".join(q.text for q in player.queued())
     for text in player.typed.values():
         assert text in sent_text or text in waits, (text, sent_text, waits)

@@ -19,10 +19,9 @@ from mainspring import Agent, RetryConfig, RunOptions
 from mainspring.durable import DurableClient, DurableRun, DurableSteps, DurableWorker, Engine, MemoryEngine
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.dbos.tables import Tables
-from mainspring.durable.feed import Asked, CallBegan, CallDone, RunEnded, Text
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import DurableError, RateLimitedError
-from mainspring.events import TextDelta, ToolExecutionEnd
+from mainspring.events import AgentEnd, ApprovalRequest, ApprovalResult, TextDelta, ToolExecutionEnd, ToolExecutionStart
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.permissions import Permissions, RuleSet
@@ -388,14 +387,16 @@ async def test_subagent_approvals_are_answered_while_no_worker_runs(reopen: Reop
     async with DurableWorker(await reopen(), {"a": make}) as agents:
         result = await wait_for_result(agents.run(run.id))
         assert await run.pending() == ()
-        approvals = [item.event async for item in run.events() if isinstance(item.event, Asked)]
+        approvals = [e.event async for e in run.events() if isinstance(e.event, ApprovalRequest | ApprovalResult)]
     assert (result.status, result.text, world.done) == ("completed", "Both are back.", ["write K0"])
     assert [r.text for m in result.messages for r in m.tool_results] == ["Child 0 is done.", "Child 1 is done."]
     assert "not this one" in str(kinds[1].requests[-1])
     assert [len(m.requests) for m in (world.model, *kinds)] == [2, 2, 2], "no request was repeated"
-    call_counts = {name: [len(a.calls) for a in approvals if a.agent == name] for name in {a.agent for a in approvals}}
-    assert sorted(call_counts) == sorted(w.agent for w in waiting)
-    assert all(counts == [1, 0] for counts in call_counts.values()), call_counts
+    by_call = {id: [a.type for a in approvals if a.id == id] for id in {a.id for a in approvals}}
+    assert sorted(by_call) == sorted(w.id for w in waiting)
+    assert all(types == ["approval_request", "approval_result"] for types in by_call.values()), by_call
+    decisions = {a.id: (a.decision, a.reason) for a in approvals if isinstance(a, ApprovalResult)}
+    assert decisions == {waiting[0].id: ("edit", ""), waiting[1].id: ("deny", "not this one")}
 
 
 async def test_nested_subagent_can_ask_for_several_approvals(reopen: Reopen) -> None:
@@ -501,8 +502,8 @@ async def test_unreadable_stored_message_fails_the_run(reopen: Reopen) -> None:
         with pytest.raises(DurableError, match="DurableError: This version cannot read the stored steps"):
             await wait_for_result(run)
         last = [item.event async for item in run.events()][-1]
-    assert isinstance(last, RunEnded)
-    assert "This version cannot read the stored steps" in last.error
+    assert isinstance(last, AgentEnd)
+    assert "This version cannot read the stored steps" in str(last.error)
 
 
 async def test_events_are_published_live_and_only_once(reopen: Reopen) -> None:
@@ -581,7 +582,7 @@ async def test_repeated_call_id_needs_a_new_approval(reopen: Reopen) -> None:
             await wait_for(pending_calls)
             await run.approve("same")
         result = await wait_for_result(run)
-        ended = [item.event async for item in run.events() if isinstance(item.event, CallDone)]
+        ended = [item.event async for item in run.events() if isinstance(item.event, ToolExecutionEnd)]
     assert (result.status, world.done) == ("completed", ["write a", "write b"])
     assert [e.call.input for e in ended] == [{"key": "a"}, {"key": "b"}]
 
@@ -590,14 +591,14 @@ async def test_feed_numbers_events_and_supports_waiting(reopen: Reopen) -> None:
     engine = await reopen()
     assert await engine.feed.read("r") == []
     waiting = asyncio.ensure_future(engine.feed.wait("r", 2))
-    assert await engine.feed.append("r", [Text("a"), Text("\ud800b")]) == 2
-    assert await engine.feed.append("other", [Text("x")]) == 1
+    assert await engine.feed.append("r", [TextDelta(0, "a"), TextDelta(0, "\ud800b")]) == 2
+    assert await engine.feed.append("other", [TextDelta(0, "x")]) == 1
     assert not waiting.done()
-    numbers = await asyncio.gather(*(engine.feed.append("r", [Text(f"c{n}")]) for n in range(8)))
+    numbers = await asyncio.gather(*(engine.feed.append("r", [TextDelta(0, f"c{n}")]) for n in range(8)))
     assert sorted(numbers) == [3, 4, 5, 6, 7, 8, 9, 10]
     await asyncio.wait_for(waiting, 10)
     items = await engine.feed.read("r", 1, limit=2)
-    assert [(item.number, type(item.event)) for item in items] == [(2, Text), (3, Text)]
+    assert [(item.number, type(item.event)) for item in items] == [(2, TextDelta), (3, TextDelta)]
     assert [item.number for item in await engine.feed.read("r", 3)] == [4, 5, 6, 7, 8, 9, 10]
 
 
@@ -608,7 +609,7 @@ async def test_followers_get_every_event_once_across_attempts(reopen: Reopen) ->
         run = await agents.start("a", "Go.", run_id="r")
 
         async def has_tool_call() -> bool:
-            return any(isinstance(item.event, CallBegan) for item in await agents.engine.feed.read("r"))
+            return any(isinstance(item.event, ToolExecutionStart) for item in await agents.engine.feed.read("r"))
 
         await wait_for(has_tool_call)
     seen = [item.number for item in await (await reopen()).feed.read("r")]
@@ -617,11 +618,11 @@ async def test_followers_get_every_event_once_across_attempts(reopen: Reopen) ->
         published = [item async for item in agents.run(run.id).events(after=seen[-1])]
         all_events = [item.event for item in await agents.engine.feed.read("r")]
     assert [item.number for item in published] == list(range(seen[-1] + 1, len(all_events) + 1))
-    assert [type(e).__name__ for e in all_events if not isinstance(e, Text)] == [
-        *("Attempt", "MessageDone", "TurnBegan", "MessageDone", "CallBegan"),
-        *("Attempt", "CallDone", "MessageDone", "TurnBegan", "MessageDone", "RunEnded"),
+    assert [type(e).__name__ for e in all_events if not isinstance(e, TextDelta)] == [
+        *("AttemptStart", "MessageEnd", "TurnStart", "MessageEnd", "ToolExecutionStart"),
+        *("AttemptStart", "ToolExecutionEnd", "MessageEnd", "TurnStart", "MessageEnd", "AgentEnd"),
     ]
-    assert "".join(e.text for e in all_events if isinstance(e, Text)) == "Looking.Done."
+    assert "".join(e.text for e in all_events if isinstance(e, TextDelta)) == "Looking.Done."
 
 
 async def test_run_can_be_aborted_between_two_workers(reopen: Reopen) -> None:

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from mainspring import Agent
 from mainspring.durable import DurableClient, DurableRun, DurableSteps, DurableWorker, Engine, RunState
 from mainspring.durable.dbos.engine import DbosEngine
-from mainspring.durable.feed import RunEnded
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import DurableError
+from mainspring.events import AgentEnd
 from mainspring.loop import CoreAgent
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.contract.test_durable_engines import Reopen, World, reopen, return_value, wait_for, wait_for_result
@@ -184,7 +184,7 @@ async def test_failed_run_can_be_retried_where_it_stopped(reopen: Reopen) -> Non
     assert (result.status, result.text) == ("completed", "Done.")
     assert world.done == ["write a", "hold b", "hold b"]
     assert len(world.model.requests) == 3
-    assert isinstance(published[-1], RunEnded)
+    assert isinstance(published[-1], AgentEnd)
     assert published[-1].status == "completed"
 
 

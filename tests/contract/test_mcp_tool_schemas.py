@@ -19,7 +19,7 @@ from mainspring.mcp.tools import server_prefixes, tool_names
 from mainspring.messages import Message, ToolDefinition
 from mainspring.models.codec.tool_schema import simplify_tool_schema, split_description
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.profile import ModelProfile
+from mainspring.models.profile import GeminiDialect, ModelProfile
 from mainspring.models.providers.gemini import gemini_capabilities
 from mainspring.models.wire import anthropic as anthropic_messages
 from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
@@ -353,3 +353,69 @@ async def look(args: dict[str, Any], ctx: Any) -> str:
 
 def create_named_tool(name: str, parts: dict[str, Any]) -> Any:
     return define_tool(name, parts)
+
+
+# --- Gemini's documented subset ----------------------------------------------------------------------------------------
+
+DOCUMENTED: frozenset[str] = frozenset(
+    "$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems minimum maximum anyOf "
+    "oneOf properties additionalProperties required propertyOrdering default".split()
+)
+"""The subset that Google documents for parametersJsonSchema, and ``default``, which was accepted when recorded."""
+
+DOCUMENTED_OPENAPI: frozenset[str] = frozenset(
+    "type format title description nullable enum maxItems minItems properties required minProperties maxProperties anyOf "
+    "propertyOrdering items minimum maximum".split()
+)
+
+
+def find_unsupported(schema: Any, allowed: frozenset[str], place: str = "$") -> list[str]:
+    """Return what is outside of a documented subset in a schema."""
+    if not isinstance(schema, dict):
+        return [] if isinstance(schema, bool) and allowed is DOCUMENTED else [f"{place}: {schema!r}"]
+    found = find_schema_errors(schema, allowed, place)
+    for name in ("properties", "$defs"):
+        for key, inner in (schema.get(name) or {}).items():
+            found += find_unsupported(inner, allowed, f"{place}.{name}.{key}")
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            found += find_unsupported(schema[name], allowed, f"{place}.{name}")
+    for name in ("anyOf", "oneOf", "prefixItems"):
+        for i, inner in enumerate(schema.get(name) or []):
+            found += find_unsupported(inner, allowed, f"{place}.{name}[{i}]")
+    return found
+
+
+def find_schema_errors(schema: dict[str, Any], allowed: frozenset[str], place: str) -> list[str]:
+    found = [f"{place}.{k}" for k in schema.keys() - allowed]
+    if "$ref" in schema:
+        found += [f"{place}: {k} beside $ref" for k in schema if not k.startswith("$")]
+    if any(not isinstance(c, str | int | float) or isinstance(c, bool) for c in schema.get("enum") or []):
+        found.append(f"{place}.enum")
+    if allowed is DOCUMENTED_OPENAPI:
+        if not isinstance(schema.get("type", ""), str) or ("type" not in schema and "anyOf" not in schema):
+            found.append(f"{place}.type")
+        if schema.get("type") == "array" and "items" not in schema:
+            found.append(f"{place}.items missing")
+    return found
+
+
+@pytest.mark.parametrize("form", ["json", "openapi"])
+def test_real_tool_schemas_stay_in_the_gemini_subset(material: Path, form: Any) -> None:
+    tools: list[ToolDefinition] = []
+    for path in sorted((material / "mcp" / "tools").glob("*.json")):
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        listed = listed if isinstance(listed, list) else listed["tools"]
+        tools += [ToolDefinition(tool["name"], tool.get("description") or "", tool["inputSchema"]) for tool in listed]
+    profile = ModelProfile(ModelInfo("m", "gemini"), "http://host", gemini=GeminiDialect(tool_schema=form))
+
+    encode = json.loads(gemini.encode_request(ModelRequest([Message.user("Hi")], tools=tools), profile))
+    declared = encode["tools"][0]["functionDeclarations"]
+    field, allowed = ("parametersJsonSchema", DOCUMENTED) if form == "json" else ("parameters", DOCUMENTED_OPENAPI)
+    wrong = {d["name"]: found for d in declared if field in d and (found := find_unsupported(d[field], allowed))}
+
+    assert len(declared) == len(tools) > 250
+    assert wrong == {}
+    for given_tool, declaration in zip(tools, declared, strict=True):
+        values = (declaration.get(field) or {}).get("properties") or {}
+        assert list(values) == list(given_tool.input_schema.get("properties") or {})

@@ -63,8 +63,8 @@ class ClientRun:
             return self.failure.cause
         last = self.events[-1]
         assert isinstance(last, StreamError)
-        assert isinstance(last.error, ModelError)
-        return last.error
+        assert isinstance(last.exception, ModelError)
+        return last.exception
 
 
 def good_response(speaker: Speaker) -> Answer:

@@ -1,6 +1,7 @@
-"""Recorded exchanges of many hosts: decoding matches a reference reader of the raw body."""
+"""Recorded exchanges of each protocol and provider: decoding matches a reference reader, encoding the recorded requests."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,167 +13,110 @@ from hypothesis import strategies as st
 from mainspring.errors import ModelError
 from mainspring.messages import Message
 from mainspring.models.codec.response_reader import ResponseReader
-from mainspring.models.port import ModelInfo
-from mainspring.models.profile import ModelProfile
-from mainspring.models.replay import decode_exchange, decode_exchange_to_dict
-from mainspring.models.wire.openai_chat import ChatDecoder
+from mainspring.models.replay import decode_exchange, decode_exchange_to_dict, supported_apis
+from tests.contract.traffic import anthropic, gemini, ollama, openai_chat, openai_responses
+from tests.contract.traffic.reading import Reading, load
+from tests.unit.models.wire import changed
 
-OWN = Path(__file__).parent / "fixtures" / "traffic"
-
-
-def fixture_files() -> list[Path]:
-    return sorted(OWN.glob("*.json"))
+READINGS = [module.READING for module in (openai_chat, openai_responses, anthropic, gemini, ollama)]
+Case = tuple[Reading, dict[str, Any]]
 
 
-def load(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
+def params(cases: list[Case], *, covered: bool = False) -> list[Any]:
+    """Return one parameter per exchange; its ID contains the protocol and the provider."""
+    return [
+        pytest.param(
+            reading,
+            exchange,
+            id=f"{reading.name}-{exchange['provider']}-{exchange['file'].removeprefix(exchange['provider'] + '-')}",
+            marks=[pytest.mark.covers(*reading.covers)] if covered else [],
+        )
+        for reading, exchange in cases
+    ]
 
 
-# --- the reference reader ----------------------------------------------------------------------------------------------
+FIXTURES: list[Case] = [
+    (reading, {**load(path), "file": path.stem}) for reading in READINGS for path in reading.fixtures()
+]
+STREAMS = [(reading, exchange) for reading, exchange in FIXTURES if reading.is_stream(exchange)]
+ANSWERS = [(reading, exchange) for reading, exchange in FIXTURES if exchange["response"]["status"] == 200]
+FIRST_STREAMS = [case for reading in READINGS for case in [c for c in STREAMS if c[0] is reading][:3]]
 
 
-def parse_objects(body: str) -> list[dict[str, Any]]:
-    if not body.lstrip().startswith(("data:", ":", "event:")):
-        return [json.loads(body)]
-    lines = [line[5:].strip() for line in body.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
-    return [json.loads(line) for line in lines if line != "[DONE]"]
+def recorded_exchanges(material: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
+    for entry in load(material / "traffic" / "INDEX.json"):
+        if entry["api"] in reading.apis:
+            yield entry["file"], load(material / "traffic" / entry["file"])
 
 
-def pieces_of(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for value in objects:
-        for choice in value.get("choices") or []:
-            if choice.get("index", 0) == 0:
-                yield choice.get("delta") or choice.get("message") or {}
+def test_every_supported_protocol_has_a_reading() -> None:
+    assert sorted(api for reading in READINGS for api in reading.apis) == supported_apis()
 
 
-def text_of(piece: dict[str, Any]) -> str:
-    content = piece.get("content") or ""
-    if isinstance(content, list):
-        content = "".join(part.get("text", "") for part in content if part.get("type") == "text")
-    return content + (piece.get("refusal") or "")
+@pytest.mark.parametrize("reading", [pytest.param(r, id=r.name, marks=pytest.mark.covers(*r.covers)) for r in READINGS])
+def test_recorded_exchanges_decode_like_the_reference_reader(material: Path, reading: Reading) -> None:
+    exchanges = list(recorded_exchanges(material, reading))
+    wrong = {file: found for file, exchange in exchanges if (found := reading.find_differences(exchange))}
 
-
-def thinking_of(piece: dict[str, Any]) -> str:
-    plain = piece.get("reasoning_content") or piece.get("reasoning")
-    if plain:
-        return plain
-    if isinstance(piece.get("content"), list):
-        parts = [part["thinking"] for part in piece["content"] if part.get("type") == "thinking"]
-        return "".join(inner["text"] for part in parts for inner in part)
-    return "".join(d.get("text") or d.get("summary") or "" for d in piece.get("reasoning_details") or [])
-
-
-def calls_of(objects: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    calls: dict[Any, list[str]] = {}
-    for piece in pieces_of(objects):
-        for position, call in enumerate(piece.get("tool_calls") or []):
-            key = call.get("index", position)
-            if call.get("id") and calls.get(key, [call["id"]])[0] not in ("", call["id"]):
-                key = call["id"]
-            entry = calls.setdefault(key, [call.get("id") or "", "", ""])
-            if "custom" in call:
-                entry[1], entry[2] = call["custom"]["name"], json.dumps({"input": call["custom"]["input"]})
-                continue
-            entry[1] = entry[1] or call["function"].get("name") or ""
-            entry[2] += call["function"].get("arguments") or ""
-    return [(name, arguments) for _, name, arguments in calls.values()]
-
-
-def usage_of(objects: list[dict[str, Any]]) -> dict[str, Any] | None:
-    values = [u for o in objects for u in (o.get("usage"), (o.get("x_groq") or {}).get("usage")) if u]
-    return next((u for u in reversed(values) if u.get("total_tokens")), None)
-
-
-# --- the comparison ----------------------------------------------------------------------------------------------------
-
-
-def find_differences(exchange: dict[str, Any]) -> list[str]:
-    """Return where decoding differs from the reference reader."""
-    message, error = decode_exchange(exchange)
-    response = exchange["response"]
-    if response["status"] != 200:
-        return [] if error is not None and error.status == response["status"] else [f"error: {error}"]
-    objects = parse_objects(response["body_text"])
-    finish = [c.get("finish_reason") for o in objects for c in o.get("choices") or [] if c.get("finish_reason")]
-    if any("error" in o for o in objects) or "content_filter" in finish:
-        return [] if error is not None else ["no error"]
-    if error is not None or message is None:
-        return [f"error: {error}"]
-    pieces = list(pieces_of(objects))
-    found: list[str] = []
-    for what, ours, theirs in (
-        ("text", message.text, "".join(map(text_of, pieces))),
-        ("thinking", message.thinking, "".join(map(thinking_of, pieces))),
-        ("calls", decoded_calls(message), [(n, decode_arguments(a)) for n, a in calls_of(objects)]),
-        ("truncated", message.stop_reason == "max_tokens", "length" in finish),
-    ):
-        if ours != theirs:
-            found.append(f"{what}: {ours!r} is not {theirs!r}")
-    return found + find_usage_differences(message, usage_of(objects))
-
-
-def find_usage_differences(message: Message, raw: dict[str, Any] | None) -> list[str]:
-    usage = message.usage
-    if raw is None:
-        return [] if usage is None or usage.total_tokens == 0 else ["usage made up"]
-    if usage is None:
-        return ["usage lost"]
-    audio = (raw.get("prompt_tokens_details") or {}).get("audio_tokens") or 0
-    found: list[str] = []
-    if usage.total_tokens != raw["total_tokens"]:
-        found.append(f"total: {usage.total_tokens} is not {raw['total_tokens']}")
-    if usage.prompt_tokens not in (raw["prompt_tokens"], raw["prompt_tokens"] + audio):
-        found.append(f"prompt: {usage.prompt_tokens} is not {raw['prompt_tokens']}")
-    details = raw.get("prompt_tokens_details") or {}
-    cached = details.get("cached_tokens") or raw.get("cached_tokens") or raw.get("num_cached_tokens") or 0
-    if usage.cache_read != min(cached, raw["prompt_tokens"]):
-        found.append(f"cached: {usage.cache_read} is not {cached}")
-    reasoning = (raw.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    if usage.reasoning_tokens < min(reasoning, usage.output_tokens):
-        found.append(f"reasoning: {usage.reasoning_tokens} is not {reasoning}")
-    return found
-
-
-def decoded_calls(message: Message) -> list[tuple[str, Any]]:
-    return [(c.name, c.input if c.raw_input is None else c.raw_input) for c in message.tool_uses]
-
-
-def decode_arguments(arguments: str) -> Any:
-    if not arguments.strip():
-        return {}
-    try:
-        value = json.loads(arguments)
-    except ValueError:
-        return arguments
-    return value if isinstance(value, dict) else arguments
-
-
-@pytest.mark.covers("MOD-29")
-def test_recorded_exchanges_decode_like_the_reference_reader(material: Path) -> None:
-    index = json.loads((material / "traffic" / "INDEX.json").read_text(encoding="utf-8"))
-    files = [entry["file"] for entry in index if entry["api"] == "chat_completions"]
-    wrong = {file: found for file in files if (found := find_differences(load(material / "traffic" / file)))}
-
-    assert len(files) > 500
+    assert len(exchanges) > reading.recorded
     assert wrong == {}
 
 
-@pytest.mark.covers("MOD-29", "MOD-04")
-@pytest.mark.parametrize("path", fixture_files(), ids=lambda path: path.stem)
-def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
-    exchange = load(path)
-
-    assert find_differences(exchange) == []
+@pytest.mark.covers("MOD-04")
+@pytest.mark.parametrize(("reading", "exchange"), params(FIXTURES, covered=True))
+def test_fixture_exchanges_decode_like_the_reference_reader(reading: Reading, exchange: dict[str, Any]) -> None:
+    assert reading.find_differences(exchange) == []
     assert exchange["origin"]["licence"]
     message, error = decode_exchange(exchange)
     assert error is not None or (message is not None and message.content)
 
 
-# --- chunk boundaries --------------------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------------------------
 
 
-def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
-    reader = ResponseReader(ChatDecoder(ModelProfile(ModelInfo("m", "host"), "http://host/v1")))
+@pytest.mark.parametrize(
+    "reading",
+    [
+        pytest.param(r, id=r.name, marks=[pytest.mark.covers(*r.request_covers)] if r.request_covers else [])
+        for r in READINGS
+        if r.compare_request
+    ],
+)
+def test_encoded_requests_match_recorded_requests(material: Path, reading: Reading) -> None:
+    assert reading.compare_request is not None
+    seen: Counter[str] = Counter()
+    unlike: dict[str, list[str]] = {}
+    for file, exchange in recorded_exchanges(material, reading):
+        labels = list(reading.compare_request(exchange))
+        seen.update(labels)
+        if wrong := [label for label in labels if label.startswith("unlike")]:
+            unlike[file] = wrong
+
+    assert unlike == {}
+    for label, minimum in reading.request_minimums.items():
+        assert seen[label] > minimum, label
+    for label, maximum in reading.request_maximums.items():
+        assert seen[label] <= maximum, label
+
+
+@pytest.mark.covers("PRV-27", "PRV-28")
+def test_fixture_requests_keep_their_structure() -> None:
+    labels = [
+        label
+        for reading, exchange in FIXTURES
+        if reading is anthropic.READING
+        for label in anthropic.compare_request(exchange)
+    ]
+
+    assert [label for label in labels if label.startswith("unlike messages")] == []
+    assert {"text", "image", "tool_use", "tool_result", "thinking", "server_tool_use"} <= set(labels)
+
+
+# --- streams -----------------------------------------------------------------------------------------------------------
+
+
+def decode(reading: Reading, body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
+    reader = ResponseReader(reading.new_decoder())
     events: list[Any] = []
     for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         events += reader.feed(body[start:end])
@@ -182,109 +126,122 @@ def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, Mod
     return [(e.type, *fields) for e, fields in zip(events, values, strict=True)], last, reader.error
 
 
-STREAMS = [path for path in fixture_files() if load(path)["response"]["body_text"].lstrip()[:1] not in ("{", "[")]
-
-
-@pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08", "STR-12")
+@pytest.mark.parametrize(("reading", "exchange"), params(STREAMS))
 @settings(max_examples=30)
 @given(data=st.data())
-def test_stream_events_do_not_depend_on_chunk_boundaries(path: Path, data: st.DataObject) -> None:
-    body = load(path)["response"]["body_text"].encode()
+def test_stream_events_do_not_depend_on_chunk_boundaries(
+    reading: Reading, exchange: dict[str, Any], data: st.DataObject
+) -> None:
+    body = exchange["response"]["body_text"].encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
 
-    whole, message, error = decode(body, [])
-    events, same_message, same_error = decode(body, cuts)
+    whole, message, error = decode(reading, body, [])
+    events, same_message, same_error = decode(reading, body, cuts)
 
     assert events == whole
-    assert [m and m.content for m in (message,)] == [m and m.content for m in (same_message,)]
+    assert (message and message.content) == (same_message and same_message.content)
     assert str(error) == str(same_error)
 
 
-@pytest.mark.parametrize("path", STREAMS[:3], ids=lambda path: path.stem)
-def test_stream_events_are_the_same_byte_by_byte(path: Path) -> None:
-    body = load(path)["response"]["body_text"].encode()
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize(("reading", "exchange"), params(FIRST_STREAMS))
+def test_stream_events_are_the_same_byte_by_byte(reading: Reading, exchange: dict[str, Any], line_end: bytes) -> None:
+    body = exchange["response"]["body_text"].encode()
+    other = body.replace(b"\r\n", b"\n").replace(b"\n", line_end)
 
-    assert decode(body, list(range(1, len(body))))[0] == decode(body, [])[0]
+    assert decode(reading, other, list(range(1, len(other))))[0] == decode(reading, body, [])[0]
 
 
 @pytest.mark.covers("STR-13")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("reading", "exchange"), params(STREAMS))
 @settings(max_examples=20)
 @given(data=st.data())
-def test_truncated_stream_never_completes_without_a_stop_reason(path: Path, data: st.DataObject) -> None:
-    body = load(path)["response"]["body_text"].encode()
-    end = data.draw(st.integers(0, len(body)))
-    part = body[:end]
-    stopped = b"[DONE]" in part or any(
-        choice.get("finish_reason") for value in complete_objects(part) for choice in value.get("choices") or []
-    )
+def test_truncated_stream_never_completes_without_a_stop_reason(
+    reading: Reading, exchange: dict[str, Any], data: st.DataObject
+) -> None:
+    body = exchange["response"]["body_text"].encode()
+    part = body[: data.draw(st.integers(0, len(body)))]
 
-    events, _, error = decode(part, [])
+    events, _, error = decode(reading, part, [])
 
-    if not stopped:
-        assert error is not None
-        assert not events or events[-1][0] != "done"
-        assert not any(event[0] == "toolcall_end" for event in events)
-
-
-def complete_objects(part: bytes) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for line in part.split(b"\n"):
-        try:
-            value = json.loads(line.strip()[5:])
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            found.append(value)
-    return found
+    is_done = bool(events) and events[-1][0] == "done"
+    assert is_done == (error is None)
+    if not reading.is_complete(part):
+        assert not is_done
+        assert reading.ends_calls_early or not any(event[0] == "toolcall_end" for event in events)
 
 
-def test_replayed_exchange_lists_content_calls_and_usage() -> None:
-    exchange = {
-        "provider": "openai",
-        "api": "chat_completions",
-        "request": {"body": {"model": "m"}},
-        "response": {
-            "status": 200,
-            "headers": {},
-            "body_text": json.dumps(
-                {
-                    "choices": [
-                        {
-                            "message": {
-                                "content": "Looking.",
-                                "reasoning_content": "Hm.",
-                                "tool_calls": [
-                                    {"id": "c1", "function": {"name": "look", "arguments": '{"at": "x"}'}},
-                                    {"id": "c2", "function": {"name": "look", "arguments": '{"at": '}},
-                                ],
-                            },
-                            "finish_reason": "tool_calls",
-                        }
-                    ],
-                    "usage": {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14},
-                }
-            ),
-        },
-    }
+@pytest.mark.covers("RET-21")
+@pytest.mark.parametrize(("reading", "exchange"), params(ANSWERS))
+@settings(max_examples=40)
+@given(data=st.data())
+def test_mutated_response_completes_or_raises_a_model_error(
+    reading: Reading, exchange: dict[str, Any], data: st.DataObject
+) -> None:
+    objects = reading.objects(exchange["response"]["body_text"])
+    at = data.draw(st.integers(0, len(objects) - 1))
+    objects[at] = changed(objects[at], data)
+
+    for body in (reading.frame(objects), json.dumps(objects).encode(), json.dumps(objects[0]).encode()):
+        events, message, error = decode(reading, body, [])
+        assert error is not None or (events[-1][0] == "done" and message is not None and message.content)
+
+
+# --- replay ------------------------------------------------------------------------------------------------------------
+
+COMPLETION = {
+    "choices": [
+        {
+            "message": {
+                "content": "Looking.",
+                "reasoning_content": "Hm.",
+                "tool_calls": [
+                    {"id": "c1", "function": {"name": "look", "arguments": '{"at": "x"}'}},
+                    {"id": "c2", "function": {"name": "look", "arguments": '{"at": '}},
+                ],
+            },
+            "finish_reason": "tool_calls",
+        }
+    ],
+    "usage": {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14},
+}
+ANTHROPIC_MESSAGE = {
+    "type": "message",
+    "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "S"},
+        {"type": "text", "text": "Looking."},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "x"}},
+    ],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 10, "output_tokens": 4, "cache_read_input_tokens": 6},
+}
+CALLS = [{"id": "c1", "name": "look", "arguments": {"at": "x"}}, {"id": "c2", "name": "look", "arguments": '{"at": '}]
+
+
+@pytest.mark.parametrize(
+    ("api", "answer", "calls", "cache_read"),
+    [("chat_completions", COMPLETION, CALLS, 0), ("messages", ANTHROPIC_MESSAGE, CALLS[:1], 6)],
+)
+def test_replayed_exchange_lists_content_calls_and_usage(
+    api: str, answer: dict[str, Any], calls: list[dict[str, Any]], cache_read: int
+) -> None:
+    response = {"status": 200, "headers": {}, "body_text": json.dumps(answer)}
+    exchange = {"provider": "openai", "api": api, "request": {"body": {"model": "m"}}, "response": response}
 
     assert decode_exchange_to_dict(exchange, file="f.json") == {
         "file": "f.json",
         "text": "Looking.",
         "thinking": "Hm.",
-        "tool_calls": [
-            {"id": "c1", "name": "look", "arguments": {"at": "x"}},
-            {"id": "c2", "name": "look", "arguments": '{"at": '},
-        ],
+        "tool_calls": calls,
         "usage": {
             "input_tokens": 10,
             "output_tokens": 4,
-            "cache_read": 0,
+            "cache_read": cache_read,
             "cache_write": 0,
             "reasoning_tokens": 0,
-            "prompt_tokens": 10,
-            "total_tokens": 14,
+            "prompt_tokens": 10 + cache_read,
+            "total_tokens": 14 + cache_read,
         },
         "stop_reason": "tool_use",
         "error": None,

@@ -99,6 +99,15 @@ def test_schema_flag_returns_structured_output(command: Command) -> None:
     assert [line["type"] for line in failed.lines].count("result") == 1
 
 
+def test_model_is_not_printed_for_a_prompt_that_cannot_be_built(command: Command) -> None:
+    failed = command.run("-p", "what is in @none.txt")
+    command.server.script.append("ok")
+    done = command.run("-p", "x")
+
+    assert (failed.code, "model:" in failed.err) == (2, False), failed.err
+    assert done.err.startswith("model: ")
+
+
 def test_missing_schema_file_fails_before_the_first_request(command: Command) -> None:
     done = command.run("-p", "x", "--schema", "none.json")
 

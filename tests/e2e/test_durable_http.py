@@ -54,13 +54,13 @@ class Follower(threading.Thread):
     def wait_for(self, text: str) -> None:
         """Wait until the text has arrived."""
         end = time.monotonic() + 20
-        while text not in "".join(event["text"] for _, event in self.events if event["type"] == "text"):
+        while text not in "".join(event["text"] for _, event in self.events if event["type"] == "text_delta"):
             assert time.monotonic() < end, self.events
             _moment()
 
     @property
     def kinds(self) -> list[str]:
-        return [event["type"] for _, event in self.events if event["type"] != "text"]
+        return [event["type"] for _, event in self.events if event["type"] != "text_delta"]
 
 
 @contextmanager
@@ -136,12 +136,12 @@ def test_http_run_survives_killed_workers(command: Command, url: str) -> None:
     assert len(command.server.requests) == 4, "only the active response was requested again"
     assert [id for id, _ in follower.events] == [str(n) for n in range(1, len(follower.events) + 1)]
     kinds = follower.kinds
-    assert [e["number"] for _, e in follower.events if e["type"] == "attempt"] == [1, 2, 3]
-    begun = [event["call"]["name"] for _, event in follower.events if event["type"] == "tool_start"]
+    assert [e["number"] for _, e in follower.events if e["type"] == "attempt_start"] == [1, 2, 3]
+    begun = [event["call"]["name"] for _, event in follower.events if event["type"] == "tool_execution_start"]
     assert begun == ["read_file", "shell", "shell"], "an approved call starts again"
-    assert kinds.count("tool_end") == 2
-    assert kinds[-1] == "end"
+    assert kinds.count("tool_execution_end") == 2
+    assert kinds[-1] == "agent_end"
     answers = [
-        e["message"] for _, e in follower.events if e["type"] == "message" and e["message"]["role"] == "assistant"
+        e["message"] for _, e in follower.events if e["type"] == "message_end" and e["message"]["role"] == "assistant"
     ]
     assert len(answers) == 3

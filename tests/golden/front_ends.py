@@ -77,7 +77,7 @@ async def record_rpc(run: Run, folder: Path, home: Path) -> list[Any]:
     events, replies = list[Any](), list[Any]()
     async with open_client(folder, home, run.make_model()) as client:
         client.send_command(1, type="prompt", text=PROMPT)
-        while len(replies) < len(client.sent) or not (events and events[-1]["type"] == "run_finished"):
+        while len(replies) < len(client.sent) or not (events and events[-1]["type"] == "agent_end"):
             line = await client.next()
             if line["type"] != "event":
                 replies.append(line)
@@ -87,9 +87,9 @@ async def record_rpc(run: Run, folder: Path, home: Path) -> list[Any]:
                 events.pop()
             events.append(event)
             match event:
-                case {"type": "approval_asked", "id": id}:
+                case {"type": "approval_request", "id": id}:
                     client.send_command(2, type="approve", id=id, decision="deny", reason="Not now.")
-                case {"type": "answer_text"} if run.hangs:
+                case {"type": "text_delta"} if run.hangs:
                     client.send_command(3, type="abort", reason="enough")
                 case _:
                     pass

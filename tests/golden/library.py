@@ -12,8 +12,8 @@ from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.events import Event, TextDelta
 from mainspring.extensions.events import EVENTS
-from mainspring.loop import RunOptions
 from mainspring.loop.hooks import HOOKS
+from mainspring.run_options import RunOptions
 from mainspring.sessions import Session, SessionEventLog, SessionPlug
 from mainspring.telemetry import Tracing
 from tests.golden.normalize import to_data

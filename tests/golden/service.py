@@ -7,7 +7,7 @@ from mainspring import Agent, Permissions
 from mainspring.app.run_service.service import Factory
 from mainspring.durable import DurableSteps, MemoryEngine
 from mainspring.env import MemoryEnv
-from mainspring.loop import RunOptions
+from mainspring.run_options import RunOptions
 from mainspring.testing import ScriptedModel
 from tests.golden.runs import PROMPT, RETRY, SUBAGENT, Run, look, note
 from tests.unit.app.servers.http.harness import RunningServer, run_server
@@ -47,14 +47,11 @@ async def _control(server: RunningServer, id: str, run: Run) -> None:
     """Deny calls that need approval, and abort a run that hangs, unless it will be resumed."""
     async with aclosing(server.ann.follow(id)) as events:
         async for event in events:
-            if event.name == "asked":
-                for waiting in event.data["calls"]:
-                    await server.ann.post(
-                        f"v1/runs/{id}/deny", {"call_id": waiting["call"]["id"], "reason": "Not now."}
-                    )
-            elif event.name == "text" and run.resumed:
+            if event.name == "approval_request":
+                await server.ann.post(f"v1/runs/{id}/deny", {"call_id": event.data["id"], "reason": "Not now."})
+            elif event.name == "text_delta" and run.resumed:
                 return
-            elif event.name == "text" and run.hangs:
+            elif event.name == "text_delta" and run.hangs:
                 await server.ann.post(f"v1/runs/{id}/abort", {"reason": "enough"})
 
 

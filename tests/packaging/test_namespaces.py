@@ -41,8 +41,8 @@ USES = {
     ),
     "app.tui": (
         "from mainspring.app.tui.transcript_view import TranscriptView as Transcript; from mainspring.app.tui.theme import Theme as Look; "
-        "from mainspring.app.chat.events import AnswerEnd; "
-        "assert 'hi' in str(Transcript(Look(), 40, 9).add_event(AnswerEnd('hi'), 0.0))"
+        "from mainspring.events import MessageEnd; from mainspring.messages import Message; "
+        "assert 'hi' in str(Transcript(Look(), 40, 9).add_event(MessageEnd(Message.assistant('hi')), 0.0))"
     ),
 }
 """A small use of each namespace (providers is `models`, contexts is `env`, session is `sessions`)."""

@@ -30,7 +30,9 @@ KEPT = {
     "threads.py",
     "state_files.py",
     "globs.py",
+    "lenient_json.py",
     "locks.py",
+    "options.py",
     "prompt_tags.py",
 }
 

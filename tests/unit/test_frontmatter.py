@@ -1,12 +1,9 @@
 """The front matter of a Markdown file."""
 
 import string
-import subprocess
-import sys
 
 import pytest
-import yaml
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.frontmatter import parse_fields_and_body
@@ -52,36 +49,3 @@ def test_head_of_plain_lines_is_always_found(fields: dict[str, str], body: str) 
     found, rest = parse_fields_and_body(f"---\n{head}---\n{body}")
     assert rest == body
     assert set(found) <= set(fields)
-
-
-_PIECES = st.sampled_from(
-    ["\n", "\n  ", "\n    ", "\nk: ", "\nk:", "a: ", "b", "x: y", "- ", ": ", ":", " ", '"', "'", "[", "]", ", ", " #", "#", "\\", "{", "|",
-     "\t", "\r", "&", "*", "~", "1.10", "no", "\u00e9", "\u2028", "\u00ad", "...", "---"]
-)  # fmt: skip
-
-
-@given(st.lists(_PIECES, max_size=14).map("".join))
-@example('a: [x, "y z"]\nb:\n  - c: 1\n    d: \'e\'\n  - f\ng: h "i"')
-@example("a: b\n  c")
-@example("a:\n- b\nc:")
-def test_simple_head_is_read_like_yaml(head: str) -> None:
-    text = f"k: v\n{head}\n"
-    try:
-        expected = yaml.load(text, Loader=yaml.BaseLoader)
-    except yaml.YAMLError:
-        return
-    if "\n---" not in text and "\r" not in text and isinstance(expected, dict):
-        assert parse_fields_and_body(f"---\n{text}---\n")[0] == {str(key): value for key, value in expected.items()}
-
-
-def test_simple_head_does_not_import_yaml() -> None:
-    code = (
-        "import sys; from mainspring.frontmatter import parse_fields_and_body as split\n"
-        "fields, _ = split('---\\nname: a b\\ntools: [x, \"y:z\"]\\nscripts:\\n  - name: c\\n    time: 3\\n---\\n')\n"
-        "print(fields, 'yaml' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (
-        done.stdout.strip()
-        == str({"name": "a b", "tools": ["x", "y:z"], "scripts": [{"name": "c", "time": "3"}]}) + " False"
-    )

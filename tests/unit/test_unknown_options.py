@@ -17,7 +17,9 @@ from mainspring.env.sandbox import SandboxEnv
 from mainspring.messages import Message
 from mainspring.models import ModelResponse, Success, complete, retry_stream, with_retry
 from mainspring.models.client import LLMClient
+from mainspring.options import Options
 from mainspring.permissions import Permissions
+from mainspring.run_options import RunOptions
 from mainspring.telemetry import Telemetry, TelemetryOptions, install_tracing
 from mainspring.testing import ScriptedModel, Tape
 
@@ -110,6 +112,8 @@ def find_functions_with_options() -> Iterator[str]:
                 value = getattr(importlib.import_module(lazy["module"]), lazy["name"])
             if not (inspect.isclass(value) or inspect.isfunction(value)) or getattr(value, "_is_protocol", False):
                 continue
+            if inspect.isclass(value) and issubclass(value, Options):
+                continue
             parts = [(name, value)]
             if inspect.isclass(value):
                 parts += [(f"{name}.{n}", v) for n, v in vars(value).items() if not n.startswith("_") and callable(v)]
@@ -140,6 +144,12 @@ async def test_unknown_option_is_rejected(name: str, tmp_path: Path) -> None:
 
     with pytest.raises((TypeError, mainspring.MainspringError), match="bse_url"):
         await call_with_wrong_option()
+
+
+@pytest.mark.parametrize("group", [*Options.__subclasses__(), RunOptions], ids=lambda group: group.__name__)
+def test_option_groups_reject_unknown_options(group: type[Options]) -> None:
+    with pytest.raises(TypeError, match="bse_url"):
+        group(**WRONG)
 
 
 def test_options_object_and_single_options_are_exclusive() -> None:

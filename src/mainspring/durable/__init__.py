@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.durable.engine import Engine, RunInfo, RunLog, RunMessage, RunState, StepSlot, Worker
-from mainspring.durable.feed import Feed, FeedEvent, FeedItem, WaitingCall
+from mainspring.durable.feed import Feed, FeedEvent, FeedItem
 from mainspring.durable.memory import MemoryEngine
 from mainspring.durable.steps import DurableSteps
 from mainspring.durable.worker import DurableClient, DurableRun, DurableWorker, Factory
@@ -24,6 +24,5 @@ __all__ = [
     "RunMessage",
     "RunState",
     "StepSlot",
-    "WaitingCall",
     "Worker",
 ]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.durable.engine import RunLog
-from mainspring.durable.feed import Asked, WaitingCall
 from mainspring.durable.records import decode, encode
 from mainspring.errors import AgentAbortedError
+from mainspring.events import ApprovalRequest, ApprovalResult
 from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
 from mainspring.messages import ToolUseBlock, Usage
 
@@ -56,21 +56,33 @@ class PendingApprovals:
         publish: Notifies followers.
     """
 
-    def __init__(self, log: RunLog, publish: Callable[[Asked], object] | None = None) -> None:
+    def __init__(
+        self, log: RunLog, publish: Callable[[ApprovalRequest | ApprovalResult], object] | None = None
+    ) -> None:
         self.log = log
         self._publish = publish
-        self._open: dict[str, Asked] = {}
+        self._open: dict[str, Sequence[ApprovalRequest]] = {}
         self._publishing = asyncio.Lock()
 
-    async def ask(self, request: Asked) -> None:
-        """Publish what a subagent, or the run itself, waits for now. No calls means that it has resumed."""
-        self._open[request.agent] = request
+    async def update(
+        self,
+        agent: str,
+        requests: Sequence[ApprovalRequest],
+        events: Sequence[ApprovalRequest | ApprovalResult],
+    ) -> None:
+        """Publish what a subagent, or the run itself, waits for now.
+
+        Args:
+            agent: The subagent; empty for the run itself.
+            requests: Its calls that wait.
+            events: What changed, for followers.
+        """
+        self._open[agent] = requests
         async with self._publishing:  # Concurrent publishers could otherwise write in any order.
-            calls = [call for each in self._open.values() for call in each.calls]
-            own = self._open.get("")
-            await self.log.publish("pending", encode(Asked(own.number if own else 0, tuple(calls))))
+            await self.log.publish("pending", encode([each for requests in self._open.values() for each in requests]))
         if self._publish is not None:
-            self._publish(request)
+            for event in events:
+                self._publish(event)
 
 
 class ApprovalLoop:
@@ -108,7 +120,8 @@ class ApprovalLoop:
         result = await run()
         while result.status == "paused" and self._agent.pending is not None:
             self._number += 1
-            await self._ask()
+            requests = self._requests()
+            await self._questions.update(self._name, requests, requests)
             while request := {self._public_call_id(call.id): call.id for call in self._calls()}:
                 answer = await self._next()
                 if answer.abort:
@@ -117,7 +130,8 @@ class ApprovalLoop:
                     continue
                 given = Approve(answer.input) if answer.allow else Deny(answer.reason, answer.stop)
                 self._agent.answer({request[answer.call_id]: given})
-                await self._ask()
+                decided = ApprovalResult(answer.call_id, _decision(answer), answer.reason)
+                await self._questions.update(self._name, self._requests(), (decided,))
             result = _merge_results(result, await run())
         return result
 
@@ -141,21 +155,26 @@ class ApprovalLoop:
     async def _stopped(self, result: RunResult, reason: str) -> RunResult:
         """End a run that waits for answers. Its calls get results with the reason."""
         agent = self._agent
+        aborted = [ApprovalResult(request.id, "aborted", reason) for request in self._requests()]
         agent.answer({call.id: Deny(reason, stop=True) for call in self._calls()})
-        await self._ask()
+        await self._questions.update(self._name, (), aborted)
         result = _merge_results(result, await agent.run(raise_errors=False))
         return replace(result, status="aborted", error=result.error or AgentAbortedError(reason))
 
-    async def _ask(self) -> None:
+    def _requests(self) -> Sequence[ApprovalRequest]:
         pending = self._agent.pending
         reasons = pending.reasons if pending is not None else dict[str, str]()
-        calls = [
-            WaitingCall(
-                replace(call, id=self._public_call_id(call.id)), reasons.get(call.id, ""), self._name, self._number
+        return [
+            ApprovalRequest(
+                id=self._public_call_id(call.id),
+                call=replace(call, id=self._public_call_id(call.id)),
+                reason=reasons.get(call.id, ""),
+                number=self._number,
+                agent=self._name,
+                more=more,
             )
-            for call in self._calls()
+            for more, call in reversed(list(enumerate(reversed(self._calls()))))
         ]
-        await self._questions.ask(Asked(self._number, tuple(calls), self._name))
 
     def _calls(self) -> Sequence[ToolUseBlock]:
         return self._agent.pending.calls if self._agent.pending is not None else ()
@@ -163,6 +182,12 @@ class ApprovalLoop:
     def _public_call_id(self, call_id: str) -> str:
         """Return the ID under which a call is answered: two subagents may have calls with the same ID."""
         return f"{self._name}/{call_id}" if self._name else call_id
+
+
+def _decision(answer: Answer) -> Literal["once", "edit", "deny"]:
+    if not answer.allow:
+        return "deny"
+    return "once" if answer.input is None else "edit"
 
 
 def _merge_results(first: RunResult, second: RunResult) -> RunResult:

@@ -1,135 +1,89 @@
 """The events of a run for followers in any process: numbered, resumable, and separate from the log that replays the run.
 
-Text comes in chunks that are collected for a moment. A crashed worker may leave a text unfinished: `Attempt` reports that the run
-was resumed, and the text since the last `MessageDone` is void. All other events come exactly once.
+Text comes in chunks that are collected for a moment. A crashed worker may leave a text unfinished: `AttemptStart` reports that the
+run was resumed, and the text since the last `MessageEnd` is void. All other events come exactly once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from msgspec import Struct
-
-from mainspring.durable.records import decode, encode
-from mainspring.events import RunStatus
-from mainspring.messages import AgentMessage, ToolResultBlock, ToolUseBlock
-
-
-class Attempt(Struct, frozen=True, tag="attempt"):
-    """A worker starts (1) or resumes the run. Text since the last `MessageDone` is void."""
-
-    number: int
-    agent: str = ""
-
-
-class TurnBegan(Struct, frozen=True, tag="turn"):
-    """A model call is about to be made."""
-
-    turn: int
-
-
-class Text(Struct, frozen=True, tag="text"):
-    """A chunk of the response's text."""
-
-    text: str
-
-
-class Thinking(Struct, frozen=True, tag="thinking"):
-    """A chunk of the model's reasoning."""
-
-    text: str
-
-
-class MessageDone(Struct, frozen=True, tag="message"):
-    """A message is complete: a prompt, a response, or tool results. ``number`` counts from 1 in each run."""
-
-    number: int
-    message: AgentMessage
-
-
-class CallBegan(Struct, frozen=True, tag="tool_start"):
-    """A tool call starts."""
-
-    call: ToolUseBlock
-    label: str = ""
-
-
-class CallProgress(Struct, frozen=True, tag="tool_update"):
-    """Output of a running tool."""
-
-    call_id: str
-    name: str
-    output: str = ""
-    title: str = ""
-
-
-class CallDone(Struct, frozen=True, tag="tool_end"):
-    """A call has its result. ``seconds`` is the run time of the tool itself."""
-
-    call: ToolUseBlock
-    result: ToolResultBlock
-    title: str = ""
-    seconds: float = 0.0
-
-
-class Retry(Struct, frozen=True, tag="retry"):
-    """A model call failed and will be retried in ``delay`` seconds."""
-
-    attempt: int
-    max_retries: int
-    delay: float
-    error: str
-
-
-class WaitingCall(Struct, frozen=True):
-    """A call that waits for an approval, and the reason.
-
-    Attributes:
-        call: The call, with the ID under which it is answered. The ID of a subagent's call starts with the subagent's name.
-        reason: Why it waits.
-        agent: The subagent that made the call, by its name in the run's tree. Empty for the run itself.
-        number: Number of the question, counted from 1 in the run and in each subagent.
-    """
-
-    call: ToolUseBlock
-    reason: str = ""
-    agent: str = ""
-    number: int = 0
-
-
-class Asked(Struct, frozen=True, tag="asked"):
-    """The run or one of its subagents waits for answers to these calls. No calls means that it has resumed.
-
-    ``number`` counts from 1 in the run and in each subagent. ``agent`` is the subagent that made the calls. The pending calls of other
-    subagents are unchanged.
-    """
-
-    number: int
-    calls: tuple[WaitingCall, ...]
-    agent: str = ""
-
-
-class RunEnded(Struct, frozen=True, tag="end"):
-    """The run is finished. The last event, unless the run was cancelled or could not be executed: see `Engine.info` then."""
-
-    status: RunStatus
-    text: str = ""
-    error: str = ""
-
-
-FeedEvent: TypeAlias = (
-    Attempt | TurnBegan | Text | Thinking | MessageDone | CallBegan | CallProgress | CallDone | Retry | Asked | RunEnded
+from mainspring.errors import DurableError
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    ApprovalResult,
+    AttemptStart,
+    MessageEnd,
+    ModelRetry,
+    TextDelta,
+    ThinkingDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
 )
-"""The union of all feed events. ``type`` distinguishes them in JSON."""
+from mainspring.events.codec import UnknownEventError, decode, encode
+
+FeedEvent = (
+    AttemptStart
+    | TurnStart
+    | TextDelta
+    | ThinkingDelta
+    | MessageEnd
+    | ToolExecutionStart
+    | ToolExecutionUpdate
+    | ToolExecutionEnd
+    | ModelRetry
+    | ApprovalRequest
+    | ApprovalResult
+    | AgentEnd
+)
+"""The events of a run that its followers get. `AgentEnd` is the last, unless the run was cancelled or could not be executed: see
+`Engine.info` then. It has no messages, since each came as a `MessageEnd`."""
+
+_UNION: Any = FeedEvent
 
 
-class FeedItem(Struct, frozen=True):
-    """An event and its number, which increases by one from 1 in each run."""
+class FeedItem:
+    """An event and its number, which increases by one from 1 in each run.
 
-    number: int
-    event: FeedEvent
+    Args:
+        number: The number.
+        event: The event.
+        data: The event as stored JSON, in place of ``event``. It is decoded when it is needed.
+    """
+
+    __slots__ = ("_data", "_event", "number")
+
+    def __init__(self, number: int, event: FeedEvent | None = None, data: bytes = b"") -> None:
+        self.number = number
+        self._event = event
+        self._data = data
+
+    @property
+    def event(self) -> FeedEvent:
+        """The event.
+
+        Raises:
+            DurableError: If another version stored it.
+        """
+        if self._event is None:
+            try:
+                self._event = decode(self._data, _UNION)
+            except UnknownEventError as error:
+                raise DurableError(
+                    f"This version cannot read the events of the run ({error}). Follow it with the version that started it."
+                ) from None
+        assert self._event is not None
+        return self._event
+
+    @property
+    def data(self) -> bytes:
+        """The event as JSON: the stored bytes, or encoded by this call."""
+        return self._data or encode(self.event)
 
 
 class Feed(Protocol):
@@ -149,23 +103,6 @@ class Feed(Protocol):
     async def wait(self, run_id: str, after: int = 0) -> None:
         """Return once there is an event with a higher number. Waits forever: cancel it, or use a timeout."""
         ...
-
-
-_KIND: Any = FeedEvent
-
-
-def encode_feed_event(event: FeedEvent) -> bytes:
-    """Encode an event as JSON, with its ``type``."""
-    return encode(event)
-
-
-def decode_feed_event(data: bytes) -> FeedEvent:
-    """Decode the output of `encode_event`.
-
-    Raises:
-        DurableError: If the data is invalid.
-    """
-    return decode(data, _KIND)
 
 
 class MemoryFeed:

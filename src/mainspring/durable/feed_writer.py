@@ -7,22 +7,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from mainspring.durable.engine import RunLog
-from mainspring.durable.feed import (
-    Asked,
-    Attempt,
-    CallBegan,
-    CallDone,
-    CallProgress,
-    FeedEvent,
-    MessageDone,
-    Retry,
-    RunEnded,
-    Text,
-    Thinking,
-    TurnBegan,
-)
+from mainspring.durable.feed import FeedEvent
 from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    ApprovalResult,
+    AttemptStart,
     Event,
     MessageEnd,
     MessageUpdate,
@@ -34,6 +27,8 @@ from mainspring.events import (
     ToolExecutionUpdate,
     TurnStart,
 )
+from mainspring.events.codec import without_in_process
+from mainspring.events.views import redact_errors
 from mainspring.redaction import redact_environment
 
 _FLUSH_SIZE = 200
@@ -43,18 +38,14 @@ _FLUSH_SIZE = 200
 def _dedup_key(event: FeedEvent) -> str:
     """Return the key of an event that each attempt repeats. Empty for events that may repeat."""
     match event:
-        case TurnBegan(turn=turn):
-            return f"turn {turn}"
-        case MessageDone(number=number):
-            return f"message {number}"
-        case CallBegan(call=call):
-            return f"begin {call.id}"
-        case CallDone(call=call):
-            return f"end {call.id}"
-        case Asked(number=number):
-            return f"asked {event.agent} {number} {len(event.calls)}"
-        case RunEnded(status=status, error=error):
-            return f"over {status} {error}"  # A run that was retried can end again.
+        case TurnStart(turn=number) | MessageEnd(number=number):
+            return f"{event.type} {number}"
+        case ToolExecutionStart(call=call) | ToolExecutionEnd(call=call):
+            return f"{event.type} {call.id}"
+        case ApprovalRequest(id=id) | ApprovalResult(id=id):
+            return f"{event.type} {id}"
+        case AgentEnd(status=status, error=error):
+            return f"{event.type} {status} {error and error.message}"  # A run that was retried can end again.
         case _:
             return ""
 
@@ -88,30 +79,27 @@ class FeedWriter:
         while self._log.attempt > 1 and (items := await self._log.read_feed(after)):
             after = items[-1].number
             self._recorded.update(_dedup_key(item.event) for item in items)
-        self.publish(Attempt(self._log.attempt, agent))
+        self.publish(AttemptStart(self._log.attempt, agent))
 
     def __call__(self, event: Event) -> None:
         """Handle an event of the agent."""
-        feed_event = self._durable_event(event)
-        if feed_event is None and not self._replaying():
-            feed_event = _transient_event(event.event if isinstance(event, MessageUpdate) else event)
-        if feed_event is not None:
-            self.publish(feed_event)
-
-    def _durable_event(self, event: Event) -> FeedEvent | None:
-        match event:
-            case TurnStart():
+        match event.event if isinstance(event, MessageUpdate) else event:
+            case TurnStart() as turn:  # An agent counts from 1 again after a pause.
                 self._turns += 1
-                return TurnBegan(self._turns)
-            case MessageEnd(message=message):
+                self.publish(replace(turn, turn=self._turns))
+            case MessageEnd() as message:
                 self._messages += 1
-                return MessageDone(self._messages, message)
-            case ToolExecutionStart(call=call):
-                return CallBegan(call, event.label)
-            case ToolExecutionEnd(call=call, result=result):
-                return CallDone(call, result, event.title, round(event.seconds, 3))
+                self.publish(replace(message, number=self._messages, seconds=round(message.seconds, 3)))
+            case ToolExecutionStart() as start:
+                self.publish(start)
+            case ToolExecutionEnd() as end:
+                self.publish(replace(end, seconds=round(end.seconds, 3)))
+            case (TextDelta() | ThinkingDelta() | ToolExecutionUpdate() | ModelRetry()) as shown if (
+                not self._replaying()
+            ):
+                self.publish(shown)
             case _:
-                return None
+                pass
 
     def publish(self, event: FeedEvent) -> None:
         """Queue an event, unless it was reported before."""
@@ -121,14 +109,12 @@ class FeedWriter:
             return
         last = self._events[-1] if self._events else None
         match last, event:
-            case (Text(text=before), Text(text=more)):
-                self._events[-1] = Text(before + more)
-            case (Thinking(text=before), Thinking(text=more)):
-                self._events[-1] = Thinking(before + more)
+            case (TextDelta(), TextDelta()) | (ThinkingDelta(), ThinkingDelta()) if last.index == event.index:
+                self._events[-1] = type(event)(event.index, last.text + event.text)
             case _:
-                self._events.append(event)
+                self._events.append(without_in_process(redact_errors(event, redact_environment)))
         self._some.set()
-        if len(self._events) >= _FLUSH_SIZE or isinstance(event, Asked | RunEnded):
+        if len(self._events) >= _FLUSH_SIZE or isinstance(event, ApprovalRequest | ApprovalResult | AgentEnd):
             self._full.set()
 
     async def write(self) -> None:
@@ -149,17 +135,3 @@ class FeedWriter:
         self._closed = True
         self._some.set()
         self._full.set()
-
-
-def _transient_event(event: Event) -> FeedEvent | None:
-    match event:
-        case TextDelta(text=text):
-            return Text(text)
-        case ThinkingDelta(text=text):
-            return Thinking(text)
-        case ToolExecutionUpdate(call_id=id, name=name):
-            return CallProgress(id, name, event.output, event.title)
-        case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
-            return Retry(attempt, limit, delay, redact_environment(error.message))
-        case _:
-            return None

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from mainspring.durable.approvals import ANSWER, Answer, ApprovalLoop, PendingApprovals, approval_topic
 from mainspring.durable.client_tools import ClientContext, install_client_tools
 from mainspring.durable.engine import FINAL_STATES, Engine, RunInfo, RunLog, RunState
-from mainspring.durable.feed import Asked, FeedItem, RunEnded, WaitingCall
+from mainspring.durable.feed import FeedItem
 from mainspring.durable.feed_writer import FeedWriter
 from mainspring.durable.records import StoredResult, decode, encode
 from mainspring.durable.steps import DurableSteps
 from mainspring.errors import DurableError
-from mainspring.events import Event
+from mainspring.events import AgentEnd, ApprovalRequest, ErrorInfo, Event
 from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, TextBlock, to_messages
 
@@ -85,10 +85,10 @@ class DurableRun:
     async def _send_message(self, topic: Literal["steer", "follow_up"], text: str) -> None:
         await self._engine.send(self.id, topic, encode(Message.user(text)))
 
-    async def pending(self) -> tuple[WaitingCall, ...]:
+    async def pending(self) -> tuple[ApprovalRequest, ...]:
         """Return the calls that wait for approval, including those of subagents. Empty unless the run is paused."""
         found = await self._engine.read(self.id, "pending")
-        return decode(found, Asked).calls if found else ()
+        return decode(found, tuple[ApprovalRequest, ...]) if found else ()
 
     async def approve(self, call_id: str, *, input: dict[str, object] | None = None) -> bool:
         """Allow a call, with other arguments if ``input`` is given. Returns False if the call was already answered."""
@@ -99,7 +99,7 @@ class DurableRun:
         return await self._answer(call_id, allow=False, reason=reason, stop=stop)
 
     async def _answer(self, call_id: str, **fields: Any) -> bool:
-        waiting = {w.call.id: w for w in await self.pending()}
+        waiting = {request.id: request for request in await self.pending()}
         if call_id not in waiting:
             names = ", ".join(sorted(waiting)) or "none"
             raise DurableError(f"No call {call_id!r} of run {self.id} waits for an answer. Waiting calls: {names}.")
@@ -315,29 +315,31 @@ class DurableWorker(DurableClient):
             if self._feed_every is None:
                 result = await self._run(log, steps, name, input, None)
             else:
-                telling = FeedWriter(log, self._feed_every, lambda: steps.replaying)
-                await telling.begin(name)
+                writer = FeedWriter(log, self._feed_every, lambda: steps.replaying)
+                await writer.begin(name)
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(telling.write())
-                    result = await self._tell_end(self._run(log, steps, name, input, telling), telling)
+                    group.create_task(writer.write())
+                    result = await self._report_end(log.run_id, self._run(log, steps, name, input, writer), writer)
             if isinstance(result, Exception):
                 raise result
         except Exception as error:
             raise _first_cause(error) from None
         return encode(StoredResult.from_result(result))
 
-    async def _tell_end(
-        self, running: Coroutine[Any, Any, RunResult], feed_writer: FeedWriter
+    async def _report_end(
+        self, run_id: str, running: Coroutine[Any, Any, RunResult], feed_writer: FeedWriter
     ) -> RunResult | Exception:
         """Report the outcome. A failure is returned, not raised, so that it is written before everything ends."""
         try:
             result = await running
         except Exception as error:
             cause = _first_cause(error)
-            feed_writer.publish(RunEnded("error", "", f"{type(cause).__name__}: {cause}"))
+            info = ErrorInfo.from_exception(cause, f"{type(cause).__name__}: {cause}")
+            feed_writer.publish(AgentEnd(run_id, (), "error", error=info))
             return cause
         else:
-            feed_writer.publish(RunEnded(result.status, result.text, str(result.error or "")))
+            info = ErrorInfo.from_exception(result.error) if result.error else None
+            feed_writer.publish(AgentEnd(run_id, (), result.status, result.text, error=info))
             return result
         finally:
             feed_writer.close()

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, TypeVar, Unpack
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.local_files import FilesBelow
 from mainspring.env.paths import is_inside
@@ -53,6 +54,15 @@ class ConfinedEnv(EnvWrapper[ExecutionEnv]):
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
         return await super().read_bytes(await self._resolve_inside(path), offset=offset, limit=limit)
+
+    async def read_files(
+        self, paths: Sequence[str], *, limit: int, signal: CancelToken | None = None
+    ) -> list[bytes | OSError]:
+        """See `BatchReader`."""
+        checked = [await self._resolve_or_error(path) for path in paths]
+        inside = [path for path in checked if isinstance(path, str)]
+        contents = iter(await super().read_files(inside, limit=limit, signal=signal))
+        return [path if isinstance(path, OSError) else next(contents) for path in checked]
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """See `ExecutionEnv.write_bytes`."""
@@ -110,6 +120,12 @@ class ConfinedEnv(EnvWrapper[ExecutionEnv]):
         if not any(is_inside(real, root) for root in self._real_roots):
             raise PermissionError(errno.EPERM, f"it is outside the workspace ({', '.join(self._real_roots)})", path)
         return real
+
+    async def _resolve_or_error(self, path: str) -> RealPath | OSError:
+        try:
+            return await self._resolve_inside(path)
+        except OSError as e:
+            return e
 
     async def _resolve_entry_inside(self, path: str) -> RealPath:
         """Return the path of a name itself, without following it, if its folder is in the workspace."""

@@ -214,6 +214,25 @@ class EditorEnv(EnvWrapper[LocalEnv]):
         data = await self._current_content(real, await self._env.read_bytes(real))
         return data[offset:] if limit is None else data[offset : offset + limit]
 
+    async def read_files(
+        self, paths: Sequence[str], *, limit: int, signal: CancelToken | None = None
+    ) -> list[bytes | OSError]:
+        """See `BatchReader`."""
+        real = [await resolve(self._env, path) for path in paths]
+        contents = await self._env.read_files(real, limit=limit, signal=signal)
+        return await asyncio.gather(*[self._edited(*each, limit) for each in zip(real, contents, strict=True)])
+
+    async def _edited(self, real_path: str, disk: bytes | OSError, limit: int) -> bytes | OSError:
+        """Return the first bytes of a file, from those on disk."""
+        if isinstance(disk, OSError) or not is_inside(real_path, self.cwd):
+            return disk
+        try:
+            if len(disk) == limit:  # the editor's text can be compared only with the whole file
+                return await self.read_bytes(real_path, limit=limit)
+            return (await self._current_content(real_path, disk))[:limit]
+        except OSError as e:
+            return e
+
     async def _current_content(self, real_path: str, disk: bytes) -> bytes:
         """Return the content of a file, from the bytes on disk and the text in the editor."""
         self._unsaved.pop(real_path, None)

@@ -13,31 +13,27 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import local_files
-from mainspring.env.beneath import RealPath
 from mainspring.env.jobs import JobManager
-from mainspring.env.local_files import FilesBelow, LocalFiles, LocalWalkSource
+from mainspring.env.local_files import LocalFiles
 from mainspring.env.locks import PathLocks
 from mainspring.env.process import RunningProcess, StdioConnection, open_connection, start_process, wait_for_result
 from mainspring.env.process_tree import OrphanReaper, kill_by_run_id
+from mainspring.env.threaded_files import ThreadedFiles
 from mainspring.env.types import (
     DEFAULT_OUTPUT_LIMITS,
-    DirEntry,
-    FileStat,
     HttpResponse,
     OutputLimits,
     PathFilter,
     ProcessResult,
     StreamName,
-    WalkResult,
 )
 from mainspring.env.variables import child_environment
-from mainspring.env.walk import DirectoryWalker, is_ignored
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_function
 from mainspring.programs import find_program
@@ -46,8 +42,6 @@ if TYPE_CHECKING:
     from mainspring.env.http_fetch import HttpFetcher
 else:
     HttpFetcher = lazy_function("mainspring.env.http_fetch", "HttpFetcher")
-
-_T = TypeVar("_T")
 
 _READ_SCRIPT = 'IFS= read -rd "" s;{};eval "unset -v s;$s"'
 """The script is read from standard input up to a NUL, without a limit of length and without a process listing that contains it, so
@@ -61,7 +55,7 @@ _STARTED_UNASKED = frozenset(("rg", "bash", "sh"))
 """Programs that tools start although the user allowed no program. Files of the project are excluded."""
 
 
-class LocalEnv:
+class LocalEnv(ThreadedFiles):
     """Files and processes of this machine, in one project folder. An `ExecutionEnv`.
 
     Attributes:
@@ -106,7 +100,7 @@ class LocalEnv:
         if must_exist and not os.path.isdir(self._cwd):
             raise ConfigError(f"Folder not found: {os.fspath(cwd)}. Create it first: tools work in an existing folder.")
         self.cwd = self._cwd
-        self._files = LocalFiles(self._cwd, home or os.path.expanduser("~"))
+        super().__init__(LocalFiles(self._cwd, home or os.path.expanduser("~")))
         self._shell = shell
         self.variables = dict(variables or {})
         self.path_filter: PathFilter | None = None
@@ -123,71 +117,6 @@ class LocalEnv:
         self._starting: set[asyncio.Task[StdioConnection]] = set()
         self._spools = _SpoolDirectory()
         weakref.finalize(self, _finalize, self._running, self._spools, self._watcher)
-
-    async def realpath(self, path: str) -> str:
-        """Return the absolute path with every link resolved. See `ExecutionEnv.realpath`."""
-        return await self._in_thread(lambda: self._files.realpath(path))
-
-    async def stat(self, path: str) -> FileStat:
-        """Return facts about a file. See `ExecutionEnv.stat`."""
-        return await self._with_realpath(self._files.stat, path)
-
-    async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Return the bytes of a regular file. See `ExecutionEnv.read_bytes`."""
-        return await self._with_realpath(self._files.read, path, offset, limit)
-
-    async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
-        """Replace a file's content. See `ExecutionEnv.write_bytes`."""
-        await self._with_realpath(self._files.write, path, data, parents)
-
-    async def list_dir(self, path: str) -> list[DirEntry]:
-        """Return the names in a folder. See `ExecutionEnv.list_dir`."""
-        return await self._with_realpath(self._files.list, path)
-
-    async def walk(
-        self,
-        path: str,
-        *,
-        depth: int | None = None,
-        include_ignored: bool = False,
-        limit: int = 200_000,
-        signal: CancelToken | None = None,
-    ) -> WalkResult:
-        """Return everything below a folder. See `ExecutionEnv.walk`."""
-        stop = signal or CancelToken()
-        folders = LocalWalkSource(self._files)
-
-        def walk(root: str) -> WalkResult:
-            walker = DirectoryWalker(folders, root, depth=depth, limit=limit, is_cancelled=lambda: stop.cancelled)
-            above = not include_ignored and not is_ignored(root, True, folders.read)
-            return walker.walk(use_rules=not include_ignored, use_rules_above=above)
-
-        return await self._with_realpath(walk, path)
-
-    async def is_ignored(self, path: str) -> bool:
-        """Return True if an ignore file excludes the path. See `ExecutionEnv.is_ignored`."""
-
-        def check(real_path: str) -> bool:
-            return is_ignored(real_path, self._files.is_folder(real_path), LocalWalkSource(self._files).read)
-
-        return await self._with_realpath(check, path)
-
-    async def remove(self, path: str) -> None:
-        """Delete a file, a link, or an empty folder. See `ExecutionEnv.remove`."""
-        await self._in_thread(lambda: self._files.remove(self._files.resolve_entry(path)))
-
-    async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
-        """Rename a file. See `ExecutionEnv.rename`."""
-        files = self._files
-        await self._in_thread(lambda: files.rename(files.resolve_entry(source), files.resolve_entry(target), parents))
-
-    async def inspect_folder(self, root: RealPath, work: Callable[[FilesBelow], _T]) -> _T | None:
-        """Do blocking work with the files below a folder. See `FolderInspector`."""
-
-        def inspect() -> _T | None:
-            return work(FilesBelow(self._files, root)) if self._files.is_local(root) else None
-
-        return await self._in_thread(inspect)
 
     async def find_program(self, name: str) -> str | None:
         """Return the path of a program: on the user's PATH outside the project, or in the scripts folder of the running Python."""
@@ -326,14 +255,6 @@ class LocalEnv:
         remaining = list(self._running)
         await asyncio.gather(*[_terminate(running) for running in remaining])
         self._running.difference_update(remaining)  # only now: a second signal must still find and kill them
-
-    async def _with_realpath(self, work: Callable[..., _T], path: str, *args: object) -> _T:
-        """Do blocking work on the resolved path, in a thread."""
-        return await self._in_thread(lambda: work(self._files.resolve(path), *args))
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        """Do blocking work with files in a thread."""
-        return await asyncio.to_thread(work)
 
     async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> ProcessSpec:
         """Return the command to start for a program; a sandbox or a container prepends its own."""

@@ -20,6 +20,7 @@ _PROVIDERS = (
     "GOOGLE",
     "GROQ",
     "MISTRAL",
+    "OLLAMA",
     "OPENAI",
     "OPENROUTER",
     "TOGETHER",

@@ -6,17 +6,23 @@ Ignore files are ``.gitignore``, ``.ignore``, and ``.rgignore``, read as ripgrep
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import deque
-from collections.abc import Callable
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Container
+from fnmatch import translate
 from typing import Any, Protocol
 
 from mainspring.env.paths import explain
 from mainspring.env.types import DirEntry, FileKind, WalkedPath, WalkResult
+from mainspring.lazy import lazy_re
 
 IGNORE_FILE_NAMES = (".rgignore", ".ignore", ".gitignore")
 VCS_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".jj"})
 """Version control folders: never walked or searched unless they are named."""
+
+
+_SPECIAL = lazy_re(r"[\\\[].*", re.DOTALL)
+"""An escape or a set of characters in a rule, and everything after it, which git reads differently than `fnmatch`."""
 
 
 FileReader = Callable[[str], bytes | None]
@@ -26,15 +32,23 @@ FileReader = Callable[[str], bytes | None]
 class IgnoreRules:
     """The ignore files of one folder, and, through ``parent``, those of its parent folders."""
 
-    __slots__ = ("_folder", "_specs", "parent")
+    __slots__ = ("_folder", "_names", "_rules", "_specs", "parent")
 
     def __init__(self, folder: str, parent: IgnoreRules | None, files: dict[str, bytes]) -> None:
         self._folder = folder.rstrip("/") + "/"
         self.parent = parent
-        self._specs = {kind: compile_rules(rule_lines(data)) for kind, data in files.items()}
+        self._rules = {kind: rule_lines(data) for kind, data in files.items()}
+        self._names = _compile_names([rule for rules in self._rules.values() for rule in rules])
+        self._specs: dict[str, Any] = {}
+
+    def mentions(self, name: str) -> bool:
+        """Return True if a rule of this folder or a parent folder might apply to this name; it is much faster than `ignores`."""
+        return bool(self._names(name)) or (self.parent is not None and self.parent.mentions(name))
 
     def ignores(self, path: str, is_folder: bool) -> bool:
-        """Return True if a rule excludes ``path``, an absolute path below this folder."""
+        """Return True if a rule excludes ``path``, an absolute path below this folder whose parents are not excluded."""
+        if not self.mentions(posixpath.basename(path)):
+            return False
         for kind in IGNORE_FILE_NAMES:
             level: IgnoreRules | None = self
             while level is not None:
@@ -46,15 +60,19 @@ class IgnoreRules:
 
     def match(self, kind: str, path: str, is_folder: bool) -> bool | None:
         """Return whether this folder's file of one kind excludes ``path``, includes it, or does not mention it."""
+        if kind not in self._rules:
+            return None
         spec = self._specs.get(kind)
         if spec is None:
-            return None
+            spec = self._specs[kind] = compile_rules(self._rules[kind])
         return spec.check_file(path[len(self._folder) :] + ("/" if is_folder else "")).include
 
 
-def load_rules(folder: str, parent: IgnoreRules | None, read: FileReader) -> IgnoreRules | None:
-    """Return the rules of ``folder``; those of the folder above if this one adds none."""
-    files = {kind: data for kind in IGNORE_FILE_NAMES if (data := read(posixpath.join(folder, kind)))}
+def load_rules(
+    folder: str, parent: IgnoreRules | None, read: FileReader, names: Container[str] = IGNORE_FILE_NAMES
+) -> IgnoreRules | None:
+    """Return the rules of ``folder``; those of the folder above if this one adds none. ``names`` are its known content."""
+    files = {kind: data for kind in IGNORE_FILE_NAMES if kind in names and (data := read(posixpath.join(folder, kind)))}
     return IgnoreRules(folder, parent, files) if files else parent
 
 
@@ -69,18 +87,10 @@ def load_parent_rules(folder: str, read: FileReader) -> IgnoreRules | None:
 def is_ignored(path: str, is_folder: bool, read: FileReader) -> bool:
     """Return True if a rule excludes ``path`` or one of its parents."""
     steps = [*_parents(path), path]
-    files: dict[str, dict[str, bytes]] = {}
-    for parent in steps[:-1]:
-        files[parent] = {kind: data for kind in IGNORE_FILE_NAMES if (data := read(posixpath.join(parent, kind)))}
-    names = [posixpath.basename(step) for step in steps[1:]]
-    if not any(
-        _could_match(line, names) for found in files.values() for data in found.values() for line in rule_lines(data)
-    ):
-        return False
     level = None
     for parent, child in zip(steps[:-1], steps[1:], strict=True):
-        level = IgnoreRules(parent, level, files[parent])
-        if level.ignores(child, is_folder or child != path):
+        level = load_rules(parent, level, read)
+        if level and level.ignores(child, is_folder or child != path):
             return True
     return False
 
@@ -96,10 +106,14 @@ def rule_lines(data: bytes) -> list[str]:
     return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
 
 
-def _could_match(rule: str, names: list[str]) -> bool:
-    """Return True if a rule might exclude one of these names; a False avoids loading the matcher."""
-    last = rule.rstrip().rstrip("/").rpartition("/")[2]
-    return not rule.startswith("!") and ("\\" in last or any(fnmatchcase(name, last) for name in names))
+def _compile_names(rules: list[str]) -> Callable[[str], object]:
+    """Return a function that is false for a name to which no rule applies; other names may still not match the whole rule.
+
+    Most names match no rule, and this avoids loading and running the matcher for them.
+    """
+    lasts = {rule.removeprefix("!").rstrip().rstrip("/").rpartition("/")[2] for rule in rules}
+    globs = {_SPECIAL.sub("*", last) for last in lasts}
+    return re.compile("|".join(map(translate, sorted(globs)))).match
 
 
 def _parents(path: str) -> list[str]:
@@ -116,7 +130,7 @@ def compile_rules(lines: list[str]) -> Any:
 
     try:
         return GitIgnoreSpec.from_lines(lines)
-    except ValueError:
+    except (ValueError, re.error):
         return GitIgnoreSpec.from_lines([line for line in lines if _is_valid(line)])
 
 
@@ -125,7 +139,7 @@ def _is_valid(line: str) -> bool:
 
     try:
         GitIgnoreSpec.from_lines([line])
-    except ValueError:
+    except (ValueError, re.error):
         return False
     return True
 
@@ -179,12 +193,12 @@ class DirectoryWalker:
             self._unreadable.append(f"{folder}: {explain(e)}")
             return True
         if use_rules:
-            level = load_rules(full, level, self._folders.read)
+            level = load_rules(full, level, self._folders.read, {entry.name for entry in entries})
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
             is_folder = entry.kind == "directory"
             if is_vcs_entry(entry.name, entry.kind) or (
-                level and level.ignores(posixpath.join(full, entry.name), is_folder)
+                level and level.mentions(entry.name) and level.ignores(posixpath.join(full, entry.name), is_folder)
             ):
                 self._ignored.append(path + "/" if is_folder else path)
                 continue

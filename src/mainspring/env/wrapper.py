@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar, Unpack
 
+from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import RealPath
 from mainspring.env.jobs import JobManager
 from mainspring.env.local_files import FilesBelow
-from mainspring.env.protocol import ExecutionEnv, FolderInspector, ProcessConnection
+from mainspring.env.protocol import ExecutionEnv, FolderInspector, ProcessConnection, read_files
 from mainspring.env.types import (
     DirEntry,
     FileStat,
@@ -29,7 +30,7 @@ class EnvWrapper(Generic[EnvT]):
     """Forward every method to another environment. An `ExecutionEnv`.
 
     A method that a subclass does not override is not checked or changed by the subclass, so decide about each one. Methods that only
-    some environments have belong in the subclasses, except `inspect_folder`, since code checks for them with `isinstance`.
+    some environments have belong in the subclasses, except `inspect_folder` and `read_files`, since code checks for them with `isinstance`.
 
     Args:
         env: The environment; it is closed with this one.
@@ -61,6 +62,12 @@ class EnvWrapper(Generic[EnvT]):
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
         return await self._env.read_bytes(path, offset=offset, limit=limit)
+
+    async def read_files(
+        self, paths: Sequence[str], *, limit: int, signal: CancelToken | None = None
+    ) -> list[bytes | OSError]:
+        """See `BatchReader`; an environment that cannot read many files together reads them one by one."""
+        return await read_files(self._env, paths, limit=limit, signal=signal)
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """See `ExecutionEnv.write_bytes`."""

@@ -2,7 +2,24 @@
 
 from mainspring.events.base import ErrorInfo, Event
 from mainspring.events.codec import Envelope, UnknownEventError, decode, encode, schema
-from mainspring.events.display import EditOutcome, FileDiff, Hunk, ToolDisplay
+from mainspring.events.display import EditOutcome, FileDiff, Hunk, Option, ToolDisplay
+from mainspring.events.response import (
+    ContentEvent,
+    Done,
+    MessageDraft,
+    StreamError,
+    StreamEvent,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
 from mainspring.events.span import RandomSource, SpanContext, SpanSource
 from mainspring.events.stream import EventStream
 from mainspring.events.types import (
@@ -12,13 +29,10 @@ from mainspring.events.types import (
     ApprovalRequest,
     ApprovalResult,
     AttemptStart,
-    ContentEvent,
     ContextCompacted,
-    Done,
     LimitWarning,
     McpServer,
     McpStartup,
-    MessageDraft,
     MessageEnd,
     MessageSource,
     MessageStart,
@@ -29,22 +43,10 @@ from mainspring.events.types import (
     RunEvent,
     RunStatus,
     SkillChange,
-    StreamError,
-    StreamEvent,
-    StreamStart,
     SubagentEnd,
     SubagentEvent,
     SubagentStart,
     SubagentStats,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
@@ -82,6 +84,7 @@ __all__ = [
     "ModelRetry",
     "Notice",
     "OauthRefresh",
+    "Option",
     "RandomSource",
     "RunEvent",
     "RunStatus",

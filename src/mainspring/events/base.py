@@ -10,7 +10,8 @@ from msgspec import Struct
 from mainspring.errors import AgentProviderError, ModelError
 
 
-def _snake_case(name: str) -> str:
+def snake_case_tag(name: str) -> str:
+    """Return the tag of a class: ``ToolExecutionEnd`` is ``tool_execution_end``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
@@ -21,7 +22,7 @@ class _Tag:
         return str(kind.__struct_config__.tag)
 
 
-class Event(Struct, frozen=True, eq=False, omit_defaults=True, tag_field="type", tag=_snake_case):
+class Event(Struct, frozen=True, eq=False, omit_defaults=True, tag_field="type", tag=snake_case_tag):
     """A fact about a run or a chat. Immutable, and JSON on every wire: see `mainspring.events.codec`.
 
     Attributes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, structs
@@ -41,8 +42,8 @@ class UnknownEventError(ValueError):
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
-def encode(value: Event | Struct) -> bytes:
-    """Encode an event, or a struct around one, such as an `Envelope`, as JSON without line breaks.
+def encode(value: Any) -> bytes:
+    """Encode an event, a struct around one, such as an `Envelope`, or another value as JSON without line breaks.
 
     Values that JSON cannot represent become text; a lone surrogate becomes U+FFFD.
     """
@@ -55,37 +56,69 @@ def encode(value: Event | Struct) -> bytes:
 
 def without_in_process(value: Any) -> Any:
     """Return the value without the in-process fields of its event; the same object if there are none."""
-    inner = getattr(value, "event", None)
-    if isinstance(inner, Event):
-        bare = without_in_process(inner)
-        return value if bare is inner else structs.replace(value, event=bare)
-    if isinstance(value, Event) and value.in_process:
-        return structs.replace(value, **_defaults(type(value)))
+    kind: type[Any] = value.__class__
+    has_event, values, defaults, changes = _in_process_fields(kind)
+    if has_event:
+        bare = without_in_process(value.event)
+        if bare is not value.event:
+            value = structs.replace(value, event=bare)
+    if values is not None and values(value) != defaults:
+        value = structs.replace(value, **changes)
     return value
 
 
 @cache
-def _defaults(kind: type[Event]) -> dict[str, Any]:
-    return {field.name: field.default for field in structs.fields(kind) if field.name in kind.in_process}
+def _in_process_fields(kind: type[Any]) -> tuple[bool, Callable[[Any], Any] | None, Any, dict[str, Any]]:
+    """Return whether values of a type contain an event, and how to read and to clear their in-process fields."""
+    fields = {field.name: field.default for field in structs.fields(kind)} if issubclass(kind, Struct) else {}
+    names: tuple[str, ...] = kind.in_process if issubclass(kind, Event) else ()
+    values = attrgetter(*names) if names else None
+    defaults = tuple([fields[name] for name in names])
+    return (
+        "event" in fields,
+        values,
+        defaults if len(names) > 1 else next(iter(defaults), None),
+        {n: fields[n] for n in names},
+    )
 
 
 def schema(union: Any, title: str, description: str = "") -> str:
     """Create the JSON Schema of a union of events, without their in-process fields.
 
     Args:
-        union: The union.
+        union: The union; or several types by name, which become ``#/$defs/NAME``.
         title: Title of the schema, with the version of the format.
         description: Its description.
     """
-    body = msgspec.json.schema(union, schema_hook=lambda _: {"type": "null"})
-    for kind in _subclasses(Event):
-        definition = body.get("$defs", {}).get(kind.__name__)
-        for name in kind.in_process if definition else ():
-            definition["properties"].pop(name, None)
+    named = cast("dict[str, Any]", union) if isinstance(union, dict) else {}
+    roots: list[Any] = list(named.values()) or [cast("Any", union)]
+    schemas, definitions = schema_components(roots)
+    for name, each in zip(named, schemas, strict=False):
+        definitions.setdefault(name, each)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     if description:
         head["description"] = description
-    return json.dumps({**head, **body}, indent=2) + "\n"
+    body = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in named]} if named else schemas[0]
+    return json.dumps({**head, **body, "$defs": dict(sorted(definitions.items()))}, indent=2) + "\n"
+
+
+def schema_components(
+    types: Sequence[Any], ref_template: str = "#/$defs/{name}"
+) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+    """Create the JSON Schemas of types of events without in-process fields, and the schemas that they refer to.
+
+    Args:
+        types: The types; for example, one union.
+        ref_template: Path of a reference, with ``{name}``.
+    """
+    schemas, definitions = msgspec.json.schema_components(
+        types, schema_hook=lambda _: {"type": "null"}, ref_template=ref_template
+    )
+    for kind in _subclasses(Event):
+        properties = definitions.get(kind.__name__, {}).get("properties", {})
+        for name in kind.in_process:
+            properties.pop(name, None)
+    return schemas, definitions
 
 
 def _subclasses(kind: type[Event]) -> Iterator[type[Event]]:

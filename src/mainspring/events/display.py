@@ -63,6 +63,20 @@ class EditOutcome(Struct, frozen=True):
     reason: str = ""
 
 
+class Option(Struct, frozen=True):
+    """An option of a question or an approval.
+
+    Attributes:
+        value: The value that the answer contains.
+        label: The text for the user.
+        description: Further text. For an approval, the text of a button.
+    """
+
+    value: str
+    label: str = ""
+    description: str = ""
+
+
 class ToolDisplay(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a call or its result is shown.
 

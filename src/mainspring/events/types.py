@@ -1,8 +1,4 @@
-"""The events of a model response while it is received, and the events of a run.
-
-Order: ``StreamStart``; for each block its start, deltas and end (blocks may interleave); then ``Done``. A provider that
-fails raises instead; the loop converts the exception to a ``StreamError``. ``partial`` of an event is the message at that
-moment, built when read.
+"""The events of a run: the vocabulary in which every front end, log, and follower reports it.
 
 Order of a run: ``AgentStart``; per turn ``TurnStart``, ``MessageStart``, the model's own events (`StreamEvent`),
 ``MessageEnd``, for each call ``ToolExecutionStart``, any ``ToolExecutionUpdate``, ``ToolExecutionEnd``, then ``TurnEnd``;
@@ -11,182 +7,26 @@ finally ``AgentEnd``, the last event.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mainspring.errors import ModelError
 from mainspring.events.base import ErrorInfo, Event
-from mainspring.events.display import ToolDisplay
-from mainspring.messages import AgentMessage, Message, StopReason, ToolResultBlock, ToolUseBlock, Usage
-
-
-class MessageDraft(Protocol):
-    """An assistant message that is still being received.
-
-    Attributes:
-        tool_names: Replacements for tool names in partial messages; a wrapper that renames tools in events sets them.
-    """
-
-    tool_names: Mapping[str, str]
-
-    def snapshot(self, at: int) -> Message:
-        """Return the message after its first ``at`` changes."""
-        ...
-
-
-class _PartialMessageEvent(Event, frozen=True, gc=False):
-    """Base of the events while a message is received.
-
-    Their last two fields are in-process: ``draft``, the message that is being received, and ``at``, the number of its
-    changes up to this event. With fields, making a delta takes 0.1 microseconds; with an instance dictionary, 0.2.
-    """
-
-    in_process: ClassVar[tuple[str, ...]] = ("draft", "at")
-
-    @property
-    def partial(self) -> Message:
-        """Return the assistant message at this event."""
-        # A struct without fields: each event defines `draft` and `at` as its last fields.
-        draft: MessageDraft | None = self.draft  # type: ignore[attr-defined]
-        return draft.snapshot(self.at) if draft else Message("assistant")  # type: ignore[attr-defined]
-
-
-class StreamStart(_PartialMessageEvent, frozen=True, gc=False, tag="start"):
-    """A response begins."""
-
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class TextStart(_PartialMessageEvent, frozen=True, gc=False):
-    """A text block begins."""
-
-    index: int
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class TextDelta(_PartialMessageEvent, frozen=True, gc=False):
-    """More text of block ``index``."""
-
-    index: int
-    text: str
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class TextEnd(_PartialMessageEvent, frozen=True, gc=False):
-    """Block ``index`` is complete; ``text`` is all of it."""
-
-    index: int
-    text: str
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class ThinkingStart(_PartialMessageEvent, frozen=True, gc=False):
-    """A reasoning block begins."""
-
-    index: int
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class ThinkingDelta(_PartialMessageEvent, frozen=True, gc=False):
-    """More reasoning of block ``index``."""
-
-    index: int
-    text: str
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class ThinkingEnd(_PartialMessageEvent, frozen=True, gc=False):
-    """Reasoning block ``index`` is complete; ``text`` is all of it."""
-
-    index: int
-    text: str
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class ToolCallStart(_PartialMessageEvent, frozen=True, gc=False, tag="toolcall_start"):
-    """A tool call begins. Its ID and name may be empty until the provider sends them."""
-
-    index: int
-    id: str
-    name: str
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class ToolCallDelta(_PartialMessageEvent, frozen=True, gc=False, tag="toolcall_delta"):
-    """More of the argument text of call ``index``."""
-
-    index: int
-    text: str
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class ToolCallEnd(_PartialMessageEvent, frozen=True, gc=False, tag="toolcall_end"):
-    """Call ``index`` is complete and parsed."""
-
-    index: int
-    call: ToolUseBlock
-    draft: MessageDraft | None = None
-    at: int = 0
-
-
-class Done(Event, frozen=True, tag="done"):
-    """The response is complete. The last event of a successful stream."""
-
-    reason: StopReason
-    message: Message
-
-    @property
-    def partial(self) -> Message:
-        """The complete message."""
-        return self.message
-
-
-class StreamError(Event, frozen=True, tag="error"):
-    """The response was interrupted; ``message`` is the partial message.
-
-    The last event of a failed or aborted stream. ``exception`` is the failure itself, in this process only.
-    """
-
-    in_process: ClassVar[tuple[str, ...]] = ("exception",)
-    reason: Literal["aborted", "error"]
-    message: Message
-    error: ErrorInfo | None = None
-    exception: ModelError | None = None
-
-    @property
-    def partial(self) -> Message:
-        """The message as received so far."""
-        return self.message
-
-
-ContentEvent = (
-    TextStart
-    | TextDelta
-    | TextEnd
-    | ThinkingStart
-    | ThinkingDelta
-    | ThinkingEnd
-    | ToolCallStart
-    | ToolCallDelta
-    | ToolCallEnd
+from mainspring.events.display import Option, ToolDisplay
+from mainspring.events.response import (
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ThinkingDelta,
+    ThinkingEnd,
+    ThinkingStart,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
 )
-"""Events with content. After the first of them, a failed model call is not retried."""
-
-
-StreamEvent = StreamStart | ContentEvent | Done | StreamError
-"""All events of a stream."""
-
+from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage
 
 RunStatus = Literal[
     "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
@@ -322,8 +162,11 @@ class TurnEnd(Event, frozen=True):
     tool_results: tuple[ToolResultBlock, ...]
 
 
-MessageSource = Literal["prompt", "steer", "follow_up", "assistant", "synthetic"]
-"""Why a message joins: a prompt, an injected message, a response of the model, or an addition by the loop or a policy."""
+MessageSource = Literal["prompt", "steer", "follow_up", "queue", "command", "shell", "assistant", "synthetic"]
+"""Why a message joins: a prompt, an injected message, a response of the model, or an addition by the loop or a policy.
+
+Only in a chat: a message of the user that was queued, a slash command, and the output of a shell command of the user.
+"""
 
 
 class MessageStart(Event, frozen=True):
@@ -353,6 +196,7 @@ class MessageEnd(Event, frozen=True):
         number: Counts the messages of a durable run from 1; 0 elsewhere.
         seconds: Duration of the model call; 0 for other messages.
         error: Why the response is incomplete.
+        attachments: Number of images and texts of the user that a chat leaves out of the message; 0 elsewhere.
     """
 
     message: AgentMessage
@@ -360,6 +204,7 @@ class MessageEnd(Event, frozen=True):
     number: int = 0
     seconds: float = 0.0
     error: ErrorInfo | None = None
+    attachments: int = 0
 
 
 class ModelRetry(Event, frozen=True):
@@ -459,7 +304,7 @@ class ToolExecutionUpdate(Event, frozen=True):
     name: str
     output: str = ""
     title: str = ""
-    metadata: dict[str, Any] = {}  # noqa: RUF012 -- a struct copies an empty default
+    metadata: dict[str, Any] = field(default_factory=cast("type[dict[str, Any]]", dict))
 
 
 class ToolExecutionEnd(Event, frozen=True):
@@ -508,7 +353,11 @@ class ApprovalRequest(Event, frozen=True):
         suggestions: The rules that would allow the call from now on; empty if no rule can.
         number: Counts the approvals of a durable run from 1; 0 elsewhere.
         agent: The subagent that makes the call; empty for the agent itself.
+        more: Number of requests of the same pause that follow this one.
         display: How a front end shows the call, with the exact changes that it would make.
+        wider: Wider alternatives to the suggestions.
+        choices: The decisions that a front end offers, in order: ``label`` is the text of a list entry, ``description`` that of a button.
+        choose_hunks: Whether the user may allow only some of the changes in ``display``.
     """
 
     id: str
@@ -522,6 +371,10 @@ class ApprovalRequest(Event, frozen=True):
     number: int = 0
     agent: str = ""
     display: ToolDisplay | None = None
+    wider: tuple[str, ...] = ()
+    choices: tuple[Option, ...] = ()
+    choose_hunks: bool = False
+    more: int = 0
 
 
 class ApprovalResult(Event, frozen=True):

@@ -7,17 +7,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mainspring.events.base import ErrorInfo, Event
-from mainspring.events.types import (
+from mainspring.events.response import (
     Done,
-    McpServer,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    ModelRetry,
     StreamError,
     StreamStart,
-    SubagentEnd,
-    SubagentEvent,
     TextEnd,
     TextStart,
     ThinkingEnd,
@@ -25,6 +18,16 @@ from mainspring.events.types import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+)
+from mainspring.events.types import (
+    AgentEnd,
+    McpServer,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ModelRetry,
+    SubagentEnd,
+    SubagentEvent,
     TurnEnd,
 )
 from mainspring.messages import Message
@@ -53,8 +56,7 @@ def without_blocks(event: Event) -> Event | None:
     results of the calls: they become None.
     """
     if isinstance(event, SubagentEvent):
-        inner = without_blocks(event.event)
-        return None if inner is None else event if inner is event.event else replace(event, event=inner)
+        return None if without_blocks(event.event) is None else event
     if isinstance(event, _REPEATED):
         return None
     if isinstance(event, MessageEnd) and isinstance(event.message, Message) and event.message.tool_results:
@@ -71,7 +73,12 @@ def redact_errors(event: Event, redact: Callable[[str], str]) -> Event:
         case MessageEnd(message=Message(error=str() as text) as message, error=error):
             info = error and replace(error, message=redact(error.message))
             return replace(event, message=replace(message, error=redact(text)), error=info)
-        case ModelRetry(error=error) | McpServer(error=ErrorInfo() as error) | SubagentEnd(error=ErrorInfo() as error):
+        case (
+            ModelRetry(error=error)
+            | McpServer(error=ErrorInfo() as error)
+            | SubagentEnd(error=ErrorInfo() as error)
+            | AgentEnd(error=ErrorInfo() as error)
+        ):
             return replace(event, error=replace(error, message=redact(error.message)))
         case _:
             return event

@@ -7,32 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from mainspring.lazy import lazy_re
 from mainspring.messages import ToolDefinition
 from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure
 from mainspring.prompt_tags import escape_json, escape_text
+from mainspring.ranking import score_texts, tokenize
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 
-_WORD = lazy_re(r"[^\W\d_]+|\d+")
-_CAMEL_BOUNDARY = lazy_re(r"(?<=[a-z])(?=[A-Z])")
-_CJK_AND_THAI = lazy_re(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _NAME, _SERVER, _PARAMETER = 6, 2, 1  # weight of a word in these fields, relative to the description
 _MAX_DESCRIPTION_CHARS = 2000
 """Maximum characters of a description to index: the purpose of a tool is at the beginning."""
 _PARAMETERS = 50
-_K1, _B = 1.2, 0.75
 _PREFIX = 0.5
 
 
@@ -45,19 +40,7 @@ class ToolIndex:
     def search(self, tools: Sequence[Tool], query: str) -> list[Tool]:
         """Return the tools that match any word, best first; ties in alphabetical order."""
         self._known = {t.name: self._read(t) for t in tools}
-        requested = sorted(set(tokenize(query)))
-        documents = [self._known[t.name][1] for t in tools]
-        lengths = [d.total() for d in documents]
-        average = (sum(lengths) / len(lengths) if lengths else 0) or 1
-        scores = [0.0] * len(tools)
-        for word in requested:
-            counts = [_count(d, word) for d in documents]
-            seen = sum(c > 0 for c in counts)
-            rarity = math.log(1 + (len(tools) - seen + 0.5) / (seen + 0.5))
-            for i, count in enumerate(counts):
-                if count:
-                    length = 1 - _B + _B * lengths[i] / average
-                    scores[i] += rarity * count * (_K1 + 1) / (count + _K1 * length)
+        scores = score_texts(tokenize(query), [self._known[t.name][1] for t in tools], _PREFIX)
         found = [(-score, t.name, t) for score, t in zip(scores, tools, strict=True) if score > 0]
         return [t for _, _, t in sorted(found, key=lambda f: f[:2])]
 
@@ -87,33 +70,6 @@ def _tool_document(tool: Tool) -> Counter[str]:
 def _parameters(tool: Tool) -> list[Any]:
     properties = tool.input_schema.get("properties")
     return list(cast("dict[Any, Any]", properties)) if isinstance(properties, dict) else []
-
-
-def _count(document: Counter[str], word: str) -> float:
-    """Count a word; each word that only begins with it counts half, at most once."""
-    if word in document:
-        return document[word]
-    return _PREFIX if len(word) > 2 and any(other.startswith(word) for other in document) else 0
-
-
-def tokenize(text: str) -> list[str]:
-    """Split a text into words: parts of names, without case and plural; pairs of characters in scripts without spaces."""
-    found: list[str] = []
-    for word in _WORD.findall(_CAMEL_BOUNDARY.sub(" ", text)):
-        word = word.casefold()
-        if _CJK_AND_THAI.search(word) and len(word) > 2:
-            found += [word[i : i + 2] for i in range(len(word) - 1)]
-        else:
-            found.append(_singularize(word))
-    return found
-
-
-def _singularize(word: str) -> str:
-    if len(word) > 4 and word.endswith("ies"):
-        return word[:-3] + "y"
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
 
 
 DEFAULT_RESULTS = 10

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from mainspring.models.registry import create_foundry_client as create_foundry_client
     from mainspring.models.registry import create_gemini_client as create_gemini_client
     from mainspring.models.registry import create_github_client as create_github_client
+    from mainspring.models.registry import create_groq_client as create_groq_client
     from mainspring.models.registry import create_langchain_client as create_langchain_client
     from mainspring.models.registry import create_local_client as create_local_client
     from mainspring.models.registry import create_model as create_model
@@ -109,7 +110,7 @@ __all__, __getattr__ = lazy_exports(
         "client": "LLMClient ModelCallbacks ResultStream complete Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response StructuredResponse parse_structured",
         "config": "ModelFacts ProviderConfig",
         "codec.text": "extract_text",
-        "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
+        "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_groq_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
         "wrappers.fallback": "FallbackEvent FallbackModel",
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache ThinkingLevel ToolChoice",

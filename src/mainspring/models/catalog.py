@@ -18,11 +18,12 @@ from mainspring.errors import ProviderConfigError
 from mainspring.lazy import lazy_re
 from mainspring.models.config import ModelFacts, ProviderConfig
 from mainspring.models.port import ZERO_PRICES, ModelInfo, PriceTier, TokenPrices
+from mainspring.models.provider_table import PROVIDERS
 
-_PRICE_ALIASES = {"azure": "openai"}
+_PRICE_ALIASES = {name: profile.prices_of for name, profile in PROVIDERS.items() if profile.prices_of}
 """Providers that sell the models of another provider at its prices."""
 
-_LOCAL_PROVIDERS = frozenset({"local", "embedded", "ollama"})
+_LOCAL_PROVIDERS = frozenset(name for name, profile in PROVIDERS.items() if profile.local)
 """Providers that are free. The context size of their servers is not in the catalog."""
 
 _VENDORS = {

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.redaction import redacted_repr
 
 
@@ -81,11 +82,7 @@ _FIELDS = {**{name: name for name in ProviderConfig.__struct_fields__}}
 _FIELDS.update(zip(ProviderConfig.__struct_encode_fields__, ProviderConfig.__struct_fields__, strict=True))
 
 
-PROVIDER_SPECIFIC_SETTINGS = frozenset(
-    "anthropicVersion api apiVersion auth cacheTtl class clientId contextManagement deployment deploymentNameMap endpoint "
-    "extraBetas issuer keepAlive loginPort mode modelAlias modelDeployment numCtx options org projectEndpoint resourceName "
-    "secretName temperature tokenFile useVertexai vaultUrl".split()
-)
+PROVIDER_SPECIFIC_SETTINGS = frozenset(name for profile in PROVIDERS.values() for name in profile.settings)
 """Settings that only one or two providers support; described on the docs page about models."""
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.events.types import (
+from mainspring.events.response import (
     Done,
     StreamStart,
     TextDelta,

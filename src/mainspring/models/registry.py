@@ -12,6 +12,7 @@ from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.models.config import ProviderConfig, reject_misspelled_settings, to_provider_config
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider
+from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 
 AsyncModelFactory = Callable[[Any], Awaitable[ModelProvider]]
 """Create a model from a `ProviderConfig` or a plain dict, asynchronously, for providers that need I/O.
@@ -25,25 +26,6 @@ ModelFactory = Callable[[ProviderConfig], ModelProvider]
 
 DEFAULT_PROVIDER = "openai"
 """Provider of a model ID without a provider prefix."""
-
-
-_BUILTIN_PROVIDERS = {
-    "anthropic": "mainspring.models.providers.anthropic",
-    "azure": "mainspring.models.providers.azure",
-    "codex": "mainspring.models.providers.codex",
-    "foundry": "mainspring.models.providers.foundry",
-    "openai": "mainspring.models.providers.openai",
-    "compatible": "mainspring.models.providers.compatible",
-    "cerebras": "mainspring.models.providers.cerebras",
-    "gemini": "mainspring.models.providers.gemini",
-    "github": "mainspring.models.providers.github",
-    "openrouter": "mainspring.models.providers.openrouter",
-    "langchain": "mainspring.models.providers.langchain",
-    "local": "mainspring.models.providers.local_servers",
-    "ollama": "mainspring.models.providers.ollama",
-    "embedded": "mainspring.models.embedded.provider",
-}
-"""Modules with a function ``build(config) -> ModelProvider``, imported when the provider is used."""
 
 
 class ProviderRegistry:
@@ -163,14 +145,16 @@ class ProviderRegistry:
 def default_registry() -> ProviderRegistry:
     """Return a new registry of the built-in providers."""
     registry = ProviderRegistry()
-    for name, module in _BUILTIN_PROVIDERS.items():
-        registry.register(name, build=_lazy_builder(module))
+    for profile in PROVIDERS.values():
+        registry.register(profile.name, build=_lazy_builder(profile))
     return registry
 
 
-def _lazy_builder(module: str) -> ModelFactory:
+def _lazy_builder(profile: ProviderProfile) -> ModelFactory:
     def build(config: ProviderConfig) -> ModelProvider:
-        return import_module(module).build(config)
+        if profile.module:
+            return import_module(profile.module).build(config)
+        return import_module("mainspring.models.providers.http").build_hosted_model(config, profile)
 
     return build
 
@@ -263,6 +247,7 @@ create_embedded_client = _factory("embedded")
 create_foundry_client = _factory("foundry")
 create_gemini_client = _factory("gemini")
 create_github_client = _factory("github")
+create_groq_client = _factory("groq")
 create_langchain_client = _factory("langchain")
 create_local_client = _factory("local")
 create_ollama_client = _factory("ollama")

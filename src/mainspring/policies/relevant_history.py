@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import log
 
-from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, Message
+from mainspring.ranking import score_texts, tokenize
 
-_WORD = lazy_re(r"[^\W_]{3,}")
-_PARTS = lazy_re(r"[a-z]+|[A-Z][a-z]*|\d+")
 _COMMON = frozenset(
     "the and for that this with from have not are was were will would can could should has had but you your our they them then than "
     "what when where which who why how into about there here some any all just make made need want please show tell give get".split()
@@ -18,17 +15,8 @@ _COMMON = frozenset(
 
 
 def words_of(text: str) -> Counter[str]:
-    """Return the significant words of a text in lower case.
-
-    ``parseUserName`` also yields its parts.
-    """
-    words: Counter[str] = Counter()
-    for word in _WORD.findall(text):
-        words[word.casefold()] += 1
-        parts = _PARTS.findall(word)
-        if len(parts) > 1:
-            words.update(part.casefold() for part in parts if len(part) > 2)
-    return Counter({word: count for word, count in words.items() if word not in _COMMON})
+    """Return the significant words of a text, with their counts."""
+    return Counter(word for word in tokenize(text) if word not in _COMMON and (len(word) > 2 or not word.isascii()))
 
 
 def rank(question: str, texts: Sequence[str], limit: int) -> list[int]:
@@ -41,16 +29,8 @@ def rank(question: str, texts: Sequence[str], limit: int) -> list[int]:
         texts: The texts.
         limit: Maximum number of indices to return.
     """
-    requested = words_of(question)
-    known = [words_of(text) for text in texts]
-    spread = Counter(word for words in known for word in words)
-    scores: list[tuple[float, int]] = []
-    for i, words in enumerate(known):
-        shared = requested.keys() & words.keys()
-        score = sum((1 + log(words[word])) * log(1 + len(texts) / spread[word]) for word in shared)
-        if score > 0:
-            scores.append((-score / (1 + log(1 + sum(words.values()) / 200)), i))
-    return [i for _, i in sorted(scores)[:limit]]
+    scores = score_texts(words_of(question), [words_of(text) for text in texts])
+    return sorted((i for i, score in enumerate(scores) if score > 0), key=lambda i: (-scores[i], i))[:limit]
 
 
 class RelevantHistory:

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
@@ -46,6 +47,7 @@ class RepeatedCallOptions(Options, page="run-options.md#repeated-calls"):
         ge=1,
         doc="Number of turns in a row without anything new before the model gets a hint.",
         setting=AgentSetting(
+            limits=Meta(ge=0),
             off=0,
             default=3,
             doc="Number of turns in a row without new results after which the model gets a hint; 0 disables it",

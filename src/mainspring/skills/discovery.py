@@ -11,13 +11,14 @@ import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.env.walk import IgnoreRules, is_ignored, load_parent_rules, load_rules
-from mainspring.frontmatter import parse_front_matter
+from mainspring.frontmatter import FrontMatter, parse_front_matter
 from mainspring.skills.content import read_text
 from mainspring.skills.manifest import MAX_NAME_CHARS, normalize_name, parse_skill
 from mainspring.skills.skill import (
@@ -301,6 +302,8 @@ def _conflict(skill: Skill, first: Skill) -> SkillDiagnostic:
 
 BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 """The bundled skills."""
+BUNDLED_INDEX = BUNDLED_FOLDER / "index.json"
+"""The fields of each bundled skill by its folder, so that a start does not import YAML."""
 
 
 _UNTRUSTED_NOTICE = "The project is not trusted, so it was not read. Run `mainspring trust` to trust it."
@@ -328,6 +331,7 @@ def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
     if not config.enabled:
         return SkillCatalog()
     found: list[Skill] = [_validate_inline(skill) for skill in config.inline]
+    index = msgspec.json.decode(BUNDLED_INDEX.read_bytes(), type=dict[str, dict[str, Any]]) if config.builtin else {}
     problems: list[SkillDiagnostic] = []
     seen: set[str] = set()
     for root in _roots(config):
@@ -341,7 +345,8 @@ def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
                 problems.append(SkillDiagnostic(str(place.file), _UNTRUSTED_NOTICE))
                 continue
             try:
-                skill = load_skill(place, root.source, trusted=root.trusted)
+                fields = index.get(place.file.parent.name) if root.source == "builtin" else None
+                skill = load_skill(place, root.source, trusted=root.trusted, fields=fields)
             except SkillError as error:
                 problems.append(SkillDiagnostic(str(place.file), str(error), line=error.line))
                 continue
@@ -350,8 +355,14 @@ def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
     return SkillCatalog(found, problems, disabled=config.disabled, switched_on=config.switched_on)
 
 
-def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool) -> Skill:
+def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool, fields: dict[str, Any] | None = None) -> Skill:
     """Load the skill of a file, with the scripts of its folder. Blocks.
+
+    Args:
+        place: The file.
+        source: Its source.
+        trusted: Whether its code may run.
+        fields: Its front matter, if that is known; then the file is not read.
 
     Raises:
         SkillError: If the file is invalid or cannot be read.
@@ -360,11 +371,17 @@ def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool) -> Skill
     directory = os.path.realpath(own) if own is not None else None
     fallback = own.name if own is not None else place.file.name.lower().removesuffix(SUFFIX)
     try:
-        text = read_text(place.file)
+        text = read_text(place.file) if fields is None else ""
     except OSError as error:
         raise SkillError(f"it cannot be read: {error.strerror or error}") from None
     skill = parse_skill(
-        text, default_name=fallback, source=source, trusted=trusted, directory=directory, path=str(place.file)
+        text,
+        default_name=fallback,
+        source=source,
+        trusted=trusted,
+        directory=directory,
+        path=str(place.file),
+        head=None if fields is None else FrontMatter(fields, ""),
     )
     odd: list[str] = []
     if place.file.name not in ("SKILL.md", "skill.md") and own is not None:

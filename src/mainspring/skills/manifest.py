@@ -150,6 +150,7 @@ def parse_skill(
     trusted: bool = False,
     directory: str | None = None,
     path: str | None = None,
+    head: FrontMatter | None = None,
 ) -> Skill:
     """Parse the text of a skill file.
 
@@ -160,11 +161,12 @@ def parse_skill(
         trusted: Whether its code may run.
         directory: The real path of its folder, if it has one.
         path: Its file. Without one, the instructions are stored in the skill.
+        head: Its front matter, if that is parsed already.
 
     Raises:
         SkillError: If it is invalid. The message has the reason and the fix.
     """
-    head = _parse_head(text)
+    head = head or _parse_head(text)
     given: dict[str, Any] = {}
     for key, value in head.fields.items():
         given.setdefault(to_snake_case(key), value)

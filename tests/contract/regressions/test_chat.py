@@ -9,16 +9,15 @@ import pytest
 
 from mainspring.app.chat import parse_line
 from mainspring.app.chat.commands import Abort, Approve, Attachment, Prompt, Queue, Shell
-from mainspring.app.chat.events import (
-    ApprovalAsked,
+from mainspring.app.chat.events import QueueChange, ShellEnd
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    MessageEnd,
     Notice,
-    QueueChanged,
-    RunFinished,
-    ShellFinished,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    UserText,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
 )
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.requires import on_posix
@@ -53,18 +52,18 @@ async def test_t07_abort_works_in_every_state(state: str, folder: Path, home: Pa
             await gate.reached_limit.wait()
             gate.open.set()
         elif state == "a question waits":
-            await chat.until(ApprovalAsked)
+            await chat.until(ApprovalRequest)
         elif state == "a tool runs":
-            await chat.until(ToolProgress, lambda event: "started" in event.output)
+            await chat.until(ToolExecutionUpdate, lambda event: "started" in event.output)
         await chat.send(Abort())
         if state == "a command":
-            await chat.until(ShellFinished)
+            await chat.until(ShellEnd)
         elif state != "nothing goes on":
-            assert (await chat.until(RunFinished)).status in ("aborted", "completed")
+            assert (await chat.until(AgentEnd)).status in ("aborted", "completed")
         end = await chat.run("and now?")
 
     assert end.status == "completed"
-    assert {t.id for t in chat.of(ToolStarted)} == {t.id for t in chat.of(ToolFinished)}
+    assert {t.call.id for t in chat.of(ToolExecutionStart)} == {t.call.id for t in chat.of(ToolExecutionEnd)}
 
 
 async def test_t10_pasted_text_is_sent_in_full(folder: Path, home: Path) -> None:
@@ -77,8 +76,8 @@ async def test_t10_pasted_text_is_sent_in_full(folder: Path, home: Path) -> None
         await gate.reached_limit.wait()
         await chat.send(Queue("see [paste #1]", (Attachment(media_type="text/plain", text=paste, name="paste #1"),)))
         gate.open.set()
-        await chat.until(RunFinished)
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
+        await chat.until(AgentEnd)
 
     assert "line 4999" in model.requests[1].messages[-1].text
 
@@ -97,8 +96,8 @@ async def test_t20_queue_survives_a_failure(folder: Path, home: Path) -> None:
         await gate.reached_limit.wait()
         await chat.send(Queue("after the failure"))
         gate.open.set()
-        failed = await chat.until(RunFinished)
-        queue = chat.of(QueueChanged)[-1]
+        failed = await chat.until(AgentEnd)
+        queue = chat.of(QueueChange)[-1]
 
     assert failed.status == "error"
     assert queue.held
@@ -112,7 +111,7 @@ async def test_p19_session_approval_covers_a_batch(folder: Path, home: Path) -> 
     async with chatting(folder, home, Reply(calls=[calls[0]]), read, Reply(calls=calls[1:]), "done") as chat:
         await chat.run("go", Approve("", "session"))
 
-    assert len(chat.of(ApprovalAsked)) == 1
+    assert len(chat.of(ApprovalRequest)) == 1
 
 
 async def test_p14_approval_shows_invisible_characters(folder: Path, home: Path) -> None:
@@ -121,11 +120,11 @@ async def test_p14_approval_shows_invisible_characters(folder: Path, home: Path)
     async with chatting(folder, home, ScriptedCall("shell", {"command": command}), "done") as chat:
         await chat.run("go", Approve("", "deny"))
 
-    [request] = chat.of(ApprovalAsked)
+    [request] = chat.of(ApprovalRequest)
     assert "\x1b" not in request.resource
     assert "\u202e" not in request.resource
     assert request.resource.endswith("y" * 2000)
-    assert request.arguments == {"command": command}
+    assert request.call.input == {"command": command}
 
 
 async def test_cf06_changed_settings_do_not_affect_a_running_chat(folder: Path, home: Path) -> None:
@@ -135,7 +134,7 @@ async def test_cf06_changed_settings_do_not_affect_a_running_chat(folder: Path, 
         (home / ".agent" / "settings.json").write_text('{"permissions": {"allow": ["*"]}}', encoding="utf-8")
         await chat.run("go", Approve("", "deny"))
 
-    assert len(chat.of(ApprovalAsked)) == 1
+    assert len(chat.of(ApprovalRequest)) == 1
 
 
 async def test_cf08_opening_a_chat_writes_nothing(folder: Path, home: Path) -> None:
@@ -193,8 +192,8 @@ async def test_t20_queued_messages_survive_a_kill(folder: Path, home: Path) -> N
     await process.wait()
 
     async with chatting(folder, home, ScriptedModel("x"), ask={"continued": True}) as again:
-        queue = await again.until(QueueChanged)
-        user_texts = again.of(UserText)
+        queue = await again.until(QueueChange)
+        user_texts = again.of(MessageEnd)
 
     assert [q.text for q in queue.items] == ["typed before the kill"]
-    assert [u.text for u in user_texts] == ["being answered"]
+    assert [u.message.text for u in user_texts] == ["being answered"]

@@ -15,6 +15,7 @@ from mainspring.errors import ErrorCode, ModelError
 from mainspring.messages import Message
 from mainspring.models import Failure, HttpModel, LLMClient, ModelRequest, ProviderConfig, RetryConfig, create_model
 from mainspring.models.errors import classify_error
+from mainspring.models.provider_table import PROVIDERS
 from tests.contract.wire_scenarios import (
     CHAT,
     GEMINI,
@@ -45,6 +46,11 @@ HOSTS: dict[str, tuple[Speaker, dict[str, Any]]] = {
     "local:m": (CHAT, {}),
     "openai:gpt-5": (RESPONSES, {"api": "responses"}),
     "openrouter:a/b": (CHAT, {}),
+}
+HOSTS |= {
+    f"{p.name}:m": (CHAT, {})
+    for p in PROVIDERS.values()
+    if not p.module and p.key == "yes" and p.name not in "".join(HOSTS)
 }
 
 

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent, RunOptions, tool
-from mainspring.app.chat.tool_display import tool_started_event
+from mainspring.app.chat.tool_display import display_start
 from mainspring.app.printing.text_output import summarize_call
 from mainspring.app.servers.acp.tool_calls import call_locations, call_title, plan_update, shorten_arguments
 from mainspring.env import LocalEnv
+from mainspring.events import ToolExecutionStart
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.testing import ScriptedCall, ScriptedModel
@@ -80,12 +81,13 @@ def test_tool_calls_with_any_arguments_can_be_rendered(arguments: dict[str, Any]
     """V-05: calls are rendered before their arguments are validated."""
     request = ToolUseBlock("1", tool, arguments)
     assert "\n" not in summarize_call(request)
-    rendered = tool_started_event(request, tool)
-    assert "\n" not in rendered.summary
-    assert rendered.arguments.keys() == arguments.keys()
+    rendered = display_start(ToolExecutionStart(request), tool)
+    assert rendered.display is not None
+    assert "\n" not in rendered.display.summary
+    assert rendered.call.input.keys() == arguments.keys()
     call_locations(arguments, "/project")
     plan_update(tool, arguments)
-    call_title(tool, rendered.summary)
+    call_title(tool, rendered.display.summary)
     assert shorten_arguments(arguments).keys() == arguments.keys()
 
 

@@ -21,6 +21,7 @@ ALLOWED = (
     "mainspring.errors",
     "mainspring.extras",
     "mainspring.lazy",
+    "mainspring.locks",
     "mainspring.programs",
     "mainspring.redaction",
     "mainspring.text",

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.commands.sessions import format_tree
@@ -21,6 +20,7 @@ from mainspring.env import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.permissions.plug import build_request, permission_question
 from mainspring.sessions.transcript import Transcript, TranscriptCall, TranscriptItem
+from tests.unit.app.chat import event_builders as make
 from tests.unit.test_text import HIDDEN
 
 CODES = [code for code in HIDDEN if not 0xD800 <= code <= 0xDFFF]
@@ -50,7 +50,7 @@ def _print_row(text: str) -> str:
 
 
 def _render_approval(text: str) -> str:
-    request = chat_events.ApprovalAsked("q", "t", "shell", "Shell", "run", text, reason=text, suggestions=(text,))
+    request = make.approval("q", "t", "shell", "Shell", "run", text, reason=text, suggestions=(text,))
     return to_text(ApprovalDialog(request, lambda _: None).rows(200, 40))
 
 
@@ -61,12 +61,12 @@ def _render_picker(text: str) -> str:
 def _render_screen(text: str) -> str:
     screen = Screen(Theme(), 200, 40)
     events = (
-        chat_events.UserText(text),
-        chat_events.ThinkingEnd(text),
-        chat_events.AnswerEnd(text),
-        chat_events.ToolStarted("t", "read_file", "Read", text),
-        chat_events.ToolFinished("t", "read_file", "Read", text, output=text),
-        chat_events.ToolFinished("u", "read_file", "Read", text, is_error=True, output=text),
+        make.user_text(text, "prompt"),
+        make.thinking(text),
+        make.response(text),
+        make.tool_start("t", "read_file", "Read", text),
+        make.tool_end("t", "read_file", "Read", text, output=text),
+        make.tool_end("u", "read_file", "Read", text, is_error=True, output=text),
     )
     return to_text([row for event in events for row in screen.add_event(event, 1.0)])
 

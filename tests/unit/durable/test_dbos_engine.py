@@ -12,9 +12,9 @@ from mainspring import Agent
 from mainspring.durable import DurableClient, DurableSteps, DurableWorker
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.dbos.tables import FinishedRunFilter
-from mainspring.durable.feed import Attempt
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError, DurableError
+from mainspring.events import AttemptStart
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
@@ -167,7 +167,7 @@ async def test_tables_of_an_earlier_version_are_migrated(tmp_path: Path) -> None
         run = await agents.start("a", "Hi.", run_id="r")
         assert (await run.result(timeout=15)).text == "Hello."
         published = [item.event async for item in run.events()]
-    assert isinstance(published[0], Attempt)
+    assert isinstance(published[0], AttemptStart)
     assert published[0].number == 8
 
 

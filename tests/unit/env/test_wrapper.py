@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.env import ConfinedEnv, EditorEnv, ExecutionEnv, LocalEnv
 from mainspring.env.beneath import RealPath
-from mainspring.env.protocol import FolderInspector, PathNaming
+from mainspring.env.protocol import BatchReader, FolderInspector, PathNaming
 from mainspring.env.sandbox import SandboxEnv
 from mainspring.env.wrapper import EnvWrapper
 from mainspring.permissions.git_repository import ReadsFolders
@@ -29,6 +29,7 @@ DECISIONS: Mapping[str, tuple[Decision, Decision, Decision]] = {
     "realpath": ("inner", "inner", "inner"),
     "stat": ("own", "own", "inner"),
     "read_bytes": ("own", "own", "inner"),
+    "read_files": ("own", "own", "inner"),
     "write_bytes": ("own", "own", "inner"),
     "list_dir": ("own", "inner", "inner"),
     "walk": ("own", "inner", "inner"),
@@ -55,7 +56,8 @@ def public_members(*classes: type) -> set[str]:
     return {n for c in classes for n, v in vars(c).items() if n[0] != "_" and (callable(v) or isinstance(v, property))}
 
 
-PROTOCOL = sorted(public_members(ExecutionEnv, FolderInspector))
+OPTIONAL: Mapping[str, type] = {"inspect_folder": FolderInspector, "read_files": BatchReader}
+PROTOCOL = sorted(public_members(ExecutionEnv, *OPTIONAL.values()))
 METHODS = [name for name in PROTOCOL if name not in ("cwd", "jobs")]
 
 
@@ -68,7 +70,7 @@ def find_decision(wrapper: type, name: str) -> Decision:
 
 
 def test_every_method_has_a_decision() -> None:
-    names = public_members(ExecutionEnv, FolderInspector, PathNaming, LocalEnv)
+    names = public_members(ExecutionEnv, *OPTIONAL.values(), PathNaming, LocalEnv)
     assert names == set(DECISIONS), "Decide for each wrapper whether it must check or change this method."
 
 
@@ -99,7 +101,7 @@ class RecordingEnv:
             names = [n for n in parameters(name) if n not in options]
             return self._record(name, {**dict(zip(names, given, strict=False)), **options})
 
-        if name not in METHODS or name == "inspect_folder":
+        if name not in METHODS or name in OPTIONAL:
             raise AttributeError(name)
         return method
 
@@ -114,10 +116,13 @@ class RecordingEnvWithFiles(RecordingEnv):
     async def inspect_folder(self, root: object, work: object) -> object:
         return self._record("inspect_folder", {"root": root, "work": work})
 
+    async def read_files(self, paths: object, **options: object) -> object:
+        return self._record("read_files", {"paths": paths, **options})
+
 
 def parameters(name: str) -> dict[str, inspect.Parameter]:
     """Return the parameters of a method of the interface."""
-    method = getattr(FolderInspector if name == "inspect_folder" else ExecutionEnv, name)
+    method = getattr(OPTIONAL.get(name, ExecutionEnv), name)
     return dict(list(inspect.signature(method).parameters.items())[1:])
 
 
@@ -155,11 +160,11 @@ def test_optional_interfaces_of_the_wrappers(tmp_path: Path) -> None:
             return False
 
     optional = (
-        *(FolderInspector, PathNaming, Runs, ReadsFiles, ReadsFolders, ListsDirectories),
+        *(BatchReader, FolderInspector, PathNaming, Runs, ReadsFiles, ReadsFolders, ListsDirectories),
         *(SearchesPrograms, LocatesPrograms, StartsLocally),
     )
     env = LocalEnv(tmp_path)
-    always = {FolderInspector, Runs, ReadsFiles, ReadsFolders, ListsDirectories}
+    always = {BatchReader, FolderInspector, Runs, ReadsFiles, ReadsFolders, ListsDirectories}
     assert {p for p in optional if isinstance(ConfinedEnv(env), p)} == always
     editor = EditorEnv(env, Buffers())
     assert {p for p in optional if isinstance(editor, p)} == {*always, PathNaming, SearchesPrograms}

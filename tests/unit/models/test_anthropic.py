@@ -32,7 +32,8 @@ from mainspring.models import (
 )
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import AnthropicCapabilities, ModelProfile
-from mainspring.models.providers.anthropic import ANTHROPIC_MODEL, CONTEXT_BETA, anthropic_capabilities
+from mainspring.models.provider_table import PROVIDERS
+from mainspring.models.providers.anthropic import CONTEXT_BETA, anthropic_capabilities
 from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
 from mainspring.models.wire.anthropic import AnthropicProtocol
 from tests.unit.models.messages_wire import begin, body, call, end, profile, sse, start, text
@@ -72,7 +73,11 @@ def make_error_response(text: str, status: int = 400, kind: str = "invalid_reque
 async def test_default_settings() -> None:
     model = make_model()
 
-    assert (model.provider, model.model) == ("anthropic", ANTHROPIC_MODEL) == ("anthropic", "claude-sonnet-4-20250514")
+    assert (
+        (model.provider, model.model)
+        == ("anthropic", PROVIDERS["anthropic"].model)
+        == ("anthropic", "claude-sonnet-4-20250514")
+    )
     assert AnthropicProtocol().url(model.profile) == "https://api.anthropic.com/v1/messages"
     assert model.profile.headers == {"anthropic-version": "2023-06-01"}
     assert model.profile.key_header == "x-api-key"
@@ -115,7 +120,7 @@ async def test_environment_replaces_missing_or_empty_settings(
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "")
     model = create_http_model(config)
 
-    assert (await model._get_credential(), model.model) == ("from-env", ANTHROPIC_MODEL)
+    assert (await model._get_credential(), model.model) == ("from-env", PROVIDERS["anthropic"].model)
     assert model.profile.base_url == "https://api.anthropic.com"
 
 

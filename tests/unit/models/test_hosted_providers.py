@@ -22,6 +22,7 @@ from mainspring.models import (
 )
 from mainspring.models.auth.cli_tokens import GitHubCliCredential
 from mainspring.models.auth.credentials import KEY_VARIABLES
+from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 from mainspring.models.providers.compatible import openai_compatible
 from tests.requires import on_posix
 from tests.unit.models.server import plain, serve
@@ -47,6 +48,8 @@ HOSTED = [
     ("github", "GITHUB_TOKEN", "https://models.github.ai/inference", "gpt-4o-mini"),
     ("gemini", "GOOGLE_API_KEY", "https://generativelanguage.googleapis.com/v1beta", "gemini-2.0-flash-exp"),
 ]
+PLAIN = [profile for profile in PROVIDERS.values() if not profile.module and profile.key == "yes"]
+HOSTED += [(p.name, p.key_variables[0], p.base_url, p.model) for p in PLAIN if p.name not in [row[0] for row in HOSTED]]
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +132,7 @@ async def test_invalid_setting_and_failing_key_function_raise_config_errors(
 
 
 @pytest.mark.covers("PRV-31", "STR-12")
-@pytest.mark.parametrize("name", ["openrouter", "cerebras", "github"])
+@pytest.mark.parametrize("name", [*[profile.name for profile in PLAIN], "github"])
 async def test_response_and_error_codes_over_http(name: str) -> None:
     answer = plain(sse(chunk({"content": "Hi"}), chunk({}, "stop")), **{"content-type": "text/event-stream"})
     rejected = plain(b'{"error": {"message": "Bad credentials"}}', "401 Unauthorized")
@@ -309,10 +312,11 @@ async def test_openai_compatible_creates_providers_for_other_hosts(monkeypatch: 
     assert "acme" not in default_registry()
 
 
-@pytest.mark.parametrize("name", ["openrouter", "cerebras"])
+@pytest.mark.parametrize("profile", PLAIN, ids=lambda profile: profile.name)
 async def test_base_url_can_come_from_the_environment_together_with_the_key(
-    monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, profile: ProviderProfile
 ) -> None:
+    name = profile.name
     monkeypatch.setenv(f"{name.upper()}_BASE_URL", "https://gateway.example/v1")
     monkeypatch.setenv(f"{name.upper()}_API_KEY", "k-1")
 

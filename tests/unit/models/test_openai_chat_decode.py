@@ -435,6 +435,14 @@ def test_empty_response_becomes_empty_text(body: bytes) -> None:
     assert answer.stop_reason == "end_turn"
 
 
+def test_data_to_send_back_survives_without_text_and_with_lone_surrogates() -> None:
+    answer = message(chunk({"extra_content": {"google": {"thought_signature": "S"}}}), chunk({}, "stop"))
+    assert answer.content == (TextBlock("", '{"google":{"thought_signature":"S"}}'),)
+
+    odd = '{"choices": [{"delta": {"content": "Hi", "extra_content": {"google": "\\ud800"}}, "finish_reason": "stop"}]}'
+    assert read(sse(odd))[-1].partial.content == (TextBlock("Hi", '{"google":"\ufffd"}'),)
+
+
 def test_response_with_only_reasoning_is_kept() -> None:
     assert message(chunk({"reasoning": "Hm"}), chunk({}, "length")).content == (ThinkingBlock("Hm", "reasoning"),)
 

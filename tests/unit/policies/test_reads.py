@@ -425,3 +425,16 @@ async def test_deleted_file_must_be_read_again() -> None:
     assert not deleted.is_error
     assert "a.py has changed since you last saw it" in rejected.text
     assert env.files["a.py"] == b"other\n"
+
+
+async def test_line_numbers_are_left_out_unless_the_call_asks_for_them() -> None:
+    script = (read("a.py"), read("a.py", line_numbers=True, limit=1), ScriptedCall("grep", {"pattern": "one"}), "done")
+    agent = make_agent(*script, env=project(a__py="one\n"), read_line_numbers=False)
+    await agent.run("go")
+    plain, numbered, found = texts(agent.messages)
+    assert plain.startswith("one\n")
+    assert numbered.startswith("1\tone")
+    assert "one" in found
+    default = make_agent(read("a.py"), "done", env=project(a__py="one\n"))
+    await default.run("go")
+    assert texts(default.messages)[0].startswith("1\tone")

@@ -10,9 +10,10 @@ import pytest
 from mainspring.env import MemoryEnv
 from mainspring.skills.activation import ToolsetContext, create_tools, load_toolset
 from mainspring.skills.content import extract_examples, read_body
-from mainspring.skills.discovery import BUNDLED_FOLDER, discover_skills, scan_folder
+from mainspring.skills.discovery import BUNDLED_FOLDER, BUNDLED_INDEX, discover_skills, scan_folder
 from mainspring.skills.skill import SkillsConfig
 from mainspring.skills.validation import check_skills
+from scripts import make_skill_index
 
 EVERY = SkillsConfig(switched_on=("hello-extended",))
 
@@ -28,6 +29,12 @@ def test_bundled_skills_load_without_warnings() -> None:
         (True, [])
     ] * len(catalog)
     assert discover_skills(SkillsConfig(builtin=False)).skills == ()
+
+
+def test_index_of_bundled_skills_is_current() -> None:
+    assert BUNDLED_INDEX.read_text(encoding="utf-8") == make_skill_index.build(), (
+        "run `python -m scripts.make_skill_index`"
+    )
 
 
 @pytest.mark.covers("SKL-33", "SKL-04")

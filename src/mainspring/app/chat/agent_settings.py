@@ -224,9 +224,7 @@ class ModeSwitch:
         options = profile.behavior if isinstance(profile.behavior, RunOptions) else RunOptions()
         conversation = self._current.conversation
         thinking = conversation.agent.behavior.thinking
-        max_turns = conversation.settings.config.agent.max_turns
-        if max_turns is not None:
-            options = RunOptions(max_turns=max_turns).merged_with(options)
+        options = conversation.settings.config.agent.run_options().without("thinking").merged_with(options)
         if thinking is not None:
             options = RunOptions(thinking=thinking).merged_with(options)
         return options if conversation.choice.model.info.reasoning else options.without("thinking")

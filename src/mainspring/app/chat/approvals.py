@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from mainspring.app.chat.commands import Approve
-from mainspring.app.chat.events import ApprovalAsked, Notice
 from mainspring.app.chat.questions import PendingQuestions
 from mainspring.app.chat.tool_display import ToolLabeler, diffs_from_preview
-from mainspring.app.chat.types import ApprovalDecision, Option
+from mainspring.app.chat.types import ApprovalDecision
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, Reach, RuleFiles
 from mainspring.errors import ConfigError
+from mainspring.events import ApprovalRequest, Notice, Option, ToolDisplay
 from mainspring.loop import Approve as WithInput
 from mainspring.loop.hooks import ToolFinished
+from mainspring.messages import ToolUseBlock
 from mainspring.permissions import PermissionRequest, Permissions, Reply, is_portable, parse_rule
 from mainspring.tools.support.editing.review import EditHunk
 
@@ -114,28 +115,25 @@ class ApprovalManager:
                 return approval
         return None
 
-    def _question(self, request: PermissionRequest) -> ApprovalAsked:
+    def _question(self, request: PermissionRequest) -> ApprovalRequest:
         diffs = diffs_from_preview(request.preview) if request.preview else ()
         rules = [v.rule for v in request.verdicts if v.rule is not None]
         reason = request.reason
         if request.preview is not None and request.preview.problem:
             reason = f"{reason}; the edit would fail: {request.preview.problem.splitlines()[0]}"
-        return ApprovalAsked(
+        return ApprovalRequest(
             id=self._questions.new_id(),
-            call_id=request.call_id,
-            tool=request.tool,
-            display=self._tool_label(request.tool),
+            call=ToolUseBlock(request.call_id, request.tool, request.input),
+            display=ToolDisplay(name=self._tool_label(request.tool), diffs=diffs),
             action=request.action,
             resource=request.resource,
             scope=request.scope,
             reason=reason,
             rule=str(rules[0]) if rules else "",
-            arguments=request.input,
-            diffs=diffs,
             choose_hunks=request.preview is not None and len(request.preview.steps) > 1,
             suggestions=request.suggestions,
             wider=request.wider,
-            child=request.agent if self._is_subagent(request.agent) else "",
+            agent=request.agent if self._is_subagent(request.agent) else "",
             choices=choices_for(request.suggestions, is_edit=request.is_edit),
         )
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.app.chat.types import snake_case_tag
 from mainspring.events import FileDiff
+from mainspring.events.base import snake_case_tag
 
 
 class _Shown(Struct, frozen=True, tag_field="type", tag=snake_case_tag):

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.chat.types import AgentMode, ApprovalDecision, ThinkingLevelName, snake_case_tag
+from mainspring.app.chat.types import AgentMode, ApprovalDecision, ThinkingLevelName
+from mainspring.events.base import snake_case_tag
 
 
 class ChatCommandBase(Struct, frozen=True, tag_field="type", tag=snake_case_tag, forbid_unknown_fields=True):
@@ -91,14 +92,14 @@ class Shortcut(ChatCommandBase, frozen=True):
 
 
 class Approve(ChatCommandBase, frozen=True):
-    """Answer an `ApprovalAsked`.
+    """Answer an `ApprovalRequest`.
 
     Attributes:
         id: ID of the question.
         decision: ``once``: this call. ``session``: such calls until the session ends. ``edits``: all edits in this project until the
             session ends. ``always``: a rule that allows is saved for this project. ``everywhere``: the same for every project, in the
             user's settings. ``edit``: this call with ``input``. ``deny``: not this call. ``never``: a rule that denies is saved for
-            this project. `ApprovalAsked.choices` are those that make sense.
+            this project. `ApprovalRequest.choices` are those that make sense.
         reason: The reason of the user, for the model.
         hunks: The numbers of the hunks to apply; None for all.
         input: The arguments that replace those of the model, with ``edit``.
@@ -116,7 +117,7 @@ class Approve(ChatCommandBase, frozen=True):
 
 
 class Answer(ChatCommandBase, frozen=True):
-    """Answer a `QuestionAsked`.
+    """Answer a `QuestionRequest`.
 
     Attributes:
         id: ID of the question.
@@ -168,7 +169,7 @@ class ExecutePlan(ChatCommandBase, frozen=True):
 
 
 class Slash(ChatCommandBase, frozen=True):
-    """Run a slash command, for example ``/model openai:gpt-5-mini``. Its result arrives as `CommandDone`."""
+    """Run a slash command, for example ``/model openai:gpt-5-mini``. Its result arrives as `CommandEnd`."""
 
     line: str
 
@@ -264,7 +265,7 @@ class CommandReceipt(Struct, frozen=True):
     """Whether a command was accepted.
 
     Attributes:
-        id: ID of the command in `CommandDone` and `Refused`, or of the queued message.
+        id: ID of the command in `CommandEnd` and `CommandRejected`, or of the queued message.
         refused: Why the command was rejected; empty if it was accepted.
     """
 

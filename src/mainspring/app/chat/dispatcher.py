@@ -37,8 +37,8 @@ from mainspring.app.chat.commands import (
     Steer,
 )
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.event_translation import error_notice
-from mainspring.app.chat.events import ChatEvent, CommandDone, ShellFinished, ShellOutput, ShellStarted, UserText
+from mainspring.app.chat.event_views import error_notice
+from mainspring.app.chat.events import ChatEvent, CommandEnd, ShellEnd, ShellOutput, ShellStart, user_message_event
 from mainspring.app.chat.message_queue import MessageQueue, create_queued_message
 from mainspring.app.chat.questions import PendingQuestions
 from mainspring.app.chat.runs import STOPPED_BY_USER, RunController
@@ -66,7 +66,7 @@ class QueuedCommand(Struct, frozen=True):
 
     Attributes:
         id: The ID of its receipt.
-        name: Its name in `CommandDone`.
+        name: Its name in `CommandEnd`.
         run: Runs it.
     """
 
@@ -137,7 +137,7 @@ class CommandQueue:
         except Exception as raised:  # a command must not end the chat
             is_known = isinstance(raised, MainspringError | OSError | ValueError)
             error = str(raised) if is_known and str(raised) else f"{type(raised).__name__}: {raised}"
-        self._publish(CommandDone(command.id, command.name, result, error))
+        self._publish(CommandEnd(command.id, command.name, result, error))
 
 
 class ShellRunner:
@@ -189,11 +189,11 @@ class ShellRunner:
             self._publish(ShellOutput(id, data.decode("utf-8", "replace")))
 
         try:
-            self._publish(ShellStarted(id, command.line, command.tell))
+            self._publish(ShellStart(id, command.line, command.tell))
             env = self._current.conversation.env
             result = await env.run(command.line, on_output=on_output, signal=signal, limits=_SHELL_LIMITS)
             output = _format_output(result)
-            self._publish(ShellFinished(id, result.exit_code, truncate_middle(output)[0]))
+            self._publish(ShellEnd(id, result.exit_code, truncate_middle(output)[0]))
             if command.tell and not signal.cancelled:
                 await self._add_to_conversation(command.line, output, result.exit_code)
         except OSError as error:
@@ -214,7 +214,7 @@ class ShellRunner:
             session.journal.save_without_message = True
             await session.journal.flush()
         agent.context.messages.append(message)
-        self._publish(UserText(text, "shell", id=message.id))
+        self._publish(user_message_event(text, "shell", id=message.id))
         self._status.measure()
 
 

@@ -17,8 +17,8 @@ from mainspring.app.chat.commands import ChatCommand, CommandReceipt
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.dispatcher import CommandDispatcher, CommandQueue, InputDispatcher, ShellRunner
 from mainspring.app.chat.event_stream import EventBuffer
-from mainspring.app.chat.event_translation import SubagentTracker
-from mainspring.app.chat.events import ChatEvent, QueueChanged, Refused
+from mainspring.app.chat.event_views import AgentEventView
+from mainspring.app.chat.events import ChatEvent, CommandRejected, QueueChange
 from mainspring.app.chat.message_queue import MessageQueue, create_queued_message
 from mainspring.app.chat.prompt_sources import CustomCommandPrompts, McpPrompts, PromptSource, SkillPrompts
 from mainspring.app.chat.questions import PendingQuestions, UserPrompter
@@ -87,15 +87,13 @@ class Chat:
         self._current = current = CurrentConversation()
         self._queue = MessageQueue(self._publish)
         self._questions = PendingQuestions(self._publish, attended=options.attended)
-        subagents = SubagentTracker(self._publish, current.tool_label, self._publish_status)
+        view = AgentEventView(self._publish, current.tool_label, self._publish_status)
         models = ModelSwitch(current, options.make_model, self._publish_status)
         mode = ModeSwitch(current, self._publish_status)
         self._approvals = ApprovalManager(
-            self._questions, current.tool_label, subagents.is_running, self._publish, mode.save_change
+            self._questions, current.tool_label, view.is_subagent, self._publish, mode.save_change
         )
-        self._status = StatusReporter(
-            current, mode, self._queue, subagents, lambda: self._runs.is_running, self._publish
-        )
+        self._status = StatusReporter(current, mode, self._queue, view, lambda: self._runs.is_running, self._publish)
         self._runs = RunController(
             current,
             self._queue,
@@ -116,7 +114,7 @@ class Chat:
             self._status,
             self._client_services,
             self._publish,
-            (models, self._approvals, self._runs, subagents, mode, custom_commands),
+            (view, models, self._approvals, self._runs, mode, custom_commands),
         )
         self._sessions = SessionController(
             options.ask, current, self._opener, self._queue, mode, self._status, self._publish
@@ -173,7 +171,7 @@ class Chat:
 
     def _publish(self, event: ChatEvent) -> None:
         self._events.publish(event)
-        if isinstance(event, QueueChanged):
+        if isinstance(event, QueueChange):
             self._status.publish()
 
     def _publish_status(self) -> None:
@@ -236,7 +234,7 @@ class Chat:
     async def send(self, command: ChatCommand) -> CommandReceipt:
         """Send a command. Returns immediately; results arrive as events. Commands are processed in order.
 
-        A rejected command changes nothing: the receipt and a `Refused` event contain the reason.
+        A rejected command changes nothing: the receipt and a `CommandRejected` event contain the reason.
         """
         self._command_count += 1
         id = f"c{self._command_count}"
@@ -244,7 +242,7 @@ class Chat:
         if not problem:
             id, problem = self._dispatcher.dispatch(id, command)
         if problem:
-            self._publish(Refused(id, str(type(command).__struct_config__.tag), problem))
+            self._publish(CommandRejected(id, str(type(command).__struct_config__.tag), problem))
         return CommandReceipt(id, problem)
 
     def events(self) -> AsyncIterator[ChatEvent]:

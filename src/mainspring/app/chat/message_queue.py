@@ -13,11 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.app.chat.commands import Attachment
-from mainspring.app.chat.events import ChatEvent, Notice, QueueChanged, UserText
+from mainspring.app.chat.events import ChatEvent, QueueChange, user_message_event
 from mainspring.app.chat.types import Queued
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.events import Event, MessageEnd, Notice
 from mainspring.loop.hooks import BeforeInject
 from mainspring.messages import AgentMessage, ContentBlock, ImageBlock, Message, TextBlock, utc_now
 from mainspring.prompt_tags import wrap_in_tag
@@ -132,7 +133,7 @@ class MessageQueue:
         """Publish the queue, and have it saved."""
         self.paused = self.paused and bool(self._items)
         items = tuple([Queued(m.id, m.text, m.kind, len(m.attachments)) for m in self._items])
-        self._publish(QueueChanged(items, self.paused))
+        self._publish(QueueChange(items, self.paused))
         self._dirty.set()
 
     # --- steering ---------------------------------------------------------------------------------------------------
@@ -152,10 +153,9 @@ class MessageQueue:
             if is_copy:
                 self.invalidate(session)
 
-    def _on_event(self, event: Any) -> None:
-        message = getattr(event, "message", None)
-        if getattr(event, "type", "") == "message_end" and isinstance(message, Message) and message.role == "user":
-            self.mark_sent(message.id)
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, MessageEnd) and isinstance(event.message, Message) and event.message.role == "user":
+            self.mark_sent(event.message.id)
 
     async def _inject(self, hook: BeforeInject, conversation: Conversation) -> None:
         """Build steering messages from the queue, since the user may have edited or removed them in the meantime."""
@@ -168,7 +168,7 @@ class MessageQueue:
             if queued is not None and queued.kind == "steer":
                 self.remove(queued.id)
                 self.mark_sending(queued)
-                self._publish(UserText(queued.text, "steer", len(queued.attachments), queued.id))
+                self._publish(user_message_event(queued.text, "steer", len(queued.attachments), queued.id))
                 messages.append(await build_message(queued, conversation, self._publish))
         hook.messages = messages
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from mainspring.app.chat.commands import Answer, Approve
-from mainspring.app.chat.events import ApprovalAsked, ApprovalSettled, ChatEvent, Notice, QuestionAsked, QuestionSettled
-from mainspring.app.chat.types import Option
+from mainspring.app.chat.events import ChatEvent, QuestionRequest, QuestionResult
+from mainspring.events import ApprovalRequest, ApprovalResult, Notice, Option
 from mainspring.extensions.context import NoticeLevel
 from mainspring.tools.interaction import PlanReview, ProposedPlan, Reply, UserQuestion
 
@@ -26,7 +26,7 @@ class PendingQuestions:
     def __init__(self, publish: Callable[[ChatEvent], None], *, attended: bool = True) -> None:
         self._publish = publish
         self.is_attended = attended
-        self._open: dict[str, tuple[ApprovalAsked | QuestionAsked, asyncio.Future[Approve | Answer]]] = {}
+        self._open: dict[str, tuple[ApprovalRequest | QuestionRequest, asyncio.Future[Approve | Answer]]] = {}
         self._count = 0
 
     def new_id(self) -> str:
@@ -34,15 +34,15 @@ class PendingQuestions:
         self._count += 1
         return f"q{self._count}"
 
-    async def ask_approval(self, request: ApprovalAsked) -> Approve:
+    async def ask_approval(self, request: ApprovalRequest) -> Approve:
         """Ask the user to approve a call."""
         return await self._ask(request, Approve)
 
-    async def ask_question(self, request: QuestionAsked) -> Answer:
+    async def ask_question(self, request: QuestionRequest) -> Answer:
         """Ask the user anything else. Without a user, the question is declined."""
         return await self._ask(request, Answer) if self.is_attended else Answer(request.id, declined=True)
 
-    async def _ask(self, request: ApprovalAsked | QuestionAsked, kind: type[AnswerT]) -> AnswerT:
+    async def _ask(self, request: ApprovalRequest | QuestionRequest, kind: type[AnswerT]) -> AnswerT:
         future: asyncio.Future[Approve | Answer] = asyncio.get_running_loop().create_future()
         self._open[request.id] = (request, future)
         self._publish(request)
@@ -52,7 +52,7 @@ class PendingQuestions:
             return cast("AnswerT", answer)
         finally:
             del self._open[request.id]
-            self._publish(_settled_event(request, answer))
+            self._publish(_result_event(request, answer))
 
     def resolve(self, answer: Approve | Answer) -> str:
         """Accept the answer to a question. Return why it is rejected, or an empty string."""
@@ -71,20 +71,22 @@ class PendingQuestions:
             future.cancel()
 
 
-def _settled_event(request: ApprovalAsked | QuestionAsked, answer: Approve | Answer | None) -> ChatEvent:
-    if isinstance(request, ApprovalAsked):
-        return ApprovalSettled(request.id, answer.decision if isinstance(answer, Approve) else "aborted")
+def _result_event(request: ApprovalRequest | QuestionRequest, answer: Approve | Answer | None) -> ChatEvent:
+    if isinstance(request, ApprovalRequest):
+        if not isinstance(answer, Approve):
+            return ApprovalResult(request.id, "aborted")
+        return ApprovalResult(request.id, answer.decision, answer.reason)
     if not isinstance(answer, Answer):
-        return QuestionSettled(request.id, "aborted")
-    return QuestionSettled(request.id, "declined" if answer.declined else "answered")
+        return QuestionResult(request.id, "aborted")
+    return QuestionResult(request.id, "declined" if answer.declined else "answered")
 
 
-def _find_problem(request: ApprovalAsked | QuestionAsked, answer: Approve | Answer) -> str:
+def _find_problem(request: ApprovalRequest | QuestionRequest, answer: Approve | Answer) -> str:
     """Return why an answer does not fit a question, or an empty string."""
     match request, answer:
-        case ApprovalAsked(), Approve():
+        case ApprovalRequest(), Approve():
             return _find_approval_problem(request, answer)
-        case QuestionAsked(), Answer():
+        case QuestionRequest(), Answer():
             known = {option.value for option in request.options}
             unknown = [value for value in answer.chosen if value not in known]
             if unknown:
@@ -94,13 +96,13 @@ def _find_problem(request: ApprovalAsked | QuestionAsked, answer: Approve | Answ
             if request.kind == "plan" and not answer.declined and not answer.chosen and not answer.text.strip():
                 return "Approve, revise, or reject the plan."
             return ""
-        case ApprovalAsked(), _:
+        case ApprovalRequest(), _:
             return f"{answer.id!r} is an approval. Send an approve command."
         case _:
             return f"{answer.id!r} is a question. Send an answer command."
 
 
-def _find_approval_problem(request: ApprovalAsked, answer: Approve) -> str:
+def _find_approval_problem(request: ApprovalRequest, answer: Approve) -> str:
     if answer.decision == "edit" and answer.input is None:
         return "No arguments to call the tool with. Set `input`."
     if answer.decision in ("always", "never") and not answer.rule.strip() and not request.suggestions:
@@ -108,7 +110,7 @@ def _find_approval_problem(request: ApprovalAsked, answer: Approve) -> str:
     if answer.hunks is not None:
         if not request.choose_hunks:
             return "This call has no hunks to choose from."
-        known = {hunk.number for diff in request.diffs for hunk in diff.hunks}
+        known = {hunk.number for diff in (request.display.diffs if request.display else ()) for hunk in diff.hunks}
         unknown = sorted(set(answer.hunks) - known)
         if unknown:
             return f"Unknown hunk: {unknown[0]}. Use {min(known)} to {max(known)}."
@@ -143,7 +145,7 @@ class UserPrompter:
     async def ask(self, question: UserQuestion) -> Reply | None:
         """Ask a question. Return None if the user declined to answer."""
         options = tuple([Option(o.label, o.label, o.description) for o in question.options])
-        request = QuestionAsked(
+        request = QuestionRequest(
             self._questions.new_id(), "ask", question.text, options=options, multiple=question.multiple
         )
         answer = await self._questions.ask_question(request)
@@ -151,7 +153,7 @@ class UserPrompter:
 
     async def review_plan(self, plan: ProposedPlan) -> PlanReview | None:
         """Ask the user to review a plan. Return None if they declined."""
-        request = QuestionAsked(
+        request = QuestionRequest(
             self._questions.new_id(), "plan", plan.text, title=plan.title, options=_PLAN_REVIEW_OPTIONS
         )
         answer = await self._questions.ask_question(request)
@@ -168,7 +170,7 @@ class UserPrompter:
     async def confirm(self, title: str, message: str = "") -> bool:
         """Ask for confirmation. Return False without an answer."""
         answer = await self._questions.ask_question(
-            QuestionAsked(self._questions.new_id(), "confirm", message, title, _YES_NO)
+            QuestionRequest(self._questions.new_id(), "confirm", message, title, _YES_NO)
         )
         return answer.chosen == ("yes",)
 
@@ -176,14 +178,14 @@ class UserPrompter:
         """Ask the user to choose an option. Return None without an answer."""
         offered = tuple([Option(text, text) for text in options])
         answer = await self._questions.ask_question(
-            QuestionAsked(self._questions.new_id(), "select", "", title, offered)
+            QuestionRequest(self._questions.new_id(), "select", "", title, offered)
         )
         return answer.chosen[0] if answer.chosen else None
 
     async def input(self, title: str, placeholder: str = "") -> str | None:
         """Ask the user for a text. Return None without an answer."""
         answer: Answer = await self._questions.ask_question(
-            QuestionAsked(self._questions.new_id(), "input", placeholder, title)
+            QuestionRequest(self._questions.new_id(), "input", placeholder, title)
         )
         return None if answer.declined else answer.text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.approvals import ApprovalManager
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.event_translation import find_subagent
-from mainspring.app.chat.events import ChatEvent, Notice, RunFinished, RunStarted, UserText, Working
+from mainspring.app.chat.event_views import find_subagent
+from mainspring.app.chat.events import ChatEvent, WorkingChange, user_message_event
 from mainspring.app.chat.message_queue import (
     MESSAGE_ID_PREFIX,
     MessageQueue,
@@ -23,24 +23,23 @@ from mainspring.app.chat.message_queue import (
     create_queued_message,
 )
 from mainspring.app.chat.status import StatusReporter
+from mainspring.app.chat.tool_display import is_denied, one_line
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
 from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import Progress
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError
-from mainspring.events import Event, ToolExecutionEnd
-from mainspring.events import Notice as RunNotice
+from mainspring.events import AgentEnd, AgentStart, ErrorInfo, Event, Notice, ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ModelProvider
 from mainspring.permissions import RuleSource, parse_rule
 from mainspring.redaction import redact_environment
-from mainspring.tools import ToolErrorCode
 from mainspring.tools.support.background import ON_COMPLETION_KEY
 
-RunTrigger = Literal["prompt", "queue", "command", "notice"]
-"""Why a run starts."""
+RunTrigger = Literal["prompt", "queue", "command", "follow_up"]
+"""Why a run starts; ``follow_up``: a background command ended."""
 
 STOPPED_BY_USER = "Stopped by the user"
 """Reason of an abort for which the client named none."""
@@ -101,7 +100,7 @@ class RunController:
         self._is_closed = False
         self._signal: CancelToken | None = None
         self._task: asyncio.Task[None] | None = None
-        self._denied = 0
+        self._denied: list[str] = []
         self._problems = 0
 
     @property
@@ -169,7 +168,7 @@ class RunController:
         text = build_plan_prompt(
             name or (plan.state.file if plan is not None else ""),
             conversation.env.cwd,
-            lambda report: notices.append(report.text) if isinstance(report, RunNotice) else None,
+            lambda report: notices.append(report.text) if isinstance(report, Notice) else None,
         )
         self._mode.set("build")
         for notice in notices:
@@ -208,7 +207,7 @@ class RunController:
         if self._is_running:
             self._current.agent.follow_up(text)
         elif not self._is_closed:
-            self.start(create_queued_message(text), "notice")
+            self.start(create_queued_message(text), "follow_up")
 
     # --- a run ------------------------------------------------------------------------------------------------------
 
@@ -217,10 +216,11 @@ class RunController:
     ) -> None:
         started = time.monotonic()
         self._approvals.start_run()
-        self._denied = 0
+        self._denied.clear()
         if message is not None:
-            self._publish(UserText(message.text, trigger, len(message.attachments), message.id))
-        self._publish(RunStarted(message.id if message is not None else ""))
+            self._publish(user_message_event(message.text, trigger, len(message.attachments), message.id))
+        run_id = message.id if message is not None else ""
+        self._publish(AgentStart(run_id))
         self._status.publish()
         result = await self._run_safely(message, signal, overrides)
         self._requeue_unsent(message)
@@ -238,20 +238,16 @@ class RunController:
         if result.status != "completed":
             self._queue.set_paused(True)
         self._status.publish()
-        error, hint = _describe_failure(result.error)
-        cost = result.usage.cost
-        self._publish(Working(""))
+        self._publish(WorkingChange(""))
         self._publish(
-            RunFinished(
-                status=result.status,
-                text=result.text,
-                error=error,
-                hint=hint,
-                turns=result.turns,
-                tokens=result.usage.total_tokens,
-                cost=None if cost is None else round(cost.total, 6),
-                seconds=round(time.monotonic() - started, 3),
-                denied=self._denied,
+            AgentEnd(
+                run_id,
+                (),
+                result.status,
+                result.text,
+                stats=replace(result.stats, seconds=round(time.monotonic() - started, 3)),
+                denied=tuple(self._denied),
+                error=_describe_failure(result.error),
             )
         )
         self.start_next_queued()
@@ -317,17 +313,15 @@ class RunController:
             self._queue.set_paused(True)
 
     def _count_denied(self, event: object) -> None:
-        if isinstance(event, ToolExecutionEnd):
-            details: Any = event.result.details
-            facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
-            self._denied += facts.get("code") == ToolErrorCode.PERMISSION_DENIED
+        if isinstance(event, ToolExecutionEnd) and is_denied(event):
+            self._denied.append(one_line(event.result.text))
 
     def _report(self, report: Event) -> None:
         match report:
-            case RunNotice(text=text):
-                self._publish(Notice(text))
+            case Notice():
+                self._publish(report)
             case Progress(text=text, fraction=share, last=last):
-                self._publish(Working("" if last else f"{text} {share:.0%}"))
+                self._publish(WorkingChange("" if last else f"{text} {share:.0%}"))
             case _:
                 pass
 
@@ -350,11 +344,10 @@ def _merge_results(first: RunResult, second: RunResult) -> RunResult:
     return replace(second, messages=(*first.messages, *second.messages), stats=stats)
 
 
-def _describe_failure(error: BaseException | None) -> tuple[str, str]:
-    """Return what failed, and what to do about it."""
+def _describe_failure(error: BaseException | None) -> ErrorInfo | None:
+    """Return what failed; None for a run that was aborted."""
     if error is None or isinstance(error, AgentAbortedError):
-        return "", ""
+        return None
+    message = redact_environment(str(error)) or type(error).__name__
     cause = getattr(error, "cause", None) or error.__cause__
-    is_retryable = isinstance(cause, ModelError) and cause.retryable
-    hint = "This error may be temporary. Send the message again to retry." if is_retryable else ""
-    return redact_environment(str(error)) or type(error).__name__, hint
+    return ErrorInfo.from_exception(cause if isinstance(cause, ModelError) else error, message)

@@ -12,8 +12,8 @@ from mainspring.app.chat.agent_settings import ModelSwitch, ModeSwitch, NonOwnin
 from mainspring.app.chat.command_results import Changes, Text
 from mainspring.app.chat.commands import Rewind
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.event_translation import AgentEventTranslator, error_notice, replay_events
-from mainspring.app.chat.events import ChatEvent, Notice, ReplayFinished, ReplayStarted, SessionChanged
+from mainspring.app.chat.event_views import error_notice, replay_events
+from mainspring.app.chat.events import ChatEvent, ReplayEnd, ReplayStart, SessionChange
 from mainspring.app.chat.message_queue import MessageQueue
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.tool_display import parse_diff
@@ -24,8 +24,7 @@ from mainspring.app.run.events import format_budget_warning
 from mainspring.app.run.options import LaunchOptions
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
-from mainspring.events import Event, FileDiff
-from mainspring.events import Notice as RunNotice
+from mainspring.events import Event, FileDiff, Notice
 from mainspring.loop.hooks import BudgetWarning
 from mainspring.prompt_tags import strip_attachments
 from mainspring.sessions import (
@@ -112,7 +111,6 @@ class ConversationOpener:
 
     async def _attach(self, conversation: Conversation, *, is_copy: bool) -> None:
         agent = conversation.agent
-        agent.bus.subscribe(AgentEventTranslator(self._publish, self._current.tool_label, self._status.publish))
         agent.on(BudgetWarning, lambda hook: self._publish(Notice(format_budget_warning(hook), "warn")))
         for part in self._parts:
             await part.attach(conversation)
@@ -134,8 +132,8 @@ class ConversationOpener:
         await conversation.aclose()
 
     def _report(self, report: Event) -> None:
-        if isinstance(report, RunNotice):
-            self._publish(Notice(report.text))
+        if isinstance(report, Notice):
+            self._publish(report)
 
 
 class SessionController:
@@ -360,7 +358,7 @@ class SessionController:
         conversation = self._current.conversation
         session = conversation.session
         messages = len(conversation.agent.messages)
-        changed = SessionChanged(
+        changed = SessionChange(
             reason=reason,
             id=session.id if session else "",
             title=session.title if session else "",
@@ -382,7 +380,7 @@ class SessionController:
             )
 
     async def _replay(self, messages: int) -> None:
-        self._publish(ReplayStarted(messages))
+        self._publish(ReplayStart(messages))
         try:
             transcript = await self.read_transcript() if messages else None
         except SessionError as error:
@@ -390,7 +388,7 @@ class SessionController:
             transcript = None
         for event in replay_events(transcript.items, self._current.tool_label) if transcript else ():
             self._publish(event)
-        self._publish(ReplayFinished())
+        self._publish(ReplayEnd())
 
 
 def _fork_point(session: Session, entry: str) -> str:

@@ -11,11 +11,12 @@ from msgspec import Struct
 from mainspring.app.chat.agent_settings import ModelSwitch
 from mainspring.app.chat.command_results import Candidate, CommandResult, Text
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.events import ChatEvent, Notice
+from mainspring.app.chat.events import ChatEvent
 from mainspring.app.chat.message_queue import create_queued_message
 from mainspring.app.chat.prompt_sources import McpPrompts, PromptSource, RenderedPrompt
 from mainspring.app.chat.runs import RunController, RunOverrides
 from mainspring.errors import ConfigError, MainspringError
+from mainspring.events import Notice
 from mainspring.lazy import lazy_re
 
 MAX_CANDIDATES = 50

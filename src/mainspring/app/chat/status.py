@@ -8,12 +8,13 @@ from contextlib import contextmanager
 
 from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.event_translation import SubagentTracker
-from mainspring.app.chat.events import ChatEvent, Compacted, StatusChanged
+from mainspring.app.chat.event_views import AgentEventView
+from mainspring.app.chat.events import ChatEvent, StatusChange
 from mainspring.app.chat.message_queue import MessageQueue
 from mainspring.app.chat.types import Status
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.workspace.git import current_branch
+from mainspring.events import ContextCompacted as CompactedEvent
 from mainspring.loop.hooks import ContextCompacted
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
@@ -28,7 +29,7 @@ class StatusReporter:
         current: The conversation.
         mode: The mode of the agent.
         queue: The queued messages.
-        subagents: The running subagents.
+        view: The running subagents.
         is_running: Returns True while a run is in progress.
         publish: Publishes an event of the chat.
     """
@@ -38,14 +39,14 @@ class StatusReporter:
         current: CurrentConversation,
         mode: ModeSwitch,
         queue: MessageQueue,
-        subagents: SubagentTracker,
+        view: AgentEventView,
         is_running: Callable[[], bool],
         publish: Callable[[ChatEvent], None],
     ) -> None:
         self._current = current
         self._mode = mode
         self._queue = queue
-        self._subagents = subagents
+        self._view = view
         self._is_running = is_running
         self._publish = publish
         self._published: Status | None = None
@@ -74,7 +75,7 @@ class StatusReporter:
     def _on_compacted(self, hook: ContextCompacted) -> None:
         known = {id(message) for message in hook.before}
         summaries = [m.text for m in hook.after if isinstance(m, Message) and id(m) not in known]
-        self._publish(Compacted(hook.reason, len(hook.before), len(hook.after), "\n\n".join(summaries)))
+        self._publish(CompactedEvent(hook.reason, len(hook.before), len(hook.after), "\n\n".join(summaries)))
         self.measure(hook.after)
 
     def measure(self, messages: Sequence[AgentMessage] | None = None) -> None:
@@ -128,7 +129,7 @@ class StatusReporter:
             session_id=session.id if session else "",
             title=session.title if session else "",
             queued=len(self._queue),
-            children=self._subagents.running,
+            children=self._view.running_subagents,
         )
 
     def _update_from_last_message(self, messages: list[AgentMessage]) -> None:
@@ -146,7 +147,7 @@ class StatusReporter:
         status = self.status()
         if status != self._published:
             self._published = status
-            self._publish(StatusChanged(status))
+            self._publish(StatusChange(status))
 
 
 def _is_unpriced(usage: Usage | None) -> bool:

@@ -7,12 +7,19 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from mainspring.app.chat.events import ToolFinished, ToolStarted
-from mainspring.events import EditOutcome, FileDiff, Hunk
+from mainspring.events import (
+    EditOutcome,
+    FileDiff,
+    Hunk,
+    ToolDisplay,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
 from mainspring.lazy import lazy_re
-from mainspring.messages import ToolUseBlock
-from mainspring.sessions import TranscriptCall
+from mainspring.messages import ImageBlock, ToolResultBlock, ToolUseBlock
 from mainspring.tools import ToolErrorCode
+from mainspring.tools.builtin.shell import TERMINAL
 from mainspring.tools.support.editing.preview import FileChange, Preview
 from mainspring.tools.support.editing.review import parse_edit_outcomes
 
@@ -139,33 +146,65 @@ def truncate_middle(text: str, lines: int = MAX_LINES, characters: int = MAX_CHA
     return "\n".join(shown), hidden
 
 
-def tool_started_event(call: TranscriptCall | ToolUseBlock, display: str) -> ToolStarted:
-    """Return the event for the start of a call."""
-    raw = call.raw_input if isinstance(call, ToolUseBlock) else None
-    value = call.input if raw is None else raw
-    arguments = {"(not readable)": one_line(value)} if isinstance(value, str) else dict(value)
-    return ToolStarted(call.id, call.name, display, summarize_arguments(arguments), arguments)
+def is_denied(event: ToolExecutionEnd) -> bool:
+    """Return True if a call was denied."""
+    return event.status == "denied" or _details(event).get("code") == ToolErrorCode.PERMISSION_DENIED
 
 
-def tool_finished_event(call: TranscriptCall, display: str, title: str = "") -> ToolFinished:
-    """Return the event for the result of a call."""
-    details: Any = call.details
-    facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
-    output = call.output or ""
-    shown, hidden = truncate_middle(output)
-    return ToolFinished(
-        id=call.id,
-        name=call.name,
-        display=display,
-        summary=one_line(title) or one_line(output.split("\n", 1)[0]),
-        is_error=call.is_error,
-        denied=facts.get("code") == ToolErrorCode.PERMISSION_DENIED,
-        output=shown,
-        hidden_lines=hidden,
-        diffs=_diffs(facts),
-        edits=parse_edit_results(output) if call.name == "multi_edit" else (),
-        seconds=round(call.seconds, 3),
-        images=len(call.images),
+def _details(event: ToolExecutionEnd) -> dict[str, Any]:
+    details: Any = event.result.details
+    return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
+
+
+def display_start(event: ToolExecutionStart, name: str) -> ToolExecutionStart:
+    """Return the start of a call with its display, which contains the label.
+
+    Args:
+        event: The event of the agent.
+        name: Display name of the tool.
+    """
+    call = event.call
+    if call.raw_input is not None:
+        call = ToolUseBlock(call.id, call.name, {"(not readable)": one_line(call.raw_input)})
+    display = ToolDisplay(name=name, summary=summarize_arguments(call.input))
+    return replace(event, call=call, label="", display=display)
+
+
+def display_update(event: ToolExecutionUpdate) -> ToolExecutionUpdate:
+    """Return the progress of a call without data that is only for applications."""
+    metadata = {TERMINAL: event.metadata[TERMINAL]} if TERMINAL in event.metadata else {}
+    return replace(event, title=one_line(event.title), metadata=metadata)
+
+
+def display_end(event: ToolExecutionEnd, name: str, image_count: int = 0) -> ToolExecutionEnd:
+    """Return the end of a call with its display, and its result shortened and without images and details.
+
+    Args:
+        event: The event of the agent.
+        name: Display name of the tool.
+        image_count: Number of images that the result does not contain.
+    """
+    result, content = event.result, event.result.content
+    facts = _details(event)
+    if not isinstance(content, str):
+        image_count += sum(isinstance(block, ImageBlock) for block in content)
+    shown, hidden = truncate_middle(result.text)
+    status = event.status
+    if status == "ok" and result.is_error:
+        status = "denied" if is_denied(event) else "error"
+    return replace(
+        event,
+        result=ToolResultBlock(result.tool_use_id, result.name, shown, result.is_error),
+        seconds=round(event.seconds, 3),
+        status=status,
+        display=ToolDisplay(
+            name=name,
+            summary=one_line(event.title) or one_line(result.text.split("\n", 1)[0]),
+            hidden_lines=hidden,
+            diffs=_diffs(facts),
+            edits=parse_edit_results(result.text) if event.call.name == "multi_edit" else (),
+            images=image_count,
+        ),
     )
 
 

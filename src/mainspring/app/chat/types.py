@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from msgspec import Struct
@@ -18,25 +17,6 @@ ThinkingLevelName = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 
 NoticeLevel = Literal["info", "warn", "error"]
 """Severity of a notice."""
-
-
-def snake_case_tag(name: str) -> str:
-    """Return the tag of a class: ``ToolStarted`` is ``tool_started``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-class Option(Struct, frozen=True):
-    """An option of a question.
-
-    Attributes:
-        value: The value for `Answer.chosen`.
-        label: The text for the user.
-        description: Further text.
-    """
-
-    value: str
-    label: str = ""
-    description: str = ""
 
 
 class Queued(Struct, frozen=True):

@@ -6,6 +6,7 @@ import argparse
 import difflib
 from collections.abc import Sequence
 
+from mainspring.app.cli.agent_flags import AGENT_FLAGS
 from mainspring.app.cli.command_table import COMMANDS
 from mainspring.app.cli.parser import (
     STDIN_MARK,
@@ -14,15 +15,12 @@ from mainspring.app.cli.parser import (
     add_permission_options,
     add_workspace_options,
     comma_list,
-    positive_float,
-    positive_int,
 )
 
 __all__ = ["COMMANDS", "STDIN_MARK", "UsageError", "parse_arguments", "run_parser"]
 
 OUTPUTS = ("text", "json", "stream-json")
 SANDBOXES = ("auto", "none", "bubblewrap", "landlock", "seatbelt")
-THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 LIST_TOOLS = ("",)
 """Value of ``--tools`` without a list, which lists the tools."""
 
@@ -139,12 +137,9 @@ def _add_model(parser: Parser) -> None:
     group.add_argument(
         "--provider", metavar="NAME", help="Model provider; uses its default model unless --model names one"
     )
-    group.add_argument(
-        "--thinking",
-        choices=THINKING,
-        metavar="LEVEL",
-        help="Reasoning effort: off, minimal, low, medium, high, or xhigh",
-    )
+    for flag in AGENT_FLAGS:
+        if flag.choices:
+            flag.add_to(group.add_argument)
 
 
 def _add_conversation(parser: Parser) -> None:
@@ -166,20 +161,9 @@ def _add_conversation(parser: Parser) -> None:
 
 def _add_limits(parser: Parser) -> None:
     group = parser.add_argument_group("limits")
-    group.add_argument(
-        "--max-turns", type=positive_int, metavar="N", help="Maximum number of model calls (default: 50)"
-    )
-    group.add_argument("--max-seconds", type=positive_float, metavar="S", help="Maximum duration in seconds")
-    group.add_argument("--max-cost", type=positive_float, metavar="USD", help="Maximum cost in US dollars")
-    group.add_argument(
-        "--max-tokens", type=positive_int, metavar="N", help="Maximum number of tokens, input and output together"
-    )
-    group.add_argument(
-        "--max-output-tokens",
-        type=positive_int,
-        metavar="N",
-        help="Maximum number of tokens in one response (default: 16384)",
-    )
+    for flag in AGENT_FLAGS:
+        if not flag.choices:
+            flag.add_to(group.add_argument)
 
 
 def _add_mode_options(parser: Parser) -> None:

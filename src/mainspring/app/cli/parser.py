@@ -7,8 +7,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 STDIN_MARK = "-"
 
@@ -88,6 +88,27 @@ def positive_float(text: str) -> float:
 def comma_list(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of names."""
     return tuple(name.strip() for name in text.split(",") if name.strip() and name.strip() != "none")
+
+
+class AgentFlag(NamedTuple):
+    """A flag, the key of its setting in ``agent``, and the arguments of its parser."""
+
+    flag: str
+    key: str
+    metavar: str
+    help: str
+    kind: Callable[[str], Any] | None = None
+    choices: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the value among the parsed options."""
+        return self.flag[2:].replace("-", "_")
+
+    def add_to(self, add_argument: Callable[..., Any]) -> None:
+        """Add the flag with the method of a parser or a group."""
+        values: dict[str, Any] = {"choices": self.choices} if self.choices else {"type": self.kind}
+        add_argument(self.flag, metavar=self.metavar, help=self.help, **values)
 
 
 def add_permission_options(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from mainspring.app.cli.agent_flags import AGENT_FLAGS
 from mainspring.app.cli.console import Console, OutputError
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import ERROR, INTERRUPTED, PIPE_CLOSED, exit_code_for_error
@@ -81,15 +82,10 @@ def launch_options(options: argparse.Namespace) -> LaunchOptions:
         place=workspace_options(options),
         model=options.model,
         provider=options.provider,
-        thinking=options.thinking,
         session=options.session,
         session_id=options.session_id,
         save=not options.no_session,
-        max_turns=options.max_turns,
-        max_seconds=options.max_seconds,
-        max_cost=options.max_cost,
-        max_total_tokens=options.max_tokens,
-        max_output_tokens=options.max_output_tokens,
+        agent={flag.key: getattr(options, flag.name) for flag in AGENT_FLAGS},
         rules=permission_flags(options),
         on_deny=options.on_deny,
         sandbox=SandboxOptions(layer=options.sandbox, network=options.sandbox_network),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from mainspring.app.cli.agent_flags import AGENT_FLAGS
 from mainspring.app.cli.parser import (
     Parser,
     add_permission_options,
@@ -64,20 +65,8 @@ def add_model(parser: Parser) -> None:
     group.add_argument(
         "--provider", metavar="NAME", help="Model provider; uses its default model unless --model names one"
     )
-    levels = ("off", "minimal", "low", "medium", "high", "xhigh")
-    group.add_argument(
-        "--thinking",
-        choices=levels,
-        metavar="LEVEL",
-        help="Reasoning effort: off, minimal, low, medium, high, or xhigh",
-    )
-    group.add_argument("--max-turns", type=positive_int, metavar="N", help="Maximum number of model calls of a run")
-    group.add_argument("--max-seconds", type=positive_float, metavar="S", help="Maximum duration of a run in seconds")
-    group.add_argument("--max-cost", type=positive_float, metavar="USD", help="Maximum cost of a run in US dollars")
-    group.add_argument("--max-tokens", type=positive_int, metavar="N", help="Maximum number of tokens of a run")
-    group.add_argument(
-        "--max-output-tokens", type=positive_int, metavar="N", help="Maximum number of tokens in one response"
-    )
+    for flag in AGENT_FLAGS:
+        flag.add_to(group.add_argument)
 
 
 def _add_conversation(parser: Parser) -> None:

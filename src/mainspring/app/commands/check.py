@@ -21,7 +21,14 @@ from mainspring.app.cli.errors import describe_error
 from mainspring.app.cli.exit_codes import OK, exit_code_for_error
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.providers.availability import ProbeResult, missing_requirement, probe, probe_all
-from mainspring.app.providers.select_model import DETECT_SECONDS, EMBEDDED_PROVIDER, Choice, make, select_model
+from mainspring.app.providers.select_model import (
+    DETECT_SECONDS,
+    EMBEDDED_PROVIDER,
+    LOCAL_PROVIDER,
+    Choice,
+    make,
+    select_model,
+)
 from mainspring.app.run.events import ModelIdentity
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
@@ -35,7 +42,6 @@ from mainspring.models import HttpModel, ModelProvider, detect_local_servers
 from mainspring.models.embedded.download import is_downloaded
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
-from mainspring.models.providers.local_servers import NAME as LOCAL
 from mainspring.models.transport.environment import is_loopback
 from mainspring.programs import find_program
 from mainspring.redaction import redact_environment
@@ -175,7 +181,7 @@ async def _check_providers(settings: Settings) -> list[CheckItem]:
     registry = registry_of(settings.config)
     found: list[tuple[str, ModelProvider | None, str]] = []
     for name in registry.names():
-        if name in (EMBEDDED_PROVIDER, LOCAL):  # checked separately
+        if name in (EMBEDDED_PROVIDER, LOCAL_PROVIDER):  # checked separately
             continue
         try:
             model = make(f"{name}:", settings.config, registry)

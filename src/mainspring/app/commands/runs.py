@@ -25,41 +25,29 @@ from mainspring.app.run_service.schemas import WaitingView
 from mainspring.app.run_service.service import create_durable_engine
 from mainspring.durable import DurableClient, DurableRun, FeedItem, RunInfo, RunState
 from mainspring.durable.engine import FINAL_STATES, run_not_finished_error
-from mainspring.durable.feed import (
-    Asked,
-    Attempt,
-    CallBegan,
-    CallDone,
-    FeedEvent,
-    MessageDone,
-    Retry,
-    RunEnded,
-    Text,
-    encode_feed_event,
-)
+from mainspring.durable.feed import FeedEvent
 from mainspring.errors import DurableError
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    AttemptStart,
+    ModelRetry,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+)
 from mainspring.text import pluralize
 
 __all__ = [
-    "Asked",
-    "Attempt",
-    "CallBegan",
-    "CallDone",
     "DurableClient",
     "DurableError",
     "DurableRun",
-    "FeedEvent",
     "FeedItem",
-    "MessageDone",
-    "Retry",
     "RunDetails",
-    "RunEnded",
     "RunInfo",
     "RunState",
     "RunSummary",
-    "Text",
     "delete_runs",
-    "encode_feed_event",
     "get_run",
     "list_durable_runs",
     "open_runs",
@@ -265,14 +253,14 @@ async def _follow(options: argparse.Namespace, runs: DurableClient, console: Con
     code = ERROR
     async for item in run.events(options.after):
         if options.json:
-            console.data(f'{{"number":{item.number},"event":{encode_feed_event(item.event).decode()}}}')
-        elif isinstance(item.event, Text):
+            console.data(f'{{"number":{item.number},"event":{item.data.decode()}}}')
+        elif isinstance(item.event, TextDelta):
             console.answer(item.event.text)
         else:
             console.break_line()
             if line := _describe_event(item.event):
                 console.info(line)
-        if isinstance(item.event, RunEnded):
+        if isinstance(item.event, AgentEnd):
             code = OK if item.event.status == "completed" else ERROR
     if not options.json:
         console.end_answer()
@@ -282,18 +270,17 @@ async def _follow(options: argparse.Namespace, runs: DurableClient, console: Con
 def _describe_event(event: FeedEvent) -> str:
     """Format an event that is not text of a response."""
     match event:
-        case Attempt(number=number) if number > 1:
+        case AttemptStart(number=number) if number > 1:
             return f"Resumed (attempt {number}). Discard the text of the unfinished response."
-        case CallBegan(call=call):
+        case ToolExecutionStart(call=call):
             return f"{call.name} {one_line(msgspec.json.encode(call.input).decode())}"
-        case CallDone(call=call, result=result) if result.is_error:
+        case ToolExecutionEnd(call=call, result=result) if result.is_error:
             return f"{call.name} failed: {one_line(result.text)}"
-        case Retry(delay=delay, error=error):
-            return f"Model call failed ({one_line(error)}). Retrying in {delay:.1f}s"
-        case Asked(calls=calls) if calls:
-            waiting = ", ".join(f"{c.call.id} ({c.call.name})" for c in calls)
-            return f"Waiting for approval: {waiting}"
-        case RunEnded(status=status, error=error) if status != "completed":
-            return f"{status}: {one_line(error)}" if error else str(status)
+        case ModelRetry(delay=delay, error=error):
+            return f"Model call failed ({one_line(error.message)}). Retrying in {delay:.1f}s"
+        case ApprovalRequest(id=id, call=call):
+            return f"Waiting for approval: {id} ({call.name})"
+        case AgentEnd(status=status, error=error) if status != "completed":
+            return f"{status}: {one_line(error.message)}" if error else str(status)
         case _:
             return ""

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from mainspring.agent.agent import Agent
 from mainspring.app.compose.client_services import ClientServices
@@ -33,7 +33,7 @@ from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.paths import UserPaths, find_project_root
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import redactor_of
-from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings
+from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings, iter_agent_settings
 from mainspring.app.workspace.skills import SKILL_TOOL_NAMES, build_skills
 from mainspring.app.workspace.trust import TrustStore, trust_warnings
 from mainspring.env import EditorEnv, LocalEnv
@@ -67,14 +67,6 @@ else:
     Telemetry = lazy_function("mainspring.telemetry", "Telemetry")
     TelemetryOptions = lazy_function("mainspring.telemetry", "TelemetryOptions")
     Tracing = lazy_function("mainspring.telemetry", "Tracing")
-
-
-DEFAULT_MAX_TURNS = 50
-"""Default maximum number of model calls in a run."""
-
-
-REPEAT_HINT = 3
-"""Default number of turns without progress before the model gets a hint."""
 
 
 _CLOSE_SECONDS = 5.0
@@ -300,20 +292,9 @@ def select_tools(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
 
 def build_behavior(config: AppConfig, compaction: Compaction | None = None) -> RunOptions:
     """Create the run options from the settings."""
-    agent = config.agent
-    options = RunOptions(
-        max_turns=agent.max_turns or DEFAULT_MAX_TURNS,
-        max_seconds=agent.max_seconds,
-        max_cost=agent.max_cost,
-        max_total_tokens=agent.max_total_tokens,
-        max_output_tokens=agent.max_tokens,
-        temperature=agent.temperature,
-        thinking=agent.thinking,
-        repeat_hint=REPEAT_HINT if agent.repeat_hint is None else agent.repeat_hint or None,
-        retry=build_retry(config.retry),
-        compaction=compaction,
-    )
-    return options if agent.max_tokens else options.without("max_output_tokens")
+    defaults = {name: setting.default for name, _, setting in iter_agent_settings() if setting.default is not UNSET}
+    own = RunOptions(retry=build_retry(config.retry), compaction=compaction)
+    return config.agent.run_options().merged_with(own).merged_with(RunOptions(**defaults))
 
 
 def build_compaction(settings: Settings) -> Compaction | None:

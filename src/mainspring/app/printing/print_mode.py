@@ -27,7 +27,7 @@ from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_p
 from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.app.printing.text_output import RunPrinter, create_printer
 from mainspring.app.providers.weights import ensure_weights
-from mainspring.app.run.events import RunEventHandler, RunOutcome, format_budget_warning
+from mainspring.app.run.events import ModelIdentity, RunEventHandler, RunOutcome, format_budget_warning
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.cancellation import CancelToken, run_cancellable
@@ -57,6 +57,7 @@ async def run_prompt(
     *,
     environ: Mapping[str, str] = os.environ,
     on_ready: Callable[[Conversation], object] | None = None,
+    on_model: Callable[[ModelIdentity, int], object] | None = None,
 ) -> RunOutcome:
     """Run a prompt.
 
@@ -65,7 +66,8 @@ async def run_prompt(
         report: Listener for all events. An exception that it raises stops the run and propagates.
         signal: Token that stops the run; the conversation so far is saved.
         environ: Environment variables.
-        on_ready: Callback that receives the conversation before the run starts.
+        on_ready: Callback that receives the conversation, once it is open.
+        on_model: Callback that receives the model and the number of earlier messages, when the prompt and the model are ready.
 
     Returns:
         The outcome; a run that failed or was stopped has an outcome, too.
@@ -89,6 +91,8 @@ async def run_prompt(
                 on_ready(conversation)
             prompt = await build_prompt(options, conversation, report, call)
             await ensure_weights(conversation.choice.model, report, signal, offline=options.place.offline)
+            if on_model is not None:
+                on_model(conversation.choice.name, len(conversation.agent.messages))
             return await run_once(conversation, prompt, report, signal, options.schema)
         finally:
             await conversation.aclose()
@@ -284,7 +288,11 @@ class _PrintRun:
     async def _go(self) -> int:
         try:
             outcome = await run_prompt(
-                await self._options(), self._show.on_event, self._signal, on_ready=self._on_ready
+                await self._options(),
+                self._show.on_event,
+                self._signal,
+                on_ready=self._on_ready,
+                on_model=self._show.on_model,
             )
         except (BrokenPipeError, OutputError):
             raise
@@ -337,7 +345,6 @@ class _PrintRun:
 
     def _on_ready(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._show.on_model(conversation.choice.name, len(conversation.agent.messages))
 
     def _exit_now(self, number: int) -> None:
         """Exit immediately: stop programs, and print the last line."""

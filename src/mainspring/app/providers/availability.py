@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.app.providers.select_model import (
     EMBEDDED_PROVIDER,
+    LOCAL_PROVIDER,
     find_local_servers,
     make,
     provider_config,
@@ -39,7 +40,6 @@ from mainspring.models.embedded.download import is_downloaded
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, download_command, find_weights, models_dir
 from mainspring.models.port import ZERO_PRICES, TokenPrices
 from mainspring.models.providers import codex, foundry
-from mainspring.models.providers.local_servers import NAME as LOCAL
 from mainspring.models.transport.default import default_transport
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
     probing = asyncio.create_task(_probe_hosts({} if place.offline else models))
     for server in await find_local_servers():
         for name in server.models:
-            spec = f"{LOCAL}:{name}"
+            spec = f"{LOCAL_PROVIDER}:{name}"
             note = f"{server.name} at {server.base_url}"
             found.setdefault(
                 spec, ModelListing(spec=spec, state="ready", note=note, reachable=True, prices=ZERO_PRICES)
@@ -199,7 +199,7 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvide
     config = settings.config
     registry = registry_of(config)
     for name in registry.names():
-        if name in (LOCAL, EMBEDDED_PROVIDER):
+        if name in (LOCAL_PROVIDER, EMBEDDED_PROVIDER):
             continue
         ids = [entry.id for entry in load_catalog().entries(name)]
         ids += [id for id in config.providers.get(name).models if id not in ids]

@@ -21,22 +21,24 @@ from mainspring.models import (
     detect_local_servers,
     embedded,  # loads its parts on use
 )
-from mainspring.models.auth.credentials import KEY_VARIABLES
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.http_model import HttpModel
-from mainspring.models.providers import local_servers, openai
+from mainspring.models.provider_table import PROVIDERS
+from mainspring.models.providers.local_servers import LocalServer
 
 DETECT_SECONDS = 0.5
 EMBEDDED_PROVIDER = "embedded"
 
-_PREFERRED = ("anthropic", "openai", "gemini", "openrouter", "cerebras")
-"""Providers that are used if their API key is set in the environment, in order of preference.
+LOCAL_PROVIDER = "local"
 
-Excluded are keys that usually serve other purposes (``GITHUB_TOKEN``), and providers that need more than a key.
-"""
-
-_BASE_URL_VARIABLES = {openai.NAME: openai.OPENAI_URL_VARIABLE, local_servers.NAME: local_servers.URL_VARIABLE}
-"""Environment variables with the address of a provider, which are as good as a key."""
+_SELECTING_VARIABLES = {
+    profile.name: (
+        *(profile.key_variables if profile.selected_by_key else ()),
+        *(profile.url_variables if profile.selected_by_address else ()),
+    )
+    for profile in sorted(PROVIDERS.values(), key=lambda profile: profile.name != "anthropic")
+}
+"""Environment variables that select a provider, in order of preference: Anthropic first, then the order of the table."""
 
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
 """Parts of the names of models that do not support chat."""
@@ -45,7 +47,7 @@ _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
 _SETTINGS_ONLY_KEYS = frozenset({"api_key_command", "api_key_file", "api_key_keyring", "system_prompt"})
 """Settings of a provider that are handled here and not passed to it."""
 
-LocalServerFinder = Callable[[], Awaitable[Sequence[local_servers.LocalServer]]]
+LocalServerFinder = Callable[[], Awaitable[Sequence[LocalServer]]]
 """Finds the model servers that run on this machine."""
 
 
@@ -64,7 +66,7 @@ class Choice(Struct, frozen=True):
         )
 
 
-async def find_local_servers() -> list[local_servers.LocalServer]:
+async def find_local_servers() -> list[LocalServer]:
     """Find the model servers that run on this machine."""
     return await detect_local_servers(timeout=DETECT_SECONDS)
 
@@ -130,11 +132,7 @@ def _configured_choice(config: AppConfig, registry: ProviderRegistry, environ: M
     for name, section in config.providers.sections.items():
         if resolve_api_key(name, section) or section.base_url or section.model or section.extra:
             return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
-    for name in (*_PREFERRED, local_servers.NAME):
-        variables = (
-            *KEY_VARIABLES.get(name, ()),
-            *([_BASE_URL_VARIABLES[name]] if name in _BASE_URL_VARIABLES else []),
-        )
+    for name, variables in _SELECTING_VARIABLES.items():
         given = next((v for v in variables if env_str(environ, v)), None)
         if given and name in registry:
             return Choice(make(f"{name}:", config, registry), f"{given} is set")
@@ -146,27 +144,27 @@ async def _with_available_model(choice: Choice, config: AppConfig, registry: Pro
     request = choice.model
     if (
         not isinstance(request, HttpModel)
-        or request.provider != local_servers.NAME
-        or config.providers.get(local_servers.NAME).model
+        or request.provider != LOCAL_PROVIDER
+        or config.providers.get(LOCAL_PROVIDER).model
     ):
         return choice
-    there = local_servers.LocalServer("it", request.profile.base_url)
+    there = LocalServer("it", request.profile.base_url)
     for server in await detect_local_servers([there], timeout=DETECT_SECONDS):
         model = _first_chat_model(server)
         if model and request.model not in server.models:
             await request.aclose()
             return Choice(
-                make(f"{local_servers.NAME}:{model}", config, registry), f"{choice.why}; it is the server's first model"
+                make(f"{LOCAL_PROVIDER}:{model}", config, registry), f"{choice.why}; it is the server's first model"
             )
     return choice
 
 
-def _first_chat_model(server: local_servers.LocalServer) -> str | None:
+def _first_chat_model(server: LocalServer) -> str | None:
     return next((m for m in server.models if not any(part in m.lower() for part in _NOT_FOR_CHAT)), None)
 
 
-def _model_on_server(server: local_servers.LocalServer, model: str, registry: ProviderRegistry) -> ModelProvider:
-    return create_model(f"{local_servers.NAME}:{model}", registry=registry, base_url=server.base_url)
+def _model_on_server(server: LocalServer, model: str, registry: ProviderRegistry) -> ModelProvider:
+    return create_model(f"{LOCAL_PROVIDER}:{model}", registry=registry, base_url=server.base_url)
 
 
 def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> ModelProvider:

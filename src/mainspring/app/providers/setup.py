@@ -26,9 +26,9 @@ from mainspring.app.workspace.settings.load import build_config
 from mainspring.app.workspace.settings.validation import SettingKey
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
-from mainspring.models.auth.credentials import KEY_VARIABLES
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.run_options import RunOptions
 
 
@@ -76,7 +76,7 @@ class ProviderSetup(Struct, frozen=True, kw_only=True):
     @property
     def variables(self) -> tuple[str, ...]:
         """Return the environment variables that can contain its key."""
-        return KEY_VARIABLES.get(self.provider, ())
+        return PROVIDERS[self.provider].key_variables if self.provider in PROVIDERS else ()
 
 
 def _model(default: str = "", text: str = "Model", *, needed: bool = False) -> SetupQuestion:
@@ -87,113 +87,44 @@ def _url(default: str = "", text: str = "Address") -> SetupQuestion:
     return SetupQuestion(setting="baseUrl", text=text, default=default, needed=True)
 
 
+_QUESTIONS: dict[str, tuple[SetupQuestion, ...]] = {
+    "azure": (
+        SetupQuestion(setting="endpoint", text="Endpoint (https://NAME.openai.azure.com)", needed=True),
+        SetupQuestion(setting="deployment", text="Deployment", needed=True),
+        SetupQuestion(setting="apiVersion", text="API version (empty: the default)"),
+    ),
+    "foundry": (
+        SetupQuestion(setting="mode", text="Mode", default="local", choices=("local", "cloud")),
+        SetupQuestion(setting="projectEndpoint", text="Project endpoint (cloud only)"),
+        _model(text="Model or deployment (empty: the default)"),
+    ),
+    "ollama": (_url(PROVIDERS["ollama"].base_url), _model(PROVIDERS["ollama"].model)),
+    "local": (_url("http://localhost:1234/v1"), _model(needed=True)),
+    "compatible": (_url(text="Base URL, up to /v1"), _model(needed=True)),
+    "embedded": (
+        SetupQuestion(
+            setting="model",
+            text="Model",
+            default=PROVIDERS["embedded"].model,
+            choices=("qwen-coder-0.5b", "qwen-coder-1.5b", "smollm2-135m"),
+        ),
+    ),
+}
+"""Questions of the providers that need more than a key and a model."""
+
+
 PROVIDER_SETUPS: dict[str, ProviderSetup] = {
-    wizard.provider: wizard
-    for wizard in (
-        ProviderSetup(
-            provider="openai",
-            label="OpenAI",
-            about="API key: https://platform.openai.com/api-keys",
-            questions=(_model("gpt-5-mini"),),
-        ),
-        ProviderSetup(
-            provider="anthropic",
-            label="Anthropic (Claude)",
-            about="API key: https://console.anthropic.com/settings/keys",
-            questions=(_model("claude-sonnet-4-5"),),
-        ),
-        ProviderSetup(
-            provider="gemini",
-            label="Google Gemini",
-            about="API key: https://aistudio.google.com/apikey",
-            questions=(_model("gemini-2.5-flash"),),
-        ),
-        ProviderSetup(
-            provider="azure",
-            label="Azure OpenAI",
-            about="resource and deployment; without an API key, the login of `az login` is used",
-            questions=(
-                SetupQuestion(setting="endpoint", text="Endpoint (https://NAME.openai.azure.com)", needed=True),
-                SetupQuestion(setting="deployment", text="Deployment", needed=True),
-                SetupQuestion(setting="apiVersion", text="API version (empty: the default)"),
-            ),
-            wants_key="maybe",
-        ),
-        ProviderSetup(
-            provider="foundry",
-            label="Azure AI Foundry",
-            about="local: models on this machine (extra foundry); cloud: endpoint and API key of a project",
-            questions=(
-                SetupQuestion(setting="mode", text="Mode", default="local", choices=("local", "cloud")),
-                SetupQuestion(setting="projectEndpoint", text="Project endpoint (cloud only)"),
-                _model(text="Model or deployment (empty: the default)"),
-            ),
-            wants_key="maybe",
-        ),
-        ProviderSetup(
-            provider="github",
-            label="GitHub Models",
-            about="token with the scope models:read; without one, the token of `gh auth login` is used",
-            questions=(_model("openai/gpt-4.1-mini"),),
-            wants_key="maybe",
-        ),
-        ProviderSetup(
-            provider="openrouter",
-            label="OpenRouter",
-            about="API key: https://openrouter.ai/keys",
-            questions=(_model("openrouter/auto"),),
-        ),
-        ProviderSetup(
-            provider="cerebras",
-            label="Cerebras",
-            about="API key: https://cloud.cerebras.ai",
-            questions=(_model("gpt-oss-120b"),),
-        ),
-        ProviderSetup(
-            provider="codex",
-            label="ChatGPT account (Codex)",
-            about="no API key: `mainspring login codex` opens a browser",
-            questions=(_model("gpt-5.5"),),
-            wants_key="no",
-            login=True,
-        ),
-        ProviderSetup(
-            provider="ollama",
-            label="Ollama on this machine or another",
-            about="no API key; download a model with `ollama pull NAME`",
-            questions=(_url("http://localhost:11434"), _model("llama3.3:latest")),
-            wants_key="no",
-        ),
-        ProviderSetup(
-            provider="local",
-            label="Local server (LM Studio, llama.cpp, vLLM)",
-            about="no API key; start the server first",
-            questions=(_url("http://localhost:1234/v1"), _model(needed=True)),
-            wants_key="no",
-        ),
-        ProviderSetup(
-            provider="compatible",
-            label="Any other OpenAI-compatible server",
-            about="base URL up to /v1, and an API key if the server needs one",
-            questions=(_url(text="Base URL, up to /v1"), _model(needed=True)),
-            wants_key="maybe",
-            named=True,
-        ),
-        ProviderSetup(
-            provider="embedded",
-            label="Embedded small model: no API key, no server",
-            about="requires the extra local; weights are downloaded on first use",
-            questions=(
-                SetupQuestion(
-                    setting="model",
-                    text="Model",
-                    default="qwen-coder-0.5b",
-                    choices=("qwen-coder-0.5b", "qwen-coder-1.5b", "smollm2-135m"),
-                ),
-            ),
-            wants_key="no",
-        ),
+    name: ProviderSetup(
+        provider=name,
+        label=profile.label,
+        about=profile.about,
+        questions=_QUESTIONS.get(name) or (_model(profile.setup_model or profile.model),),
+        wants_key=profile.key,
+        login=profile.login,
+        named=name == "compatible",
     )
+    for name, profile in PROVIDERS.items()
+    if profile.label
 }
 """Setups by provider, in display order."""
 

@@ -49,7 +49,6 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
         place: The workspace.
         model: ``provider:model``.
         provider: Name of the provider, if ``model`` does not contain it; without a model, its default model is used.
-        thinking: Reasoning effort.
         schema: JSON Schema of the response.
         system: System prompt instead of the built-in one.
         tools: Names of the only tools to offer; ``None`` offers all.
@@ -58,11 +57,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
         session_id: ID of the session to create, or to resume if it exists.
         fork: Whether to fork the session instead of continuing it.
         save: Whether the session is saved.
-        max_turns: Maximum number of model calls.
-        max_seconds: Maximum number of seconds.
-        max_cost: Maximum cost in US dollars.
-        max_total_tokens: Maximum number of tokens, prompts and responses together.
-        max_output_tokens: Maximum number of tokens of one response.
+        agent: Settings of the agent, by key; None for those that are not set.
         rules: Permission rules.
         on_deny: Whether a denied call ends the run.
         sandbox: Sandbox for tools.
@@ -76,7 +71,6 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
     place: WorkspaceOptions = WorkspaceOptions()
     model: str | None = None
     provider: str | None = None
-    thinking: str | None = None
     schema: Mapping[str, Any] | None = None
     system: str | None = None
     tools: tuple[str, ...] | None = None
@@ -85,11 +79,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     fork: bool = False
     save: bool = True
-    max_turns: int | None = None
-    max_seconds: float | None = None
-    max_cost: float | None = None
-    max_total_tokens: int | None = None
-    max_output_tokens: int | None = None
+    agent: Mapping[str, Any] = {}
     rules: PermissionFlags = PermissionFlags()
     on_deny: Literal["continue", "stop"] = "continue"
     sandbox: SandboxOptions = SandboxOptions()
@@ -110,12 +100,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
             ("model",): self.spec,
             ("providers", "default"): self.provider,
             ("agent", "systemPrompt"): self.system,
-            ("agent", "maxTurns"): self.max_turns,
-            ("agent", "maxSeconds"): self.max_seconds,
-            ("agent", "maxCost"): self.max_cost,
-            ("agent", "maxTotalTokens"): self.max_total_tokens,
-            ("agent", "maxTokens"): self.max_output_tokens,
-            ("agent", "thinking"): self.thinking,
+            **{("agent", key): value for key, value in self.agent.items()},
             ("sandbox", "layer"): self.sandbox.layer,
             ("sandbox", "network"): self.sandbox.network or None,
         }

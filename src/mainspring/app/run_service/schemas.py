@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from mainspring.events import RunStatus
 
 if TYPE_CHECKING:
-    from mainspring.durable.feed import WaitingCall
+    from mainspring.events import ApprovalRequest
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 RunId = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}[.][A-Za-z0-9_-]{1,64}$")]
@@ -37,7 +37,7 @@ class Fork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompt: Annotated[Text, Meta(description="Next prompt for the agent.")]
     at: Annotated[
         Annotated[float, Meta(ge=1, le=1_000_000, multiple_of=1)] | None,
-        Meta(description="Number of the last message to copy, from the `message` events (default: all)."),
+        Meta(description="Number of the last message to copy, from the `message_end` events (default: all)."),
     ] = None
     key: Annotated[IdempotencyKey | None, Meta(description="Same as for the start of a run.")] = None
 
@@ -79,7 +79,7 @@ class WaitingView(Struct, frozen=True, kw_only=True):
     agent: Annotated[str, Meta(description="Name of the subagent that made the call; empty for the main agent.")] = ""
 
     @classmethod
-    def from_call(cls, waiting: WaitingCall) -> Self:
+    def from_call(cls, waiting: ApprovalRequest) -> Self:
         """Convert a waiting call of the engine."""
         call = waiting.call
         return cls(call_id=call.id, tool=call.name, input=call.input, reason=waiting.reason, agent=waiting.agent)

@@ -29,8 +29,9 @@ from mainspring.app.run_service.schemas import (
 )
 from mainspring.durable import DurableClient, DurableRun, DurableWorker, Engine, Factory, MemoryEngine, RunInfo
 from mainspring.durable.client_tools import ClientContext
-from mainspring.durable.feed import FeedItem, MessageDone
+from mainspring.durable.feed import FeedItem
 from mainspring.errors import DurableError, MainspringError
+from mainspring.events import MessageEnd
 from mainspring.messages import AgentMessage, Message
 from mainspring.text import pluralize
 
@@ -434,9 +435,9 @@ class RunService:
         title = ""
         for item in await self.engine.feed.read(run_id, 0, 500):
             match item.event:
-                case MessageDone(message=Message(role="user") as message) if text := message.text.strip():
+                case MessageEnd(message=Message(role="user") as message) if text := message.text.strip():
                     title = _shorten_title(text)
-                case MessageDone():
+                case MessageEnd():
                     pass
                 case _ if title:  # the prompt is complete once another event follows
                     break
@@ -457,7 +458,7 @@ class RunService:
         after = 0
         while items := await self.engine.feed.read(run_id, after):
             after = items[-1].number
-            finished = [item.event for item in items if isinstance(item.event, MessageDone)]
+            finished = [item.event for item in items if isinstance(item.event, MessageEnd)]
             messages += [event.message for event in finished if at is None or event.number <= at]
         if at is not None and at > len(messages):
             raise ConflictError("unknown_message", f"The run has no message {at}. It has {len(messages)} messages.")

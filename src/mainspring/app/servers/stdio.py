@@ -13,35 +13,18 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any
-
-import msgspec
 
 from mainspring.app.chat import Chat, ChatOptions
 from mainspring.app.cli.exit_codes import OK
 from mainspring.app.cli.runner import run_command
 from mainspring.app.cli.signals import GracefulShutdown
 from mainspring.cancellation import CancelToken
-from mainspring.messages.codec import strip_surrogates
 
 MAX_LINE_BYTES = 32 << 20
 """Maximum number of bytes of a line; images are sent as base64."""
 
 
 _CHUNK = 1 << 16
-
-
-def encode_line(value: Any, other: Callable[[Any], Any] | None = None) -> bytes:
-    """Encode a value as a line of JSON, without its end. A lone surrogate, for example, in a file name, becomes U+FFFD.
-
-    Args:
-        value: The value.
-        other: Function that converts values that JSON does not support.
-    """
-    try:
-        return msgspec.json.encode(value, enc_hook=other)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(strip_surrogates(msgspec.to_builtins(value, enc_hook=other)))
 
 
 class LineTooLongError(Exception):

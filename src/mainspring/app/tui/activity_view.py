@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import re
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from mainspring.app.chat.events import (
-    AnswerText,
-    ChildEvent,
-    ChildFinished,
-    ChildStarted,
-    ShellFinished,
-    ShellOutput,
-    ShellStarted,
-    ThinkingText,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-)
+from mainspring.app.chat.events import ShellEnd, ShellOutput, ShellStart
 from mainspring.app.tui.diff_view import diff_rows
-from mainspring.app.tui.format import format_seconds, format_usage
+from mainspring.app.tui.format import format_seconds, format_total
 from mainspring.app.tui.safe_text import (
     escape_all,
     expand_tabs,
@@ -31,6 +19,19 @@ from mainspring.app.tui.safe_text import (
     width,
 )
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, indent_rows, make_row, output_rows
+from mainspring.events import (
+    Event,
+    MessageEnd,
+    SubagentEnd,
+    SubagentEvent,
+    SubagentStart,
+    TextDelta,
+    ThinkingDelta,
+    ToolDisplay,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
 from mainspring.text import pluralize
 
 _PROGRESS_ROWS = 3
@@ -46,10 +47,14 @@ _SUMMARY_IS_ENOUGH = {"read_file"}
 """Tools whose output is collapsed completely."""
 
 
+_NO_DISPLAY = ToolDisplay()
+
+
 class RunningCall(Struct):
     """A running tool call."""
 
-    started: ToolStarted
+    name: str
+    summary: str
     since: float
     title: str = ""
     output: str = ""
@@ -67,13 +72,14 @@ class ToolCallView:
         self._running: dict[str, RunningCall] = {}
         self._shown: set[str] = set()
 
-    def on_started(self, event: ToolStarted, now: float) -> None:
+    def on_start(self, event: ToolExecutionStart, now: float) -> None:
         """Note the start of a call."""
-        self._running[event.id] = RunningCall(event, now)
+        display = event.display or _NO_DISPLAY
+        self._running[event.call.id] = RunningCall(display.name or event.call.name, display.summary, now)
 
-    def on_progress(self, event: ToolProgress) -> None:
+    def on_update(self, event: ToolExecutionUpdate) -> None:
         """Note progress of a call."""
-        if running := self._running.get(event.id):
+        if running := self._running.get(event.call_id):
             running.title = event.title or running.title
             running.output = (running.output + event.output)[-_MAX_PROGRESS:]
 
@@ -81,52 +87,47 @@ class ToolCallView:
         """Note that the approval of a call already showed its changes."""
         self._shown.add(call_id)
 
-    def on_finished(self, event: ToolFinished, columns: int) -> list[Row]:
-        """Return the rows of a finished call."""
-        running = self._running.pop(event.id, None)
-        about = (running.started.summary if running else "") or ""
-        rows = [_head(event, about, columns)]
-        for edit in event.edits:
+    def on_end(self, event: ToolExecutionEnd, columns: int) -> list[Row]:
+        """Return the rows of a call that has ended."""
+        display = event.display or _NO_DISPLAY
+        running = self._running.pop(event.call.id, None)
+        rows = [_head(event, display, running.summary if running else "", columns)]
+        for edit in display.edits:
             if edit.denied or edit.failed:
                 text = f"    {edit.path}: {edit.applied} of {pluralize(edit.total, 'change')} applied"
                 reason = f"; {edit.reason}" if edit.reason else ""
                 rows.append(make_row(("warn", to_one_row(text + reason, columns - 1))))
-        is_shown = event.id in self._shown and not any(edit.denied or edit.failed for edit in event.edits)
-        self._shown.discard(event.id)
-        if event.diffs and not is_shown:
-            rows += self._collapsed.collapse(event.display, diff_rows(event.diffs, columns), _DIFF_ROWS)
-        return rows + self._output(event, columns)
+        is_shown = event.call.id in self._shown and not any(edit.denied or edit.failed for edit in display.edits)
+        self._shown.discard(event.call.id)
+        if display.diffs and not is_shown:
+            rows += self._collapsed.collapse(display.name, diff_rows(display.diffs, columns), _DIFF_ROWS)
+        return rows + self._output(event, display, columns)
 
-    def _output(self, event: ToolFinished, columns: int) -> list[Row]:
-        if event.diffs and not event.is_error:
+    def _output(self, event: ToolExecutionEnd, display: ToolDisplay, columns: int) -> list[Row]:
+        is_error, name = event.result.is_error, event.call.name
+        if display.diffs and not is_error:
             return []
-        rows = output_rows(_strip_model_markup(event), "bad" if event.is_error and not event.denied else "faint")
-        if event.hidden_lines:
-            rows.append(
-                make_row(
-                    (
-                        "faint",
-                        f"    ({pluralize(event.hidden_lines, 'line')} in the middle not shown)",
-                    )
-                )
-            )
-        if event.name in _SUMMARY_IS_ENOUGH and not event.is_error:
-            self._collapsed.store(f"{event.display} {event.summary}", rows)
+        is_failure = is_error and event.status != "denied"
+        rows = output_rows(_strip_model_markup(event), "bad" if is_failure else "faint")
+        if display.hidden_lines:
+            hidden = f"    ({pluralize(display.hidden_lines, 'line')} in the middle not shown)"
+            rows.append(make_row(("faint", hidden)))
+        title = f"{display.name} {display.summary}"
+        if name in _SUMMARY_IS_ENOUGH and not is_error:
+            self._collapsed.store(title, rows)
             return []
-        max_rows = _ERROR_ROWS if event.is_error else _OUTPUT_ROWS
-        title = f"{event.display} {event.summary}"
-        return self._collapsed.collapse(title, rows, max_rows, at_end=event.name == "shell", columns=columns)
+        max_rows = _ERROR_ROWS if is_error else _OUTPUT_ROWS
+        return self._collapsed.collapse(title, rows, max_rows, at_end=name == "shell", columns=columns)
 
     def live_rows(self, columns: int, now: float, spinner: str) -> list[Row]:
         """Return the rows of running calls."""
         rows: list[Row] = []
         shown = self.running[:_MAX_LIVE]
         for running in shown:
-            started = running.started
             took = f" {format_seconds(now - running.since)}" if now - running.since >= _SLOW_SECONDS else ""
-            name = to_one_row(started.display, 30)
+            name = to_one_row(running.name, 30)
             space = columns - width(name) - len(took) - 5
-            summary = to_one_row(running.title or started.summary, space, make=escape_all)
+            summary = to_one_row(running.title or running.summary, space, make=escape_all)
             rows.append(make_row(("accent", f"{spinner} "), ("tool", name), " ", summary, ("faint", took)))
             lines = [
                 line
@@ -149,30 +150,30 @@ class ToolCallView:
         return list(self._running.values())
 
 
-def _strip_model_markup(event: ToolFinished) -> str:
+def _strip_model_markup(event: ToolExecutionEnd) -> str:
     """Remove what only models need: tags, the folder of a command, and a successful exit code."""
-    lines = [line for line in event.output.rstrip("\n").split("\n") if not _MARK.fullmatch(line)]
-    if event.name == "shell":
+    lines = [line for line in event.result.text.rstrip("\n").split("\n") if not _MARK.fullmatch(line)]
+    if event.call.name == "shell":
         end = len(lines) - 2
         lines = [line for i, line in enumerate(lines) if i < end or not _NOTE.fullmatch(line)]
     return "\n".join(lines)
 
 
-def _head(event: ToolFinished, about: str, columns: int) -> Row:
-    if event.denied:
+def _head(event: ToolExecutionEnd, display: ToolDisplay, about: str, columns: int) -> Row:
+    is_error = event.result.is_error
+    if event.status == "denied":
         sign, style, state = "-", "warn", " denied"
-    elif event.is_error:
+    elif is_error:
         sign, style, state = "x", "bad", " failed"
     else:
         sign, style, state = "*", "good", ""
     took = f" {format_seconds(event.seconds)}" if event.seconds >= _SLOW_SECONDS else ""
-    images = f" {pluralize(event.images, 'image')}" if event.images else ""
-    name = to_one_row(event.display, 30)
+    images = f" {pluralize(display.images, 'image')}" if display.images else ""
+    name = to_one_row(display.name or event.call.name, 30)
     space = columns - width(name) - len(took) - len(state) - len(images) - 4
-    below = event.is_error and event.output.startswith(
-        event.summary.rstrip("…")
-    )  # the output below contains it in full
-    summary = to_one_row(about if below else event.summary or about, space, make=escape_all)
+    # The output below contains the summary in full.
+    below = is_error and event.result.text.startswith(display.summary.rstrip("…"))
+    summary = to_one_row(about if below else display.summary or about, space, make=escape_all)
     return make_row(
         (style, f"{sign} "), ("tool", name), " " * bool(summary), summary, (style, state), ("faint", images + took)
     )
@@ -192,7 +193,7 @@ class ShellView:
 
     def __init__(self, collapsed: CollapsedOutput) -> None:
         self._collapsed = collapsed
-        self._started: ShellStarted | None = None
+        self._started: ShellStart | None = None
         self._output = ""
         self._shown = False
 
@@ -206,16 +207,16 @@ class ShellView:
         """Whether a command is running."""
         return self._started is not None
 
-    def show(self, event: ShellStarted | ShellOutput | ShellFinished, columns: int) -> list[Row]:
+    def show(self, event: ShellStart | ShellOutput | ShellEnd, columns: int) -> list[Row]:
         """Return the rows to print for an event."""
         match event:
-            case ShellStarted():
+            case ShellStart():
                 self._started, self._output, self._shown = event, "", False
                 return []
             case ShellOutput(text=text):
                 self._output = (self._output + text)[-_MAX_OUTPUT:]
                 return []
-            case ShellFinished(exit_code=code, output=output):
+            case ShellEnd(exit_code=code, output=output):
                 line = self._started.line if self._started else ""
                 self._started, self._shown = None, True
                 rows = self._collapsed.collapse(line, output_rows(output, "", "  "), _ROWS, at_end=True)
@@ -233,13 +234,12 @@ class ShellView:
 _INDENT = "  | "
 
 
-class _Child(Struct):
-    started: ChildStarted
+class _Subagent(Struct):
+    depth: int
     name: str
     since: float
     tools: ToolCallView
     last: str = ""
-    calls: int = field(default=0)
 
 
 class SubagentView:
@@ -251,76 +251,80 @@ class SubagentView:
 
     def __init__(self, collapsed: CollapsedOutput) -> None:
         self._collapsed = collapsed
-        self._running: dict[str, _Child] = {}
+        self._running: dict[str, _Subagent] = {}
         self._count = 0
 
-    def on_started(self, event: ChildStarted, columns: int, now: float) -> list[Row]:
-        """Return the rows for the start of a subagent."""
+    def show(self, event: SubagentStart | SubagentEvent | SubagentEnd, columns: int, now: float) -> list[Row]:
+        """Return the rows to print for an event."""
+        inner = event.event if isinstance(event, SubagentEvent) else event
+        match inner:
+            case SubagentStart():
+                return self._on_start(inner, columns, now)
+            case SubagentEnd():
+                return self._on_end(inner, columns)
+            case _:
+                subagent = self._running.get(event.path[-1]) if isinstance(event, SubagentEvent) else None
+                return self._on_event(subagent, inner, columns, now) if subagent is not None else []
+
+    def _on_start(self, event: SubagentStart, columns: int, now: float) -> list[Row]:
         self._count += 1
         name = to_one_row(event.name or f"subagent {self._count}", 30)
-        self._running[event.id] = _Child(event, name, now, ToolCallView(self._collapsed))
+        self._running[event.id] = _Subagent(event.depth, name, now, ToolCallView(self._collapsed))
         bar = _INDENT * (event.depth - 1)
         task = to_one_row(event.task, columns - len(bar) - width(name) - 5)
         return indent_rows([make_row(("mark", "+ "), ("tool", name), f": {task}")], bar)
 
-    def on_event(self, event: ChildEvent, columns: int, now: float) -> list[Row]:
-        """Return the rows for an event of a subagent."""
-        child = self._running.get(event.id)
-        if child is None:
-            return []
-        match event.event:
-            case ToolStarted() as started:
-                child.tools.on_started(started, now)
-                child.calls += 1
-            case ToolProgress() as progress:
-                child.tools.on_progress(progress)
-            case ToolFinished() as finished:
-                bar = _INDENT * child.started.depth
-                rows = child.tools.on_finished(finished, columns - len(bar))[:1]
-                return indent_rows(self._prefix_name(child, rows), bar)
-            case AnswerText(text=text) | ThinkingText(text=text):
-                child.last = (child.last + text)[-400:]
+    def _on_event(self, subagent: _Subagent, event: Event, columns: int, now: float) -> list[Row]:
+        match event:
+            case ToolExecutionStart():
+                subagent.tools.on_start(event, now)
+            case ToolExecutionUpdate():
+                subagent.tools.on_update(event)
+            case ToolExecutionEnd():
+                bar = _INDENT * subagent.depth
+                rows = subagent.tools.on_end(event, columns - len(bar))[:1]
+                return indent_rows(self._prefix_name(subagent, rows), bar)
+            case TextDelta(text=text) | ThinkingDelta(text=text):
+                subagent.last = (subagent.last + text)[-400:]
+            case MessageEnd():
+                subagent.last = ""
             case _:
-                child.last = ""
+                pass
         return []
 
-    def _prefix_name(self, child: _Child, rows: list[Row]) -> list[Row]:
+    def _prefix_name(self, subagent: _Subagent, rows: list[Row]) -> list[Row]:
         """Add the name of the subagent if several are running."""
         if len(self._running) < 2:
             return rows
-        return [[*make_row(("mark", f"{truncate(child.name, 20)} ")), *each] for each in rows]
+        return [[*make_row(("mark", f"{truncate(subagent.name, 20)} ")), *each] for each in rows]
 
-    def on_finished(self, event: ChildFinished, columns: int) -> list[Row]:
-        """Return the rows for the end of a subagent."""
-        child = self._running.pop(event.id, None)
-        bar = _INDENT * (child.started.depth - 1 if child else 0)
-        turns = pluralize(event.turns, "turn")
-        facts = ", ".join([turns, format_usage(event.tokens, event.cost), format_seconds(event.seconds)])
-        good = event.status == "completed"
-        state = "done" if good else event.status.replace("_", " ")
+    def _on_end(self, event: SubagentEnd, columns: int) -> list[Row]:
+        subagent, stats = self._running.pop(event.id, None), event.stats
+        bar = _INDENT * (subagent.depth - 1 if subagent else 0)
+        facts = ", ".join((pluralize(stats.turns, "turn"), format_total(stats.usage), format_seconds(stats.seconds)))
+        good = stats.status == "completed"
+        state = "done" if good else stats.status.replace("_", " ")
         rows = [
             make_row(
                 ("good" if good else "bad", "+ "),
-                ("tool", child.name if child else to_one_row(event.name, 30)),
+                ("tool", subagent.name if subagent else to_one_row(event.name, 30)),
                 f" {state}",
                 ("faint", f"  {facts}"),
             )
         ]
         if event.error:
-            rows.append(make_row(("bad", f"    {to_one_row(event.error, max(columns - 6, 10))}")))
+            rows.append(make_row(("bad", f"    {to_one_row(event.error.message, max(columns - 6, 10))}")))
         return indent_rows(rows, bar)
 
     def live_rows(self, columns: int, now: float, spinner: str) -> list[Row]:
         """Return the rows of running subagents, with what they are doing."""
         rows: list[Row] = []
-        for child in self._running.values():
-            bar = _INDENT * (child.started.depth - 1)
-            running = child.tools.running
-            at = (
-                f"{running[-1].started.display} {running[-1].started.summary}" if running else child.last.strip()[-200:]
-            )
-            name = child.name
-            took = format_seconds(now - child.since)
+        for subagent in self._running.values():
+            bar = _INDENT * (subagent.depth - 1)
+            running = subagent.tools.running
+            at = f"{running[-1].name} {running[-1].summary}" if running else subagent.last.strip()[-200:]
+            name = subagent.name
+            took = format_seconds(now - subagent.since)
             text = to_one_row(at or "Waiting for the model", columns - len(bar) - width(name) - len(took) - 5)
             parts = make_row(("mark", f"{spinner} "), ("tool", name), ("faint", f" {took} "), text)
             rows += indent_rows([parts], bar)

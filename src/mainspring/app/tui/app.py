@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from prompt_toolkit.input import Input
 
-from mainspring.app.chat import events
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Clipboard, Picker, Table
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
@@ -29,6 +29,15 @@ from mainspring.app.tui.status_line import status_row
 from mainspring.app.tui.styled_text import Row, make_row
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    ApprovalResult,
+    SubagentEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolExecutionUpdate,
+)
 from mainspring.text import pluralize
 
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
@@ -41,7 +50,7 @@ _TYPING_GRACE_HINT = "Typing goes to the input; pause briefly to answer the ques
 _QUEUE_ROWS = 4
 _SPACIOUS_ROWS = 16
 """Minimum height of a screen with an empty row above the input."""
-_STREAMING = (events.AnswerText, events.ThinkingText, events.ToolProgress, events.ChildEvent, events.ShellOutput)
+_STREAMING = (TextDelta, ThinkingDelta, ToolExecutionUpdate, SubagentEvent, chat_events.ShellOutput)
 
 
 class FrameTicker:
@@ -113,7 +122,7 @@ class TerminalApp:
             self.connection, self.screen, self._inputs, self.transcript.collapsed, self._jobs
         )
         self._ticker = FrameTicker(self.screen, self.transcript)
-        self._replay: deque[events.ChatEvent] | None = None
+        self._replay: deque[chat_events.ChatEvent] | None = None
         self.failure: Exception | None = None
         self.set_keys({})
 
@@ -211,11 +220,11 @@ class TerminalApp:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _on_event(self, event: events.ChatEvent) -> None:
+    def _on_event(self, event: chat_events.ChatEvent) -> None:
         match event:
-            case events.ReplayStarted():
+            case chat_events.ReplayStart():
                 self._replay = deque(maxlen=_MAX_REPLAY_EVENTS)
-            case events.ReplayFinished():
+            case chat_events.ReplayEnd():
                 self._show_replay()
             case _ if self._replay is not None:
                 self._replay.append(event)
@@ -231,24 +240,25 @@ class TerminalApp:
         for event in replayed:
             self.screen.print(self.transcript.add_event(event, now))
 
-    def _show(self, event: events.ChatEvent) -> None:
+    def _show(self, event: chat_events.ChatEvent) -> None:
         match event:
-            case events.ApprovalAsked():
+            case ApprovalRequest():
                 self._ask(ApprovalDialog(event, self._dialogs.finish), question_of(event))
-            case events.QuestionAsked():
+            case chat_events.QuestionRequest():
                 self._ask(QuestionDialog(event, self._dialogs.finish), event.title or event.text)
-            case events.ApprovalSettled(id=id) | events.QuestionSettled(id=id):
+            case ApprovalResult(id=id) | chat_events.QuestionResult(id=id):
                 self._dialogs.close(id)
-            case events.SessionChanged(draft=draft) if draft and not self.screen.buffer.text:
+            case chat_events.SessionChange(draft=draft) if draft and not self.screen.buffer.text:
                 self.screen.buffer.insert_text(draft)
-            case events.RunFinished():
+            case AgentEnd():
                 reason = "failed" if event.error else "done"
-                self._notify(reason, event.error or event.text or event.status, event.seconds)
-            case events.CommandDone() if self._perform(event):
+                text = event.error.message if event.error else event.text or event.status
+                self._notify(reason, text, event.stats.seconds)
+            case chat_events.CommandEnd() if self._perform(event):
                 return
             case _:
                 pass
-        if isinstance(event, events.CommandDone) and isinstance(event.shown, Table) and event.shown.title == _HELP:
+        if isinstance(event, chat_events.CommandEnd) and isinstance(event.shown, Table) and event.shown.title == _HELP:
             self._show_keys()
         is_streaming = isinstance(event, _STREAMING)
         self.screen.print(self.transcript.add_event(event, time.monotonic()), redraw=not is_streaming)
@@ -258,9 +268,9 @@ class TerminalApp:
     def _show_keys(self) -> None:
         """Show the keys before the commands; the chat does not know them."""
         keys = Table(("key", "description"), self._key_table, "Keys")
-        self.screen.print(self.transcript.add_event(events.CommandDone("", "keys", keys), time.monotonic()))
+        self.screen.print(self.transcript.add_event(chat_events.CommandEnd("", "keys", keys), time.monotonic()))
 
-    def _perform(self, event: events.CommandDone) -> bool:
+    def _perform(self, event: chat_events.CommandEnd) -> bool:
         """Perform a result that is an action of the screen. Return True if no result is left to show."""
         match event.shown:
             case Picker(choices=choices) if choices:

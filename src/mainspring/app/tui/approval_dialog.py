@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 
 from mainspring.app.chat.commands import Approve
-from mainspring.app.chat.events import ApprovalAsked
 from mainspring.app.chat.types import ApprovalDecision
 from mainspring.app.tui.dialogs import Menu, MenuItem, OnDone, TextRequest
 from mainspring.app.tui.diff_view import hunk_rows
 from mainspring.app.tui.safe_text import escape_all, to_one_row, truncate
 from mainspring.app.tui.styled_text import Row, make_row, output_rows, wrap_rows
-from mainspring.events import Hunk
+from mainspring.events import ApprovalRequest, FileDiff, Hunk
 
 _MAX_RESOURCE_ROWS = 6
 _MAX_REASON_LENGTH = 400
@@ -41,7 +40,7 @@ class ApprovalDialog:
         finish: Called with the decision.
     """
 
-    def __init__(self, request: ApprovalAsked, finish: OnDone) -> None:
+    def __init__(self, request: ApprovalRequest, finish: OnDone) -> None:
         self.id = request.id
         self.text_request: TextRequest | None = None
         self._request = request
@@ -82,9 +81,9 @@ class ApprovalDialog:
                 else:
                     self._answer(value, rule=rules[0] if rules else "")
             case "hunks":
-                self._hunks = HunkSelector([hunk for diff in self._request.diffs for hunk in diff.hunks])
+                self._hunks = HunkSelector([hunk for diff in _diffs(self._request) for hunk in diff.hunks])
             case "edit":
-                shown = json.dumps(self._request.arguments, indent=2, ensure_ascii=False)
+                shown = json.dumps(self._request.call.input, indent=2, ensure_ascii=False)
                 self._text_purpose, self.text_request = value, TextRequest("Arguments as JSON", shown, ".json")
             case _:
                 self._text_purpose, self.text_request = (
@@ -171,24 +170,29 @@ class ApprovalDialog:
         return rows
 
 
-def question_of(request: ApprovalAsked) -> str:
+def question_of(request: ApprovalRequest) -> str:
     """Return the question about a call: the verb and the object, unless the next rows contain it."""
     match request.action:
         case "run":
             text = "Run this command?"
         case "write" if request.resource:
-            verb = "Create" if [diff.change for diff in request.diffs] == ["create"] else "Edit"
+            verb = "Create" if [diff.change for diff in _diffs(request)] == ["create"] else "Edit"
             text = f"{verb} {request.resource}?"
         case "read" | "delete" if request.resource:
             text = f"{request.action.capitalize()} {request.resource}?"
         case "connect":
             text = f"Connect to {request.resource}?"
         case _:
-            text = f"Allow {request.display} to {request.action}?"
-    return f"{request.child}: {text}" if request.child else text
+            name = request.display.name if request.display else request.call.name
+            text = f"Allow {name} to {request.action}?"
+    return f"{request.agent}: {text}" if request.agent else text
 
 
-def _menu_items(request: ApprovalAsked) -> list[MenuItem]:
+def _diffs(request: ApprovalRequest) -> tuple[FileDiff, ...]:
+    return request.display.diffs if request.display else ()
+
+
+def _menu_items(request: ApprovalRequest) -> list[MenuItem]:
     items = [
         MenuItem(choice.value, choice.label, _KEYS[choice.value]) for choice in request.choices if choice.value in _KEYS
     ]
@@ -198,7 +202,7 @@ def _menu_items(request: ApprovalAsked) -> list[MenuItem]:
     return items
 
 
-def _rule_items(request: ApprovalAsked) -> list[MenuItem]:
+def _rule_items(request: ApprovalRequest) -> list[MenuItem]:
     """Return what can be saved for a call that needs several rules: all of them, the wider ones, or one."""
     narrow, wide = request.suggestions, request.wider
     sets: dict[tuple[str, ...], None] = dict.fromkeys(

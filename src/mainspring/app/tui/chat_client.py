@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainspring.app.chat.command_results import Candidate
 from mainspring.app.chat.commands import ChatCommand, CommandReceipt
-from mainspring.app.chat.events import ChatEvent, QueueChanged, StatusChanged
+from mainspring.app.chat.events import ChatEvent, QueueChange, StatusChange
 from mainspring.app.chat.types import Queued, Status
 from mainspring.app.cli.runner import chat_launch_options
 from mainspring.app.workspace.paths import resolve_working_folder
@@ -127,9 +127,9 @@ class ChatConnection:
 
     def _update(self, event: ChatEvent) -> None:
         match event:
-            case StatusChanged(status=status):
+            case StatusChange(status=status):
                 self.status = status
-            case QueueChanged(items=items, held=held):
+            case QueueChange(items=items, held=held):
                 self.queued, self.is_held = items, held
             case _:
                 pass

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.app.chat.command_results import Picker
 from mainspring.app.chat.commands import Answer, ChatCommand, Slash
-from mainspring.app.chat.events import QuestionAsked
+from mainspring.app.chat.events import QuestionRequest
 from mainspring.app.tui.safe_text import escape_all, strip_emoji_modifiers, to_one_row, truncate, width
 from mainspring.app.tui.styled_text import Row, make_row, wrap_row
 
@@ -265,7 +265,7 @@ class QuestionDialog:
         finish: Called with the answer.
     """
 
-    def __init__(self, request: QuestionAsked, finish: OnDone) -> None:
+    def __init__(self, request: QuestionRequest, finish: OnDone) -> None:
         self.id = request.id
         self.text_request: TextRequest | None = None
         self._request = request
@@ -309,8 +309,7 @@ class QuestionDialog:
         """Return the rows to draw."""
         request = self._request
         title = request.title or ("Plan" if request.kind == "plan" else request.text)
-        sender = f"{request.child}: " if request.child else ""
-        head = [make_row(("warn", to_one_row(f"{sender}{title}", columns - 1)))]
+        head = [make_row(("warn", to_one_row(title, columns - 1)))]
         if self.text_request is not None or self._menu is None:
             label = self.text_request.label if self.text_request is not None else ""
             return [*head, make_row(("faint", truncate(f"{label} (Enter to send, Esc to go back)", columns - 1)))]
@@ -318,7 +317,7 @@ class QuestionDialog:
         return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]
 
 
-def _items(request: QuestionAsked) -> list[MenuItem]:
+def _items(request: QuestionRequest) -> list[MenuItem]:
     items = [MenuItem(option.value, option.label or option.value, "", option.description) for option in request.options]
     match request.kind:
         case "plan":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainspring.app.chat import events
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Changes, CommandResult, Fields, Picker, Table, Text
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.format import format_tokens
 from mainspring.app.tui.safe_text import to_one_row, truncate, width
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, to_text, wrap_row, wrap_rows
+from mainspring.events import ContextCompacted, ModelRetry, Notice
 from mainspring.text import pluralize
 
 _GAP = 2
@@ -128,7 +129,7 @@ _LEVELS = {"info": "faint", "warn": "warn", "error": "bad"}
 
 
 def event_rows(
-    event: events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], collapsed: CollapsedOutput
+    event: chat_events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], collapsed: CollapsedOutput
 ) -> list[Row]:
     """Return the wrapped rows of an event.
 
@@ -139,53 +140,53 @@ def event_rows(
         collapsed: Stores collapsed output.
     """
     rows = _rows(event, columns, markdown, collapsed)
-    return rows if isinstance(event, events.QuestionAsked | events.CommandDone) else wrap_rows(rows, columns)
+    return rows if isinstance(event, chat_events.QuestionRequest | chat_events.CommandEnd) else wrap_rows(rows, columns)
 
 
 def _rows(
-    event: events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], collapsed: CollapsedOutput
+    event: chat_events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], collapsed: CollapsedOutput
 ) -> list[Row]:
     match event:
-        case events.QuestionAsked():
+        case chat_events.QuestionRequest():
             return _question(event, columns, markdown)
-        case events.QuestionSettled(outcome=outcome):
+        case chat_events.QuestionResult(outcome=outcome):
             return _text_rows("faint", f"    {_OUTCOMES[outcome]}")
-        case events.Retrying(attempt=attempt, max_retries=max_retries, delay=delay, reason=reason):
-            return _text_rows("warn", f"Retrying in {delay:.0f}s (attempt {attempt} of {max_retries}): {reason}")
-        case events.Compacted():
+        case ModelRetry(attempt=attempt, max_retries=max_retries, delay=delay, error=error):
+            return _text_rows("warn", f"Retrying in {delay:.0f}s (attempt {attempt} of {max_retries}): {error.message}")
+        case ContextCompacted():
             return _compacted(event, collapsed)
-        case events.SessionChanged():
+        case chat_events.SessionChange():
             return _session(event)
-        case events.CommandDone():
+        case chat_events.CommandEnd():
             return _command(event, columns, markdown)
-        case events.Refused(reason=reason):
+        case chat_events.CommandRejected(reason=reason):
             return _text_rows("warn", reason)
         case _:
-            return _text_rows(_LEVELS[event.level], event.text) if isinstance(event, events.Notice) else []
+            return _text_rows(_LEVELS[event.level], event.text) if isinstance(event, Notice) else []
 
 
 def _text_rows(style: str, text: str) -> list[Row]:
     return output_rows(text, style, "")
 
 
-def _question(event: events.QuestionAsked, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
+def _question(event: chat_events.QuestionRequest, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     head = [make_row(("heading", to_one_row(event.title, columns - 1)))] if event.title else []
     return head + (markdown(event.text) if event.kind == "plan" else wrap_rows(_text_rows("", event.text), columns))
 
 
-def _command(event: events.CommandDone, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
+def _command(event: chat_events.CommandEnd, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     if event.error:
         return wrap_rows(_text_rows("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
     return result_rows(event.shown, columns, markdown) if event.shown is not None else []
 
 
-def _compacted(event: events.Compacted, collapsed: CollapsedOutput) -> list[Row]:
+def _compacted(event: ContextCompacted, collapsed: CollapsedOutput) -> list[Row]:
     figures = f" from {format_tokens(event.before)} to {format_tokens(event.after)} tokens" if event.before else ""
     summary = collapsed.collapse("summary", output_rows(event.summary, "faint", "  "), _SUMMARY_ROWS)
     return [*_text_rows("warn", f"Conversation compacted{figures} ({event.reason})"), *summary]
 
 
-def _session(event: events.SessionChanged) -> list[Row]:
+def _session(event: chat_events.SessionChange) -> list[Row]:
     name = event.title or event.id
     texts = {
         "opened": "" if event.messages else _WELCOME,

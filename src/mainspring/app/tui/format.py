@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mainspring.messages import Usage
+
 _DAY = 24 * 3600
 
 
@@ -29,6 +31,11 @@ def format_tokens(value: int) -> str:
 def format_usage(used: int, cost: float | None) -> str:
     """Format tokens and their cost, or tokens alone if the price is unknown."""
     return f"{format_tokens(used)} tokens" + (f", {format_dollars(cost)}" if cost is not None else "")
+
+
+def format_total(usage: Usage) -> str:
+    """Format the tokens and the cost of a run."""
+    return format_usage(usage.total_tokens, None if usage.cost is None else usage.cost.total)
 
 
 def format_dollars(value: float | None) -> str:

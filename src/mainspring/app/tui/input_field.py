@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -23,6 +21,7 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 from mainspring.app.chat.command_results import Candidate
 from mainspring.app.tui.paste import PasteStore
 from mainspring.app.tui.safe_text import to_one_row
+from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.redaction import redact_environment
 
 MAX_ENTRIES = 1_000
@@ -63,24 +62,24 @@ class HistoryFile:
             return False
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with self._locked():
+            with lock_directory(self._path.parent):
                 handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 try:
                     os.fchmod(handle, 0o600)
                     os.write(handle, line)
                 finally:
                     os.close(handle)
-        except OSError:
+        except (OSError, LockTimeoutError):
             return False  # a history that cannot be stored must not stop the user
         return True
 
     def trim(self) -> None:
         """Drop the oldest entries of a large file."""
         try:
-            with self._locked():
+            with lock_directory(self._path.parent):
                 if self._path.stat().st_size > _MAX_FILE_BYTES // 2 or self._lines() > 2 * MAX_ENTRIES:
                     self._replace(self.read())
-        except OSError:
+        except (OSError, LockTimeoutError):
             return
 
     def _lines(self) -> int:
@@ -90,15 +89,6 @@ class HistoryFile:
         with NamedTemporaryFile("wb", dir=self._path.parent, prefix=".history-", delete=False) as file:
             file.writelines(json.dumps(text).encode() + b"\n" for text in entries)
         os.replace(file.name, self._path)
-
-    @contextmanager
-    def _locked(self) -> Generator[None]:
-        handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
 
 
 def open_history(home: Path, cwd: Path) -> HistoryFile:

@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import TextIO
 
-from mainspring.app.chat import events
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, parse_line
 from mainspring.app.cli.console import Console
@@ -25,6 +25,7 @@ from mainspring.app.tui.safe_text import to_encoding
 from mainspring.app.tui.styled_text import Row, to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
+from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult
 
 _COLUMNS = 80
 _QUESTION_ROWS = 40
@@ -151,24 +152,26 @@ class LineMode:
             self._on_event(event)
         self._lines.put_nowait(None)
 
-    def _on_event(self, event: events.ChatEvent) -> None:
-        if not isinstance(event, events.UserText):  # the terminal already echoed it
+    def _on_event(self, event: chat_events.ChatEvent) -> None:
+        if not chat_events.is_user_message(event):  # the terminal already echoed it
             self._print(self._transcript.add_event(event, time.monotonic()))
         match event:
-            case events.RunStarted():
+            case AgentStart():
                 self._is_running = True
-            case events.RunFinished():
+            case AgentEnd():
                 self._is_running = False
                 self._prompt()
-            case events.ApprovalAsked():
+            case ApprovalRequest():
                 self._dialogs.add(ApprovalDialog(event, self._dialogs.finish))
-            case events.QuestionAsked():
+            case chat_events.QuestionRequest():
                 self._dialogs.add(QuestionDialog(event, self._dialogs.finish))
-            case events.ApprovalSettled(id=id) | events.QuestionSettled(id=id):
+            case ApprovalResult(id=id) | chat_events.QuestionResult(id=id):
                 self._dialogs.close(id)
-            case events.CommandDone(shown=ScreenAction(action="quit")):
+            case chat_events.CommandEnd(shown=ScreenAction(action="quit")):
                 self._lines.put_nowait(None)
-            case events.CommandDone() | events.Refused() | events.ShellFinished() if not self._is_running:
+            case chat_events.CommandEnd() | chat_events.CommandRejected() | chat_events.ShellEnd() if (
+                not self._is_running
+            ):
                 self._prompt()
             case _:
                 pass

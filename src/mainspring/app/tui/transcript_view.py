@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mainspring.app.chat import events
+from mainspring.app.chat import events as chat_events
 from mainspring.app.tui.activity_view import ShellView, SubagentView, ToolCallView
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.event_rows import event_rows
-from mainspring.app.tui.format import format_seconds, format_usage
+from mainspring.app.tui.format import format_seconds, format_total
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate
 from mainspring.app.tui.streaming_markdown import Answer
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_rows
 from mainspring.app.tui.theme import Theme
+from mainspring.events import (
+    AgentEnd,
+    AgentStart,
+    ApprovalRequest,
+    ApprovalResult,
+    MessageEnd,
+    Notice,
+    SubagentEnd,
+    SubagentEvent,
+    SubagentStart,
+    TextDelta,
+    ThinkingDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from mainspring.messages import Message
 from mainspring.text import pluralize
 
 _SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
@@ -41,17 +58,21 @@ _STATUS_TEXTS = {
     "paused": "Paused",
 }
 _MIN_SECONDS_FOR_SUMMARY = 5.0
+_MAX_THINKING_PIECES = 200
 _NON_BREAKING_EVENTS = (
-    events.CommandDone,
-    events.Notice,
-    events.Refused,
-    events.ShellStarted,
-    events.ShellOutput,
-    events.ShellFinished,
-    events.ApprovalSettled,
-    events.QuestionSettled,
+    chat_events.CommandEnd,
+    Notice,
+    chat_events.CommandRejected,
+    chat_events.ShellStart,
+    chat_events.ShellOutput,
+    chat_events.ShellEnd,
+    ApprovalResult,
+    chat_events.QuestionResult,
 )
 """Events that can occur in the middle of a response, which continues after them."""
+
+_THINKING_ENDS = (TextDelta, ToolExecutionStart, MessageEnd, AgentEnd)
+"""Events that follow reasoning, which is then complete."""
 
 BlockKind = Literal["", "user", "text", "tool", "command", "other"]
 
@@ -72,85 +93,93 @@ class TranscriptView:
         self.collapsed = CollapsedOutput()
         self._answer = Answer(theme)
         self._tools = ToolCallView(self.collapsed)
-        self._children = SubagentView(self.collapsed)
+        self._subagents = SubagentView(self.collapsed)
         self._last: BlockKind = ""
         self._blank = True
-        self._thinking = ""
+        self._thinking: list[str] = []
         self._thinking_since = 0.0
         self._working = ""
         self._run_started_at: float | None = None
         self._shell = ShellView(self.collapsed)
 
-    def add_event(self, event: events.ChatEvent, now: float) -> list[Row]:
+    def add_event(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         """Show an event. Return the rows to print."""
+        if self._thinking and isinstance(event, _THINKING_ENDS):
+            return self._end_thinking(now) + self._add(event, now)
+        return self._add(event, now)
+
+    def _add(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         match event:
-            case events.AnswerText(text=text):
-                self._thinking = ""
+            case TextDelta(text=text):
                 return self._with_separator("text", self._answer.feed(text, self.columns, self._tail_rows()))
-            case events.AnswerEnd(text=text):
+            case MessageEnd(message=Message(role="assistant", text=text)):
                 complete_rows = (
                     [] if self._answer.has_output else self._answer.feed(text, self.columns, self._tail_rows())
                 )
                 return self._with_separator("text", complete_rows + self._answer.close(self.columns))
-            case events.ToolProgress():
-                self._tools.on_progress(event)
+            case ToolExecutionUpdate():
+                self._tools.on_update(event)
                 return []
-            case events.ThinkingText(text=text):
+            case ThinkingDelta(text=text):
                 self._thinking_since = self._thinking_since or now
-                self._thinking = (self._thinking + text)[-20_000:]
+                self._thinking.append(text)
                 return []
-            case events.ChildStarted() | events.ChildEvent() | events.ChildFinished():
-                return self._with_separator("tool", self._child(event, now))
-            case events.RunStarted():
+            case SubagentStart() | SubagentEvent() | SubagentEnd():
+                return self._with_separator("tool", self._subagents.show(event, self.columns, now))
+            case AgentStart():
                 self._run_started_at = now
                 return []
-            case events.Working(message=message):
+            case chat_events.WorkingChange(message=message):
                 self._working = message
                 return []
             case _:
                 return self._add_between_answers(event, now)
 
-    def _add_between_answers(self, event: events.ChatEvent, now: float) -> list[Row]:
+    def _add_between_answers(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         """Show an event that ends an open response."""
         match event:
-            case events.StatusChanged() | events.QueueChanged() | events.ReplayStarted() | events.ReplayFinished():
+            case (
+                chat_events.StatusChange()
+                | chat_events.QueueChange()
+                | chat_events.ReplayStart()
+                | chat_events.ReplayEnd()
+            ):
                 return []
-            case events.ToolStarted():
-                self._tools.on_started(event, now)
+            case ToolExecutionStart():
+                self._tools.on_start(event, now)
                 rows: list[Row] = []
                 kind: BlockKind = "tool"
-            case events.ToolFinished():
-                rows, kind = self._tools.on_finished(event, self.columns), "tool"
-            case events.UserText():
+            case ToolExecutionEnd():
+                rows, kind = self._tools.on_end(event, self.columns), "tool"
+            case MessageEnd():
                 rows, kind = self._user(event), "user"
-            case events.ThinkingEnd(text=text):
-                rows, kind = self._on_thinking_end(text, now), "other"
-            case events.ApprovalAsked():
+            case ApprovalRequest():
                 rows, kind = self._approval(event), "tool"
-            case events.ApprovalSettled(decision=decision):
+            case ApprovalResult(decision=decision):
                 rows, kind = [make_row(("faint", f"    {_DECISIONS.get(decision, decision)}"))], "tool"
-            case events.RunFinished():
+            case AgentEnd():
                 rows, kind = self._finished(event), "other"
-            case events.ShellStarted() | events.ShellOutput() | events.ShellFinished():
+            case chat_events.ShellStart() | chat_events.ShellOutput() | chat_events.ShellEnd():
                 rows, kind = self._shell.show(event, self.columns), "other"
             case _:
-                kind = "command" if isinstance(event, events.CommandDone) else "other"
+                kind = "command" if isinstance(event, chat_events.CommandEnd) else "other"
                 rows = event_rows(event, self.columns, self._markdown, self.collapsed)
-        ends = self._answer.has_output and not isinstance(
-            event, _NON_BREAKING_EVENTS
-        )  # otherwise the event is printed above the open response
-        closed = self._with_separator("text", self._answer.close(self.columns)) if ends else []
+        # Other events are printed above the open response.
+        closed = [] if isinstance(event, _NON_BREAKING_EVENTS) else self._close_answer()
         return closed + self._with_separator(kind, rows)
+
+    def _close_answer(self) -> list[Row]:
+        return self._with_separator("text", self._answer.close(self.columns)) if self._answer.has_output else []
 
     def live_rows(self, now: float, max_rows: int) -> list[Row]:
         """Return the live rows, at most ``max_rows`` of them."""
         spinner = self._spinner(now)
         rows = [
-            *self._children.live_rows(self.columns, now, spinner),
+            *self._subagents.live_rows(self.columns, now, spinner),
             *self._tools.live_rows(self.columns, now, spinner),
         ]
         rows += self._shell.live_rows(self.columns, spinner)
-        if self._thinking.strip():
+        if self._thinking:
             rows += [make_row(("faint", truncate(line, self.columns - 1))) for line in self._thinking_rows()]
         if self._run_started_at is not None:
             message = f"{to_one_row(self._working or 'Working', max(self.columns - 33, 10))}..."
@@ -188,7 +217,8 @@ class TranscriptView:
         return frames[int(now * _SPINNER_FPS) % len(frames)]
 
     def _thinking_rows(self) -> list[str]:
-        lines = [line for line in strip_emoji_modifiers(sanitize(self._thinking[-2_000:])).split("\n") if line.strip()]
+        tail = "".join(self._thinking[-_MAX_THINKING_PIECES:])[-2_000:]
+        lines = [line for line in strip_emoji_modifiers(sanitize(tail)).split("\n") if line.strip()]
         return [f"  {line.strip()}"[-(self.columns - 1) :] for line in lines[-2:]]
 
     def _markdown(self, text: str) -> list[Row]:
@@ -204,21 +234,13 @@ class TranscriptView:
         self._blank = not rows[-1]
         return before + rows
 
-    def _child(self, event: events.ChildStarted | events.ChildEvent | events.ChildFinished, now: float) -> list[Row]:
-        match event:
-            case events.ChildStarted():
-                return self._children.on_started(event, self.columns, now)
-            case events.ChildEvent():
-                return self._children.on_event(event, self.columns, now)
-            case _:
-                return self._children.on_finished(event, self.columns)
-
-    def _user(self, event: events.UserText) -> list[Row]:
+    def _user(self, event: MessageEnd) -> list[Row]:
+        text = event.message.text
         if event.source == "shell" and self._shell.consume_shown():
             return []
-        if event.source == "notice":
-            return wrap_rows(output_rows(event.text, "faint", ""), self.columns)
-        lines = wrap_rows(output_rows(event.text, "user", ""), self.columns - 2)
+        if event.source in {"follow_up", "synthetic"}:
+            return wrap_rows(output_rows(text, "faint", ""), self.columns)
+        lines = wrap_rows(output_rows(text, "user", ""), self.columns - 2)
         rows = [[("class:prompt", "> " if i == 0 else "  "), *each] for i, each in enumerate(lines)]
         if event.attachments:
             rows.append(make_row(("faint", f"  {event.attachments} attached")))
@@ -226,34 +248,35 @@ class TranscriptView:
             rows[0] = [*rows[0], *make_row(("faint", "  (steering)" if event.source == "steer" else "  (queued)"))]
         return self.collapsed.collapse("Your message", rows, _USER_ROWS)
 
-    def _on_thinking_end(self, text: str, now: float) -> list[Row]:
-        thinking = text or self._thinking
-        took = now - self._thinking_since if self._thinking_since else 0.0
-        self._thinking, self._thinking_since = "", 0.0
+    def _end_thinking(self, now: float) -> list[Row]:
+        thinking, took = "".join(self._thinking), now - self._thinking_since
+        self._thinking, self._thinking_since = [], 0.0
         if not thinking.strip():
             return []
         self.collapsed.store("Reasoning", output_rows(thinking, "faint", "  "))
-        return [make_row(("faint", f"Thought for {format_seconds(took)} (Ctrl-O to show)"))]
+        rows = [make_row(("faint", f"Thought for {format_seconds(took)} (Ctrl-O to show)"))]
+        return self._close_answer() + self._with_separator("other", rows)
 
-    def _approval(self, event: events.ApprovalAsked) -> list[Row]:
-        if not event.diffs:
+    def _approval(self, event: ApprovalRequest) -> list[Row]:
+        if event.display is None or not event.display.diffs:
             return []
-        self._tools.mark_shown(event.call_id)
-        rows = diff_rows(event.diffs, self.columns)
-        return self.collapsed.collapse(f"{event.display} {event.resource}", rows, _QUESTION_DIFF_ROWS)
+        self._tools.mark_shown(event.call.id)
+        rows = diff_rows(event.display.diffs, self.columns)
+        return self.collapsed.collapse(f"{event.display.name} {event.resource}", rows, _QUESTION_DIFF_ROWS)
 
-    def _finished(self, event: events.RunFinished) -> list[Row]:
-        self._run_started_at, self._working, self._thinking = None, "", ""
+    def _finished(self, event: AgentEnd) -> list[Row]:
+        self._run_started_at, self._working = None, ""
         self._tools.stop()
-        self._children.stop()
+        self._subagents.stop()
+        stats = event.stats
         rows: list[Row] = []
         if event.error:
-            rows += wrap_rows(output_rows(f"Error: {event.error}", "bad", ""), self.columns)
-            rows += wrap_rows(output_rows(event.hint, "faint", ""), self.columns)
+            rows += wrap_rows(output_rows(f"Error: {event.error.message}", "bad", ""), self.columns)
+            rows += wrap_rows(output_rows(chat_events.error_hint(event.error), "faint", ""), self.columns)
         elif event.status != "completed":
             rows += output_rows(_STATUS_TEXTS.get(event.status, event.status.replace("_", " ")), "warn", "")
-        if event.seconds >= _MIN_SECONDS_FOR_SUMMARY or event.turns > 1:
-            turns = pluralize(event.turns, "model call")
-            facts = ", ".join((format_seconds(event.seconds), turns, format_usage(event.tokens, event.cost)))
+        if stats.seconds >= _MIN_SECONDS_FOR_SUMMARY or stats.turns > 1:
+            turns = pluralize(stats.turns, "model call")
+            facts = ", ".join((format_seconds(stats.seconds), turns, format_total(stats.usage)))
             rows += wrap_rows([make_row(("faint", facts))], self.columns)
         return rows

@@ -34,8 +34,9 @@ from mainspring.durable.engine import (
     run_not_finished_error,
     waiting_reason,
 )
-from mainspring.durable.feed import Feed, FeedEvent, FeedItem, decode_feed_event, encode_feed_event
+from mainspring.durable.feed import Feed, FeedEvent, FeedItem
 from mainspring.errors import ConfigError, DurableError
+from mainspring.events.codec import encode
 from mainspring.extras import install_command
 from mainspring.redaction import redact_environment
 
@@ -470,7 +471,7 @@ class DbosFeed:
     async def append(self, run_id: str, events: Sequence[FeedEvent]) -> int:
         """See `Feed.append`."""
         await self._engine.open()
-        data = [encode_feed_event(event) for event in events]
+        data = [encode(event) for event in events]
         number = await self._engine.run_in_thread(self._engine.tables.append, run_id, data)
         self._engine.feed_poller.notify(run_id, number)
         return number
@@ -479,7 +480,7 @@ class DbosFeed:
         """See `Feed.read`."""
         await self._engine.open()
         found = await self._engine.run_in_thread(self._engine.tables.events, run_id, after, limit)
-        return [FeedItem(number, decode_feed_event(data)) for number, data in found]
+        return [FeedItem(number, data=data) for number, data in found]
 
     async def wait(self, run_id: str, after: int = 0) -> None:
         """See `Feed.wait`."""

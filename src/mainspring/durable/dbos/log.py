@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 from mainspring.durable.attempt import LeaseLostError, NonDeterminismError, RunAttempt
 from mainspring.durable.dbos.tables import Tables
 from mainspring.durable.engine import RunLog, RunMessage, StepFunction
-from mainspring.durable.feed import FeedEvent, FeedItem, decode_feed_event, encode_feed_event
+from mainspring.durable.feed import FeedEvent, FeedItem
 from mainspring.errors import DurableError
+from mainspring.events.codec import encode
 
 if TYPE_CHECKING:
     from dbos import StepReservation
@@ -157,10 +158,10 @@ class DbosLog(_Log):
         found = await self.lease.reach(
             lambda: self.backend.run_in_thread(self.backend.tables.events, self.run_id, after, 1000)
         )
-        return [FeedItem(number, decode_feed_event(data)) for number, data in found]
+        return [FeedItem(number, data=data) for number, data in found]
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
-        data = [encode_feed_event(event) for event in events]
+        data = [encode(event) for event in events]
 
         async def write() -> bytes:
             number = await self.backend.run_in_thread(self.backend.tables.append, self.run_id, data, self.lease.number)

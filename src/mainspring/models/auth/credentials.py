@@ -17,24 +17,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from mainspring.errors import ModelError, ProviderConfigError
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.transport.environment import is_loopback
 
 CredentialValue = str | Mapping[str, str]
 """A key for the header that the profile defines, or the complete headers."""
 
 
-KEY_VARIABLES: dict[str, tuple[str, ...]] = {
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "azure": ("AZURE_OPENAI_API_KEY",),
-    "cerebras": ("CEREBRAS_API_KEY",),
-    "compatible": ("OPENAI_COMPATIBLE_API_KEY",),
-    "foundry": ("AZURE_FOUNDRY_API_KEY",),
-    "gemini": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    "github": ("GITHUB_TOKEN",),
-    "ollama": ("OLLAMA_API_KEY",),
-    "openai": ("OPENAI_API_KEY",),
-    "openrouter": ("OPENROUTER_API_KEY",),
-}
+KEY_VARIABLES = {name: profile.key_variables for name, profile in PROVIDERS.items() if profile.key_variables}
 """Environment variables that may contain the key of a provider, in order."""
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.errors import ModelNotFoundError
+from mainspring.models.provider_table import PROVIDERS
 
 DIRECTORY_VARIABLE = "MAINSPRING_MODELS_DIR"
 OFFLINE_VARIABLE = "MAINSPRING_OFFLINE"
-DEFAULT = "qwen-coder-0.5b"
+DEFAULT = PROVIDERS["embedded"].model
 
 
 class WheelSource(Struct, frozen=True):

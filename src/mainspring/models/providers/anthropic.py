@@ -11,6 +11,7 @@ from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import AnthropicCapabilities, ThinkingOff
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import (
     http_profile,
@@ -22,9 +23,7 @@ from mainspring.models.providers.http import (
 from mainspring.models.wire.anthropic import AnthropicProtocol
 
 _NAME = "anthropic"
-_BASE_URL = "https://api.anthropic.com"
-ANTHROPIC_MODEL = "claude-sonnet-4-20250514"
-_URL_VARIABLE = "ANTHROPIC_BASE_URL"
+_HOST = PROVIDERS[_NAME]
 _KEY_HEADER = "x-api-key"
 BETA_HEADER = "anthropic-beta"
 PATH = "/v1/messages"
@@ -53,10 +52,10 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: The key is missing, or a setting is wrong.
     """
-    home = get_setting(None, _URL_VARIABLE) or _BASE_URL
+    home = get_setting(None, *_HOST.url_variables) or _HOST.base_url
     base_url = get_setting(config.base_url) or home
     key = require_key(_NAME, static_api_key(config), base_url=base_url, home=home)
-    model = config.model or ANTHROPIC_MODEL
+    model = config.model or _HOST.model
     profile = http_profile(
         config,
         provider=_NAME,

@@ -31,6 +31,7 @@ from mainspring.models.auth.credentials import KEY_VARIABLES, CredentialValue, g
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import (
     OPENAI_RESPONSES,
@@ -47,7 +48,7 @@ from mainspring.models.providers.http import (
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 _NAME = "azure"
-URL_VARIABLES = ("AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT")
+URL_VARIABLES = PROVIDERS[_NAME].url_variables
 RESOURCE_VARIABLE = "AZURE_OPENAI_RESOURCE_NAME"
 DEPLOYMENT_VARIABLES = ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME")
 VERSION_VARIABLE = "AZURE_OPENAI_API_VERSION"

@@ -23,11 +23,11 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.json_values import as_dict
 from mainspring.models.profile import ResponsesCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.http import build_responses_model, provider_setting
 
 NAME = "codex"
-_BASE_URL = "https://chatgpt.com/backend-api/codex"
-MODEL = "gpt-5.5"
+_HOST = PROVIDERS[NAME]
 ISSUER = "https://auth.openai.com"
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 """Public client ID of OpenAI's Codex, for which ChatGPT accounts issue tokens."""
@@ -64,8 +64,8 @@ def build(config: ProviderConfig) -> HttpModel:
     return build_responses_model(
         config,
         provider=NAME,
-        model=config.model or MODEL,
-        base_url=get_setting(config.base_url) or _BASE_URL,
+        model=config.model or _HOST.model,
+        base_url=get_setting(config.base_url) or _HOST.base_url,
         credential=OAuthCredential(oauth_client(config), token_file(config), headers=account_headers),
         accepts=CAPABILITIES,
         headers=HEADERS,

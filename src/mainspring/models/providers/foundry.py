@@ -20,8 +20,11 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ZERO_PRICES, ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.azure import KEY_HEADER, key_base_url, key_or_token
 from mainspring.models.providers.http import (
+    LOCAL_TIMEOUTS,
+    PLACEHOLDER_API_KEY,
     build_responses_model,
     http_profile,
     provider_setting,
@@ -30,14 +33,13 @@ from mainspring.models.providers.http import (
     static_api_key,
     timeouts_from,
 )
-from mainspring.models.providers.local_servers import PLACEHOLDER_API_KEY, TIMEOUTS
 from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 NAME = "foundry"
-DEFAULT_LOCAL_MODEL = "phi-4"
 DEFAULT_DEPLOYMENT = "gpt-4o"
-ENDPOINT_VARIABLE = "AZURE_FOUNDRY_PROJECT_ENDPOINT"
+_HOST = PROVIDERS[NAME]
+ENDPOINT_VARIABLE = _HOST.url_variables[0]
 APP_NAME = "mainspring"
 
 _starting = threading.Lock()  # The SDK allows one manager per process.
@@ -180,8 +182,8 @@ def _cloud(config: ProviderConfig) -> HttpModel:
 
 
 def _local(config: ProviderConfig, temperature: float | None) -> FoundryModel:
-    alias = get_setting(provider_setting(config, "model_alias") or config.model) or DEFAULT_LOCAL_MODEL
-    limits = timeouts_from(config, TIMEOUTS)
+    alias = get_setting(provider_setting(config, "model_alias") or config.model) or _HOST.model
+    limits = timeouts_from(config, LOCAL_TIMEOUTS)
 
     async def connect() -> HttpModel:
         url, model = await asyncio.to_thread(start_foundry_local, alias)

@@ -10,6 +10,7 @@ from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import GeminiDialect
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import (
     http_profile,
@@ -21,9 +22,7 @@ from mainspring.models.providers.http import (
 from mainspring.models.wire.gemini import GeminiProtocol
 
 _NAME = "gemini"
-_HOST = "https://generativelanguage.googleapis.com"
-_MODEL = "gemini-2.0-flash-exp"
-_URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
+_HOST = PROVIDERS[_NAME]
 
 _VERTEX_UNSUPPORTED = (
     "The provider gemini supports only Google's developer API with a key. Vertex AI (useVertexai) requires Google Cloud "
@@ -44,9 +43,9 @@ def build(config: ProviderConfig) -> HttpModel:
     requested = provider_setting(config, "use_vertexai", bool | str)
     if requested and str(requested).lower() not in ("false", "0", "no"):
         raise ProviderConfigError(_VERTEX_UNSUPPORTED, reason="vertex", provider=_NAME)
-    model = (config.model or _MODEL).removeprefix("models/")
+    model = (config.model or _HOST.model).removeprefix("models/")
     version = provider_setting(config, "api_version") or api_versions.GEMINI
-    home = _with_api_version(get_setting(None, _URL_VARIABLE) or _HOST, version)
+    home = _with_api_version(get_setting(None, *_HOST.url_variables) or _HOST.base_url, version)
     base_url = _with_api_version(get_setting(config.base_url) or home, version)
     key = require_key(_NAME, static_api_key(config), base_url=base_url, home=home)
     profile = http_profile(

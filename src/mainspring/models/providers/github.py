@@ -10,12 +10,12 @@ from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import CredentialCallback, HttpModel
 from mainspring.models.profile import ChatCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.http import build_chat_model, provider_setting, static_api_key
 
 _NAME = "github"
-_HOST = "https://models.github.ai"
-_MODEL = "gpt-4o-mini"
+_HOST = PROVIDERS[_NAME]
 
 
 def build(config: ProviderConfig) -> HttpModel:
@@ -28,12 +28,12 @@ def build(config: ProviderConfig) -> HttpModel:
         ProviderConfigError: The token and the GitHub CLI are missing.
     """
     org = provider_setting(config, "org")
-    home = f"{_HOST}/orgs/{quote(org, safe='')}/inference" if org else f"{_HOST}/inference"
+    home = _HOST.base_url.replace("/inference", f"/orgs/{quote(org, safe='')}/inference") if org else _HOST.base_url
     base_url = get_setting(config.base_url) or home
     return build_chat_model(
         config,
         provider=_NAME,
-        model=config.model or _MODEL,
+        model=config.model or _HOST.model,
         base_url=base_url,
         key=_credential(config, base_url),
         capabilities=ChatCapabilities(),
@@ -43,9 +43,9 @@ def build(config: ProviderConfig) -> HttpModel:
 
 def _credential(config: ProviderConfig, base_url: str) -> str | CredentialCallback:
     try:
-        return require_key(_NAME, static_api_key(config), base_url=base_url, home=_HOST)
+        return require_key(_NAME, static_api_key(config), base_url=base_url, home=_HOST.base_url)
     except ProviderConfigError:
-        if urlsplit(base_url).hostname != urlsplit(_HOST).hostname:
+        if urlsplit(base_url).hostname != urlsplit(_HOST.base_url).hostname:
             raise  # A GitHub token is sent only to GitHub.
     if is_cli_installed():
         return GitHubCliCredential()

@@ -27,6 +27,7 @@ from mainspring.models.profile import (
     OllamaCapabilities,
     ResponsesCapabilities,
 )
+from mainspring.models.provider_table import ProviderProfile
 from mainspring.models.transport.port import Timeouts
 
 if TYPE_CHECKING:
@@ -229,39 +230,57 @@ def build_chat_model(
     return HttpModel(profile, ChatCompletionsProtocol(), opens, timeouts=timeouts_from(config, limits))
 
 
+LOCAL_TIMEOUTS = Timeouts(connect=10.0, first_byte=None, idle=None)
+"""Time limits without a limit for the first byte: a local model may think for a long time."""
+
+
+PLACEHOLDER_API_KEY = "not-needed"
+"""Key for hosts that need none, since some of their servers expect the header."""
+
+
 def build_hosted_model(
-    config: ProviderConfig,
-    *,
-    provider: str,
-    model: str,
-    home: str,
-    accepts: ChatCapabilities,
-    headers: Mapping[str, str] | None = None,
+    config: ProviderConfig, host: ProviderProfile, *, accepts: ChatCapabilities | None = None
 ) -> HttpModel:
-    """Create a model at one host that requires a key from the settings or the environment.
+    """Create a model at a host of Chat Completions.
 
     Args:
-        config: Provider settings; ``base_url`` or the environment variable ``<PROVIDER>_BASE_URL`` may contain another
-            address of the host. With the variable, the key of the environment is sent to that address too.
-        provider: Name of the provider.
-        model: Default model.
-        home: Base URL of the host.
-        accepts: Capabilities of the host.
-        headers: Headers required by the host.
+        config: Provider settings; ``base_url`` or an environment variable may contain another address of the host. With the
+            variable, the key of the environment is sent to that address too.
+        host: Profile of the provider.
+        accepts: Capabilities of the host; by default those of the profile.
 
     Raises:
-        ProviderConfigError: The key is missing, or a setting is wrong.
+        ProviderConfigError: The key, the base URL, or the model is missing, or a setting is wrong.
     """
-    home = get_setting(None, f"{provider.upper()}_BASE_URL") or home
+    name = host.name
+    home = get_setting(None, *host.url_variables) or host.base_url
     base_url = get_setting(config.base_url) or home
+    if not base_url and host.url_variables:
+        raise ProviderConfigError(
+            f"Missing base URL of provider {name}. Set {host.url_variables[0]}, or the setting providers.{name}.baseUrl.",
+            reason="missing_base_url",
+            provider=name,
+        )
+    key = static_api_key(config)
+    if host.key == "no":
+        key = get_setting(key) or PLACEHOLDER_API_KEY
+    else:
+        key = require_key(name, key, base_url=base_url, home=home, variables=host.key_variables)
+    model = config.model or host.model
+    if not model:
+        raise ProviderConfigError(
+            f"Missing model of provider {name}. Use {name}:MODEL, or the setting providers.{name}.model.",
+            reason="missing_model",
+            provider=name,
+        )
     return build_chat_model(
         config,
-        provider=provider,
-        model=config.model or model,
+        provider=name,
+        model=model,
         base_url=base_url,
-        key=require_key(provider, static_api_key(config), base_url=base_url, home=home),
-        capabilities=accepts,
-        headers=headers,
+        key=key,
+        capabilities=accepts or ChatCapabilities(**host.quirks),
+        limits=LOCAL_TIMEOUTS if host.local else Timeouts(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Local servers: Ollama, LM Studio, llama.cpp, vLLM, Docker Model Runner."""
+"""Servers on this machine: Ollama, LM Studio, llama.cpp, vLLM, Docker Model Runner."""
 
 from __future__ import annotations
 
@@ -9,22 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ModelError
-from mainspring.models.auth.credentials import get_setting
-from mainspring.models.config import ProviderConfig
-from mainspring.models.http_model import HttpModel
-from mainspring.models.profile import ChatCapabilities
-from mainspring.models.providers.http import build_chat_model, static_api_key
 from mainspring.models.transport.default import DefaultTransport
 from mainspring.models.transport.port import Timeouts, Transport
-
-NAME = "local"
-DEFAULT_BASE_URL = "http://localhost:11434/v1"
-DEFAULT_MODEL = "llama3.3:latest"
-PLACEHOLDER_API_KEY = "not-needed"
-URL_VARIABLE = "MAINSPRING_LOCAL_BASE_URL"
-
-TIMEOUTS = Timeouts(connect=10.0, first_byte=None, idle=None)
-"""Time limits without a limit for the first byte: a local model may think for a long time."""
 
 
 class LocalServer(Struct, frozen=True):
@@ -44,19 +30,6 @@ KNOWN_SERVERS = (
     LocalServer("Docker Model Runner", "http://model-runner.docker.internal/engines/llama.cpp/v1"),
 )
 """Default addresses of common servers."""
-
-
-def build(config: ProviderConfig) -> HttpModel:
-    """Create a model of a local server; no key is required."""
-    return build_chat_model(
-        config,
-        provider=NAME,
-        model=config.model or DEFAULT_MODEL,
-        base_url=get_setting(config.base_url, URL_VARIABLE) or DEFAULT_BASE_URL,
-        key=static_api_key(config) or PLACEHOLDER_API_KEY,
-        capabilities=ChatCapabilities(),
-        limits=TIMEOUTS,
-    )
 
 
 class _Entry(Struct):

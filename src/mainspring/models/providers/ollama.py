@@ -10,19 +10,19 @@ from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import OllamaCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.http import (
+    LOCAL_TIMEOUTS,
     http_profile,
     make_credential,
     provider_setting,
     static_api_key,
     timeouts_from,
 )
-from mainspring.models.providers.local_servers import DEFAULT_MODEL, TIMEOUTS
 from mainspring.models.wire.ollama import OllamaProtocol
 
 _NAME = "ollama"
-_BASE_URL = "http://localhost:11434"
-_URL_VARIABLE = "OLLAMA_HOST"
+_HOST = PROVIDERS[_NAME]
 _PORT = 11434
 
 
@@ -35,8 +35,10 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: A setting is wrong, or the key of the cloud is missing.
     """
-    model = config.model or DEFAULT_MODEL
-    base_url = get_setting(config.base_url) or base_url_from_host(get_setting(None, _URL_VARIABLE) or _BASE_URL)
+    model = config.model or _HOST.model
+    base_url = get_setting(config.base_url) or base_url_from_host(
+        get_setting(None, *_HOST.url_variables) or _HOST.base_url
+    )
     window = provider_setting(config, "num_ctx", int) or config.context_window
     profile = http_profile(
         config,
@@ -56,7 +58,9 @@ def build(config: ProviderConfig) -> HttpModel:
     if f".{urlsplit(base_url).hostname}".endswith(".ollama.com"):
         key = key or require_key(_NAME, None, base_url=base_url, home=base_url)
         profile = replace(profile, info=replace(profile.info, prices=None))  # Paid by subscription.
-    return HttpModel(profile, OllamaProtocol(), make_credential(config, key), timeouts=timeouts_from(config, TIMEOUTS))
+    return HttpModel(
+        profile, OllamaProtocol(), make_credential(config, key), timeouts=timeouts_from(config, LOCAL_TIMEOUTS)
+    )
 
 
 def base_url_from_host(host: str) -> str:

@@ -6,6 +6,7 @@ from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.http import (
     OPENAI_RESPONSES,
     build_chat_model,
@@ -16,11 +17,8 @@ from mainspring.models.providers.http import (
     static_api_key,
 )
 
-NAME = "openai"
-_BASE_URL = "https://api.openai.com/v1"
-_MODEL = "gpt-5-mini"
-KEY_VARIABLE = "OPENAI_API_KEY"
-OPENAI_URL_VARIABLE = "OPENAI_BASE_URL"
+_NAME = "openai"
+_HOST = PROVIDERS[_NAME]
 
 _DIALECT = ChatCapabilities(
     max_tokens_field="max_completion_tokens",
@@ -39,15 +37,15 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: The key is missing, or a setting is wrong.
     """
-    home = get_setting(None, OPENAI_URL_VARIABLE) or _BASE_URL
+    home = get_setting(None, *_HOST.url_variables) or _HOST.base_url
     base_url = get_setting(config.base_url) or home
-    model = config.model or _MODEL
-    key = require_key(NAME, static_api_key(config), base_url=base_url, home=home)
-    own = base_url.rstrip("/") == _BASE_URL
+    model = config.model or _HOST.model
+    key = require_key(_NAME, static_api_key(config), base_url=base_url, home=home)
+    own = base_url.rstrip("/") == _HOST.base_url
     if select_api(config, "responses" if requires_responses_api(model) else "chat") == "responses":
         return build_responses_model(
             config,
-            provider=NAME,
+            provider=_NAME,
             model=model,
             base_url=base_url,
             credential=make_credential(config, key),
@@ -55,7 +53,7 @@ def build(config: ProviderConfig) -> HttpModel:
         )
     return build_chat_model(
         config,
-        provider=NAME,
+        provider=_NAME,
         model=model,
         base_url=base_url,
         key=key,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -20,7 +21,14 @@ from msgspec.structs import replace
 
 from mainspring.env import RealPath
 from mainspring.env.paths import display_path
-from mainspring.loop.hooks import BeforeToolRun, ContextTransform, PermissionCheck, ToolTransform, TurnBefore
+from mainspring.loop.hooks import (
+    BeforeToolRun,
+    ContextTransform,
+    PermissionCheck,
+    ToolBefore,
+    ToolTransform,
+    TurnBefore,
+)
 from mainspring.loop.policy import (
     ORDER_COMPACTION,
     ORDER_GUARDS,
@@ -30,8 +38,8 @@ from mainspring.loop.policy import (
     PolicyHandlers,
 )
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
-from mainspring.options import Options, option
-from mainspring.tools import LazyTool
+from mainspring.options import AgentSetting, Options, option
+from mainspring.tools import LazyTool, ToolRegistry
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -50,6 +58,11 @@ class ReadOptions(Options, page="run-options.md#reads"):
     elide_stale_reads: bool = option(
         default=False, doc="Whether requests leave out the content of files that have changed since."
     )
+    read_line_numbers: bool = option(
+        default=True,
+        doc="Whether the lines of a read file start with their number, unless the call says so itself.",
+        setting=AgentSetting(),
+    )
 
 
 def read_handlers(options: ReadOptions, run: PolicyContext) -> PolicyHandlers:
@@ -64,11 +77,20 @@ def read_handlers(options: ReadOptions, run: PolicyContext) -> PolicyHandlers:
         # Before an approval is requested for a call that would not run.
         yield ORDER_COMPACTION, {PermissionCheck: guard.on_tool_permit}
         yield ORDER_GUARDS, {BeforeToolRun: guard.start, ToolTransform: guard.on_tool_transform}
+    if not options.read_line_numbers:
+        yield ORDER_GUARDS, {ToolBefore: partial(omit_line_numbers, run.agent.tools)}
     # Without a tool that names files nothing is ever read, so its calls can skip these handlers.
     names_files = any(isinstance(tool, LazyTool) or tool.path_params for tool in run.tools)
     if options.dedup_reads and names_files and not run.provider_manages_context():
         dedup = UnchangedReads(reads, run.history, env.cwd)
         yield ORDER_READ_TRACKING, {TurnBefore: dedup.before, ToolTransform: dedup.on_tool_transform}
+
+
+def omit_line_numbers(tools: ToolRegistry, hook: ToolBefore) -> None:
+    """Turn off the line numbers of a tool that has the parameter, unless the call sets it. A handler of `tool:before`."""
+    tool = tools.get(hook.name)
+    if tool is not None and "line_numbers" in tool.input_schema.get("properties", {}):
+        hook.input = {"line_numbers": False, **hook.input}
 
 
 SliceKey = tuple[str | None, int | None, int | None, int | None]

@@ -10,9 +10,11 @@ import msgspec
 
 from mainspring.app.chat import Chat, ChatOptions
 from mainspring.app.chat.commands import Approve, ChatCommand, CommandReceipt, Prompt, Slash
-from mainspring.app.chat.events import ApprovalAsked, ChatEvent, CommandDone, RunFinished
+from mainspring.app.chat.events import ChatEvent, CommandEnd, is_user_message
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.cancellation import CancelToken
+from mainspring.events import AgentEnd, ApprovalRequest, MessageEnd
+from mainspring.messages import Message
 from mainspring.testing import ScriptedModel
 
 E = TypeVar("E", bound=ChatEvent)
@@ -48,25 +50,41 @@ class Reader:
             if isinstance(event, kind) and fits(event):
                 return event
 
-    async def run(self, text: str, answer: Approve | None = None) -> RunFinished:
+    async def run(self, text: str, answer: Approve | None = None) -> AgentEnd:
         """Send a prompt, answer every approval the same way, and wait for the end of the run."""
         await self.send(Prompt(text))
         while True:
             event = await self.next()
-            if isinstance(event, ApprovalAsked) and answer is not None:
+            if isinstance(event, ApprovalRequest) and answer is not None:
                 await self.send(msgspec.structs.replace(answer, id=event.id))
-            elif isinstance(event, RunFinished):
+            elif isinstance(event, AgentEnd):
                 return event
 
-    async def slash(self, line: str) -> CommandDone:
+    async def slash(self, line: str) -> CommandEnd:
         """Run a slash command."""
         receipt = await self.send(Slash(line))
         assert receipt.accepted, receipt.refused
-        return await self.until(CommandDone, lambda done: done.id == receipt.id)
+        return await self.until(CommandEnd, lambda done: done.id == receipt.id)
 
     def of(self, kind: type[E]) -> list[E]:
         """Return the events of one type."""
         return [event for event in self.seen if isinstance(event, kind)]
+
+    async def until_user(self, text: str | None = None) -> MessageEnd:
+        """Read on to the next message of the user."""
+        return await self.until(MessageEnd, lambda e: is_user_message(e) and text in (None, e.message.text))
+
+    def users(self) -> list[MessageEnd]:
+        """Return the messages of the user."""
+        return [event for event in self.of(MessageEnd) if is_user_message(event)]
+
+    def responses(self) -> list[str]:
+        """Return the texts of the responses."""
+        return [event.message.text for event in self.of(MessageEnd) if not is_user_message(event)]
+
+    def reasoning(self) -> list[str]:
+        """Return the reasoning of the responses."""
+        return [event.message.thinking for event in self.of(MessageEnd) if isinstance(event.message, Message)]
 
     def kinds(self) -> list[str]:
         """Return the type names of the events."""

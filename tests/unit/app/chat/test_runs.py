@@ -18,25 +18,20 @@ from mainspring.app.chat.commands import (
     SendQueued,
     Steer,
 )
-from mainspring.app.chat.events import (
-    AnswerEnd,
-    AnswerText,
-    ApprovalAsked,
-    ApprovalSettled,
-    Notice,
-    QueueChanged,
-    Refused,
-    RunFinished,
-    SessionChanged,
-    StatusChanged,
-    ToolFinished,
-    ToolStarted,
-    UserText,
-    Working,
-)
+from mainspring.app.chat.events import CommandRejected, QueueChange, SessionChange, StatusChange, WorkingChange
 from mainspring.errors import NetworkError
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    ApprovalResult,
+    Notice,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+)
 from mainspring.messages import Cost, ImageBlock, Usage
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.unit.app.chat import event_builders as make
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 YES = Approve("", "once")
@@ -59,17 +54,17 @@ async def test_run_publishes_events_in_order(folder: Path, home: Path) -> None:
         end = await chat.run("what is in a.txt?")
 
     assert end.status == "completed"
-    assert (end.text, end.turns) == ("Three lines.", 2)
-    published = [kind for kind in chat.kinds() if kind not in ("StatusChanged", "Working")]
-    start = published.index("UserText")
+    assert (end.text, end.stats.turns) == ("Three lines.", 2)
+    published = [kind for kind in chat.kinds() if kind not in ("StatusChange", "WorkingChange")]
+    start = published.index("MessageEnd")
     assert published[start:] == [
-        *("UserText", "RunStarted", "ThinkingText", "ThinkingEnd", "AnswerText", "AnswerEnd"),
-        *("ToolStarted", "ToolFinished", "AnswerText", "AnswerEnd", "RunFinished"),
+        *("MessageEnd", "AgentStart", "ThinkingDelta", "TextDelta", "MessageEnd"),
+        *("ToolExecutionStart", "ToolExecutionEnd", "TextDelta", "MessageEnd", "AgentEnd"),
     ]
-    [begun] = chat.of(ToolStarted)
-    assert (begun.display, begun.summary) == ("Read", "a.txt")
-    [done] = chat.of(ToolFinished)
-    assert "two" in done.output
+    [begun] = chat.of(ToolExecutionStart)
+    assert (make.shown(begun).name, make.shown(begun).summary) == ("Read", "a.txt")
+    [done] = chat.of(ToolExecutionEnd)
+    assert "two" in done.result.text
 
 
 @pytest.mark.covers("HOK-04")
@@ -77,7 +72,7 @@ async def test_working_status_follows_the_run(folder: Path, home: Path) -> None:
     async with chatting(folder, home, ScriptedCall("read_file", {"path": "a.txt"}), "done") as chat:
         await chat.run("go")
 
-    published = [w.message for w in chat.of(Working)]
+    published = [w.message for w in chat.of(WorkingChange)]
     assert "Waiting for the model" in published
     assert "Running Read" in published
     assert published[-1] == ""
@@ -88,8 +83,8 @@ async def test_response_is_streamed_and_then_published_whole(folder: Path, home:
     async with chatting(folder, home, Reply("a long answer", chunk_count=4)) as chat:
         await chat.run("go")
 
-    assert "".join(piece.text for piece in chat.of(AnswerText)) == "a long answer"
-    assert [whole.text for whole in chat.of(AnswerEnd)] == ["a long answer"]
+    assert "".join(piece.text for piece in chat.of(TextDelta)) == "a long answer"
+    assert chat.responses() == ["a long answer"]
 
 
 @pytest.mark.covers("CLI-20")
@@ -97,13 +92,13 @@ async def test_response_is_streamed_and_then_published_whole(folder: Path, home:
 async def test_writes_and_shell_commands_need_approval(folder: Path, home: Path, call: ScriptedCall) -> None:
     async with chatting(folder, home, call, "done") as chat:
         await chat.send(Prompt("go"))
-        request = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalRequest)
         assert not (folder / "b.txt").exists()
         await chat.send(Approve(request.id, "once"))
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
 
     assert (folder / "b.txt").exists()
-    assert request.tool == call.name
+    assert request.call.name == call.name
 
 
 @pytest.mark.covers("HOK-08")
@@ -111,20 +106,20 @@ async def test_approval_never_blocks_the_event_loop(folder: Path, home: Path) ->
     ticks = 0
     async with chatting(folder, home, write_call(), "done") as chat:
         await chat.send(Prompt("go"))
-        request = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalRequest)
         for _ in range(100):
             await asyncio.sleep(0)
             ticks += 1
         assert (request.scope, request.resource, request.action) == ("fs-write", "b.txt", "write")
         await chat.send(Approve(request.id, "deny", "not now"))
-        end = await chat.until(RunFinished)
+        end = await chat.until(AgentEnd)
 
     assert ticks == 100
-    assert end.denied == 1
+    assert len(end.denied) == 1
     assert not (folder / "b.txt").exists()
-    [done] = chat.of(ToolFinished)
-    assert "not now" in done.output
-    assert done.denied
+    [done] = chat.of(ToolExecutionEnd)
+    assert "not now" in done.result.text
+    assert done.status == "denied"
 
 
 async def test_denial_can_stop_the_run(folder: Path, home: Path) -> None:
@@ -139,8 +134,8 @@ async def test_unattended_chat_denies_calls_that_need_approval(folder: Path, hom
         end = await chat.run("go")
 
     assert end.status == "completed"
-    assert end.denied == 1
-    assert chat.of(ApprovalAsked) == []
+    assert len(end.denied) == 1
+    assert chat.of(ApprovalRequest) == []
 
 
 async def test_chat_continues_after_a_failed_model_call(folder: Path, home: Path) -> None:
@@ -150,19 +145,19 @@ async def test_chat_continues_after_a_failed_model_call(folder: Path, home: Path
         well = await chat.run("two")
 
     assert failed.status == "error"
-    assert "no route to host" in failed.error
+    assert "no route to host" in str(failed.error)
     assert (well.status, well.text) == ("completed", "better")
 
 
 async def test_abort_settles_approvals_and_finishes_every_call(folder: Path, home: Path) -> None:
     async with chatting(folder, home, Reply(calls=[write_call(), write_call(path="c.txt")]), "again") as chat:
         await chat.send(Prompt("go"))
-        await chat.until(ApprovalAsked)
+        await chat.until(ApprovalRequest)
         await chat.send(Abort())
-        end = await chat.until(RunFinished)
-        assert [s.decision for s in chat.of(ApprovalSettled)] == ["aborted"]
+        end = await chat.until(AgentEnd)
+        assert [s.decision for s in chat.of(ApprovalResult)] == ["aborted"]
         assert end.status == "aborted"
-        assert {t.id for t in chat.of(ToolStarted)} == {t.id for t in chat.of(ToolFinished)}
+        assert {t.call.id for t in chat.of(ToolExecutionStart)} == {t.call.id for t in chat.of(ToolExecutionEnd)}
         well = await chat.run("once more")
 
     assert well.status == "completed"
@@ -176,7 +171,7 @@ async def test_approval_and_abort_at_the_same_time(folder: Path, home: Path, dec
     changed = {"path": "b.txt", "content": "changed"} if decision == "edit" else None
     async with chatting(folder, home, write_call(), "done", "more") as chat:
         await chat.send(Prompt("go"))
-        request = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalRequest)
         await chat.send(Queue("do not lose this"))
         if order == "abort first":
             await chat.send(Abort())
@@ -186,20 +181,20 @@ async def test_approval_and_abort_at_the_same_time(folder: Path, home: Path, dec
                 await asyncio.sleep(0)
         if order != "closed":
             await chat.send(Abort())
-            assert (await chat.until(RunFinished)).status == "aborted"
-            assert [e.id for e in chat.of(ToolStarted)] == [e.id for e in chat.of(ToolFinished)]
+            assert (await chat.until(AgentEnd)).status == "aborted"
+            assert [e.call.id for e in chat.of(ToolExecutionStart)] == [e.call.id for e in chat.of(ToolExecutionEnd)]
             written = (folder / "b.txt").exists()
             assert not (order == "abort first" and written)
-            await chat.send(RemoveQueued(chat.of(QueueChanged)[-1].items[0].id))
+            await chat.send(RemoveQueued(chat.of(QueueChange)[-1].items[0].id))
             await chat.run("what I want now")
             assert (folder / "b.txt").exists() == written  # a later run does not repeat the call
         session = chat.chat.status.session_id
     chat.seen += [event async for event in chat.chat.events()]
 
-    assert [e.id for e in chat.of(ApprovalAsked)] == [e.id for e in chat.of(ApprovalSettled)]
-    assert [e.id for e in chat.of(ToolStarted)] == [e.id for e in chat.of(ToolFinished)]
+    assert [e.id for e in chat.of(ApprovalRequest)] == [e.id for e in chat.of(ApprovalResult)]
+    assert [e.call.id for e in chat.of(ToolExecutionStart)] == [e.call.id for e in chat.of(ToolExecutionEnd)]
     if order == "closed":
-        assert [q.text for q in chat.of(QueueChanged)[-1].items] == ["do not lose this"]
+        assert [q.text for q in chat.of(QueueChange)[-1].items] == ["do not lose this"]
     async with chatting(folder, home, "fine", ask={"session": session}) as again:
         assert (await again.run("and now?")).status == "completed"
 
@@ -207,7 +202,7 @@ async def test_approval_and_abort_at_the_same_time(folder: Path, home: Path, dec
 async def test_approval_with_an_unknown_id_is_rejected(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         receipt = await chat.send(Approve("q99", "once"))
-        rejected = await chat.until(Refused)
+        rejected = await chat.until(CommandRejected)
 
     assert not receipt.accepted
     assert rejected.reason == receipt.refused
@@ -234,18 +229,18 @@ async def test_steering_joins_the_next_turn_and_queued_text_the_next_run(folder:
         await chat.send(Queue("afterwards"))
         await chat.send(Steer("use Celsius"))
         gate.open.set()
-        first = await chat.until(RunFinished)
-        second = await chat.until(RunFinished)
+        first = await chat.until(AgentEnd)
+        second = await chat.until(AgentEnd)
 
     assert (first.text, second.text) == ("with steering", "then the queue")
-    assert [(u.text, u.source) for u in chat.of(UserText)] == [
+    assert [(u.message.text, u.source) for u in chat.users()] == [
         ("go", "prompt"),
         ("use Celsius", "steer"),
         ("afterwards", "queue"),
     ]
     assert "use Celsius" in str(model.requests[1].messages)
     assert "afterwards" not in str(model.requests[1].messages)
-    assert chat.of(QueueChanged)[-1].items == ()
+    assert chat.of(QueueChange)[-1].items == ()
 
 
 @pytest.mark.covers("BYD-04")
@@ -264,8 +259,8 @@ async def test_queued_messages_can_be_edited_and_removed(
         await chat.send(RemoveQueued(drop.id))
         assert not (await chat.send(EditQueued(drop.id, "x"))).accepted
         gate.open.set()
-        await chat.until(UserText, lambda u: u.text == "first thought")
-        await chat.until(RunFinished)
+        await chat.until_user("first thought")
+        await chat.until(AgentEnd)
 
     sent_messages = str([seen.messages for seen in model.requests])
     assert "first thought" in sent_messages
@@ -283,16 +278,16 @@ async def test_queued_messages_survive_an_abort_until_they_are_sent(folder: Path
         await chat.send(Queue("later"))
         await chat.send(Steer("sooner"))
         await chat.send(Abort())
-        await chat.until(RunFinished)
-        queue = chat.of(QueueChanged)[-1]
+        await chat.until(AgentEnd)
+        queue = chat.of(QueueChange)[-1]
         assert queue.held
         assert {(q.text, q.kind) for q in queue.items} == {("later", "queue"), ("sooner", "queue")}
         gate.open.set()
         await chat.send(SendQueued())
-        await chat.until(RunFinished)
-        await chat.until(RunFinished)  # sent in order, one run each
+        await chat.until(AgentEnd)
+        await chat.until(AgentEnd)  # sent in order, one run each
 
-    assert [u.text for u in chat.of(UserText)] == ["go", "later", "sooner"]
+    assert [u.message.text for u in chat.users()] == ["go", "later", "sooner"]
 
 
 @pytest.mark.covers("BYD-04")
@@ -300,12 +295,12 @@ async def test_prompt_aborted_before_its_run_starts_is_queued_again(folder: Path
     async with chatting(folder, home, "said now") as chat:
         await chat.send(Prompt("do not lose this"))
         await chat.send(Abort())  # before the run has done anything
-        assert (await chat.until(RunFinished)).status == "aborted"
-        queue = chat.of(QueueChanged)[-1]
+        assert (await chat.until(AgentEnd)).status == "aborted"
+        queue = chat.of(QueueChange)[-1]
         assert ([q.text for q in queue.items], queue.held) == (["do not lose this"], True)
         assert not chat.model.requests
         await chat.send(SendQueued())
-        assert (await chat.until(RunFinished)).text == "said now"
+        assert (await chat.until(AgentEnd)).text == "said now"
 
     assert "do not lose this" in str(chat.model.requests[0].messages)
 
@@ -319,12 +314,12 @@ async def test_queued_messages_are_restored_with_the_session(folder: Path, home:
         await chat.send(Queue("do not lose this"))
 
     async with chatting(folder, home, "found", ask={"continued": True}) as again:
-        queue = await again.until(QueueChanged)
+        queue = await again.until(QueueChange)
         assert queue.held
         assert [q.text for q in queue.items] == ["do not lose this"]
         await again.send(SendQueued(queue.items[0].id))
-        await again.until(RunFinished)
-        assert [u.text for u in again.of(UserText) if u.source == "queue"] == ["do not lose this"]
+        await again.until(AgentEnd)
+        assert [u.message.text for u in again.users() if u.source == "queue"] == ["do not lose this"]
 
 
 @pytest.mark.covers("BYD-04")
@@ -334,10 +329,10 @@ async def test_prompt_during_a_run_is_queued(folder: Path, home: Path) -> None:
         await chat.send(Prompt("first"))
         await gate.reached_limit.wait()
         receipt = await chat.send(Prompt("second"))
-        changed = await chat.until(QueueChanged, lambda q: bool(q.items))
+        changed = await chat.until(QueueChange, lambda q: bool(q.items))
         gate.open.set()
-        await chat.until(RunFinished)
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
+        await chat.until(AgentEnd)
 
     assert changed.items[0].id == receipt.id
 
@@ -351,9 +346,9 @@ async def test_queued_message_can_be_sent_as_steering(folder: Path, home: Path) 
         queued = await chat.send(Queue("now please"))
         await chat.send(SendQueued(queued.id))
         gate.open.set()
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
 
-    assert ("now please", "steer") in [(u.text, u.source) for u in chat.of(UserText)]
+    assert ("now please", "steer") in [(u.message.text, u.source) for u in chat.users()]
 
 
 async def test_images_and_text_files_are_attached(folder: Path, home: Path) -> None:
@@ -362,7 +357,7 @@ async def test_images_and_text_files_are_attached(folder: Path, home: Path) -> N
     note = Attachment(media_type="text/plain", text="notes", name="n.txt")
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("look @a.txt", (image, note)))
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
 
     message = model.requests[0].messages[-1]
     assert "three" in message.text
@@ -381,7 +376,7 @@ async def test_missing_file_is_reported_and_the_prompt_is_sent(folder: Path, hom
 
 async def test_prompt_option_is_sent_at_start(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "hello", ask={"prompt": "hi"}) as chat:
-        end = await chat.until(RunFinished)
+        end = await chat.until(AgentEnd)
 
     assert end.text == "hello"
 
@@ -394,24 +389,24 @@ async def test_status_shows_cost_limits_and_branch(folder: Path, home: Path) -> 
     (folder / ".git").mkdir()
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n", encoding="utf-8")
     usage = Usage(1000, 50, cost=Cost(input=0.25, output=0.25))
-    async with chatting(folder, home, Reply("ok", usage=usage), ask={"max_cost": 2.0, "max_turns": 9}) as chat:
+    async with chatting(folder, home, Reply("ok", usage=usage), ask={"agent": {"maxCost": 2.0, "maxTurns": 9}}) as chat:
         end = await chat.run("go")
         status = chat.chat.status
 
-    assert end.cost == pytest.approx(0.5)
+    assert make.cost(end) == pytest.approx(0.5)
     assert status.max_cost == 2.0
     assert status.max_turns == 9
     assert status.context_used == 1050
     assert status.branch == "feature/x"
-    assert any(s.status.running for s in chat.of(StatusChanged))
-    assert not chat.of(StatusChanged)[-1].status.running
+    assert any(s.status.running for s in chat.of(StatusChange))
+    assert not chat.of(StatusChange)[-1].status.running
 
 
 @pytest.mark.covers("BYD-20")
 async def test_warning_appears_near_the_cost_limit(folder: Path, home: Path) -> None:
     usage = Usage(1000, 0, cost=Cost(input=0.9))
     read = Reply(calls=[ScriptedCall("read_file", {"path": "a.txt"})], usage=usage)
-    async with chatting(folder, home, read, "done", ask={"max_cost": 1.0}) as chat:
+    async with chatting(folder, home, read, "done", ask={"agent": {"maxCost": 1.0}}) as chat:
         await chat.run("go")
 
     assert any("$0.90 of $1.00" in n.text and n.level == "warn" for n in chat.of(Notice))
@@ -427,24 +422,24 @@ async def test_steering_of_an_aborted_run_does_not_affect_the_next_run(folder: P
         await gate.reached_limit.wait()
         steered = await chat.send(Steer("too late"))
         await chat.send(Abort())
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
         await chat.send(RemoveQueued(steered.id))
         gate.open.set()
         await chat.run("go on")
 
-    assert len(chat.of(ToolFinished)) == 2
-    assert not any("kipped" in t.output for t in chat.of(ToolFinished))
+    assert len(chat.of(ToolExecutionEnd)) == 2
+    assert not any("kipped" in t.result.text for t in chat.of(ToolExecutionEnd))
 
 
 async def test_run_stops_at_a_limit_and_keeps_the_queue(folder: Path, home: Path) -> None:
     gate = Gate()
     model = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), gates={0: gate})
-    async with chatting(folder, home, model, ask={"max_turns": 1}) as chat:
+    async with chatting(folder, home, model, ask={"agent": {"maxTurns": 1}}) as chat:
         await chat.send(Prompt("go"))
         await gate.reached_limit.wait()
         await chat.send(Queue("not lost at the limit"))
         gate.open.set()
-        end = await chat.until(RunFinished)
+        end = await chat.until(AgentEnd)
         queue = chat.chat.status.queued
 
     assert end.status == "max_turns"
@@ -466,7 +461,7 @@ async def test_chat_closes_even_if_its_task_is_cancelled_twice(
                 await gate.reached_limit.wait()
                 for text in queued:
                     await chat.send(Queue(text))
-                await chat.until(StatusChanged, lambda event: event.status.queued == len(queued))
+                await chat.until(StatusChange, lambda event: event.status.queued == len(queued))
                 prompt_sent.set()
                 await asyncio.Event().wait()
             finally:
@@ -487,7 +482,7 @@ async def test_chat_closes_even_if_its_task_is_cancelled_twice(
 async def test_unsaved_chat_stores_no_session(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok", ask={"save": False}) as chat:
         await chat.run("go")
-        [opened] = chat.of(SessionChanged)
+        [opened] = chat.of(SessionChange)
 
     assert opened.id == ""
     assert not (home / ".agent" / "sessions").exists()

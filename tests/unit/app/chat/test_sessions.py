@@ -6,21 +6,16 @@ import pytest
 
 from mainspring.app.chat.command_results import Changes, Clipboard, Picker
 from mainspring.app.chat.commands import Approve, Compact, Fork, NewSession, Prompt, Rename, Resume, Rewind, Slash
-from mainspring.app.chat.events import (
-    AnswerEnd,
-    CommandDone,
-    Compacted,
-    Refused,
-    ReplayFinished,
-    ReplayStarted,
-    RunFinished,
-    SessionChanged,
-    ThinkingEnd,
-    ToolFinished,
-    ToolStarted,
-    UserText,
+from mainspring.app.chat.events import CommandEnd, CommandRejected, ReplayEnd, ReplayStart, SessionChange
+from mainspring.events import (
+    AgentEnd,
+    ContextCompacted,
+    ThinkingDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
 )
 from mainspring.testing import Reply, ScriptedCall
+from tests.unit.app.chat import event_builders as make
 from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
 
 YES = Approve("", "once")
@@ -39,31 +34,38 @@ def write_call(content: str) -> ScriptedCall:
 @pytest.mark.covers("CLI-13")
 async def test_replay_publishes_the_same_events(folder: Path, home: Path) -> None:
     script = (Reply("I look.", thinking="hm", calls=[ScriptedCall("read_file", {"path": "a.txt"})]), "It says one.")
-    compared = ("UserText", "ThinkingText", "ThinkingEnd", "AnswerText", "AnswerEnd", "ToolStarted", "ToolFinished")
+    compared = (
+        "MessageEnd",
+        "ThinkingDelta",
+        "TextDelta",
+        "ToolExecutionStart",
+        "ToolExecutionEnd",
+    )
     async with chatting(folder, home, *script) as chat:
         await chat.run("what is in a.txt?")
         live = [e for e in chat.seen if type(e).__name__ in compared]
     async with chatting(folder, home, ask={"continued": True}) as again:
-        await again.until(ReplayFinished)
+        await again.until(ReplayEnd)
 
-    assert again.of(ReplayStarted)[0].messages == 4
-    assert again.of(SessionChanged)[0].reason == "resumed"
+    assert again.of(ReplayStart)[0].messages == 4
+    assert again.of(SessionChange)[0].reason == "resumed"
     replayed = [e for e in again.seen if type(e).__name__ in compared]
     assert [type(e) for e in replayed] == [type(e) for e in live]
-    for kind in (ThinkingEnd, ToolStarted):
-        assert again.of(kind) == chat.of(kind)
-    assert [a.text for a in again.of(AnswerEnd)] == [a.text for a in chat.of(AnswerEnd)]
-    assert again.of(ToolFinished)[0].output == chat.of(ToolFinished)[0].output
-    assert again.of(UserText)[0].text == "what is in a.txt?"
+    for kind in (ThinkingDelta, ToolExecutionStart):
+        assert make.encoded(again.of(kind)) == make.encoded(chat.of(kind))
+    assert again.responses() == chat.responses()
+    assert again.reasoning() == chat.reasoning()
+    assert again.of(ToolExecutionEnd)[0].result.text == chat.of(ToolExecutionEnd)[0].result.text
+    assert again.users()[0].message.text == "what is in a.txt?"
 
 
 async def test_replayed_prompt_omits_attached_files(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok") as chat:
         await chat.run("see @a.txt")
     async with chatting(folder, home, ask={"continued": True}) as again:
-        replayed_text = await again.until(UserText)
+        replayed_text = await again.until_user()
 
-    assert replayed_text.text == "see @a.txt"
+    assert replayed_text.message.text == "see @a.txt"
 
 
 @pytest.mark.covers("CLI-04", "BYD-12")
@@ -71,15 +73,15 @@ async def test_earlier_session_can_be_resumed(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "one", "two", "three") as chat:
         await chat.run("first")
         await chat.send(Rename("the first"))
-        await chat.until(SessionChanged, lambda s: s.reason == "renamed")
+        await chat.until(SessionChange, lambda s: s.reason == "renamed")
         first = chat.chat.status.session_id
         await chat.send(NewSession())
-        await chat.until(SessionChanged, lambda s: s.reason == "new")
+        await chat.until(SessionChange, lambda s: s.reason == "new")
         await chat.run("second")
         listed = await chat.slash("/sessions")
         await chat.send(Resume("the first"))
-        changed = await chat.until(SessionChanged, lambda s: s.reason == "resumed")
-        await chat.until(ReplayFinished)
+        changed = await chat.until(SessionChange, lambda s: s.reason == "resumed")
+        await chat.until(ReplayEnd)
         end = await chat.run("third")
         seen = str(chat.model.requests[-1].messages)
 
@@ -112,8 +114,8 @@ async def test_fork_continues_from_an_entry(folder: Path, home: Path) -> None:
         assert isinstance(tree.shown, Picker)
         places = [c.line.split()[1] for c in tree.shown.choices]
         await chat.send(Fork(places[1]))  # a response with tool calls: the fork starts after their results
-        await chat.until(SessionChanged, lambda s: s.reason == "forked")
-        await chat.until(ReplayFinished)
+        await chat.until(SessionChange, lambda s: s.reason == "forked")
+        await chat.until(ReplayEnd)
         new = chat.chat.status.session_id
         await chat.run("third")
         seen = str(chat.model.requests[-1].messages)
@@ -141,8 +143,8 @@ async def test_rewind_restores_conversation_and_files_and_can_be_undone(folder: 
         preview = await chat.slash("/rewind 1 preview")
         assert (folder / "b.txt").read_text(encoding="utf-8") == "2"
         await chat.send(Rewind())
-        changed = await chat.until(SessionChanged, lambda s: s.reason == "rewound")
-        await chat.until(CommandDone)
+        changed = await chat.until(SessionChange, lambda s: s.reason == "rewound")
+        await chat.until(CommandEnd)
         back = (folder / "b.txt").read_text(encoding="utf-8")
         undone = await chat.slash("/rewind undo")
         again = (folder / "b.txt").read_text(encoding="utf-8")
@@ -161,7 +163,7 @@ async def test_rewind_can_restore_files_or_conversation_alone(folder: Path, home
         await chat.run("write one", YES)
         await chat.slash("/rewind 1 conversation")
         file_exists = (folder / "b.txt").exists()
-        messages = chat.of(SessionChanged)[-1].messages
+        messages = chat.of(SessionChange)[-1].messages
         await chat.slash("/rewind undo")
         await chat.slash("/rewind 1 files")
         file_removed = not (folder / "b.txt").exists()
@@ -205,9 +207,9 @@ async def test_commands_that_need_an_idle_agent_are_rejected_during_a_run(folder
             receipt = await chat.send(command)
             assert "top it first" in receipt.refused
         gate.open.set()
-        end = await chat.until(RunFinished)
+        end = await chat.until(AgentEnd)
 
-    assert len(chat.of(Refused)) == 6
+    assert len(chat.of(CommandRejected)) == 6
     assert end.status == "completed"
 
 
@@ -221,7 +223,7 @@ async def test_compact_command_shortens_the_conversation(folder: Path, home: Pat
         after = chat.chat.status.context_used
         await chat.run("three")
 
-    [compacted] = chat.of(Compacted)
+    [compacted] = chat.of(ContextCompacted)
     assert done.error == ""
     assert compacted.before > compacted.after
     assert "talked about words" in compacted.summary

@@ -9,7 +9,8 @@ import pytest
 from mainspring.app.chat import parse_line
 from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text
 from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer
-from mainspring.app.chat.events import CommandDone, Notice, Refused, RunFinished, SessionChanged, UserText
+from mainspring.app.chat.events import CommandEnd, CommandRejected, SessionChange
+from mainspring.events import AgentEnd, Notice
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
@@ -73,7 +74,7 @@ async def test_unknown_command_is_not_sent_to_the_model(folder: Path, home: Path
     model = ScriptedModel("never")
     async with chatting(folder, home, model) as chat:
         receipt = await chat.send(Slash("/modle openai:x"))
-        rejected = await chat.until(Refused)
+        rejected = await chat.until(CommandRejected)
 
     assert "/model" in rejected.reason
     assert rejected.id == receipt.id
@@ -120,13 +121,13 @@ async def test_several_commands_run_in_order(folder: Path, home: Path) -> None:
         for line in ("/name one", "/name two", "/name three"):
             await chat.send(Slash(line))
         await chat.send(Prompt("go"))
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
         title = chat.chat.status.title
 
-    names = [done.name for done in chat.of(CommandDone)]
+    names = [done.name for done in chat.of(CommandEnd)]
     assert names == ["name"] * 3
     assert title == "three"
-    assert [u.source for u in chat.of(UserText)] == ["queue"]  # the prompt was queued behind the commands
+    assert [u.source for u in chat.users()] == ["queue"]  # the prompt was queued behind the commands
 
 
 async def test_some_commands_are_available_during_a_run(folder: Path, home: Path) -> None:
@@ -137,7 +138,7 @@ async def test_some_commands_are_available_during_a_run(folder: Path, home: Path
         done = await chat.slash("/cost")
         rejected = await chat.send(Slash("/rewind"))
         gate.open.set()
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
 
     assert done.error == ""
     assert "not available while the agent is working" in rejected.refused
@@ -157,14 +158,14 @@ async def test_custom_command_from_a_markdown_file(folder: Path, home: Path) -> 
     async with chatting(folder, home, model) as chat:
         help_ = await chat.slash("/help review")
         await chat.send(Slash("/review the tests"))
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
         await chat.run("and now")
 
     assert "looks at something" in str(help_.shown)
     assert "Review the tests now." in model.requests[0].messages[-1].text
     assert [t.name for t in model.requests[0].request.tools] == ["read_file"]
     assert len(model.requests[1].request.tools) > 5
-    assert chat.of(UserText)[0].source == "command"
+    assert chat.users()[0].source == "command"
 
 
 @pytest.mark.covers("CLI-14")
@@ -179,7 +180,7 @@ async def test_skill_is_activated_by_name(folder: Path, home: Path) -> None:
         listed = await chat.slash("/skills")
         offered = await chat.chat.completions("/skill:b")
         await chat.send(Slash("/skill:brew-tea make me a cup"))
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
         unknown = await chat.slash("/skill:coffee")
 
     assert "How tea is made." in str(listed.shown)
@@ -206,7 +207,7 @@ async def test_mcp_prompt_is_sent(folder: Path, home: Path) -> None:
         short = await chat.slash("/mcp:docs:sum")
         unknown = await chat.slash("/mcp:docs:nonsense")
         await chat.send(Slash("/mcp:docs:sum otters"))
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
 
     assert isinstance(listed.shown, Table)
     assert [row[:2] for row in listed.shown.rows] == [("docs", "ready")]
@@ -287,5 +288,5 @@ async def test_quit_and_clear_commands(folder: Path, home: Path) -> None:
         await chat.slash("/clear")
 
     assert quit_.shown == Screen("quit")
-    assert chat.of(SessionChanged)[-1].reason == "new"
+    assert chat.of(SessionChange)[-1].reason == "new"
     assert Changes("x").diffs == ()

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from mainspring.app.chat.tool_display import (
     MAX_LINES,
+    display_start,
     parse_diff,
     summarize_arguments,
-    tool_started_event,
     truncate_middle,
 )
 from mainspring.app.workspace.git import current_branch
+from mainspring.events import ToolExecutionStart
 from mainspring.messages import ToolUseBlock
 
 
@@ -26,9 +27,9 @@ def test_summary_shows_the_main_argument() -> None:
 
 
 def test_unreadable_arguments_are_shown_unchanged() -> None:
-    event = tool_started_event(ToolUseBlock("1", "shell", raw_input='{"command": "ls'), "Shell")
+    event = display_start(ToolExecutionStart(ToolUseBlock("1", "shell", raw_input='{"command": "ls')), "Shell")
 
-    assert event.arguments == {"(not readable)": '{"command": "ls'}
+    assert event.call.input == {"(not readable)": '{"command": "ls'}
 
 
 def test_long_result_is_truncated_in_the_middle() -> None:

@@ -20,27 +20,22 @@ from mainspring.app.chat.commands import (
     Shortcut,
     Slash,
 )
-from mainspring.app.chat.events import (
-    AnswerText,
-    ApprovalAsked,
-    ChildEvent,
-    ChildFinished,
-    ChildStarted,
-    CommandDone,
+from mainspring.app.chat.events import CommandEnd, QuestionRequest, QuestionResult, ShellEnd, ShellOutput, StatusChange
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
     Notice,
-    QuestionAsked,
-    QuestionSettled,
-    RunFinished,
-    ShellFinished,
-    ShellOutput,
-    StatusChanged,
-    ToolFinished,
-    ToolStarted,
-    UserText,
+    SubagentEnd,
+    SubagentEvent,
+    SubagentStart,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
 )
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelInfo
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.unit.app.chat import event_builders as make
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
 YES = Approve("", "once")
@@ -68,9 +63,9 @@ async def test_model_switch_applies_to_the_next_request(folder: Path, home: Path
         await chat.send(Prompt("go"))
         await gate.reached_limit.wait()
         await chat.send(SetModel("elsewhere:other-2"))
-        await chat.until(CommandDone, lambda done: done.name == "set_model")
+        await chat.until(CommandEnd, lambda done: done.name == "set_model")
         gate.open.set()
-        end = await chat.until(RunFinished)
+        end = await chat.until(AgentEnd)
         status = chat.chat.status
     async with chatting(folder, home, ask={"continued": True}) as again:
         notice = await again.until(Notice)
@@ -125,23 +120,23 @@ def write_call(content: str = "x") -> ScriptedCall:
 async def test_plan_mode_writes_only_the_plan_file(folder: Path, home: Path) -> None:
     async with chatting(folder, home, write_call(), "# The plan\n\n1. Write b.txt", write_call(), "done") as chat:
         await chat.send(SetMode("plan"))
-        await chat.until(CommandDone)
+        await chat.until(CommandEnd)
         planned = await chat.run("add b.txt")
-        approvals_in_plan = len(chat.of(ApprovalAsked))
+        approvals_in_plan = len(chat.of(ApprovalRequest))
         written_in_plan = (folder / "b.txt").exists()
         [plan] = (folder / ".agent" / "plans").glob("*.md")
         await chat.send(ExecutePlan())
-        request = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalRequest)
         await chat.send(Approve(request.id, "once"))
-        done = await chat.until(RunFinished)
+        done = await chat.until(AgentEnd)
         mode = chat.chat.status.mode
 
-    assert planned.denied == 1
+    assert len(planned.denied) == 1
     assert (approvals_in_plan, written_in_plan) == (0, False)
     assert plan.read_text(encoding="utf-8").startswith("# The plan")
     assert (done.status, mode) == ("completed", "build")
     assert (folder / "b.txt").exists()
-    assert "Carry out this plan" in chat.of(UserText)[-1].text
+    assert "Carry out this plan" in chat.users()[-1].message.text
 
 
 @pytest.mark.covers("BYD-05")
@@ -149,15 +144,15 @@ async def test_approved_plan_ends_plan_mode(folder: Path, home: Path) -> None:
     present = ScriptedCall("present_plan", {"plan": "1. Write b.txt", "title": "B"})
     async with chatting(folder, home, present, write_call(), "done", ask={"plan": True}) as chat:
         await chat.send(Prompt("go"))
-        request = await chat.until(QuestionAsked)
+        request = await chat.until(QuestionRequest)
         await chat.send(Answer(request.id, ("approve",)))
-        approval = await chat.until(ApprovalAsked)
+        approval = await chat.until(ApprovalRequest)
         await chat.send(Approve(approval.id, "once"))
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
 
     assert (request.kind, request.text) == ("plan", "1. Write b.txt")
-    assert chat.of(StatusChanged)[0].status.mode == "plan"
-    assert chat.of(StatusChanged)[-1].status.mode == "build"
+    assert chat.of(StatusChange)[0].status.mode == "plan"
+    assert chat.of(StatusChange)[-1].status.mode == "build"
     assert (folder / "b.txt").exists()
 
 
@@ -179,19 +174,19 @@ async def test_ask_user_question_is_answered_or_declined(folder: Path, home: Pat
     ask = ScriptedCall("ask_user", {"question": "Which?", "options": [{"label": "red"}, {"label": "blue"}]})
     async with chatting(folder, home, ask, ask, "done") as chat:
         await chat.send(Prompt("go"))
-        first = await chat.until(QuestionAsked)
+        first = await chat.until(QuestionRequest)
         assert not (await chat.send(Answer(first.id, ("green",)))).accepted
         assert not (await chat.send(Approve(first.id, "once"))).accepted
         await chat.send(Answer(first.id, ("blue",), "but dark"))
-        second = await chat.until(QuestionAsked)
+        second = await chat.until(QuestionRequest)
         await chat.send(Answer(second.id, declined=True))
-        await chat.until(RunFinished)
+        await chat.until(AgentEnd)
 
-    outputs = [t.output for t in chat.of(ToolFinished)]
+    outputs = [t.result.text for t in chat.of(ToolExecutionEnd)]
     assert "blue" in outputs[0]
     assert "but dark" in outputs[0]
     assert "no answer" in outputs[1]
-    assert [s.outcome for s in chat.of(QuestionSettled)] == ["answered", "declined"]
+    assert [s.outcome for s in chat.of(QuestionResult)] == ["answered", "declined"]
 
 
 # --- subagents ------------------------------------------------------------------------------------------------------------
@@ -235,23 +230,23 @@ async def test_subagents_run_in_parallel_and_publish_events(folder: Path, home: 
 
     assert end.text == "both are back"
     assert both.is_set()
-    assert {(c.name, c.task) for c in chat.of(ChildStarted)} == {("looker", "look at one"), ("looker", "look at two")}
-    ids = {c.id for c in chat.of(ChildStarted)}
-    inner = chat.of(ChildEvent)
-    assert {e.id for e in inner} == ids
+    assert {(c.name, c.task) for c in chat.of(SubagentStart)} == {("looker", "look at one"), ("looker", "look at two")}
+    ids = {c.id for c in chat.of(SubagentStart)}
+    inner = chat.of(SubagentEvent)
+    assert {e.path[-1] for e in inner} == ids
     for id in ids:
-        events = [e.event for e in inner if e.id == id]
-        assert [type(e) for e in events if isinstance(e, ToolStarted | ToolFinished | AnswerText)] == [
-            ToolStarted,
-            ToolFinished,
-            AnswerText,
+        events = [e.event for e in inner if e.path == (id,)]
+        assert [type(e) for e in events if isinstance(e, ToolExecutionStart | ToolExecutionEnd | TextDelta)] == [
+            ToolExecutionStart,
+            ToolExecutionEnd,
+            TextDelta,
         ]
-    assert [(c.status, c.text, c.cost) for c in chat.of(ChildFinished)] == [("completed", "seen", 1.0)] * 2
+    assert [(c.stats.status, c.text, make.cost(c)) for c in chat.of(SubagentEnd)] == [("completed", "seen", 1.0)] * 2
     kinds = chat.kinds()
-    first_end = kinds.index("ChildFinished")
-    assert kinds.count("ChildStarted") == 2
-    assert max(i for i, k in enumerate(kinds) if k == "ChildStarted") < first_end  # in parallel
-    assert end.cost == cost == pytest.approx(3.0)  # the total includes subagents
+    first_end = kinds.index("SubagentEnd")
+    assert kinds.count("SubagentStart") == 2
+    assert max(i for i, k in enumerate(kinds) if k == "SubagentStart") < first_end  # in parallel
+    assert make.cost(end) == cost == pytest.approx(3.0)  # the total includes subagents
 
 
 @pytest.mark.covers("BYD-03", "CLI-15")
@@ -262,19 +257,19 @@ async def test_subagent_can_be_aborted_alone_and_asks_under_its_id(folder: Path,
     )
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("go"))
-        request = await chat.until(ApprovalAsked)
+        request = await chat.until(ApprovalRequest)
         await chat.send(Approve(request.id, "once"))
         await gate.reached_limit.wait()
-        child = chat.of(ChildStarted)[0].id
+        child = chat.of(SubagentStart)[0].id
         running = chat.chat.status.children
         gate.open.set()
         assert not (await chat.send(Abort(child="nobody"))).accepted
         await chat.send(Abort(child=child))
-        end = await chat.until(RunFinished)
+        end = await chat.until(AgentEnd)
 
-    assert request.child == child, request
+    assert request.agent == child, request
     assert running == 1
-    assert chat.of(ChildFinished)[0].status in ("aborted", "completed")
+    assert chat.of(SubagentEnd)[0].stats.status in ("aborted", "completed")
     assert end.status == "completed"
 
 
@@ -285,10 +280,10 @@ async def test_shell_command_is_shared_with_the_model_unless_hidden(folder: Path
     model = ScriptedModel("ok")
     async with chatting(folder, home, model) as chat:
         await chat.send(Shell("echo seen; exit 3"))
-        first = await chat.until(ShellFinished)
-        await chat.until(UserText)
+        first = await chat.until(ShellEnd)
+        await chat.until_user()
         await chat.send(Shell("echo unseen", tell=False))
-        await chat.until(ShellFinished)
+        await chat.until(ShellEnd)
         await chat.run("what was that?")
 
     request = "\n".join(m.text for m in model.requests[0].messages)
@@ -302,12 +297,12 @@ async def test_shell_command_is_shared_with_the_model_unless_hidden(folder: Path
 async def test_shell_output_is_stored_with_the_session(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         await chat.send(Shell("echo kept"))
-        await chat.until(UserText)
+        await chat.until_user()
     async with chatting(folder, home, ask={"continued": True}) as again:
-        user_text = await again.until(UserText)
+        user_text = await again.until_user()
 
     assert user_text.source == "shell"
-    assert "kept" in user_text.text
+    assert "kept" in user_text.message.text
 
 
 async def test_shell_command_can_be_stopped(folder: Path, home: Path) -> None:
@@ -315,7 +310,7 @@ async def test_shell_command_can_be_stopped(folder: Path, home: Path) -> None:
         await chat.send(Shell("echo started; sleep 60"))
         await chat.until(ShellOutput)
         await chat.send(Abort())
-        done = await chat.until(ShellFinished)
+        done = await chat.until(ShellEnd)
 
     assert done.exit_code != 0
 
@@ -342,9 +337,9 @@ async def test_extension_adds_commands_shortcuts_and_questions(folder: Path, hom
     async with chatting(folder, home, "still here") as chat:
         listed = await chat.slash("/help greet")
         await chat.send(Slash("/greet you"))
-        request = await chat.until(QuestionAsked)
+        request = await chat.until(QuestionRequest)
         await chat.send(Answer(request.id, ("yes",)))
-        greeted = await chat.until(CommandDone)
+        greeted = await chat.until(CommandEnd)
         broken = await chat.slash("/fail")
         keys = chat.chat.shortcuts
         await chat.send(Shortcut("ctrl+k"))
@@ -378,7 +373,7 @@ async def test_background_command_wakes_the_agent(folder: Path, home: Path) -> N
     call = ScriptedCall("shell", {"command": "sleep 0.6; echo over", "background": True})
     async with chatting(folder, home, call, "it runs", "it has ended") as chat:
         first = await chat.run("start it", YES)
-        second = await chat.until(RunFinished)
+        second = await chat.until(AgentEnd)
 
     assert (first.text, second.text) == ("it runs", "it has ended")
-    assert chat.of(UserText)[-1].source == "notice"
+    assert chat.users()[-1].source == "follow_up"

@@ -9,9 +9,10 @@ import pytest
 
 from mainspring import Agent, ModelError, Permissions, RunOptions, tool
 from mainspring.app.cli.main import main
-from mainspring.app.commands.runs import Asked, get_run, list_durable_runs
+from mainspring.app.commands.runs import get_run, list_durable_runs
 from mainspring.durable import DurableWorker, MemoryEngine
 from mainspring.env.memory import MemoryEnv
+from mainspring.events import ApprovalRequest
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.contract.test_durable_engines import empty_database
 
@@ -125,7 +126,7 @@ async def test_list_shows_paused_failed_and_aborted_runs() -> None:
     async with DurableWorker(MemoryEngine(), {"one": make_agent}) as agents:
         paused = await agents.start("one", "go", run_id="paused")
         async for item in paused.events():
-            if isinstance(item.event, Asked):
+            if isinstance(item.event, ApprovalRequest):
                 break
         failed = await agents.start("one", "go", run_id="failed")
         await failed.result()

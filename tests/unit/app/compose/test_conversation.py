@@ -25,8 +25,8 @@ from mainspring.app.compose.system_prompt import build_system_prompt
 from mainspring.app.run.options import LaunchOptions, PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
-from mainspring.app.workspace.settings import AgentSettings, AppConfig, PermissionSettings, RetrySettings, Settings
-from mainspring.app.workspace.settings.load import RuleFile, env_bool, env_float, env_int, env_str
+from mainspring.app.workspace.settings import AppConfig, PermissionSettings, RetrySettings, Settings
+from mainspring.app.workspace.settings.load import RuleFile, build_config, env_bool, env_float, env_int, env_str
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Event, Notice
 from mainspring.mcp import McpPlug
@@ -58,7 +58,7 @@ async def open_and_close(
 
 @pytest.mark.covers("AGT-36")
 async def test_options_and_settings_become_an_agent(tmp_path: Path, environ: dict[str, str]) -> None:
-    conversation = await open_and_close(make_options(tmp_path, system="Only rhyme.", max_turns=7), environ)
+    conversation = await open_and_close(make_options(tmp_path, system="Only rhyme.", agent={"maxTurns": 7}), environ)
 
     agent = conversation.agent
     assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "context_read", "spawn"]
@@ -166,15 +166,20 @@ def test_selected_tools_keep_the_built_in_order() -> None:
     assert [t.name for t in select_tools(builtin_tools(), ["bash", "read"])] == ["read_file", "shell"]
 
 
+def agent_config(**values: Any) -> AppConfig:
+    """Return settings with these keys of ``agent``."""
+    return build_config({("agent", name): value for name, value in values.items()})
+
+
 @pytest.mark.covers("AGT-37")
 def test_agent_settings_become_run_limits() -> None:
-    behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0)))
+    behavior = build_behavior(agent_config(maxTokens=9, temperature=0.5, maxCost=2.0))
 
     assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
     assert build_behavior(AppConfig()).max_turns == 50
     assert build_behavior(AppConfig()).max_output_tokens == 16384
     for given, expected in ((None, 3), (5, 5), (0, None)):
-        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).repeat_hint == expected
+        assert build_behavior(agent_config(repeatHint=given)).repeat_hint == expected
 
 
 @pytest.mark.covers("CFG-11", "CFG-14")

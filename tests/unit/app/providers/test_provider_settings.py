@@ -12,6 +12,7 @@ from mainspring.app.workspace.settings.schema import ProviderSettings
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelProvider
+from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 
 FILE = """{
   "providers": {
@@ -61,11 +62,17 @@ def test_misspelled_setting_is_a_warning() -> None:
     assert "Did you mean 'endpoint'?" in warning
 
 
-def test_every_setting_that_a_provider_reads_is_known(repository: Path) -> None:
-    sources = [p.read_text(encoding="utf-8") for p in (repository / "src/mainspring/models/providers").glob("*.py")]
-    read = {name for text in sources for name in re.findall(r'provider_setting\(config, "(\w+)"', text)}
+@pytest.mark.parametrize("profile", PROVIDERS.values(), ids=lambda profile: profile.name)
+def test_profile_names_the_settings_that_the_provider_reads(profile: ProviderProfile, repository: Path) -> None:
+    path = repository / "src" / f"{profile.module.replace('.', '/')}.py"
+    source = path.read_text(encoding="utf-8") if profile.module else ""
+    read = set(re.findall(r'provider_setting\(config, "(\w+)"|(select_api)\(config', source))
+    names = {name or "api" for name, _ in read}
 
-    assert {
-        head + "".join(word.title() for word in tail) for head, *tail in (name.split("_") for name in read)
-    } == PROVIDER_SPECIFIC_SETTINGS
+    assert {head + "".join(word.title() for word in tail) for head, *tail in (n.split("_") for n in names)} == set(
+        profile.settings
+    )
+
+
+def test_provider_specific_settings_are_not_common_ones() -> None:
     assert not PROVIDER_SPECIFIC_SETTINGS & set(ProviderSettings.__struct_encode_fields__)

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table
@@ -26,9 +27,10 @@ from mainspring.app.chat.commands import (
     Slash,
     Steer,
 )
-from mainspring.app.chat.types import AgentMode, Option, Queued
+from mainspring.app.chat.types import AgentMode, Queued
 from mainspring.app.tui.input_field import HistoryFile
-from mainspring.events import FileDiff, Hunk
+from mainspring.events import FileDiff, Hunk, Option
+from tests.unit.app.chat import event_builders as make
 from tests.unit.app.tui.fake_chat import ScriptedChat
 from tests.unit.app.tui.harness import TuiHarness, open_tui
 
@@ -36,7 +38,7 @@ DIFF = FileDiff(
     path="a.py",
     hunks=(Hunk(0, "@@ -1 +1 @@", ("-a", "+b")), Hunk(1, "@@ -9 +9 @@", ("-c", "+d"))),
 )
-APPROVAL = chat_events.ApprovalAsked(
+APPROVAL = make.approval(
     "q1",
     "t1",
     "edit",
@@ -53,7 +55,7 @@ APPROVAL = chat_events.ApprovalAsked(
 
 def start_run(tui: TuiHarness) -> None:
     tui.chat.status = msgspec.structs.replace(tui.chat.status, running=True)
-    tui.chat.publish(chat_events.RunStarted("r1"), chat_events.StatusChanged(tui.chat.status))
+    tui.chat.publish(run_events.AgentStart("r1"), chat_events.StatusChange(tui.chat.status))
 
 
 @pytest.mark.covers("CLI-01", "CLI-02", "CLI-06", "CLI-08", "CLI-11")
@@ -63,16 +65,18 @@ async def test_prompt_and_its_response_are_shown(tmp_path: Path) -> None:
         tui.keys("\r")
         assert await tui.next_command(Prompt) == Prompt("hello")
         tui.chat.publish(
-            chat_events.UserText("hello"), chat_events.RunStarted("r"), chat_events.Working("waiting for the model")
+            make.user_text("hello", "prompt"),
+            run_events.AgentStart("r"),
+            chat_events.WorkingChange("waiting for the model"),
         )
         await tui.wait_for(lambda: "waiting for the model" in tui.drawn)
-        tui.chat.publish(chat_events.AnswerText("# Head\n\nSome *wor"))
+        tui.chat.publish(make.text("# Head\n\nSome *wor"))
         await tui.wait_for(lambda: "Some *wor" in tui.drawn)
         assert "Some" not in tui.written.split("Head")[0]
         tui.chat.publish(
-            chat_events.AnswerText("ds*."),
-            chat_events.AnswerEnd("# Head\n\nSome *words*."),
-            chat_events.RunFinished("completed"),
+            make.text("ds*."),
+            make.response("# Head\n\nSome *words*."),
+            make.run_end("completed"),
         )
         await tui.wait_for(lambda: "Some words." in tui.written)
         await tui.wait_for(lambda: tui.drawn == "")
@@ -90,7 +94,7 @@ async def test_enter_steers_and_tab_queues_during_a_run(tmp_path: Path) -> None:
         await tui.type_text("then this")
         tui.keys("\t")
         assert await tui.next_command(Queue) == Queue("then this")
-        tui.chat.publish(chat_events.QueueChanged((Queued("q1", "first"), Queued("q2", "then this"))))
+        tui.chat.publish(chat_events.QueueChange((Queued("q1", "first"), Queued("q2", "then this"))))
         await tui.wait_for(lambda: "queued: then this" in tui.drawn)
 
         await tui.type_text("half a draft")
@@ -115,7 +119,7 @@ async def test_enter_steers_and_tab_queues_during_a_run(tmp_path: Path) -> None:
 @pytest.mark.covers("BYD-04")
 async def test_edited_message_is_queued_again_if_the_original_was_sent(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        tui.chat.publish(chat_events.QueueChanged((Queued("q1", "first"),)))
+        tui.chat.publish(chat_events.QueueChange((Queued("q1", "first"),)))
         await tui.wait_for(lambda: tui.session.connection.queued)
         tui.keys("\x1b[1;3A")
         await tui.wait_for(lambda: tui.session.screen.buffer.text == "first")
@@ -129,7 +133,7 @@ async def test_edited_message_is_queued_again_if_the_original_was_sent(tmp_path:
 
 async def test_enter_sends_queued_messages_after_a_stop(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        tui.chat.publish(chat_events.QueueChanged((Queued("q1", "first"),), held=True))
+        tui.chat.publish(chat_events.QueueChange((Queued("q1", "first"),), held=True))
         await tui.wait_for(lambda: "Enter to send" in tui.drawn)
         tui.keys("\r")
         assert await tui.next_command(SendQueued) == SendQueued("q1")
@@ -221,7 +225,7 @@ async def test_pasted_image_path_is_attached(tmp_path: Path) -> None:
 async def test_approval_keys_send_the_decision(tmp_path: Path, keys: str, answer: Approve) -> None:
     async with open_tui(tmp_path) as tui:
         start_run(tui)
-        tui.chat.publish(chat_events.ToolStarted("t1", "edit", "Edit", "a.py"), APPROVAL)
+        tui.chat.publish(make.tool_start("t1", "edit", "Edit", "a.py"), APPROVAL)
         await tui.wait_for(lambda: "Edit a.py?" in tui.drawn)
         await tui.wait_for(lambda: "- a" in tui.written)
         await tui.wait_for(tui.session.screen.dialog_takes_keys)
@@ -316,7 +320,7 @@ async def test_help_lists_the_keys(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         tui.session.set_keys({"unfold": "F2"})
         table = Table(("command", "what it does"), (("/quit", "leave"),), "Commands")
-        tui.chat.publish(chat_events.CommandDone("c1", "help", table))
+        tui.chat.publish(chat_events.CommandEnd("c1", "help", table))
         await tui.wait_for(lambda: "/quit" in tui.written)
         assert "F2                     Show the last collapsed output" in tui.written
         assert tui.written.index("Keys") < tui.written.index("Commands")
@@ -326,37 +330,41 @@ async def test_settled_approval_disappears(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         tui.chat.publish(APPROVAL)
         await tui.wait_for(lambda: "Edit a.py?" in tui.drawn)
-        tui.chat.publish(chat_events.ApprovalSettled("q1", "aborted"))
+        tui.chat.publish(run_events.ApprovalResult("q1", "aborted"))
         await tui.wait_for(lambda: "Edit a.py?" not in tui.drawn)
 
 
 @pytest.mark.parametrize(
     ("question", "keys", "answer"),
     [
-        (chat_events.QuestionAsked("q", "confirm", "Go?"), "y", Answer("q", ("yes",))),
+        (chat_events.QuestionRequest("q", "confirm", "Go?"), "y", Answer("q", ("yes",))),
         (
-            chat_events.QuestionAsked("q", "select", "Which?", options=(Option("a"), Option("b"))),
+            chat_events.QuestionRequest("q", "select", "Which?", options=(Option("a"), Option("b"))),
             "2",
             Answer("q", ("b",)),
         ),
         (
-            chat_events.QuestionAsked("q", "ask", "Which?", options=(Option("a"), Option("b")), multiple=True),
+            chat_events.QuestionRequest("q", "ask", "Which?", options=(Option("a"), Option("b")), multiple=True),
             " D \r",
             Answer("q", ("a", "b")),
         ),
-        (chat_events.QuestionAsked("q", "ask", "Which?", options=(Option("a"),)), "oWfree\r", Answer("q", (), "free")),
-        (chat_events.QuestionAsked("q", "input", "Name?"), "Wme\r", Answer("q", (), "me")),
-        (chat_events.QuestionAsked("q", "plan", "1. do **it**"), "y", Answer("q", ("approve",))),
-        (chat_events.QuestionAsked("q", "plan", "1. do it"), "rWless\r", Answer("q", ("revise",), "less")),
         (
-            chat_events.QuestionAsked("q", "select", "Which?", options=(Option("a"),)),
+            chat_events.QuestionRequest("q", "ask", "Which?", options=(Option("a"),)),
+            "oWfree\r",
+            Answer("q", (), "free"),
+        ),
+        (chat_events.QuestionRequest("q", "input", "Name?"), "Wme\r", Answer("q", (), "me")),
+        (chat_events.QuestionRequest("q", "plan", "1. do **it**"), "y", Answer("q", ("approve",))),
+        (chat_events.QuestionRequest("q", "plan", "1. do it"), "rWless\r", Answer("q", ("revise",), "less")),
+        (
+            chat_events.QuestionRequest("q", "select", "Which?", options=(Option("a"),)),
             "\x1b",
             Answer("q", declined=True),
         ),
     ],
 )
 async def test_question_keys_send_the_answer(
-    tmp_path: Path, question: chat_events.QuestionAsked, keys: str, answer: Answer
+    tmp_path: Path, question: chat_events.QuestionRequest, keys: str, answer: Answer
 ) -> None:
     async with open_tui(tmp_path) as tui:
         tui.chat.publish(question)
@@ -446,20 +454,20 @@ async def test_enter_sends_a_file_that_tab_completed(tmp_path: Path, path: str, 
 async def test_command_results_take_effect(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         picker = Picker("Models", (Choice("one", "/model one"), Choice("two", "/model two", current=True)))
-        tui.chat.publish(chat_events.CommandDone("c1", "model", picker))
+        tui.chat.publish(chat_events.CommandEnd("c1", "model", picker))
         await tui.wait_for(lambda: tui.session.screen.dialog)
         tui.keys("\x1b[A")
         await asyncio.sleep(0.02)
         tui.keys("\r")
         assert await tui.next_command(Slash) == Slash("/model one")
-        tui.chat.publish(chat_events.CommandDone("c2", "copy", Clipboard("hi")))
+        tui.chat.publish(chat_events.CommandEnd("c2", "copy", Clipboard("hi")))
         await tui.wait_for(lambda: "\x1b]52;c;aGk=\x07" in tui.raw)
-        tui.chat.publish(chat_events.CommandDone("c3", "nope", error="there is no such command"))
+        tui.chat.publish(chat_events.CommandEnd("c3", "nope", error="there is no such command"))
         await tui.wait_for(lambda: "/nope: there is no such command" in tui.written)
         before = tui.raw.count("\x1b[2J")
-        tui.chat.publish(chat_events.CommandDone("c5", "clear", ScreenAction("clear")))
+        tui.chat.publish(chat_events.CommandEnd("c5", "clear", ScreenAction("clear")))
         await tui.wait_for(lambda: tui.raw.count("\x1b[2J") > before)
-        tui.chat.publish(chat_events.CommandDone("c4", "quit", ScreenAction("quit")))
+        tui.chat.publish(chat_events.CommandEnd("c4", "quit", ScreenAction("quit")))
         await tui.wait_for(lambda: not tui.session.screen.app.is_running)
 
 
@@ -477,8 +485,8 @@ async def test_collapsed_output_can_be_expanded(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         output = "\n".join(f"row {i}" for i in range(30))
         tui.chat.publish(
-            chat_events.ToolStarted("t", "shell", "Run", "make"),
-            chat_events.ToolFinished("t", "shell", "Run", output=output),
+            make.tool_start("t", "shell", "Run", "make"),
+            make.tool_end("t", "shell", "Run", output=output),
         )
         await tui.wait_for(lambda: "row 29" in tui.written)
         assert "row 3\n" not in tui.written
@@ -504,11 +512,11 @@ async def test_mode_key_cycles_and_rewind_restores_the_draft(tmp_path: Path) -> 
         modes: tuple[AgentMode, ...] = ("build", "accept_edits", "plan")
         for before, after in zip(modes, (*modes[1:], modes[0]), strict=True):
             status = msgspec.structs.replace(tui.chat.status, mode=before)
-            tui.chat.publish(chat_events.StatusChanged(status))
+            tui.chat.publish(chat_events.StatusChange(status))
             await tui.wait_for(lambda status=status: tui.session.connection.status == status)
             tui.keys("\x1b[Z")
             assert await tui.next_command(SetMode) == SetMode(after)
-        tui.chat.publish(chat_events.SessionChanged("rewound", draft="say it again"))
+        tui.chat.publish(chat_events.SessionChange("rewound", draft="say it again"))
         await tui.wait_for(lambda: tui.session.screen.buffer.text == "say it again")
 
 
@@ -518,20 +526,18 @@ async def test_notifications_need_an_unfocused_terminal(tmp_path: Path) -> None:
         tui.session.set_notifications("unfocused", ("bell", "osc9"), None, 5.0)
         tui.keys("\x1b[I")
         await tui.wait_for(lambda: tui.session.notifier.focused)
-        tui.chat.publish(chat_events.RunFinished("completed", text="all done", seconds=9))
+        tui.chat.publish(make.run_end("completed", text="all done", seconds=9))
         await tui.wait_for(lambda: "9.0 s" in tui.written)
         assert "\a" not in tui.raw
         tui.keys("\x1b[O")
         await tui.wait_for(lambda: tui.session.notifier.focused is False)
-        tui.chat.publish(chat_events.RunFinished("completed", text="all done", seconds=9))
+        tui.chat.publish(make.run_end("completed", text="all done", seconds=9))
         await tui.wait_for(lambda: "\x1b]9;all done\a" in tui.raw)
 
 
 async def test_idle_app_draws_nothing(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        tui.chat.publish(
-            chat_events.AnswerText("some"), chat_events.AnswerEnd("some"), chat_events.RunFinished("completed")
-        )
+        tui.chat.publish(make.text("some"), make.response("some"), make.run_end("completed"))
         await tui.wait_for(lambda: "some" in tui.written)
         await asyncio.sleep(0.3)
         frames = tui.session.screen.app.render_counter
@@ -552,7 +558,7 @@ async def test_recent_typing_suppresses_the_bell(tmp_path: Path) -> None:
 
 async def test_frames_are_written_atomically(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        tui.chat.publish(chat_events.AnswerText("a\n\nb\n\nc"), chat_events.AnswerEnd("a\n\nb\n\nc"))
+        tui.chat.publish(make.text("a\n\nb\n\nc"), make.response("a\n\nb\n\nc"))
         await tui.wait_for(lambda: "a\n" in tui.written)
         frames = tui.raw.split("\x1b[?2026h")[1:]
         assert frames
@@ -566,15 +572,15 @@ async def test_frames_are_written_atomically(tmp_path: Path) -> None:
 async def test_closed_terminal_ends_the_app(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         tui.close_terminal()
-        tui.chat.publish(chat_events.Notice("hello"))
+        tui.chat.publish(run_events.Notice("hello"))
         await tui.wait_for(lambda: not tui.session.screen.app.is_running)
     assert tui.session.failure is None
 
 
 async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        notices = [chat_events.Notice(f"notice {i}.") for i in range(500)]
-        tui.chat.publish(chat_events.ReplayStarted(500), *notices, chat_events.ReplayFinished())
+        notices = [run_events.Notice(f"notice {i}.") for i in range(500)]
+        tui.chat.publish(chat_events.ReplayStart(500), *notices, chat_events.ReplayEnd())
         await tui.wait_for(lambda: "notice 499." in tui.written)
         assert "earlier messages are not shown" in tui.written
         assert "notice 50." not in tui.written
@@ -582,7 +588,7 @@ async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
 
 async def test_input_has_a_blank_row_above_if_there_is_room(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        tui.chat.publish(chat_events.Notice("by the way"))
+        tui.chat.publish(run_events.Notice("by the way"))
         await tui.wait_for(lambda: "by the way" in tui.written)
         assert tui.session.live_rows(80, 24, 18) == [[]]
         assert tui.session.live_rows(80, 12, 6) == []

@@ -7,16 +7,18 @@ import pytest
 from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.chat.commands import Approve, ChatCommand, Slash
-from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
+from mainspring.app.chat.events import QuestionRequest
 from mainspring.app.tui.approval_dialog import ApprovalDialog
 from mainspring.app.tui.dialogs import PickerDialog, QuestionDialog
 from mainspring.app.tui.styled_text import to_text
+from mainspring.events import ApprovalRequest
+from tests.unit.app.chat import event_builders as make
 
 
-def make_request(resource: str, reason: str = "", **more: Any) -> ApprovalAsked:
+def make_request(resource: str, reason: str = "", **more: Any) -> ApprovalRequest:
     choices = choices_for(more.get("suggestions", ()), is_edit=more.pop("is_edit", False))
     given: dict[str, Any] = {"tool": "shell", "display": "Shell", "action": "run", "choices": choices, **more}
-    return ApprovalAsked(id="q", call_id="t", resource=resource, reason=reason, **given)
+    return make.approval(id="q", call_id="t", resource=resource, reason=reason, **given)
 
 
 def render(dialog: ApprovalDialog | PickerDialog, columns: int = 60, max_rows: int = 20) -> str:
@@ -57,7 +59,7 @@ def test_dialog_handles_only_its_own_keys() -> None:
     assert dialog.on_key("down")
     assert dialog.on_key("y")
     assert answers == [Approve("q", "once")]
-    assert not QuestionDialog(QuestionAsked("q", "confirm", text="Sure?"), answers.append).on_key("q")
+    assert not QuestionDialog(QuestionRequest("q", "confirm", text="Sure?"), answers.append).on_key("q")
 
 
 def test_denial_reason_is_sent() -> None:

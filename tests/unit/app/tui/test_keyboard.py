@@ -64,7 +64,7 @@ async def test_line_that_arrives_with_its_enter_is_sent(tmp_path: Path) -> None:
 @pytest.mark.covers("BYD-04")
 async def test_burst_does_not_answer_a_dialog(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        tui.chat.publish(chat_events.QuestionAsked("q", "confirm", "Go?"))
+        tui.chat.publish(chat_events.QuestionRequest("q", "confirm", "Go?"))
         await tui.wait_for(tui.session.screen.dialog_takes_keys)
         tui.keys("yes, and then " * 5)
         await tui.wait_for(lambda: tui.session.screen.buffer.text == "yes, and then " * 5)

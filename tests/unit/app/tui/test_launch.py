@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.chat import Chat, parse_line
-from mainspring.app.chat.events import CommandDone, StatusChanged
+from mainspring.app.chat.events import CommandEnd, StatusChange
 from mainspring.app.cli.arguments import parse_arguments
 from mainspring.app.cli.runner import chat_launch_options
 from mainspring.app.tui.chat_client import open_chat
@@ -26,15 +26,11 @@ def test_flags_reach_the_chat() -> None:
     )
     _, given = parse_arguments(line.split())
     ask = chat_launch_options(given)
-    assert (ask.model, ask.thinking, ask.system, tuple(ask.tools or ())) == (
-        "openai:m",
-        "high",
-        "S",
-        ("read_file", "grep"),
-    )
+    assert (ask.model, ask.system, tuple(ask.tools or ())) == ("openai:m", "S", ("read_file", "grep"))
     assert (ask.session, ask.fork, ask.save, ask.plan, ask.continued) == ("mine", True, True, True, False)
-    limits = (ask.max_turns, ask.max_seconds, ask.max_cost, ask.max_total_tokens, ask.max_output_tokens)
-    assert limits == (3, 4, 0.5, 600, 70)
+    assert ask.agent == {
+        "maxTurns": 3, "maxSeconds": 4, "maxCost": 0.5, "maxTotalTokens": 600, "maxTokens": 70, "thinking": "high",
+    }  # fmt: skip
     assert "shell" in str(ask.rules)
     assert (ask.sandbox.layer, ask.sandbox.network) == ("landlock", True)
     assert chat_launch_options(parse_arguments(["-c"])[1]).continued
@@ -76,11 +72,11 @@ async def test_open_chat_uses_settings_and_command_line_options(tmp_path: Path, 
 
     assert [s.config.ui.theme for s in seen] == ["light"]
     assert "/help" in str(events[-1])
-    assert [e.status.model for e in events if isinstance(e, StatusChanged)][-1] == "compatible:two"
+    assert [e.status.model for e in events if isinstance(e, StatusChange)][-1] == "compatible:two"
 
 
 async def _events_until_done(chat: Chat) -> AsyncGenerator[object]:
     async for event in chat.events():
         yield event
-        if isinstance(event, CommandDone):
+        if isinstance(event, CommandEnd):
             return

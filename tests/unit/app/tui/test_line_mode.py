@@ -5,15 +5,17 @@ import signal
 
 import pytest
 
+from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Screen
 from mainspring.app.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
 from mainspring.app.tui.line_mode import LineMode
 from mainspring.app.tui.theme import Theme
+from tests.unit.app.chat import event_builders as make
 from tests.unit.app.tui.fake_chat import ScriptedChat
 
-APPROVAL = chat_events.ApprovalAsked(
+APPROVAL = make.approval(
     "q1",
     "t1",
     "shell",
@@ -47,12 +49,10 @@ async def test_chat_in_line_mode() -> None:
             await asyncio.sleep(0.005)
         raise AssertionError(out.getvalue())
 
-    chat.publish(chat_events.Notice("by the way"))
+    chat.publish(run_events.Notice("by the way"))
     await wait_for_output("by the way\n> ")
     await type_and_expect("hello\n", Prompt("hello"))
-    chat.publish(
-        chat_events.UserText("hello"), chat_events.RunStarted("r"), chat_events.AnswerText("**Well** \u2014 \x1b[2Jx")
-    )
+    chat.publish(make.user_text("hello", "prompt"), run_events.AgentStart("r"), make.text("**Well** \u2014 \x1b[2Jx"))
     chat.publish(APPROVAL)
     await wait_for_output("Your choice")
     assert "Well - x\n" in out.getvalue()
@@ -60,12 +60,12 @@ async def test_chat_in_line_mode() -> None:
     await type_and_expect("to the left\n", Steer("to the left"))
     os.kill(os.getpid(), signal.SIGINT)
     await type_and_expect("", Abort("Stopped by the user"))
-    chat.publish(chat_events.RunFinished("aborted"), chat_events.QuestionAsked("q2", "input", "Your name?"))
+    chat.publish(make.run_end("aborted"), chat_events.QuestionRequest("q2", "input", "Your name?"))
     await wait_for_output("Your answer")
     await type_and_expect("me\n", Answer("q2", (), "me"))
-    chat.publish(chat_events.ApprovalSettled("q1", "always"), chat_events.QuestionSettled("q2", "answered"))
+    chat.publish(run_events.ApprovalResult("q1", "always"), chat_events.QuestionResult("q2", "answered"))
     await type_and_expect("/quit now\n", Slash("/quit now"))
-    chat.publish(chat_events.CommandDone("c", "quit", Screen("quit")))
+    chat.publish(chat_events.CommandEnd("c", "quit", Screen("quit")))
     assert await asyncio.wait_for(running, 5) == 0
     assert out.getvalue().isascii()
     os.close(keyboard)

@@ -15,7 +15,7 @@ from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError
 from mainspring.extras import install_command
-from mainspring.models import registry
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.sessions import Session
 from tests.unit.models.server import plain, serve
 
@@ -232,7 +232,7 @@ SETTINGS = """{"providers": {
 @pytest.fixture
 def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove providers on other hosts, so that no test uses the network."""
-    monkeypatch.delitem(registry._BUILTIN_PROVIDERS, "ollama")
+    monkeypatch.delitem(PROVIDERS, "ollama")
 
 
 @pytest.mark.usefixtures("quick_probes")

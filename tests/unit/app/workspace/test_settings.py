@@ -39,20 +39,23 @@ def test_precedence_is_environment_project_user_defaults(project: Path, home: Pa
     assert load(project).config == AppConfig()
 
     write(home, {"agent": {"temperature": 0.1, "maxTokens": 100, "systemPrompt": "user"}})
-    assert load(project).config.agent.temperature == 0.1
+    assert load(project).config.agent.run_options().temperature == 0.1
 
     write(project, {"agent": {"temperature": 0.2, "maxTokens": 90}})
     settings = load(project)
-    assert (settings.config.agent.temperature, settings.config.agent.system_prompt) == (0.2, "user")
+    assert (settings.config.agent.run_options().temperature, settings.config.agent.system_prompt) == (0.2, "user")
 
     settings = load(project, {"MAINSPRING_TEMPERATURE": "0.3"})
-    assert (settings.config.agent.temperature, settings.config.agent.max_tokens) == (0.3, 90)
+    assert (settings.config.agent.run_options().temperature, settings.config.agent.run_options().max_output_tokens) == (
+        0.3,
+        90,
+    )
     assert settings.origins["agent.temperature"] == "environment"
     assert settings.origins["agent.maxTokens"].startswith(str(project))
 
     flags = {("agent", "temperature"): 0.4}
     settings = load_settings(str(project), environ={"MAINSPRING_TEMPERATURE": "0.3"}, flags=flags)
-    assert settings.config.agent.temperature == 0.4
+    assert settings.config.agent.run_options().temperature == 0.4
 
 
 @pytest.mark.covers("CFG-03")
@@ -114,7 +117,7 @@ def test_untrusted_project_can_only_tighten(project: Path, home: Path) -> None:
     config = settings.config
 
     assert (config.model, config.agent.system_prompt, config.providers.sections) == (None, None, {})
-    assert (config.agent.max_turns, config.agent.max_cost) == (10, 1)
+    assert (config.agent.run_options().max_turns, config.agent.run_options().max_cost) == (10, 1)
     assert config.permissions.allow == ("edit",)
     assert config.permissions.deny == ("shell", "write_file")
     assert config.permissions.ask == ("edit",)
@@ -135,7 +138,7 @@ def test_keys_are_camel_case_or_snake_case(project: Path, home: Path) -> None:
 
     config = load(project).config
 
-    assert (config.agent.system_prompt, config.agent.max_tokens) == ("a", 5)
+    assert (config.agent.system_prompt, config.agent.run_options().max_output_tokens) == ("a", 5)
     assert config.providers.get("openai").base_url == "http://x"
     assert {f.encode_name for f in __import__("msgspec").structs.fields(type(config.agent))} >= {
         "systemPrompt",
@@ -164,7 +167,11 @@ def test_loaded_config_is_typed(project: Path, home: Path) -> None:
     assert config.providers.default == "openai"
     openai = config.providers.get("openai")
     assert (openai.api_key, openai.model, openai.base_url) == ("sk-1", "gpt-x", "http://x/v1")
-    assert (config.agent.system_prompt, config.agent.max_tokens, config.agent.temperature) == ("Be brief.", 1000, 1.0)
+    assert (
+        config.agent.system_prompt,
+        config.agent.run_options().max_output_tokens,
+        config.agent.run_options().temperature,
+    ) == ("Be brief.", 1000, 1.0)
     assert (config.retry.enabled, config.retry.max_retries) == (False, 0)
     assert config.providers.get("nobody").api_key is None
 
@@ -225,7 +232,7 @@ def test_scalars_are_converted(project: Path, home: Path) -> None:
 
     config = load(project).config
 
-    assert config.agent.max_tokens == 12
+    assert config.agent.run_options().max_output_tokens == 12
     assert config.providers.get("x").api_key == "123"
     assert config.retry.enabled is False
 
@@ -269,7 +276,7 @@ def test_environment_sets_model_and_limits(project: Path, home: Path) -> None:
 
     config = load(project, {"AGENT_MODEL": " c:d ", "MAINSPRING_MAX_TURNS": "7", "MAINSPRING_MAX_COST": "0.5"}).config
 
-    assert (config.model, config.agent.max_turns, config.agent.max_cost) == ("c:d", 7, 0.5)
+    assert (config.model, config.agent.run_options().max_turns, config.agent.run_options().max_cost) == ("c:d", 7, 0.5)
 
 
 @pytest.mark.covers("PKG-19")
@@ -357,7 +364,7 @@ def test_saving_creates_a_private_file(home: Path, project: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
     config = load(project).config
-    assert (config.providers.get("openai").api_key, config.agent.max_tokens) == ("sk-1", 7)
+    assert (config.providers.get("openai").api_key, config.agent.run_options().max_output_tokens) == ("sk-1", 7)
     assert [p.name for p in file.parent.iterdir()] == ["settings.json"]
 
 

@@ -12,6 +12,7 @@ from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock,
 from mainspring.models import HttpModel, LLMClient, ProviderConfig, create_model, create_model_provider, is_model_error
 from mainspring.models.auth import OAuthTokens, TokenFile, TokenRefreshed, token_refresh_listener
 from mainspring.models.port import ModelRequest
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import codex
 from tests.unit.models.auth.test_oauth import form, given, make_web_token
 from tests.unit.models.responses_wire import completed, sse, text_item
@@ -110,7 +111,7 @@ async def test_defaults_typed_configuration_and_environment(tmp_path: Path, monk
     model = await create_model_provider(ProviderConfig(provider="codex"))
 
     assert isinstance(model, HttpModel)
-    assert (model.provider, model.model) == ("codex", codex.MODEL)
+    assert (model.provider, model.model) == ("codex", PROVIDERS["codex"].model)
     assert model.profile.base_url == "https://chatgpt.com/backend-api/codex"
     assert codex.token_file().path == tmp_path / "auth" / "codex.json"
     monkeypatch.setenv(codex.FILE_VARIABLE, str(tmp_path / "other.json"))

@@ -18,19 +18,14 @@ from msgspec.structs import replace
 from mainspring.app.chat import Chat, ChatOptions, parse_line
 from mainspring.app.chat.commands import Abort, Attachment, ChatCommand, Prompt, RemoveQueued, Shell
 from mainspring.app.chat.events import (
-    AnswerEnd,
-    ApprovalAsked,
-    ApprovalSettled,
     ChatEvent,
-    CommandDone,
-    QuestionAsked,
-    QuestionSettled,
-    QueueChanged,
-    Refused,
-    ReplayFinished,
-    RunFinished,
-    RunStarted,
-    UserText,
+    CommandEnd,
+    CommandRejected,
+    QuestionRequest,
+    QuestionResult,
+    QueueChange,
+    ReplayEnd,
+    error_hint,
 )
 from mainspring.app.servers.acp.client_environment import ClientFiles, ClientTerminals
 from mainspring.app.servers.acp.session_updates import (
@@ -42,6 +37,8 @@ from mainspring.app.servers.acp.session_updates import (
 from mainspring.app.servers.acp.tool_calls import PermissionRequester
 from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.errors import MainspringError
+from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult, MessageEnd
+from mainspring.messages import Message
 from mainspring.redaction import redact_environment
 
 PromptBlock = (
@@ -198,28 +195,29 @@ class PromptTurn:
     async def on_event(self, event: ChatEvent) -> None:
         """Update the prompt's state from an event, after the event was sent to the client."""
         match event:
-            case UserText(id=id) | RunStarted(id=id) if id == self._id:
+            case MessageEnd(message=Message(role="user", id=id)) | AgentStart(run_id=id) if id == self._id:
                 self._has_started = True
-            case AnswerEnd(stop_reason=reason):
-                self._stopped = reason
-            case RunFinished() if self._has_started:
+            case MessageEnd(message=Message(role="assistant", stop_reason=reason) as message) if message.text:
+                self._stopped = reason or ""
+            case AgentEnd() if self._has_started:
                 self._finished(event)
-            case CommandDone(id=id) if id == self._id:
+            case CommandEnd(id=id) if id == self._id:
                 self._has_started = True
                 if not self._chat.status.running:  # its run may have ended already, and be reported after this event
                     self._barrier = (await self._chat.send(RemoveQueued("-"))).id
-            case Refused(id=id) if id == self._barrier:
+            case CommandRejected(id=id) if id == self._barrier:
                 if not self._chat.status.running:
                     self.end("end_turn")
-            case QueueChanged(items=items) if self.cancelled and not self._has_started:
+            case QueueChange(items=items) if self.cancelled and not self._has_started:
                 if all(item.id != self._id for item in items):
                     self.end("cancelled")
             case _:
                 pass
 
-    def _finished(self, event: RunFinished) -> None:
+    def _finished(self, event: AgentEnd) -> None:
         if event.status == "error":
-            self.fail(event.error or "The run failed.", event.hint)
+            message = event.error.message if event.error else "The run failed."
+            self.fail(message, error_hint(event.error))
         else:
             self.end(_STATUSES.get(event.status) or _STOP_REASONS.get(self._stopped, "end_turn"))
 
@@ -410,20 +408,20 @@ class AcpSession:
     # --- events of the chat -----------------------------------------------------------------------------------------
 
     def _should_send(self, event: ChatEvent) -> bool:
-        return not (isinstance(event, CommandDone) and event.id in self._changes)
+        return not (isinstance(event, CommandEnd) and event.id in self._changes)
 
     async def _on_event(self, event: ChatEvent, tasks: asyncio.TaskGroup) -> None:
         match event:
-            case ReplayFinished():
+            case ReplayEnd():
                 self._replayed.set()
-            case CommandDone(id=id, error=error) if id in self._changes:
+            case CommandEnd(id=id, error=error) if id in self._changes:
                 self._changes[id].set_result(error)
-            case ApprovalAsked() | QuestionAsked():
+            case ApprovalRequest() | QuestionRequest():
                 self._questions[event.id] = tasks.create_task(self._ask(event))
-            case ApprovalSettled(id=id) | QuestionSettled(id=id):
+            case ApprovalResult(id=id) | QuestionResult(id=id):
                 if (task := self._questions.pop(id, None)) is not None:
                     task.cancel()
-            case QueueChanged(items=items, held=True):
+            case QueueChange(items=items, held=True):
                 for item in items:
                     if (
                         item.id in self._sent
@@ -434,8 +432,8 @@ class AcpSession:
         if self._turn is not None:
             await self._turn.on_event(event)
 
-    async def _ask(self, event: ApprovalAsked | QuestionAsked) -> None:
-        if isinstance(event, ApprovalAsked):
+    async def _ask(self, event: ApprovalRequest | QuestionRequest) -> None:
+        if isinstance(event, ApprovalRequest):
             await self.chat.send(await self._asking.request_approval(self.id, event))
         else:
             await self.chat.send(await self._asking.request_answer(self.id, event))

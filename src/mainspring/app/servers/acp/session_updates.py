@@ -12,35 +12,37 @@ from acp import RequestError, schema
 from mainspring.app.chat import Chat
 from mainspring.app.chat.commands import ChatCommand, SetMode, SetModel, SetThinking
 from mainspring.app.chat.events import (
-    AnswerEnd,
-    AnswerText,
-    ApprovalAsked,
     ChatEvent,
-    ChildEvent,
-    ChildFinished,
-    ChildStarted,
-    CommandDone,
-    Compacted,
-    Notice,
-    Refused,
-    ReplayFinished,
-    ReplayStarted,
-    Retrying,
-    RunFinished,
-    SessionChanged,
-    ShellFinished,
-    StatusChanged,
-    ThinkingEnd,
-    ThinkingText,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    UserText,
+    CommandEnd,
+    ReplayEnd,
+    ReplayStart,
+    SessionChange,
+    ShellEnd,
+    StatusChange,
 )
 from mainspring.app.chat.types import AgentMode, Status, ThinkingLevelName
 from mainspring.app.servers.acp import tool_calls
 from mainspring.app.servers.acp.client_environment import ClientTerminals
 from mainspring.app.servers.markdown import result_to_markdown
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    ContextCompacted,
+    Event,
+    MessageEnd,
+    ModelRetry,
+    Notice,
+    SubagentEnd,
+    SubagentEvent,
+    SubagentStart,
+    TextDelta,
+    ThinkingDelta,
+    ToolDisplay,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from mainspring.messages import Message, ToolUseBlock
 
 _MODES: dict[AgentMode, tuple[str, str]] = {
     "build": ("Build", "Reads, writes, and runs commands, as permissions allow"),
@@ -209,96 +211,102 @@ class SessionUpdateEncoder:
             if isinstance(update, _CHUNKS):
                 update = update.model_copy(update={"message_id": self._message(update, event)})
             yield update
-        if isinstance(event, AnswerEnd | ThinkingEnd):
+        if isinstance(event, MessageEnd | AgentEnd):
             self._saying = ""
 
     def _message(self, chunk: _Chunk, event: ChatEvent) -> str:
         """Return the ID that groups the chunks of a message for the client."""
         kind = f"{chunk.session_update} {type(event).__name__}"
-        if kind != self._saying or not isinstance(event, AnswerText | ThinkingText):
+        if kind != self._saying or not isinstance(event, TextDelta | ThinkingDelta):
             self._messages += 1
             self._saying = kind
         return f"{self._own}-{self._messages}"
 
     def _encode_event(self, event: ChatEvent) -> Iterator[Update]:
         match event:
-            case AnswerText(text=text):
+            case TextDelta(text=text):
                 yield agent_message(text)
-            case ThinkingText(text=text):
+            case ThinkingDelta(text=text):
                 yield agent_thought(text)
-            case UserText(text=text, source=source) if self._replaying or source in ("notice", "steer", "queue"):
-                yield user_message(text)
-            case ToolStarted() | ToolProgress() | ToolFinished() | ApprovalAsked():
+            case MessageEnd(message=Message(role="user", text=text), source=source):
+                if self._replaying or source in ("follow_up", "steer", "queue"):
+                    yield user_message(text)
+            case ToolExecutionStart() | ToolExecutionUpdate() | ToolExecutionEnd() | ApprovalRequest():
                 yield from self._call(event)
-            case ChildStarted() | ChildEvent() | ChildFinished():
-                yield from self._child(event)
-            case StatusChanged(status=status):
+            case SubagentStart() | SubagentEnd():
+                yield from self._subagent(event.id, event)
+            case SubagentEvent(path=path, event=inner):
+                yield from self._subagent(path[-1], inner)
+            case StatusChange(status=status):
                 yield from self._status_updates(status)
             case _:
                 yield from self._encode_other(event)
 
     def _encode_other(self, event: ChatEvent) -> Iterator[Update]:
         match event:
-            case ReplayStarted():
+            case ReplayStart():
                 self._replaying = True
-            case ReplayFinished():
+            case ReplayEnd():
                 self._replaying = False
-            case Compacted() if not self._replaying:
+            case ContextCompacted() if not self._replaying:
                 yield agent_thought("Conversation compacted.\n")
-            case Retrying(reason=reason, delay=delay):
-                yield agent_thought(f"Retrying in {delay:g}s: {reason}\n")
+            case ModelRetry(error=error, delay=delay):
+                yield agent_thought(f"Retrying in {delay:g}s: {error.message}\n")
             case Notice(text=text, level=level) if level != "info" and not self._replaying:
                 yield agent_thought(f"{text}\n")
-            case CommandDone(shown=shown, error=error) if text := error or result_to_markdown(shown):
+            case CommandEnd(shown=shown, error=error) if text := error or result_to_markdown(shown):
                 yield agent_message(text)
-            case SessionChanged(reason="new" | "resumed" | "forked" | "rewound" as reason, title=title) if self._status:
+            case SessionChange(reason="new" | "resumed" | "forked" | "rewound" as reason, title=title) if self._status:
                 yield agent_message(f"*{_SESSION_CHANGE_TEXTS[reason]}{f': {title}' if title else ''}*\n\n")
-            case ShellFinished(output=printed):
+            case ShellEnd(output=printed):
                 yield agent_message(printed)
-            case RunFinished(status=status) if status in _LIMITS:
+            case AgentEnd(status=status) if status in _LIMITS:
                 yield agent_message(f"\n\n*Stopped: {_LIMITS[status]}.*")
-            case Refused():
-                pass
             case _:
                 pass
 
     # --- tool calls -------------------------------------------------------------------------------------------------
 
-    def _call(self, event: ToolStarted | ToolProgress | ToolFinished | ApprovalAsked) -> Iterator[Update]:
+    def _call(
+        self, event: ToolExecutionStart | ToolExecutionUpdate | ToolExecutionEnd | ApprovalRequest
+    ) -> Iterator[Update]:
         match event:
-            case ApprovalAsked():
-                id = event.call_id
-                if not event.child and id not in self._known:
-                    yield self._start(id, event.tool, event.display, event.resource, event.arguments, "pending")
-            case ToolStarted(id=id):
-                if id in self._known:
-                    yield _progress(id, status="in_progress")
+            case ApprovalRequest(call=call):
+                if not event.agent and call.id not in self._known:
+                    yield self._start(call, event.display, event.resource, "pending")
+            case ToolExecutionStart(call=call, display=display):
+                if call.id in self._known:
+                    yield _progress(call.id, status="in_progress")
                 else:
-                    yield self._start(id, event.name, event.display, event.summary, event.arguments, "in_progress")
-                plan = tool_calls.plan_update(event.name, event.arguments)
+                    yield self._start(call, display, display.summary if display else "", "in_progress")
+                plan = tool_calls.plan_update(call.name, call.input)
                 if plan is not None:
                     yield plan
-            case ToolProgress(id=id, terminal=terminal) if terminal:
+            case ToolExecutionUpdate(call_id=id, metadata={"terminal": str(terminal)}):
                 yield from self._terminal(id, terminal)
-            case ToolProgress(id=id, output=output, title=title):
+            case ToolExecutionUpdate(call_id=id, output=output, title=title):
                 self._printed[id] = (self._printed.get(id, "") + output)[-_MAX_TERMINAL_CHARS:]
                 content = tool_calls.output(self._printed[id]) if output else None
                 yield _progress(id, title=title or None, content=content)
-            case ToolFinished(id=id):
-                self._printed.pop(id, None)
-                self._known.discard(id)
-                content = tool_calls.diff_content(event.diffs, self._cwd)
-                if id in self._shown:  # the terminal shows the output, also after the call
-                    self._shown.discard(id)
-                    content = None
-                elif not content:
-                    content = tool_calls.output(event.output or event.summary, event.hidden_lines)
-                yield _progress(
-                    id,
-                    status="failed" if event.is_error else "completed",
-                    content=content,
-                    locations=tool_calls.diff_locations(event.diffs, self._cwd) or None,
-                )
+            case ToolExecutionEnd():
+                yield self._end(event, event.display or ToolDisplay())
+
+    def _end(self, event: ToolExecutionEnd, display: ToolDisplay) -> Update:
+        id = event.call.id
+        self._printed.pop(id, None)
+        self._known.discard(id)
+        content = tool_calls.diff_content(display.diffs, self._cwd)
+        if id in self._shown:  # the terminal shows the output, also after the call
+            self._shown.discard(id)
+            content = None
+        elif not content:
+            content = tool_calls.output(event.result.text or display.summary, display.hidden_lines)
+        return _progress(
+            id,
+            status="failed" if event.result.is_error else "completed",
+            content=content,
+            locations=tool_calls.diff_locations(display.diffs, self._cwd) or None,
+        )
 
     def _terminal(self, call: str, terminal: str) -> Iterator[Update]:
         if self._terminals is None or not self._terminals.is_open(terminal):
@@ -309,44 +317,41 @@ class SessionUpdateEncoder:
         self._terminals.mark_displayed(terminal)  # the caller sends this update before it asks for the next one
 
     def _start(
-        self,
-        id: str,
-        tool: str,
-        display: str,
-        summary: str,
-        arguments: dict[str, object],
-        status: Literal["pending", "in_progress"],
+        self, call: ToolUseBlock, display: ToolDisplay | None, summary: str, status: Literal["pending", "in_progress"]
     ) -> Update:
-        self._known.add(id)
+        self._known.add(call.id)
         return schema.ToolCallStart(
             session_update="tool_call",
-            tool_call_id=id,
-            title=tool_calls.call_title(display, summary),
-            kind=tool_calls.tool_kind(tool),
+            tool_call_id=call.id,
+            title=tool_calls.call_title(display.name if display else call.name, summary),
+            kind=tool_calls.tool_kind(call.name),
             status=status,
-            locations=tool_calls.call_locations(arguments, self._cwd) or None,
-            raw_input=tool_calls.shorten_arguments(arguments),
+            locations=tool_calls.call_locations(call.input, self._cwd) or None,
+            raw_input=tool_calls.shorten_arguments(call.input),
         )
 
-    def _child(self, event: ChildStarted | ChildEvent | ChildFinished) -> Iterator[Update]:
-        id = f"child:{event.id}"
+    def _subagent(self, subagent: str, event: Event) -> Iterator[Update]:
+        """Return the updates for an event of a subagent: one call of the session, whatever the depth."""
+        id = f"child:{subagent}"
         match event:
-            case ChildStarted(name=name, task=task):
+            case SubagentStart(name=name, task=task):
                 yield schema.ToolCallStart(
                     session_update="tool_call",
-                    tool_call_id=id,
+                    tool_call_id=f"child:{event.id}",
                     title=tool_calls.call_title(name, task)[:200],
                     kind="think",
                     status="in_progress",
                 )
-            case ChildEvent(event=ToolProgress(terminal=terminal)) if terminal:
+            case ToolExecutionUpdate(metadata={"terminal": str(terminal)}):
                 yield from self._terminal(id, terminal)
-            case ChildEvent(event=ToolStarted(display=display, summary=summary)):
-                yield _progress(id, content=[tool_calls.text_content(tool_calls.call_title(display, summary))])
-            case ChildFinished(status=status, text=text, error=error):
-                done = "completed" if status == "completed" else "failed"
+            case ToolExecutionStart(display=ToolDisplay(name=name, summary=summary)):
+                yield _progress(id, content=[tool_calls.text_content(tool_calls.call_title(name, summary))])
+            case SubagentEnd(stats=stats, text=text, error=error):
+                id = f"child:{event.id}"
+                done = "completed" if stats.status == "completed" else "failed"
                 self._shown.discard(id)
-                yield _progress(id, status=done, content=[tool_calls.text_content(error or text or status)])
+                shown = (error.message if error else "") or text or stats.status
+                yield _progress(id, status=done, content=[tool_calls.text_content(shown)])
             case _:
                 pass
 

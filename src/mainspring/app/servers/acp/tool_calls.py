@@ -10,9 +10,9 @@ from typing import Any, Literal, cast
 from acp import Client, RequestError, schema
 
 from mainspring.app.chat.commands import Answer, Approve
-from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
+from mainspring.app.chat.events import QuestionRequest
 from mainspring.app.servers.markdown import fence
-from mainspring.events import FileDiff
+from mainspring.events import ApprovalRequest, FileDiff, ToolDisplay
 from mainspring.text import pluralize
 
 ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
@@ -173,16 +173,17 @@ class PermissionRequester:
         self._forms = forms
         self._cwd = cwd
 
-    async def request_approval(self, session: str, request: ApprovalAsked) -> Approve:
+    async def request_approval(self, session: str, request: ApprovalRequest) -> Approve:
         """Request the user's decision about a tool call."""
+        display, arguments = request.display or ToolDisplay(), request.call.input
         call = schema.ToolCallUpdate(
-            tool_call_id=request.call_id,
-            title=call_title(request.display, request.resource),
-            kind=tool_kind(request.tool),
+            tool_call_id=request.call.id,
+            title=call_title(display.name, request.resource),
+            kind=tool_kind(request.call.name),
             status="pending",
-            content=diff_content(request.diffs, self._cwd) or [text_content(_describe_call(request))],
-            locations=call_locations(request.arguments, self._cwd) or None,
-            raw_input=shorten_arguments(request.arguments),
+            content=diff_content(display.diffs, self._cwd) or [text_content(_describe_call(request))],
+            locations=call_locations(arguments, self._cwd) or None,
+            raw_input=shorten_arguments(arguments),
         )
         chosen = await self._request_choice(session, call, _permission_options(request))
         match chosen:
@@ -191,7 +192,7 @@ class PermissionRequester:
             case _:
                 return Approve(request.id, "deny", reason="the user did not answer")
 
-    async def request_answer(self, session: str, request: QuestionAsked) -> Answer:
+    async def request_answer(self, session: str, request: QuestionRequest) -> Answer:
         """Request the user's answer to any other question."""
         if self._forms and request.kind in ("ask", "input"):
             return await self._form(session, request)
@@ -235,7 +236,7 @@ class PermissionRequester:
             return ""
         return answer.outcome.option_id if isinstance(answer.outcome, schema.AllowedOutcome) else ""
 
-    async def _form(self, session: str, request: QuestionAsked) -> Answer:
+    async def _form(self, session: str, request: QuestionRequest) -> Answer:
         form = schema.ElicitationSchema.model_validate(_form_schema(request))
         mode = schema.ElicitationFormSessionMode(session_id=session, requested_schema=form)
         try:
@@ -255,7 +256,7 @@ class PermissionRequester:
         return Answer(request.id, chosen, text) if chosen or text.strip() else Answer(request.id, declined=True)
 
 
-def _form_schema(request: QuestionAsked) -> dict[str, Any]:
+def _form_schema(request: QuestionRequest) -> dict[str, Any]:
     """Return the form of a question: its options, and a text field if other text is a valid answer."""
     title = request.title or request.text or "Answer"
     if not request.options:
@@ -273,7 +274,7 @@ def _form_schema(request: QuestionAsked) -> dict[str, Any]:
     return {"properties": {_CHOICE: choice, _WORDS: {"type": "string", "title": "Other answer"}}}
 
 
-def _permission_options(request: ApprovalAsked) -> list[schema.PermissionOption]:
+def _permission_options(request: ApprovalRequest) -> list[schema.PermissionOption]:
     return [
         schema.PermissionOption(
             option_id=choice.value, name=choice.description, kind=_PERMISSION_REQUESTS_KINDS[choice.value]
@@ -283,7 +284,7 @@ def _permission_options(request: ApprovalAsked) -> list[schema.PermissionOption]
     ]
 
 
-def _describe_call(request: ApprovalAsked) -> str:
+def _describe_call(request: ApprovalRequest) -> str:
     reason = f" ({request.reason})" if request.reason else ""
-    child = f"A subagent ({request.child}) wants to " if request.child else ""
-    return f"{child}{request.action} {request.resource}{reason}"
+    subagent = f"A subagent ({request.agent}) wants to " if request.agent else ""
+    return f"{subagent}{request.action} {request.resource}{reason}"

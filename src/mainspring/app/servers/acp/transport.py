@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.app.servers.stdio import LineTooLongError, LineTransport, encode_line
+from mainspring.app.servers.stdio import LineTooLongError, LineTransport
+from mainspring.events import encode
 
 _NOT_JSON, _INVALID = -32700, -32600
 
@@ -80,7 +81,7 @@ class AcpTransport:
         self._request_ids[task] = id
 
     async def _write(self, message: dict[str, Any]) -> None:
-        await self._wire.send(encode_line(message, str))
+        await self._wire.send(encode(message))
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message, or ``None`` at the end."""

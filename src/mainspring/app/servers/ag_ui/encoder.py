@@ -9,20 +9,20 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.durable.client_tools import client_call_state
-from mainspring.durable.feed import (
-    Asked,
-    Attempt,
-    CallBegan,
-    CallDone,
-    CallProgress,
-    FeedEvent,
-    MessageDone,
-    Retry,
-    RunEnded,
-    Text,
-    Thinking,
-    TurnBegan,
-    WaitingCall,
+from mainspring.durable.feed import FeedEvent
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    ApprovalResult,
+    AttemptStart,
+    MessageEnd,
+    ModelRetry,
+    TextDelta,
+    ThinkingDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
 )
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 
@@ -71,7 +71,7 @@ class AgUiEncoder:
         self._reasoning = ""
         self._message_finished = False
         self._run_started = False
-        self._waiting: dict[str, tuple[WaitingCall, ...]] = {}
+        self._waiting: dict[str, ApprovalRequest] = {}
         self._announced_questions: set[tuple[str, int, str]] = set()
         self._held_events: list[FeedEvent] = []
         self._calls: dict[str, str] = {}
@@ -90,11 +90,16 @@ class AgUiEncoder:
         """Return the AG-UI events for an event; often none."""
         events: list[Event] = []
         match event:
-            case Attempt(number=number):
+            case AttemptStart(number=number):
                 self._on_attempt(events, number)
-            case Asked():
-                self._on_approval_request(events, event)
-            case RunEnded():
+            case ApprovalRequest(id=id, more=more):
+                self._waiting[id] = event
+                if not more:
+                    self._on_approvals_changed(events)
+            case ApprovalResult(id=id):
+                self._waiting.pop(id, None)
+                self._on_approvals_changed(events)
+            case AgentEnd():
                 self._waiting.clear()
                 self._flush_held(events)
                 self._on_run_ended(events, event)
@@ -130,26 +135,27 @@ class AgUiEncoder:
 
     def _encode_event(self, out: list[Event], event: FeedEvent) -> None:
         match event:
-            case TurnBegan(turn=turn):
+            case TurnStart(turn=turn):
                 self._close(out)
                 self._step(out, turn)
-            case Text(text=text) if text:
+            case TextDelta(text=text) if text:
                 self._text(out, text)
-            case Thinking(text=text) if text:
+            case ThinkingDelta(text=text) if text:
                 self._thinking(out, text)
-            case MessageDone(number=number, message=Message() as message):
+            case MessageEnd(number=number, message=Message() as message):
                 self._message(out, number, message)
-            case CallDone(call=call, result=result):
+            case ToolExecutionEnd(call=call, result=result):
                 self._result(out, self._client_call_id(call.id), result)
-            case CallBegan(call=call):
+            case ToolExecutionStart(call=call):
                 out.append(
                     _custom("tool_start", {"toolCallId": self._client_call_id(call.id), "toolCallName": call.name})
                 )
-            case CallProgress(call_id=id):
+            case ToolExecutionUpdate(call_id=id):
                 update = {"toolCallId": self._client_call_id(id), "output": event.output, "title": event.title}
                 out.append(_custom("tool_update", update))
-            case Retry():
-                out.append(_custom("retry", msgspec.to_builtins(event)))
+            case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
+                retry = {"attempt": attempt, "max_retries": limit, "delay": delay, "error": error.message}
+                out.append(_custom("retry", {"type": "retry", **retry}))
             case _:
                 pass
 
@@ -271,13 +277,11 @@ class AgUiEncoder:
         content = {"messageId": name, "toolCallId": known, "content": result.text, "role": "tool"}
         out.append({"type": "TOOL_CALL_RESULT", **content})
 
-    def _unanswered_calls(self) -> list[WaitingCall]:
+    def _unanswered_calls(self) -> list[ApprovalRequest]:
         """Return the paused calls that this client did not answer."""
-        calls = [call for each in self._waiting.values() for call in each]
-        return [call for call in calls if question_key(call) not in self._answered]
+        return [request for request in self._waiting.values() if question_key(request) not in self._answered]
 
-    def _on_approval_request(self, out: list[Event], event: Asked) -> None:
-        self._waiting[event.agent] = event.calls
+    def _on_approvals_changed(self, out: list[Event]) -> None:
         asks = {question_key(call) for call in self._unanswered_calls()}
         if asks - self._announced_questions:
             self._interrupt(out)
@@ -295,7 +299,7 @@ class AgUiEncoder:
         out.append({"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._client_run_id, "outcome": outcome})
         self._run_started = False
 
-    def _interrupt_of(self, waiting: WaitingCall) -> Event:
+    def _interrupt_of(self, waiting: ApprovalRequest) -> Event:
         call = waiting.call
         request = {
             "id": f"{self._run_id}/{call.id}",
@@ -308,11 +312,12 @@ class AgUiEncoder:
             return {**request, "subagentRunId": f"{self._run_id}.{waiting.agent}"}
         return {**request, "toolCallId": self._client_call_id(call.id)}
 
-    def _on_run_ended(self, out: list[Event], event: RunEnded) -> None:
+    def _on_run_ended(self, out: list[Event], event: AgentEnd) -> None:
         self._close(out)
         self._end_step(out)
+        reason = event.error.message if event.error else ""
         if event.status == "error":
-            out.append({"type": "RUN_ERROR", "message": event.error or "The run failed.", "code": event.status})
+            out.append({"type": "RUN_ERROR", "message": reason or "The run failed.", "code": event.status})
             return
         ended = {"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._client_run_id}
         if event.status == "completed":
@@ -321,11 +326,11 @@ class AgUiEncoder:
                 outcome["pendingToolCallIds"] = [*self._unanswered]
             out.append({**ended, "outcome": outcome, "result": {"status": event.status, "text": event.text}})
         else:
-            out.append(_custom("stopped", {"status": event.status, "reason": event.error}))
+            out.append(_custom("stopped", {"status": event.status, "reason": reason}))
             out.append({**ended, "outcome": {"type": "cancelled"}})
 
 
-def question_key(waiting: WaitingCall) -> tuple[str, int, str]:
+def question_key(waiting: ApprovalRequest) -> tuple[str, int, str]:
     """Return the key that identifies a paused call within its run."""
     return waiting.agent, waiting.number, waiting.call.id
 

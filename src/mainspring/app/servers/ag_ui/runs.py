@@ -19,9 +19,10 @@ from mainspring.app.servers.ag_ui.input import (
     Verdict,
     client_context,
 )
-from mainspring.durable import DurableRun, WaitingCall
+from mainspring.durable import DurableRun
 from mainspring.durable.client_tools import answer_topic
 from mainspring.durable.records import encode
+from mainspring.events import ApprovalRequest
 
 
 class AgUiRun(Struct, frozen=True, kw_only=True):
@@ -83,7 +84,7 @@ class AgUiRunStarter:
         names = ClientRunIds(thread=given.threadId, run=given.runId, known=len(conversation.messages))
         return AgUiRun(id=run_id, names=names, warnings=conversation.warnings)
 
-    async def _pending_calls(self, tenant: str, thread: str) -> dict[str, dict[str, WaitingCall]]:
+    async def _pending_calls(self, tenant: str, thread: str) -> dict[str, dict[str, ApprovalRequest]]:
         """Return the paused calls of a thread, by run and call ID."""
         engine = self._service.engine
         going = await engine.runs(state="running", limit=1_000, prefix=f"{tenant}.{thread}")
@@ -96,7 +97,7 @@ class AgUiRunStarter:
         run_input: RunAgentInput,
         conversation: AgUiConversation,
         answers: dict[tuple[str, str], Verdict],
-        waiting: dict[str, dict[str, WaitingCall]],
+        waiting: dict[str, dict[str, ApprovalRequest]],
     ) -> AgUiRun:
         runs = {run for run, _ in answers}
         if len(runs) > 1:

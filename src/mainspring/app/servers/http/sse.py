@@ -20,7 +20,9 @@ from starlette.types import Receive, Scope, Send
 from mainspring.app.servers.ag_ui.encoder import AgUiEncoder, warning
 from mainspring.app.servers.ag_ui.runs import AgUiRun
 from mainspring.app.servers.http.metrics import Metrics
-from mainspring.durable.feed import FeedEvent, FeedItem, RunEnded, encode_feed_event
+from mainspring.durable.feed import FeedEvent, FeedItem
+from mainspring.events import AgentEnd
+from mainspring.events.codec import schema_components
 
 Format = Literal["native", "ag-ui"]
 
@@ -47,8 +49,8 @@ _SCHEMA = "#/components/schemas/{name}"
 def event_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the JSON Schema of events in the native format, and the schemas that it refers to."""
     kind: Any = FeedEvent
-    (schema,), components = msgspec.json.schema_components([kind], ref_template=_SCHEMA)
-    return schema, components
+    (body,), definitions = schema_components([kind], _SCHEMA)
+    return body, definitions
 
 
 def parse_id(text: str) -> tuple[int, int]:
@@ -81,9 +83,8 @@ class EventEncoder:
             key = run_id, item.number
             event = self._known.get(key)
             if event is None:
-                kind = type(item.event)
-                name = str(kind.__struct_config__.tag)
-                event = WireEvent(str(item.number), name, encode_feed_event(item.event), kind is RunEnded)
+                ends = isinstance(item.event, AgentEnd)
+                event = WireEvent(str(item.number), item.event.type, item.data, ends)
                 self._known[key] = event
                 if len(event.data) <= _MAX_CACHED_BYTES:
                     self._recent.append(event)  # other followers need it in a moment
@@ -97,7 +98,7 @@ async def encode_ag_ui(
     translator = AgUiEncoder(run_id)
     async for item in follow(0):
         encoded = translator.encode(item.event)
-        ends = len(encoded) if isinstance(item.event, RunEnded) else 0
+        ends = len(encoded) if isinstance(item.event, AgentEnd) else 0
         for part, event in enumerate(encoded, 1):
             if (item.number, part) > after:
                 yield _to_wire_event(f"{item.number}.{part}", event, last=part == ends)

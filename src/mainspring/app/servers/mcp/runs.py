@@ -12,29 +12,30 @@ from msgspec import Struct
 
 from mainspring.app.chat import Chat, ChatOptions
 from mainspring.app.chat.commands import Answer, Approve, Prompt
-from mainspring.app.chat.events import (
-    ApprovalAsked,
-    ApprovalSettled,
-    ChatEvent,
-    ChildStarted,
-    QuestionAsked,
-    QuestionSettled,
-    Retrying,
-    RunFinished,
-    ToolStarted,
-)
-from mainspring.app.chat.types import ApprovalDecision, Option
+from mainspring.app.chat.events import ChatEvent, QuestionRequest, QuestionResult
+from mainspring.app.chat.types import ApprovalDecision
 from mainspring.app.servers.markdown import format_diff
 from mainspring.app.servers.stdio import ChatRegistry
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    ApprovalResult,
+    ModelRetry,
+    Option,
+    SubagentEvent,
+    SubagentStart,
+    ToolDisplay,
+    ToolExecutionStart,
+)
 
-PendingQuestion = ApprovalAsked | QuestionAsked
+PendingQuestion = ApprovalRequest | QuestionRequest
 _MAX_CHARS = 6_000
 _DECISION, _CHOICE, _WORDS = "decision", "choice", "words"
 
 
 def elicitation_form(question: PendingQuestion) -> types.ElicitRequestFormParams:
     """Return the form of a question or an approval."""
-    if isinstance(question, ApprovalAsked):
+    if isinstance(question, ApprovalRequest):
         return types.ElicitRequestFormParams(
             message=_describe_call(question),
             requested_schema={
@@ -67,7 +68,7 @@ def parse_answer(question: PendingQuestion, answer: object) -> Approve | Answer:
     content: Mapping[str, Any] = {}
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         content = answer.content or {}
-    if isinstance(question, ApprovalAsked):
+    if isinstance(question, ApprovalRequest):
         offered = {choice.value for choice in _offered_decisions(question)}
         decided: list[ApprovalDecision] = [
             d for d in get_args(ApprovalDecision) if d in offered and d == content.get(_DECISION)
@@ -87,12 +88,12 @@ def decline(question: PendingQuestion) -> Approve | Answer:
     return parse_answer(question, None)
 
 
-def _offered_decisions(request: ApprovalAsked) -> list[Option]:
+def _offered_decisions(request: ApprovalRequest) -> list[Option]:
     """Return the decisions to offer; a form cannot edit arguments."""
     return [choice for choice in request.choices if choice.value != "edit"]
 
 
-def _decision(request: ApprovalAsked) -> dict[str, Any]:
+def _decision(request: ApprovalRequest) -> dict[str, Any]:
     offered = _offered_decisions(request)
     return {
         "type": "string",
@@ -102,9 +103,10 @@ def _decision(request: ApprovalAsked) -> dict[str, Any]:
     }
 
 
-def _describe_call(request: ApprovalAsked) -> str:
-    parts = [f"The agent wants to {request.action} {request.resource} ({request.display}).", request.reason]
-    parts += [format_diff(diff) for diff in request.diffs]
+def _describe_call(request: ApprovalRequest) -> str:
+    display = request.display or ToolDisplay()
+    parts = [f"The agent wants to {request.action} {request.resource} ({display.name}).", request.reason]
+    parts += [format_diff(diff) for diff in display.diffs]
     if len(request.suggestions) > 1:
         parts.append(f"Rules: {', '.join(request.suggestions)}")
     return "\n\n".join(part for part in parts if part)[:_MAX_CHARS]
@@ -199,7 +201,7 @@ class ToolRun:
 
     async def advance(
         self, progress: TextProgressCallback, ask: Ask | None, *, can_ask_later: bool = False
-    ) -> RunFinished | InputRequired | None:
+    ) -> AgentEnd | InputRequired | None:
         """Wait until the run ends, or until it needs answers that only another request can deliver.
 
         Args:
@@ -216,15 +218,15 @@ class ToolRun:
             return InputRequired(dict(self._questions))
         async for event in self._opened.result().events():
             match event:
-                case ApprovalAsked() | QuestionAsked():
+                case ApprovalRequest() | QuestionRequest():
                     self._questions[event.id] = event
                     if can_ask_later and self._rounds < MAX_INPUT_ROUNDS:
                         self._rounds += 1
                         return InputRequired(dict(self._questions))
                     await self._settle(event, await ask(event) if ask is not None else None)
-                case ApprovalSettled(id=id) | QuestionSettled(id=id):
+                case ApprovalResult(id=id) | QuestionResult(id=id):
                     self._questions.pop(id, None)
-                case RunFinished():
+                case AgentEnd():
                     return event
                 case _ if text := progress_text(event):
                     await progress(text)
@@ -294,11 +296,11 @@ class ToolRunPool:
 def progress_text(event: ChatEvent) -> str:
     """Return the progress message for an event, or an empty string."""
     match event:
-        case ToolStarted(display=display, summary=summary):
-            return f"{display} {summary}".strip()
-        case ChildStarted(name=name, task=task):
+        case ToolExecutionStart(display=ToolDisplay(name=name, summary=summary)):
+            return f"{name} {summary}".strip()
+        case SubagentStart(name=name, task=task) | SubagentEvent(event=SubagentStart(name=name, task=task)):
             return f"{name}: {' '.join(task.split())[:120]}"
-        case Retrying(reason=reason, delay=delay):
-            return f"Retrying in {delay:g}s: {reason}"
+        case ModelRetry(error=error, delay=delay):
+            return f"Retrying in {delay:g}s: {error.message}"
         case _:
             return ""

@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from mainspring import __version__
 from mainspring.app.chat import ChatOptions
-from mainspring.app.chat.events import RunFinished
+from mainspring.app.chat.events import error_hint
 from mainspring.app.servers.mcp.runs import Ask, InputRequired, PendingQuestion, ToolRun, ToolRunPool, elicitation_form
-from mainspring.app.servers.stdio import ChatRegistry, LineTooLongError, LineTransport, encode_line
+from mainspring.app.servers.stdio import ChatRegistry, LineTooLongError, LineTransport
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
+from mainspring.events import AgentEnd, encode
 from mainspring.redaction import redact_environment
 
 RUN_TOOL = "run"
@@ -73,26 +74,25 @@ TOOLS = [
 ]
 
 
-def run_result(finished: RunFinished, session: str) -> types.CallToolResult:
+def run_result(finished: AgentEnd, session: str) -> types.CallToolResult:
     """Convert the outcome of a run to a tool result."""
-    answer = finished.text
+    answer, stats, denied = finished.text, finished.stats, len(finished.denied)
+    cost = stats.usage.cost
     facts: dict[str, Any] = {
         "answer": answer,
         "session": session,
         "status": finished.status,
-        "turns": finished.turns,
-        "tokens": finished.tokens,
-        "denied": finished.denied,
-        "cost": finished.cost,
+        "turns": stats.turns,
+        "tokens": stats.usage.total_tokens,
+        "denied": denied,
+        "cost": None if cost is None else round(cost.total, 6),
     }
     notes: list[str] = []
     if finished.status != "completed":
-        reason = f": {finished.error}" if finished.error else ""
-        notes.append(f"The run did not complete ({finished.status}){reason}. {finished.hint}".strip())
-    if finished.denied:
-        notes.append(
-            f"{finished.denied} of its calls were not permitted; start the server with --allow RULE to permit them."
-        )
+        reason = f": {finished.error.message}" if finished.error else ""
+        notes.append(f"The run did not complete ({finished.status}){reason}. {error_hint(finished.error)}".strip())
+    if denied:
+        notes.append(f"{denied} of its calls were not permitted; start the server with --allow RULE to permit them.")
     if session:
         notes.append(f"(session {session})")
     text = "\n\n".join([part for part in (answer, *notes) if part])
@@ -197,7 +197,7 @@ class WriteStream(_Stream):
         Raises:
             BrokenPipeError: If the client closed the connection.
         """
-        await self._wire.send(encode_line(item.message.model_dump(by_alias=True, exclude_unset=True), str))
+        await self._wire.send(encode(item.message.model_dump(by_alias=True, exclude_unset=True)))
 
 
 MAX_RUNS = 8

@@ -5,11 +5,10 @@ Update the schema: ``python -I -m mainspring.app.servers.rpc.protocol > docs/rpc
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -17,11 +16,12 @@ from msgspec import Struct
 from mainspring.app.chat.command_results import Candidate
 from mainspring.app.chat.commands import ChatCommand, ChatCommandBase
 from mainspring.app.chat.events import ChatEvent
-from mainspring.app.chat.types import Status, snake_case_tag
-from mainspring.app.servers.stdio import encode_line
+from mainspring.app.chat.types import Status
+from mainspring.events import Envelope, encode, schema
+from mainspring.events.base import snake_case_tag
 from mainspring.messages import Message
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the protocol. Increases when programs that use the previous version would fail."""
 
 
@@ -120,7 +120,7 @@ class Reply(_Line, frozen=True, omit_defaults=True):
 
     Attributes:
         id: ID of the request.
-        command: ID of the command in events: `CommandDone.id`, `UserText.id`, `Refused.id`.
+        command: ID of the command in events: `CommandEnd.id`, `CommandRejected.id`, and the ID of the message in `MessageEnd`.
         status: For `GetStatus`.
         candidates: For `Complete`.
         commands: For `ListCommands`: names with descriptions.
@@ -154,15 +154,15 @@ class Error(_Line, frozen=True, omit_defaults=True):
     id: Id | None = None
 
 
-class EventLine(_Line, frozen=True, tag="event"):
+class EventLine(Envelope, frozen=True, tag_field="type", tag="event"):
     """An event of the chat.
 
     Attributes:
         seq: Sequence number, from 1, without gaps.
+        time: When the line was written.
         event: The event.
     """
 
-    seq: int
     event: ChatEvent
 
 
@@ -204,23 +204,12 @@ def _extract_id(line: bytes) -> Id | None:
 
 def write_line(line: RpcLine) -> bytes:
     """Encode an output line, without its line end."""
-    return encode_line(line)
-
-
-def build_rpc_schema() -> dict[str, Any]:
-    """Return the JSON Schema: ``#/$defs/Request`` is an input line, ``#/$defs/Line`` an output line."""
-    (request, line), parts = msgspec.json.schema_components((Request, RpcLine), ref_template="#/$defs/{name}")
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"mainspring serve --rpc, protocol {PROTOCOL}",
-        "anyOf": [request, {"$ref": "#/$defs/Line"}],
-        "$defs": {"Line": line, **dict(sorted(parts.items()))},
-    }
+    return encode(line)
 
 
 def rpc_schema_text() -> str:
-    """Return the schema as the text of its file."""
-    return json.dumps(build_rpc_schema(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    """Return the JSON Schema: ``#/$defs/Request`` is an input line, ``#/$defs/Line`` an output line."""
+    return schema({"Request": Request, "Line": RpcLine}, f"mainspring serve --rpc, protocol {PROTOCOL}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
@@ -69,7 +70,7 @@ async def _send_events(wire: LineTransport, chat: Chat) -> None:
     count = 0
     async for event in chat.events():  # the chat merges queued events while the client is slow
         count += 1
-        await _send(wire, EventLine(count, event))
+        await _send(wire, EventLine(count, datetime.now(UTC), event))
 
 
 async def _read_requests(wire: LineTransport, chat: Chat, options: ChatOptions) -> None:

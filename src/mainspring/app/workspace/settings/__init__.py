@@ -17,6 +17,7 @@ from mainspring.app.workspace.settings.schema import (
     SkillSettings,
     TelemetrySettings,
     UiSettings,
+    iter_agent_settings,
 )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SkillSettings",
     "TelemetrySettings",
     "UiSettings",
+    "iter_agent_settings",
     "load_settings",
     "parse_settings",
     "save_settings",

@@ -13,7 +13,14 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.workspace.paths import UserPaths, find_project_settings, find_user_paths
-from mainspring.app.workspace.settings.schema import AppConfig, PermissionSettings, Providers, ProviderSettings
+from mainspring.app.workspace.settings.schema import (
+    AppConfig,
+    PermissionSettings,
+    Providers,
+    ProviderSettings,
+    agent_key,
+    iter_agent_settings,
+)
 from mainspring.app.workspace.settings.validation import (
     SettingKey,
     SettingsChecker,
@@ -80,21 +87,26 @@ def env_float(environ: Mapping[str, str], name: str) -> float | None:
     return number
 
 
+def variable_name(key: str) -> str:
+    """Return the environment variable of a setting of the agent."""
+    return "MAINSPRING_" + "".join([f"_{letter}" if letter.isupper() else letter.upper() for letter in key])
+
+
 _MAX_BYTES = 1 << 20
+
+
+_READERS: dict[Any, Callable[[Mapping[str, str], str], Any]] = {int: env_int, float: env_float}
+_AGENT_OPTIONS = [
+    (("agent", agent_key(name, setting)), option, setting) for name, option, setting in iter_agent_settings()
+]
 
 
 ENVIRONMENT: dict[str, tuple[SettingKey, Callable[[Mapping[str, str], str], Any]]] = {
     "AGENT_MODEL": (("model",), env_str),
     "MAINSPRING_PROVIDER": (("providers", "default"), env_str),
     "MAINSPRING_SYSTEM_PROMPT": (("agent", "systemPrompt"), env_str),
-    "MAINSPRING_MAX_TOKENS": (("agent", "maxTokens"), env_int),
-    "MAINSPRING_TEMPERATURE": (("agent", "temperature"), env_float),
-    "MAINSPRING_THINKING": (("agent", "thinking"), env_str),
     "MAINSPRING_SANDBOX": (("sandbox", "layer"), env_str),
-    "MAINSPRING_MAX_TURNS": (("agent", "maxTurns"), env_int),
-    "MAINSPRING_MAX_SECONDS": (("agent", "maxSeconds"), env_float),
-    "MAINSPRING_MAX_COST": (("agent", "maxCost"), env_float),
-    "MAINSPRING_MAX_TOTAL_TOKENS": (("agent", "maxTotalTokens"), env_int),
+    **{variable_name(path[1]): (path, _READERS.get(option.kind, env_str)) for path, option, _ in _AGENT_OPTIONS},
 }
 """Environment variables for settings, and functions that read them. API keys and URLs of providers have their own variables."""
 
@@ -104,20 +116,13 @@ _ACCUMULATING_SECTIONS = frozenset({"permissions", "hooks", "extensions", "sandb
 
 
 _SERVERS = ("mcp", "servers")
-_LIMIT_KEYS = frozenset(
-    {("agent", name) for name in ("maxTokens", "maxTurns", "maxSeconds", "maxCost", "maxTotalTokens")}
-    | {("execution", "maxProcesses")}
-)
-_ALLOWED_UNTRUSTED_KEYS = frozenset(
-    {
-        ("agent", "temperature"),
-        ("permissions", "ask"),
-        ("permissions", "deny"),
-        ("sandbox", "hidden"),
-        ("skills", "disabled"),
-    }
-)
-_RESTRICTING_KEYS = _ALLOWED_UNTRUSTED_KEYS - {("agent", "temperature")}
+_LIMIT_KEYS = {path for path, _, setting in _AGENT_OPTIONS if setting.untrusted == "lower"} | {
+    ("execution", "maxProcesses")
+}
+_RESTRICTING_KEYS = {("permissions", "ask"), ("permissions", "deny"), ("sandbox", "hidden"), ("skills", "disabled")}
+_ALLOWED_UNTRUSTED_KEYS = _RESTRICTING_KEYS | {
+    path for path, _, setting in _AGENT_OPTIONS if setting.untrusted == "any"
+}
 
 
 class RuleFile(Struct, frozen=True):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from mainspring.models.config import ModelFacts
+from mainspring.options import AgentSetting, OptionSpec
 from mainspring.redaction import redacted_repr
+from mainspring.run_options import RunOptions
 
 _Count = Annotated[int, Meta(ge=1)]
 
@@ -238,27 +241,56 @@ class Providers(Struct, frozen=True, kw_only=True):
 class AgentSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """The behavior of the agent.
 
+    Further settings are the options of a run that declare one.
+
     Attributes:
         system_prompt: System prompt that replaces the built-in one; facts about the folder are appended.
-        max_tokens: Maximum number of tokens in one response.
-        temperature: Temperature from 0 to 2.
-        thinking: Reasoning effort.
-        max_turns: Maximum number of model calls of a run.
-        max_seconds: Maximum duration of a run in seconds.
-        max_cost: Maximum cost of a run in US dollars.
-        max_total_tokens: Maximum number of tokens of a run, input and output together.
-        repeat_hint: Number of turns in a row without new results after which the model gets a hint; 0 disables it.
     """
 
     system_prompt: str | None = None
-    max_tokens: PositiveInt | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    thinking: Literal["off", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    max_turns: PositiveInt | None = None
-    max_seconds: PositiveFloat | None = None
-    max_cost: PositiveFloat | None = None
-    max_total_tokens: PositiveInt | None = None
-    repeat_hint: Annotated[int, Meta(ge=0)] | None = None
+
+    def run_options(self) -> RunOptions:
+        """Return the options of a run that are set."""
+        given: dict[str, Any] = {}
+        for name, _, setting in iter_agent_settings():
+            value = getattr(self, name)
+            if value is not None:
+                given[name] = None if value == setting.off else value
+        return RunOptions(**given)
+
+
+def iter_agent_settings() -> Iterator[tuple[str, OptionSpec, AgentSetting]]:
+    """Iterate over the options of a run that have a setting, with their names."""
+    for name, option in RunOptions.declared.items():
+        if option.setting is not None:
+            yield name, option, option.setting
+
+
+def agent_key(name: str, setting: AgentSetting) -> str:
+    """Return the key of the setting of an option."""
+    head, *rest = name.split("_")
+    return setting.key or head + "".join([part.capitalize() for part in rest])
+
+
+def _derive_agent_settings() -> type[AgentSettings]:
+    """Create the settings with a field for each option that has a setting, of its type and with its limits."""
+    members: list[tuple[str, Any, None]] = []
+    docs = [(AgentSettings.__doc__ or "").rstrip()]
+    for name, option, setting in iter_agent_settings():
+        limits = setting.limits or Meta(ge=option.ge, le=option.le)
+        kind: Any = Annotated[option.kind, limits] if option.kind in (int, float) else option.kind
+        members.append((name, kind | None, None))
+        docs.append(f"        {name}: {setting.doc or option.doc.rstrip('.')}.")
+    keys = {name: agent_key(name, setting) for name, _, setting in iter_agent_settings()}
+    derived: Any = defstruct(
+        "AgentSettings", members, bases=(AgentSettings,), namespace={"__doc__": "\n".join(docs)}, module=__name__,
+        frozen=True, kw_only=True, rename=keys,
+    )  # fmt: skip
+    return derived
+
+
+if not TYPE_CHECKING:
+    AgentSettings = _derive_agent_settings()
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from mainspring.events import StreamEvent
 from mainspring.messages import Message, StopReason
 from mainspring.models.codec.normalize import new_call_id
 from mainspring.models.codec.stream_decoder import StreamDecoder
-from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_dicts
+from mainspring.models.json_values import DECODE_ERRORS, as_dict, as_dicts, to_json
 from mainspring.models.message_builder import MessageBuilder, parse_call
 from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.openai_chat.payloads import (
@@ -95,7 +93,7 @@ class ToolCallAssembler:
             else:
                 self._complete(call, piece.id, function.name)
             if piece.extra_content:
-                call.signature = msgspec.json.encode(piece.extra_content).decode()
+                call.signature = to_json(piece.extra_content).decode()
             self._arguments(call, function.arguments, out)
 
     def add_legacy(self, function: FunctionDelta, out: list[StreamEvent]) -> None:
@@ -193,7 +191,7 @@ def _function(piece: CallDelta) -> FunctionDelta:
 
 def _as_text(arguments: str | dict[str, Any] | None) -> str:
     if isinstance(arguments, dict):
-        return msgspec.json.encode(arguments).decode()
+        return to_json(arguments).decode()
     return arguments or ""
 
 
@@ -228,7 +226,7 @@ class ReasoningAssembler:
         """Close the open block, if any."""
         if self._index < 0:
             return
-        signature = msgspec.json.encode(self._detail).decode() if self._detail else self._mark
+        signature = to_json(self._detail).decode() if self._detail else self._mark
         out.append(self._draft.close_thinking(self._index, signature))
         self._index = -1
         self._detail = None
@@ -257,7 +255,7 @@ class ReasoningAssembler:
 
     def _redacted(self, detail: dict[str, Any], out: list[StreamEvent]) -> None:
         self.close(out)
-        self._draft.redacted_thinking(msgspec.json.encode(detail).decode())
+        self._draft.redacted_thinking(to_json(detail).decode())
 
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -378,7 +376,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         if delta.refusal:
             self._add_text(delta.refusal, out)
         if delta.extra_content:
-            self._text_mark = msgspec.json.encode(delta.extra_content).decode()
+            self._text_mark = to_json(delta.extra_content).decode()
         if delta.tool_calls or delta.function_call:
             self._reasoning.close(out)
             self._close_text(out)

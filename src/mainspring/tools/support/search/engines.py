@@ -6,11 +6,13 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from importlib import import_module
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from mainspring.env import OutputLimits, ProcessResult, RealPath, explain
+from mainspring.env.protocol import read_files
 from mainspring.globs import expand_braces
 from mainspring.lazy import lazy_re
 from mainspring.tools.support.search.file_list import (
@@ -38,6 +40,7 @@ _CLASSES = {
     "xdigit": "0-9a-fA-F",
 }
 _ESCAPE = lazy_re(r"\\(?:[xuU]\{([0-9a-fA-F]+)\}|b\{(start|end|start-half|end-half)\}|(.))", re.DOTALL)
+_NOT_UTF8 = lazy_re(r"[\ud800-\udbff]|[\ude00-\udfff]|[\udc00-\udc7f]")
 _NEEDS_RIPGREP = lazy_re(r"(?<!\\)(?:\\\\)*(\\[pP]|&&|\(\?[a-zA-Z]*[RUu])")
 
 
@@ -78,6 +81,21 @@ def compile_regex(pattern: str, *, literal: bool, ignore_case: bool, multiline: 
         return re.compile(re.escape(pattern) if literal else _translate(pattern), flags)
     except (re.error, OverflowError) as e:
         raise RegexError(str(e)) from None
+
+
+def required_literal(pattern: re.Pattern[str]) -> str:
+    """Return a text on one line that every match contains; empty if unknown."""
+    try:
+        parse: Any = import_module("re._parser").parse
+    except ImportError:
+        return ""
+    text = "".join(
+        chr(argument) if f"{operation}" == "LITERAL" else "\n"
+        for operation, argument in parse(pattern.pattern, pattern.flags)
+    )
+    literal = max(text.split("\n"), key=len)
+    has_other_cases = pattern.flags & re.IGNORECASE and not literal.isascii()  # for example, the long s of an s
+    return "" if has_other_cases or _NOT_UTF8.search(literal) else literal
 
 
 def _translate(pattern: str) -> str:
@@ -310,9 +328,9 @@ MAX_SEARCHED_BYTES = 64 << 20
 """Maximum size of a file to search: larger files are skipped and reported, since they need several copies in memory."""
 
 
-_BATCH = 64
-_SMALL = 1 << 20
-"""Maximum total size of files that are read together."""
+_BATCH = 256
+_SMALL = 1 << 16
+"""Maximum size of files that are read together: a batch is at most 16MB."""
 
 
 async def search_with_python(
@@ -331,18 +349,20 @@ async def search_with_python(
     lines: dict[str, list[Line]] = {}
     counts: dict[str, int] = {}
     problems: list[str] = []
+    search = _Search(pattern, query, as_text, required_literal(pattern)).search_files
     found: list[_FileMatches] = []
     end = time.monotonic() + TIME_LIMIT
     for start in range(0, len(files), _BATCH):
+        batch = files[start : start + _BATCH]
+        paths = [path for path, _ in batch]
+        contents = await read_files(ctx.env, paths, limit=_SMALL + 1, signal=ctx.signal)
         if ctx.is_aborted or time.monotonic() > end:
             problems.append("cancelled" if ctx.is_aborted else f"stopped after {TIME_LIMIT:g}s")
             break
-        batch = files[start : start + _BATCH]
-        contents = await asyncio.gather(*[_read(ctx, path, _SMALL) for path, _ in batch])
         for i, (path, name) in enumerate(batch):
             data = contents[i]
             if isinstance(data, bytes) and len(data) > _SMALL:  # Read large files one by one to limit memory.
-                data = await _read(ctx, path, MAX_SEARCHED_BYTES)
+                (data,) = await read_files(ctx.env, [path], limit=MAX_SEARCHED_BYTES + 1)
             if isinstance(data, bytes) and len(data) > MAX_SEARCHED_BYTES:
                 data = OSError(f"more than {MAX_SEARCHED_BYTES} bytes, which only ripgrep searches")
             if isinstance(data, OSError):
@@ -350,8 +370,8 @@ async def search_with_python(
                 contents[i] = b""
             elif len(data) > _SMALL:
                 contents[i] = b""
-                found += await asyncio.to_thread(_search_files, [name], [data], pattern, query, as_text)
-        found += await asyncio.to_thread(_search_files, [name for _, name in batch], contents, pattern, query, as_text)
+                found += await asyncio.to_thread(search, [name], [data])
+        found += await asyncio.to_thread(search, [name for _, name in batch], contents)
     for name, hits, count in found:
         counts[name] = count
         if query.needs_lines:
@@ -362,49 +382,60 @@ async def search_with_python(
 _FileMatches = tuple[str, list[Line], int]
 
 
-async def _read(ctx: ToolContext, path: RealPath, limit: int) -> bytes | OSError:
-    try:
-        return await ctx.env.read_bytes(path, limit=limit + 1)
-    except OSError as e:
-        return e
+class _Search(Struct, frozen=True):
+    """A search in the content of files.
 
+    Attributes:
+        pattern: The compiled pattern.
+        query: The text search.
+        as_text: Whether to search files that contain NUL.
+        literal: Text that every match contains; empty if unknown.
+    """
 
-def _search_files(
-    names: Sequence[str],
-    contents: Sequence[bytes | OSError],
-    pattern: re.Pattern[str],
-    query: SearchQuery,
-    as_text: bool,
-) -> list[_FileMatches]:
-    """Return the matches in each file; files without matches are omitted."""
-    found: list[_FileMatches] = []
-    for name, data in zip(names, contents, strict=True):
-        if isinstance(data, bytes) and data:
-            lines, count = _search_text(data, pattern, query, as_text)
-            if count:
-                found.append((name, lines, count))
-    return found
+    pattern: re.Pattern[str]
+    query: SearchQuery
+    as_text: bool
+    literal: str
 
+    def search_files(self, names: Sequence[str], contents: Sequence[bytes | OSError]) -> list[_FileMatches]:
+        """Return the matches in each file; files without matches are omitted."""
+        found: list[_FileMatches] = []
+        encoded = self.literal.encode("utf-8", "surrogateescape")
+        for name, data in zip(names, contents, strict=True):
+            if isinstance(data, bytes) and data and self._may_match(data, encoded):
+                lines, count = self._search_text(data)
+                if count:
+                    found.append((name, lines, count))
+        return found
 
-def _search_text(data: bytes, pattern: re.Pattern[str], query: SearchQuery, as_text: bool) -> tuple[list[Line], int]:
-    mark, encoding = detect_bom(data)
-    if encoding not in ("", "utf-8"):
-        text = data[len(mark) :].decode(encoding, "replace")
-    elif b"\0" in data and not as_text:
-        return [], 0
-    else:
-        text = data[len(mark) :].decode("utf-8", "surrogateescape")
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    if lines and not lines[-1]:
-        lines.pop()
-    hits = _match_multiline(lines, pattern) if query.multiline else _match_lines(lines, pattern)
-    return (_with_context(lines, hits, query.context) if query.needs_lines else []), len(hits)
+    def _may_match(self, data: bytes, literal: bytes) -> bool:
+        """Return False if a file cannot contain a match, without decoding it."""
+        if literal in data or detect_bom(data)[1] not in ("", "utf-8"):
+            return True
+        if not self.pattern.flags & re.IGNORECASE:
+            return False
+        return not data.isascii() or literal.lower() in data.lower()
 
+    def _search_text(self, data: bytes) -> tuple[list[Line], int]:
+        mark, encoding = detect_bom(data)
+        if encoding not in ("", "utf-8"):
+            text = data[len(mark) :].decode(encoding, "replace")
+        elif b"\0" in data and not self.as_text:
+            return [], 0
+        else:
+            text = data[len(mark) :].decode("utf-8", "surrogateescape")
+        lines = text.split("\n")
+        if "\r" in text:
+            lines = [line.removesuffix("\r") for line in lines]
+        if not lines[-1]:
+            lines.pop()
+        hits = _match_multiline(lines, self.pattern) if self.query.multiline else self._match_lines(lines)
+        return (_with_context(lines, hits, self.query.context) if self.query.needs_lines else []), len(hits)
 
-def _match_lines(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:
-    """Return the column of the first match by line index."""
-    search = pattern.search
-    return {i: found.start() + 1 for i, line in enumerate(lines) if (found := search(line))}
+    def _match_lines(self, lines: Sequence[str]) -> dict[int, int]:
+        """Return the column of the first match by line index."""
+        search, literal = self.pattern.search, "" if self.pattern.flags & re.IGNORECASE else self.literal
+        return {i: found.start() + 1 for i, line in enumerate(lines) if literal in line and (found := search(line))}
 
 
 def _match_multiline(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:

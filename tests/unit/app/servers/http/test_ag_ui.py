@@ -8,16 +8,17 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from mainspring.app.servers.ag_ui.encoder import AgUiEncoder
-from mainspring.durable.feed import (
-    Asked,
-    Attempt,
-    CallDone,
-    MessageDone,
-    RunEnded,
-    Text,
-    Thinking,
-    TurnBegan,
-    WaitingCall,
+from mainspring.events import (
+    AgentEnd,
+    ApprovalRequest,
+    ApprovalResult,
+    AttemptStart,
+    ErrorInfo,
+    MessageEnd,
+    TextDelta,
+    ThinkingDelta,
+    ToolExecutionEnd,
+    TurnStart,
 )
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 from mainspring.testing.scripted_model import Reply, ScriptedCall
@@ -77,11 +78,26 @@ def test_output_of_a_crashed_attempt_is_voided(material: Path):
     schema = Draft202012Validator(json.loads((material / "ag-ui" / "events.schema.json").read_text()))
     call = ToolUseBlock("c1", "note", {"text": "x"})
     feed = [
-        *(Attempt(1), TurnBegan(1), Thinking("hm"), Text("I wi"), Attempt(2), Text("I will"), Text(" look")),
-        MessageDone(2, Message.assistant("I will look")),
-        *(Asked(1, (WaitingCall(call, "why"),)), Attempt(3), Asked(1, ()), TurnBegan(2), Text("so"), Attempt(4)),
-        MessageDone(4, Message.assistant("so it is")),
-        RunEnded("error", error="no model"),
+        *(
+            AttemptStart(1),
+            TurnStart(1, ""),
+            ThinkingDelta(0, "hm"),
+            TextDelta(0, "I wi"),
+            AttemptStart(2),
+            TextDelta(0, "I will"),
+            TextDelta(0, " look"),
+        ),
+        MessageEnd(Message.assistant("I will look"), number=2),
+        *(
+            ApprovalRequest("c1", call, reason="why", number=1),
+            AttemptStart(3),
+            ApprovalResult("c1", "once"),
+            TurnStart(2, ""),
+            TextDelta(0, "so"),
+            AttemptStart(4),
+        ),
+        MessageEnd(Message.assistant("so it is"), number=4),
+        AgentEnd("ann.x", (), "error", error=ErrorInfo(type="ModelError", message="no model")),
     ]
     translator, rules, encoded = AgUiEncoder("ann.x"), StreamRules(), list[dict[str, Any]]()
     for event in feed:
@@ -99,22 +115,26 @@ def test_output_of_a_crashed_attempt_is_voided(material: Path):
 
 def test_aborted_run_has_the_outcome_cancelled():
     translator = AgUiEncoder("ann.x")
-    translator.encode(Attempt(1))
-    assert translator.encode(RunEnded("aborted"))[-1]["outcome"] == {"type": "cancelled"}
+    translator.encode(AttemptStart(1))
+    assert translator.encode(AgentEnd("ann.x", (), "aborted"))[-1]["outcome"] == {"type": "cancelled"}
 
 
 def test_events_are_held_back_while_a_subagent_waits_for_approval():
     """One subagent asks while another ends; a third request arrives while the first is pending."""
     spawns = [ToolUseBlock(name, "spawn", {"task": name}) for name in ("one", "two")]
-    child_call = WaitingCall(ToolUseBlock("one-1/c", "note", {"text": "x"}), "why", "one-1", 1)
-    other = WaitingCall(ToolUseBlock("two-1/c", "note", {"text": "y"}), "why", "two-1", 1)
+    child_call = ToolUseBlock("one-1/c", "note", {"text": "x"})
+    other = ToolUseBlock("two-1/c", "note", {"text": "y"})
     feed = [
-        *(Attempt(1), TurnBegan(1), MessageDone(1, Message.assistant(spawns))),
-        Asked(1, (child_call,), "one-1"),
-        CallDone(spawns[1], ToolResultBlock("two", "spawn", "two is done")),
-        *(Asked(1, (other,), "two-1"), Asked(1, (), "one-1"), Asked(1, (), "two-1")),
-        CallDone(spawns[0], ToolResultBlock("one", "spawn", "one is done")),
-        RunEnded("completed", "over"),
+        *(AttemptStart(1), TurnStart(1, ""), MessageEnd(Message.assistant(spawns), number=1)),
+        ApprovalRequest(child_call.id, child_call, reason="why", number=1, agent="one-1"),
+        ToolExecutionEnd(spawns[1], ToolResultBlock("two", "spawn", "two is done")),
+        *(
+            ApprovalRequest(other.id, other, reason="why", number=1, agent="two-1"),
+            ApprovalResult(child_call.id, "once"),
+            ApprovalResult(other.id, "once"),
+        ),
+        ToolExecutionEnd(spawns[0], ToolResultBlock("one", "spawn", "one is done")),
+        AgentEnd("ann.x", (), "completed", "over"),
     ]
     translator, rules, encoded = AgUiEncoder("ann.x"), StreamRules(), list[list[dict[str, Any]]]()
     for event in feed:

@@ -383,5 +383,9 @@ async def test_subagent_approval_over_the_runs_api():
             assert (await server.ann.post(f"v1/runs/{run}/approve", body))[0] == status
         assert (await server.ann.wait_for_result(run))["text"] == "all done"
         events = [e.data async for e in server.ann.follow(run)]
-    asks = [(e["agent"], [c["call"]["id"] for c in e["calls"]]) for e in events if e["type"] == "asked"]
-    assert asks == [(request["agent"], [request["call_id"]]), (request["agent"], [])]
+    approvals = [e for e in events if e["type"].startswith("approval_")]
+    assert [(e["type"], e["id"]) for e in approvals] == [
+        ("approval_request", request["call_id"]),
+        ("approval_result", request["call_id"]),
+    ]
+    assert (approvals[0]["agent"], approvals[1]["decision"]) == (request["agent"], "once")

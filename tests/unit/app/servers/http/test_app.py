@@ -50,7 +50,17 @@ async def test_responses_match_the_schema():
             validate(event.data, "Event")
             assert event.data["type"] == event.name
             kinds.add(event.name)
-        assert kinds >= {"attempt", "turn", "text", "thinking", "message", "asked", "tool_start", "tool_end", "end"}
+        assert kinds >= {
+            "attempt_start",
+            "turn_start",
+            "text_delta",
+            "thinking_delta",
+            "message_end",
+            "approval_request",
+            "tool_execution_start",
+            "tool_execution_end",
+            "agent_end",
+        }
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ async def test_streams_and_idle_connections_are_not_slow_requests():
             idle[1].write(ask)
             assert (await idle[0].readuntil(b"}")).startswith(b"HTTP/1.1 200")
             gate.open.set()
-            assert b"event: end" in await reader.read()
+            assert b"event: agent_end" in await reader.read()
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ async def test_stream_ends_when_its_token_is_revoked():
         async with ben.post(ben.make_input("hello")) as answer:
             server.tokens.replace({BEN: "ben", "another-0123456789abcdef": "ann"})
             gate.open.set()
-            assert [e.data async for e in ann if e.name == "message" and "secret" in str(e.data)] == []
+            assert [e.data async for e in ann if e.name == "message_end" and "secret" in str(e.data)] == []
             assert b"RUN_FINISHED" in await answer.content.read()
         assert (await server.ann.get(f"v1/runs/{run}"))[0] == 401
         other = Client(server.url, server.session, "another-0123456789abcdef")

@@ -14,9 +14,14 @@ async def test_run_can_be_started_followed_and_read():
         status, run = await server.ann.post("v1/runs", {"prompt": "hello"})
         assert (status, run["agent"], run["id"].partition(".")[0]) == (201, "bot", "ann")
         events = [event async for event in server.ann.follow(run["id"])]
-        assert [e.name for e in events if e.name not in ("text", "turn")] == ["attempt", "message", "message", "end"]
+        assert [e.name for e in events if e.name not in ("text_delta", "turn_start")] == [
+            "attempt_start",
+            "message_end",
+            "message_end",
+            "agent_end",
+        ]
         assert [e.id for e in events] == [str(n) for n in range(1, len(events) + 1)]
-        assert "".join(e.data["text"] for e in events if e.name == "text") == "Hi there"
+        assert "".join(e.data["text"] for e in events if e.name == "text_delta") == "Hi there"
         result = await server.ann.wait_for_result(run["id"])
         assert (result["status"], result["text"], result["turns"]) == ("completed", "Hi there", 1)
         status, listed = await server.ann.get("v1/runs")
@@ -35,7 +40,7 @@ async def test_follower_resumes_after_the_last_event_id():
         async with aclosing(server.ann.follow(run)) as events:
             async for event in events:
                 seen.append(event.id)
-                if event.name == "asked":
+                if event.name == "approval_request":
                     break
         waiting = (await server.ann.get(f"v1/runs/{run}"))[1]["waiting"]
         await server.ann.post(f"v1/runs/{run}/approve", {"call_id": waiting[0]["call_id"]})
@@ -44,7 +49,7 @@ async def test_follower_resumes_after_the_last_event_id():
         again = [e async for e in server.ann.follow(run, f"?after={seen[-1]}")]
         assert [e.id for e in more] == [str(n) for n in range(int(seen[-1]) + 1, int(seen[-1]) + 1 + len(more))]
         assert [e.id for e in again] == [e.id for e in more]
-        assert more[-1].name == "end"
+        assert more[-1].name == "agent_end"
         # After the last event, a browser that reconnects automatically gets 204, which makes it stop.
         assert (await server.ann.get(f"v1/runs/{run}/events", last_event_id=more[-1].id))[0] == 204
         for number in (more[-1].id, str(int(more[-1].id) + 5)):
@@ -64,7 +69,7 @@ async def test_run_pauses_for_an_approval(answer: str):
         call = paused["waiting"][0]["call_id"]
         assert (await server.ann.post(f"v1/runs/{run}/{answer}", {"call_id": call}))[0] == 202
         assert (await server.ann.wait_for_result(run))["text"] == "over"
-        ended = [e.data["result"] async for e in server.ann.follow(run) if e.name == "tool_end"]
+        ended = [e.data["result"] async for e in server.ann.follow(run) if e.name == "tool_execution_end"]
         assert ("noted x" in str(ended[0]["content"])) == (answer == "approve")
 
 
@@ -75,7 +80,7 @@ async def test_call_can_be_approved_with_edited_arguments():
         call = (await server.ann.wait_for_state(run, "paused"))["waiting"][0]["call_id"]
         await server.ann.post(f"v1/runs/{run}/approve", {"call_id": call, "input": {"text": "y"}})
         await server.ann.wait_for_result(run)
-        results = [e.data["result"]["content"] async for e in server.ann.follow(run) if e.name == "tool_end"]
+        results = [e.data["result"]["content"] async for e in server.ann.follow(run) if e.name == "tool_execution_end"]
         assert "noted y" in str(results)
 
 
@@ -90,7 +95,9 @@ async def test_steering_and_follow_up_messages_reach_the_run():
         assert (await server.ann.post(f"v1/runs/{run}/follow-up", {"text": "and then"}))[0] == 202
         second.open.set()
         assert (await server.ann.wait_for_result(run))["text"] == "three"
-        texts = [e.data["message"]["content"][0]["text"] async for e in server.ann.follow(run) if e.name == "message"]
+        texts = [
+            e.data["message"]["content"][0]["text"] async for e in server.ann.follow(run) if e.name == "message_end"
+        ]
         assert texts == ["hello", "one", "left", "two", "and then", "three"]
         status, rejected = await server.ann.post(f"v1/runs/{run}/steer", {"text": "too late"})
         assert (status, rejected["code"]) == (409, "over")

@@ -14,7 +14,8 @@ import pytest
 from mainspring import Agent, tool
 from mainspring.app.servers.http.sse import EventEncoder, StreamTimeouts, WireEvent, encode_sse
 from mainspring.durable import DurableSteps
-from mainspring.durable.feed import FeedItem, Text
+from mainspring.durable.feed import FeedItem
+from mainspring.events import TextDelta
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.servers.http.harness import ANN, Gate, RunningServer, run_server, script_agent
 
@@ -44,7 +45,7 @@ async def test_many_followers_get_all_events_and_release_resources():
         await wait_for_metric(server, "mainspring_followers", 100)
         gate.open.set()
         received = await asyncio.gather(*following)
-        assert received[0][-1].endswith(" end")
+        assert received[0][-1].endswith(" agent_end")
         assert all(each == received[0] for each in received)
         await wait_for_metric(server, "mainspring_followers", 0)
 
@@ -143,16 +144,16 @@ async def test_shutdown_waits_for_running_runs(asks: bool):
             assert await ending == (1 if asks else 0)  # a run that waits for an approval would never end
             server.state.shutdown_started.set()
             text = (await answer.content.read()).decode()
-        assert ("event: end" in text) == (not asks)
+        assert ("event: agent_end" in text) == (not asks)
         assert ("the service is shutting down" in text) == asks
         assert text.rstrip().endswith("retry: 2000") == asks
 
 
 def test_large_event_is_sent_in_pieces():
     for size in (0, 1, 65_536, 65_537, 1_000_000):
-        event = WireEvent("7", "message", b"x" * size)
+        event = WireEvent("7", "message_end", b"x" * size)
         pieces = list(encode_sse(event))
-        assert b"".join(pieces) == b"id: 7\nevent: message\ndata: " + event.data + b"\n\n"
+        assert b"".join(pieces) == b"id: 7\nevent: message_end\ndata: " + event.data + b"\n\n"
         assert max(map(len, pieces)) < 66_000
         assert (len(pieces) == 1) == (size <= 65_536)
 
@@ -160,7 +161,7 @@ def test_large_event_is_sent_in_pieces():
 async def test_followers_at_the_same_position_share_encoded_events():
     async def make_feed() -> AsyncGenerator[FeedItem]:
         for n in range(1, 4):
-            yield FeedItem(n, Text("x" * 100_000))
+            yield FeedItem(n, TextDelta(0, "x" * 100_000))
 
     wire = EventEncoder()
     seen = [[event async for event in wire.encode_run(run, make_feed())] for run in ("a", "a", "b")]

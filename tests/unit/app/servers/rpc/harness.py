@@ -11,13 +11,13 @@ import jsonschema
 from referencing import Registry
 
 from mainspring.app.export.formats import EXPORTERS
-from mainspring.app.servers.rpc.protocol import build_rpc_schema
+from mainspring.app.servers.rpc.protocol import rpc_schema_text
 from mainspring.app.servers.rpc.server import serve_rpc
 from mainspring.app.servers.stdio import ChatRegistry, LineTransport
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.servers.acp.harness import options_for
 
-SCHEMA = build_rpc_schema()
+SCHEMA: dict[str, Any] = json.loads(rpc_schema_text())
 LINE, REQUEST = (
     jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}, registry=Registry())
     for name in ("Line", "Request")

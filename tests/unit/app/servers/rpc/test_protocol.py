@@ -34,11 +34,11 @@ async def test_conversation_over_rpc(tmp_path: Path, home: Path) -> None:
     async with open_client(
         tmp_path, home, ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "Written."
     ) as client:
-        assert (await client.next())["protocol"] == 1
+        assert (await client.next())["protocol"] == 2
         client.send_command(1, type="prompt", text="write it")
-        request = await client.wait_for("approval_asked")
+        request = await client.wait_for("approval_request")
         client.send_command(2, type="approve", id=request["id"], decision="once")
-        assert (await client.wait_for("run_finished"))["text"] == "Written."
+        assert (await client.wait_for("agent_end"))["text"] == "Written."
         client.send_command(3, type="get_status")
         assert (await client.wait_for("reply", id=3))["status"]["running"] is False
         client.send_command(4, type="complete", line="/co")
@@ -160,14 +160,14 @@ async def test_prompts_steering_and_abort_during_a_run(tmp_path: Path, home: Pat
         await client.reply(2, type="prompt", text="two")
         await client.reply(3, type="steer", text="and mind the gap")
         gates[0].open.set()
-        assert (await client.wait_for("run_finished"))["text"] == "First."
+        assert (await client.wait_for("agent_end"))["text"] == "First."
         assert "mind the gap" in repr(model.requests[1].messages)
-        assert (await client.wait_for("run_finished"))["text"] == "Second."
+        assert (await client.wait_for("agent_end"))["text"] == "Second."
         await client.reply(4, type="prompt", text="three")
         await gates[3].reached_limit.wait()
         await client.reply(5, type="queue", text="four")
         await client.reply(6, type="abort", reason="enough")
-        assert (await client.wait_for("run_finished"))["status"] == "aborted"
+        assert (await client.wait_for("agent_end"))["status"] == "aborted"
         assert (await client.reply(7, type="get_status"))["status"]["queued"] == 1
         messages = (await client.reply(8, type="get_messages"))["messages"]
     texts = [
@@ -181,28 +181,28 @@ async def test_session_commands(tmp_path: Path, home: Path) -> None:
     """Sessions are started, renamed, listed, resumed, forked, and exported."""
     async with open_client(tmp_path, home, "One.", "Two.", "Three.") as client:
         await client.reply(1, type="prompt", text="first")
-        await client.wait_for("run_finished")
+        await client.wait_for("agent_end")
         await client.reply(2, type="rename", title="The first one")
         await client.reply(3, type="new_session")
-        await client.wait_for("session_changed", reason="new")
+        await client.wait_for("session_change", reason="new")
         await client.reply(4, type="prompt", text="second")
-        await client.wait_for("run_finished")
+        await client.wait_for("agent_end")
         listed = (await client.reply(5, type="list_sessions"))["sessions"]
         assert {s["title"] for s in listed} == {"The first one", "second"}
         assert {s["cwd"] for s in listed} == {str(tmp_path)}
         first = next(s["id"] for s in listed if s["title"] == "The first one")
         await client.reply(6, type="resume", session=first)
-        await client.wait_for("session_changed", reason="resumed")
+        await client.wait_for("session_change", reason="resumed")
         await client.reply(7, type="fork")
-        copied = await client.wait_for("session_changed", reason="forked")
+        copied = await client.wait_for("session_change", reason="forked")
         assert copied["id"] != first
         await client.reply(8, type="prompt", text="third")
-        await client.wait_for("run_finished")
+        await client.wait_for("agent_end")
         messages = repr((await client.reply(9, type="get_messages"))["messages"])
         assert ("One." in messages, "Two." in messages, "Three." in messages) == (True, False, True)
         for number, kind in enumerate(("html", "md", "jsonl")):
             done = await client.reply(20 + number, type="slash", line=f"/export out.{kind}")
-            await client.wait_for("command_done", id=done["command"])
+            await client.wait_for("command_end", id=done["command"])
             assert "Three." in (tmp_path / f"out.{kind}").read_text()
         assert (await client.reply(30, type="list_sessions", everywhere=True))["sessions"]
         assert isinstance((await client.reply(31, type="list_models"))["models"], dict)
@@ -215,9 +215,9 @@ async def test_text_that_is_not_utf8_is_published(tmp_path: Path, home: Path) ->
     call_it = ScriptedCall("list_files", {"path": "sub"})
     async with open_client(tmp_path, home, call_it, "It has \udcff in it.") as client:
         await client.reply(1, type="prompt", text="look")
-        finished = await client.wait_for("tool_finished")
-        assert "bad-" in finished["output"]
-        await client.wait_for("run_finished")
+        finished = await client.wait_for("tool_execution_end")
+        assert "bad-" in finished["result"]["content"]
+        await client.wait_for("agent_end")
         await client.reply(2, type="get_messages")
 
 

@@ -43,7 +43,7 @@ export async function follow(id, onEvent, showState, signal) {
         if (event.id) last = event.id;
         wait = 1;
         onEvent(event.data);
-        if (event.data.type === "end") over = true;
+        if (event.data.type === "agent_end") over = true;
       }
       if (!over && ["done", "failed", "cancelled"].includes((await get(`/v1/runs/${id}`)).state)) over = true;
     } catch (error) {

@@ -123,10 +123,10 @@ function open(run) {
   const onEvent = (event) => {
     if (signal.aborted) return;
     conversation.show(event);
-    if (event.type === "asked" || event.type === "end") showAsked();
+    if (["approval_request", "approval_result", "agent_end"].includes(event.type)) showAsked();
     show();
-    if (event.type === "asked") refresh().catch(fail);
-    if (event.type === "end") get(`/v1/runs/${run.id}/result?wait=5`).then((result) => {
+    if (event.type.startsWith("approval_")) refresh().catch(fail);
+    if (event.type === "agent_end") get(`/v1/runs/${run.id}/result?wait=5`).then((result) => {
       if (signal.aborted || !result.total_tokens) return;
       conversation.total(result);
       show();
@@ -136,7 +136,7 @@ function open(run) {
   follow(run.id, onEvent, showState, signal).then(async () => {
     if (signal.aborted || conversation.status) return;
     const known = await get(`/v1/runs/${run.id}`);
-    if (["failed", "cancelled"].includes(known.state)) onEvent({ type: "end", status: known.state, error: known.error });
+    if (["failed", "cancelled"].includes(known.state)) onEvent({ type: "agent_end", status: known.state, error: { message: known.error } });
   }).catch((error) => { if (!signal.aborted) fail(error); });
   show();
   showList();

@@ -57,7 +57,7 @@ export class Conversation {
     this.calls = new Map();
     this.tokens = this.cost = 0;
     this.priced = true;
-    this.questions = new Map(); // by subagent; those of the main agent are under ""
+    this.questions = new Map(); // approvals by ID
     this.status = "";
     this.begun = false;
   }
@@ -72,17 +72,18 @@ export class Conversation {
 
   show(event) {
     switch (event.type) {
-      case "attempt": if (event.number > 1) this.drop(); break;
-      case "turn": this.begun = true; break;
-      case "text": this.grow("live", "said assistant live", event.text); break;
-      case "thinking": this.think(event.text); break;
-      case "message": this.message(event.message); break;
-      case "tool_start": this.call(event.call); break;
-      case "tool_update": this.progress(event); break;
-      case "tool_end": this.result(event); break;
-      case "asked": this.questions.set(event.agent ?? "", event.calls); break;
-      case "retry": this.add(el("p", "end", `Retrying in ${event.delay.toFixed(1)}s (attempt ${event.attempt} of ${event.max_retries}): ${event.error}`)); break;
-      case "end": this.end(event); break;
+      case "attempt_start": if (event.number > 1) this.drop(); break;
+      case "turn_start": this.begun = true; break;
+      case "text_delta": this.grow("live", "said assistant live", event.text); break;
+      case "thinking_delta": this.think(event.text); break;
+      case "message_end": this.message(event.message); break;
+      case "tool_execution_start": this.call(event.call); break;
+      case "tool_execution_update": this.progress(event); break;
+      case "tool_execution_end": this.result(event); break;
+      case "approval_request": this.questions.set(event.id, event); break;
+      case "approval_result": this.questions.delete(event.id); break;
+      case "model_retry": this.add(el("p", "end", `Retrying in ${event.delay.toFixed(1)}s (attempt ${event.attempt} of ${event.max_retries}): ${event.error.message}`)); break;
+      case "agent_end": this.end(event); break;
     }
   }
 
@@ -174,7 +175,7 @@ export class Conversation {
     this.live?.classList.remove("live");
     this.questions.clear();
     this.status = event.status;
-    if (event.status !== "completed") this.add(el("p", "end bad", event.error ? `${event.status}: ${event.error}` : event.status));
+    if (event.status !== "completed") this.add(el("p", "end bad", event.error?.message ? `${event.status}: ${event.error.message}` : event.status));
   }
 
   // Show the totals of the whole run, including subagents.
@@ -184,7 +185,7 @@ export class Conversation {
     this.cost = result.cost ?? 0;
   }
 
-  get asked() { return [...this.questions.values()].flat(); }
+  get asked() { return [...this.questions.values()]; }
 
   get figures() {
     if (!this.tokens) return "";

@@ -1,16 +1,9 @@
-"""Recorded exchanges of the Responses protocol: decoding matches a reference reader of the raw body."""
+"""Recorded exchanges of the Responses protocol."""
 
 import json
-import sys
-from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from mainspring.errors import ModelError
 from mainspring.messages import (
     ContentBlock,
     ImageBlock,
@@ -20,26 +13,20 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile, ResponsesCapabilities
-from mainspring.models.replay import decode_exchange
 from mainspring.models.wire.openai_responses import ResponsesDecoder, encode_request
 from mainspring.models.wire.openai_responses.payloads import encode_item_metadata
+from tests.contract.traffic.reading import (
+    Reading,
+    decode_arguments,
+    decoded_calls,
+    frame_events,
+    is_event_stream,
+    unequal,
+)
 
-OWN = Path(__file__).parent / "fixtures" / "responses"
 FAILED = ("error", "response.failed")
-
-
-def fixture_files() -> list[Path]:
-    return sorted(OWN.glob("*.json"))
-
-
-def load(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
 def parse_objects(body: str) -> list[dict[str, Any]]:
@@ -82,46 +69,27 @@ def calls_of(items: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
     return calls
 
 
-def decode_arguments(arguments: str) -> Any:
-    if not arguments.strip():
-        return {}
-    try:
-        value = json.loads(arguments)
-    except ValueError:
-        return arguments
-    return value if isinstance(value, dict) else arguments
-
-
-# --- the comparison ----------------------------------------------------------------------------------------------------
-
-
-def find_differences(exchange: dict[str, Any]) -> list[str]:
-    """Return where decoding differs from the reference reader."""
-    message, error = decode_exchange(exchange)
-    response = exchange["response"]
-    if response["status"] != 200:
-        return [] if error is not None and error.status == response["status"] else [f"error: {error}"]
-    objects = parse_objects(response["body_text"])
+def expected_error(exchange: dict[str, Any]) -> str | None:
+    objects = parse_objects(exchange["response"]["body_text"])
     last = objects[-1].get("response") or objects[-1]
-    if any(o.get("type") in FAILED or (o.get("error") and "type" not in o) for o in objects):
-        return [] if error is not None else ["no error"]
-    if "output" not in last or last.get("status") in ("queued", "in_progress"):
-        return [] if error is not None else ["no error for what is no answer"]
-    if error is not None or message is None:
-        return [f"error: {error}"]
+    failed = any(o.get("type") in FAILED or (o.get("error") and "type" not in o) for o in objects)
+    return "" if failed or "output" not in last or last.get("status") in ("queued", "in_progress") else None
+
+
+def find_differences(exchange: dict[str, Any], message: Message) -> list[str]:
+    objects = parse_objects(exchange["response"]["body_text"])
+    last = objects[-1].get("response") or objects[-1]
     items = items_of(objects)
     limited = (last.get("incomplete_details") or {}).get("reason") == "max_output_tokens"
     calls = calls_of(items)
-    found = [
-        f"{what}: {ours!r} is not {theirs!r}"
-        for what, ours, theirs in (
+    found = unequal(
+        (
             ("text", message.text, text_of(items)),
             ("thinking", message.thinking, thinking_of(items)),
             ("calls", decoded_calls(message), calls),
             ("stop", message.stop_reason, "max_tokens" if limited else "tool_use" if calls else "end_turn"),
         )
-        if ours != theirs
-    ]
+    )
     return found + find_usage_differences(message, last.get("usage"))
 
 
@@ -137,32 +105,6 @@ def find_usage_differences(message: Message, raw: dict[str, Any] | None) -> list
         "reasoning": (usage.reasoning_tokens, (raw.get("output_tokens_details") or {}).get("reasoning_tokens") or 0),
     }
     return [f"{what}: {ours} is not {theirs}" for what, (ours, theirs) in values.items() if ours != theirs]
-
-
-def decoded_calls(message: Message) -> list[tuple[str, str, Any]]:
-    return [(c.id, c.name, c.input if c.raw_input is None else c.raw_input) for c in message.tool_uses]
-
-
-@pytest.mark.covers("MOD-29", "PRV-10")
-def test_recorded_exchanges_decode_like_the_reference_reader(material: Path) -> None:
-    index = json.loads((material / "traffic" / "INDEX.json").read_text(encoding="utf-8"))
-    files = [entry["file"] for entry in index if entry["api"] == "responses"]
-    wrong = {file: found for file in files if (found := find_differences(load(material / "traffic" / file)))}
-
-    sys.stdout.write(f"\nresponses: {len(files)} exchanges, {len(files) - len(wrong)} agree\n")
-    assert len(files) > 350
-    assert wrong == {}
-
-
-@pytest.mark.covers("MOD-29", "MOD-04", "PRV-10")
-@pytest.mark.parametrize("path", fixture_files(), ids=lambda path: path.stem)
-def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
-    exchange = load(path)
-
-    assert find_differences(exchange) == []
-    assert exchange["origin"]["licence"]
-    message, error = decode_exchange(exchange)
-    assert error is not None or (message is not None and message.content)
 
 
 # --- requests ----------------------------------------------------------------------------------------------------------
@@ -274,96 +216,54 @@ def encode(messages: list[Message]) -> list[dict[str, Any]]:
     return json.loads(encode_request(ModelRequest(messages), profile))["input"]
 
 
-def test_encoded_requests_match_recorded_requests(material: Path) -> None:
-    index = json.loads((material / "traffic" / "INDEX.json").read_text(encoding="utf-8"))
-    same, unlike, unsupported = 0, dict[str, Any](), Counter[str]()
-    for entry in index:
-        if entry["api"] != "responses":
-            continue
-        exchange = load(material / "traffic" / entry["file"])
-        body = (exchange["request"] or {}).get("body") or {}
-        if not isinstance(body, dict) or not isinstance(body.get("input"), list) or "previous_response_id" in body:
-            continue
-        try:
-            messages = to_messages(body["input"])
-        except LookupError as error:
-            unsupported[str(error)] += 1
-            continue
-        ours, theirs = summarize(encode(messages)), summarize(body["input"])
-        if ours == theirs:
-            same += 1
-        else:
-            unlike[entry["file"]] = [pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]][:1] or (
-                len(ours),
-                len(theirs),
-            )
-
-    sys.stdout.write(f"\nrequests: {same} alike, {len(unlike)} unlike, not expressible: {dict(unsupported)}\n")
-    assert same > 200
-    assert unlike == {}
+def compare_request(exchange: dict[str, Any]) -> Iterator[str]:
+    body = (exchange["request"] or {}).get("body") or {}
+    if not isinstance(body, dict) or not isinstance(body.get("input"), list) or "previous_response_id" in body:
+        return
+    try:
+        messages = to_messages(body["input"])
+    except LookupError:
+        yield "not expressible"
+        return
+    ours, theirs = summarize(encode(messages)), summarize(body["input"])
+    if ours == theirs:
+        yield "same"
+    else:
+        unequal_pairs = [pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]]
+        yield f"unlike: {unequal_pairs[:1] or (len(ours), len(theirs))}"
 
 
-# --- chunk boundaries --------------------------------------------------------------------------------------------------
+# --- streams -----------------------------------------------------------------------------------------------------------
 
 
-def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
-    reader = ResponseReader(ResponsesDecoder(ModelProfile(ModelInfo("m", "host"), "http://host/v1")))
-    events: list[Any] = []
-    for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
-        events += reader.feed(body[start:end])
-    events += reader.finish()
-    values = [tuple(getattr(e, f) for f in e.__struct_fields__ if f not in ("draft", "message")) for e in events]
-    last = events[-1].partial if events else None
-    return [(e.type, *fields) for e, fields in zip(events, values, strict=True)], last, reader.error
-
-
-STREAMS = [path for path in fixture_files() if load(path)["response"]["body_text"].lstrip()[:1] not in ("{", "[")]
-
-
-@pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08", "STR-12")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-@settings(max_examples=20)
-@given(data=st.data())
-def test_stream_events_do_not_depend_on_chunk_boundaries(path: Path, data: st.DataObject) -> None:
-    body = load(path)["response"]["body_text"].encode()
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
-
-    whole, message, error = decode(body, [])
-    events, same_message, same_error = decode(body, cuts)
-
-    assert events == whole
-    assert (message and message.content) == (same_message and same_message.content)
-    assert str(error) == str(same_error)
-
-
-@pytest.mark.parametrize("path", STREAMS[:2], ids=lambda path: path.stem)
-def test_stream_events_are_the_same_byte_by_byte(path: Path) -> None:
-    body = load(path)["response"]["body_text"].encode()
-
-    assert decode(body, list(range(1, len(body))))[0] == decode(body, [])[0]
-
-
-@pytest.mark.covers("STR-13")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-@settings(max_examples=15)
-@given(data=st.data())
-def test_truncated_stream_never_completes(path: Path, data: st.DataObject) -> None:
-    body = load(path)["response"]["body_text"].encode()
-    part = body[: data.draw(st.integers(0, len(body)))]
+def is_complete(part: bytes) -> bool:
     at = max(part.rfind(b'"type":"response.completed"'), part.rfind(b'"type":"response.incomplete"'))
-    ended = at >= 0 and part.find(b"\n", at) >= 0
-
-    events, _, error = decode(part, [])
-
-    if not ended and b"[DONE]" not in part:
-        assert error is not None or is_complete_json(part)
-        assert error is None or not events or events[-1][0] != "done"
+    return (at >= 0 and part.find(b"\n", at) >= 0) or b"[DONE]" in part or is_last_line_complete(part)
 
 
-def is_complete_json(part: bytes) -> bool:
+def is_last_line_complete(part: bytes) -> bool:
     """Return True if the last line is complete without its newline."""
     try:
         value = json.loads(part.rstrip().rpartition(b"\n")[2].removeprefix(b"data:"))
     except ValueError:
         return False
     return value.get("type") in ("response.completed", "response.incomplete")
+
+
+READING = Reading(
+    name="responses",
+    apis=("responses",),
+    folder="responses",
+    decoder=ResponsesDecoder,
+    covers=("MOD-29", "PRV-10"),
+    recorded=350,
+    expected_error=expected_error,
+    differences=find_differences,
+    is_stream=is_event_stream,
+    is_complete=is_complete,
+    objects=parse_objects,
+    frame=frame_events,
+    ends_calls_early=True,
+    compare_request=compare_request,
+    request_minimums={"same": 200},
+)

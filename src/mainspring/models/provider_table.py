@@ -1,0 +1,263 @@
+"""The built-in providers: one profile each.
+
+A host of Chat Completions with a key is one entry here: registry, key and address variables, setup, automatic selection, and the
+table in the documentation are derived from it. A provider with its own authentication or protocol also has a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Protocol = Literal["chat_completions", "responses", "messages", "gemini", "ollama"]
+"""Name of a wire protocol; see `WireProtocol`."""
+
+
+class ProviderProfile(Struct, frozen=True, kw_only=True):
+    """Facts about a provider.
+
+    Attributes:
+        name: Name of the provider, for example ``name`` in ``name:model``.
+        label: Display name; empty if the setup does not offer the provider.
+        about: Where to get the required credentials, for the setup.
+        docs: Page about the provider, in the folder of the documentation.
+        protocols: Wire protocols, the default first; empty if a library calls the model.
+        base_url: Base URL of its host; empty if it must be set.
+        url_variables: Environment variables that may contain another base URL, in order.
+        key_variables: Environment variables that may contain its key, in order.
+        key: Whether it needs a key: ``yes``, ``no``, or ``maybe``.
+        model: Default model; empty if one must be set.
+        setup_model: Default model of the setup, if it differs.
+        quirks: Differences of the host from the defaults of `ChatCapabilities`, by field.
+        settings: Settings that it supports in addition to those of every provider, in camelCase.
+        module: Module with its ``build(config)``; empty for a host of Chat Completions without peculiarities.
+        prices_of: Provider whose models it sells at the same prices.
+        local: Whether its models usually run on this machine, free of charge and as slowly as they need.
+        login: Whether ``mainspring login`` replaces a key.
+        selected_by_key: Whether a key in the environment is enough to select it automatically.
+        selected_by_address: Whether an address in the environment is.
+    """
+
+    name: str
+    label: str = ""
+    about: str = ""
+    docs: str = "providers/other-hosts.md"
+    protocols: tuple[Protocol, ...] = ("chat_completions",)
+    base_url: str = ""
+    url_variables: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()
+    key: Literal["yes", "no", "maybe"] = "yes"
+    model: str = ""
+    setup_model: str = ""
+    quirks: Mapping[str, Any] = {}
+    settings: tuple[str, ...] = ()
+    module: str = ""
+    prices_of: str = ""
+    local: bool = False
+    login: bool = False
+    selected_by_key: bool = True
+    selected_by_address: bool = False
+
+
+PROVIDERS: dict[str, ProviderProfile] = {
+    profile.name: profile
+    for profile in (
+        ProviderProfile(
+            name="openai",
+            label="OpenAI",
+            about="API key: https://platform.openai.com/api-keys",
+            docs="providers/openai.md",
+            protocols=("chat_completions", "responses"),
+            base_url="https://api.openai.com/v1",
+            url_variables=("OPENAI_BASE_URL",),
+            key_variables=("OPENAI_API_KEY",),
+            model="gpt-5-mini",
+            settings=("api",),
+            module="mainspring.models.providers.openai",
+            selected_by_address=True,
+        ),
+        ProviderProfile(
+            name="anthropic",
+            label="Anthropic (Claude)",
+            about="API key: https://console.anthropic.com/settings/keys",
+            docs="providers/anthropic.md",
+            protocols=("messages",),
+            base_url="https://api.anthropic.com",
+            url_variables=("ANTHROPIC_BASE_URL",),
+            key_variables=("ANTHROPIC_API_KEY",),
+            model="claude-sonnet-4-20250514",
+            setup_model="claude-sonnet-4-5",
+            settings=("anthropicVersion", "cacheTtl", "contextManagement", "extraBetas"),
+            module="mainspring.models.providers.anthropic",
+        ),
+        ProviderProfile(
+            name="gemini",
+            label="Google Gemini",
+            about="API key: https://aistudio.google.com/apikey",
+            docs="providers/gemini.md",
+            protocols=("gemini",),
+            base_url="https://generativelanguage.googleapis.com",
+            url_variables=("GOOGLE_GEMINI_BASE_URL",),
+            key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+            model="gemini-2.0-flash-exp",
+            setup_model="gemini-2.5-flash",
+            settings=("apiVersion", "useVertexai"),
+            module="mainspring.models.providers.gemini",
+        ),
+        ProviderProfile(
+            name="azure",
+            label="Azure OpenAI",
+            about="resource and deployment; without an API key, the login of `az login` is used",
+            docs="providers/azure.md",
+            protocols=("chat_completions", "responses"),
+            url_variables=("AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT"),
+            key_variables=("AZURE_OPENAI_API_KEY",),
+            key="maybe",
+            settings=(
+                *("api", "apiVersion", "auth", "clientId", "deployment", "deploymentNameMap", "endpoint"),
+                *("resourceName", "secretName", "vaultUrl"),
+            ),
+            module="mainspring.models.providers.azure",
+            prices_of="openai",
+            selected_by_key=False,
+        ),
+        ProviderProfile(
+            name="foundry",
+            label="Azure AI Foundry",
+            about="local: models on this machine (extra foundry); cloud: endpoint and API key of a project",
+            docs="providers/azure.md#microsoft-foundry",
+            protocols=("chat_completions", "responses"),
+            url_variables=("AZURE_FOUNDRY_PROJECT_ENDPOINT",),
+            key_variables=("AZURE_FOUNDRY_API_KEY",),
+            key="maybe",
+            model="phi-4",
+            settings=("api", "mode", "modelAlias", "modelDeployment", "projectEndpoint", "temperature"),
+            module="mainspring.models.providers.foundry",
+            selected_by_key=False,
+        ),
+        ProviderProfile(
+            name="github",
+            label="GitHub Models",
+            about="token with the scope models:read; without one, the token of `gh auth login` is used",
+            docs="providers/other-hosts.md#github-models",
+            base_url="https://models.github.ai/inference",
+            key_variables=("GITHUB_TOKEN",),
+            key="maybe",
+            model="gpt-4o-mini",
+            setup_model="openai/gpt-4.1-mini",
+            settings=("org",),
+            module="mainspring.models.providers.github",
+            selected_by_key=False,  # The token usually serves other purposes.
+        ),
+        ProviderProfile(
+            name="openrouter",
+            label="OpenRouter",
+            about="API key: https://openrouter.ai/keys",
+            base_url="https://openrouter.ai/api/v1",
+            url_variables=("OPENROUTER_BASE_URL",),
+            key_variables=("OPENROUTER_API_KEY",),
+            model="openrouter/auto",
+            quirks={
+                "efforts": ("none", "minimal", "low", "medium", "high", "xhigh"),
+                "effort_field": "reasoning",
+                "cache_breakpoints": True,  # It removes them for vendors without caching, like thinking.
+            },
+        ),
+        ProviderProfile(
+            name="cerebras",
+            label="Cerebras",
+            about="API key: https://cloud.cerebras.ai",
+            base_url="https://api.cerebras.ai/v1",
+            url_variables=("CEREBRAS_BASE_URL",),
+            key_variables=("CEREBRAS_API_KEY",),
+            model="gpt-oss-120b",
+            quirks={
+                "max_tokens_field": "max_completion_tokens",
+                "efforts": ("low", "medium", "high"),
+                "cache_breakpoints": False,  # It caches prefixes automatically and rejects unknown fields.
+                "tool_images": False,
+            },
+        ),
+        ProviderProfile(
+            name="groq",
+            label="Groq",
+            about="API key: https://console.groq.com/keys",
+            base_url="https://api.groq.com/openai/v1",
+            url_variables=("GROQ_BASE_URL",),
+            key_variables=("GROQ_API_KEY",),
+            model="openai/gpt-oss-120b",
+            quirks={"max_tokens_field": "max_completion_tokens", "efforts": ("low", "medium", "high")},
+        ),
+        ProviderProfile(
+            name="codex",
+            label="ChatGPT account (Codex)",
+            about="no API key: `mainspring login codex` opens a browser",
+            docs="providers/openai.md#codex",
+            protocols=("responses",),
+            base_url="https://chatgpt.com/backend-api/codex",
+            key="no",
+            model="gpt-5.5",
+            settings=("clientId", "issuer", "loginPort", "tokenFile"),
+            module="mainspring.models.providers.codex",
+            login=True,
+        ),
+        ProviderProfile(
+            name="ollama",
+            label="Ollama on this machine or another",
+            about="no API key; download a model with `ollama pull NAME`",
+            docs="local-models.md#servers-on-this-machine",
+            protocols=("ollama",),
+            base_url="http://localhost:11434",
+            url_variables=("OLLAMA_HOST",),
+            key_variables=("OLLAMA_API_KEY",),
+            key="no",
+            model="llama3.3:latest",
+            settings=("keepAlive", "numCtx"),
+            module="mainspring.models.providers.ollama",
+            local=True,
+            selected_by_key=False,
+        ),
+        ProviderProfile(
+            name="local",
+            label="Local server (LM Studio, llama.cpp, vLLM)",
+            about="no API key; start the server first",
+            docs="local-models.md#servers-on-this-machine",
+            base_url="http://localhost:11434/v1",
+            url_variables=("MAINSPRING_LOCAL_BASE_URL",),
+            key="no",
+            model="llama3.3:latest",
+            local=True,
+            selected_by_address=True,
+        ),
+        ProviderProfile(
+            name="compatible",
+            label="Any other OpenAI-compatible server",
+            about="base URL up to /v1, and an API key if the server needs one",
+            url_variables=("OPENAI_COMPATIBLE_BASE_URL",),
+            key_variables=("OPENAI_COMPATIBLE_API_KEY",),
+            key="maybe",
+            selected_by_key=False,
+        ),
+        ProviderProfile(
+            name="embedded",
+            label="Embedded small model: no API key, no server",
+            about="requires the extra local; weights are downloaded on first use",
+            docs="local-models.md",
+            key="no",
+            model="qwen-coder-0.5b",
+            module="mainspring.models.embedded.provider",
+            local=True,
+        ),
+        ProviderProfile(
+            name="langchain",
+            docs="providers/other-hosts.md#langchain",
+            protocols=(),
+            key="no",
+            settings=("class", "options"),
+            module="mainspring.models.providers.langchain",
+        ),
+    )
+}
+"""Profiles by name, in the order of the setup."""
