@@ -34,6 +34,8 @@ MAX_RAW_WORDS = 3_000
 Such a line needs approval in any case.
 """
 
+_UNKNOWN_MATCHES = "the files that its wildcards match are unknown"
+
 _QUOTES = lazy_re(r"['\"\\]")
 _RAW_WORD = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$]+")
 _HARMLESS_DEVICE = lazy_re(r"/dev/(null|zero|u?random|full|std(in|out|err)|tty|fd/\d+)")
@@ -187,9 +189,14 @@ class CommandChecker:
                     await self._check_path(touch.scope, touch.word, file_grant)
             if verdict.outcome == "allow":
                 await self._check_reads_of_allowed(command, verdict)
-        for text in dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner)):
+        mentions = dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner))
+        for text in mentions:
             for target in [*await self._resolve(text), *await self._expand_wildcards(text)]:
                 self._add(self.paths.check_mention(target))
+        if verdict.outcome == "allow" and not self._is_granted(command):
+            words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
+            if not self._too_broad_words.isdisjoint((*words, *mentions)):  # a file that no tool may access may be one
+                self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
         await self._record_links(command)
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
@@ -300,7 +307,7 @@ class CommandChecker:
         for word in one.paths:
             await self._expand_wildcards(word.text)
             if word.text in self._too_broad_words:
-                problem = problem or "the files that its wildcards match are unknown"
+                problem = problem or _UNKNOWN_MATCHES
         if not problem:
             for word in one.paths:
                 await self._check_path("fs-read", word, NO_GRANT)
