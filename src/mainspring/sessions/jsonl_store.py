@@ -436,7 +436,7 @@ class JsonlStore:
 
 
 _UNSAVED_NOTICE = "new messages are not saved"
-_FLAGS = getattr(os, "O_FLAGS", 0) | getattr(os, "O_BINARY", 0)
+_FLAGS = getattr(os, "O_BINARY", 0)
 
 
 def _is_empty_leftover(path: Path) -> bool:

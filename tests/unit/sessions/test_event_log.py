@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mainspring.errors import NetworkError, ToolError
-from mainspring.loop.hooks import SessionClosed, SessionEnd, SessionStart
+from mainspring.loop.hooks import BeforeToolRun, SessionClosed, SessionEnd, SessionStart, UsageUpdate
 from mainspring.messages import Cost, Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet
@@ -26,9 +27,10 @@ from mainspring.sessions import (
     iter_all_events,
     read_events,
 )
-from mainspring.sessions.event_log import EventLogFile
+from mainspring.sessions.event_log import EventLogFile, redact_call_arguments
 from mainspring.testing import Reply, ScriptedCall
 from mainspring.tools import Access, tool
+from mainspring.tools.builtin import read_file
 from tests.unit.sessions.harness import QUICK, make_agent, make_calls
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
@@ -356,3 +358,47 @@ async def test_lines_are_buffered_during_rotation(tmp_path: Path) -> None:
     lines = [p.read_text().split("\n") for p in (tmp_path / "x.1.jsonl", tmp_path / "x.jsonl")]
     assert sum(lines, []) == ["line 0", "line 1", "line 2", "meanwhile", "", "after", ""]
     assert file.dropped_lines == 0
+
+
+async def test_lines_for_a_slow_disk_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.sessions.event_log._MAX_QUEUED", 2)
+    file = EventLogFile(tmp_path / "x.jsonl")
+    for line in (b"1", b"2", b"3"):
+        file.append(line)
+    await file.rotate(make=True)
+    file.close()
+    assert (tmp_path / "x.jsonl").read_bytes() == b"1\n2\n"
+    assert file.dropped_lines == 1
+
+
+async def test_pauses_and_side_calls_are_logged(session: Session) -> None:
+    usage = Usage(10, 2)
+    agent = make_logged_agent(session, make_calls("a"))
+    Permissions(ask=["look"], unattended="pause").install(agent)
+    await agent.run("go")
+    await agent.bus.emit(UsageUpdate(1, usage, usage, purpose="compaction"))
+    assert [e.count for e in read_named(session, "pause")] == [1]
+    assert [(e.reason, e.usage) for e in read_named(session, "side_call")] == [("compaction", usage)]
+
+
+async def test_blocked_call_is_logged_as_denied(session: Session) -> None:
+    agent = make_logged_agent(session, make_calls("a"), "done")
+
+    def block(hook: BeforeToolRun) -> None:
+        hook.block = "not now"
+
+    agent.on(BeforeToolRun, block, order=-1000)
+    await agent.run("go")
+    assert [e.status for e in read_named(session, "tool_call")] == ["not_run"]
+
+
+def test_store_in_memory_has_no_events() -> None:
+    assert list(iter_all_events(home=MemorySessionStore())) == []
+
+
+def test_arguments_of_a_tool_that_cannot_declare_its_access_are_not_logged() -> None:
+    def access(arguments: dict[str, Any]) -> tuple[Access, ...]:
+        raise KeyError("path")
+
+    look = structs.replace(read_file, access=access)
+    assert redact_call_arguments(look, {"key": KEY}, "/work") == ({"key": f"({len(KEY)} characters)"}, True)
