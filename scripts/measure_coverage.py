@@ -18,9 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 MIN_PERCENT = 95.0
 TESTS: dict[str, tuple[str, ...]] = {
     "loop": ("tests/unit/loop", "tests/unit/policies", "tests/unit/subagents", "tests/unit/extensions"),
-    "models.wire": ("tests/unit/models", "tests/contract"),
-    "permissions": ("tests/unit/permissions", "tests/contract/regressions"),
-    "sessions": ("tests/unit/sessions", "tests/unit/app/export", "tests/contract"),
+    "models.wire": (
+        "tests/unit/models",
+        "tests/contract/test_model_traffic.py",
+        "tests/contract/test_odd_histories.py",
+        "tests/contract/test_wire_mutations.py",
+    ),
+    "permissions": ("tests/unit/permissions",),
+    "sessions": ("tests/unit/sessions", "tests/contract/test_session_faults.py", "tests/contract/test_session_store.py"),
     "shell_analysis": ("tests/unit/shell_analysis", "tests/unit/permissions"),
 }
 """The packages below `mainspring`, each with the tests that concern it."""

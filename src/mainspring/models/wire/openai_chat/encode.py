@@ -15,7 +15,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring.messages import (
-    ContentBlock,
     ImageBlock,
     Message,
     RedactedThinkingBlock,
@@ -323,7 +322,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _user(message: Message, dialect: ChatCapabilities) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    shown: list[ContentBlock] = []
+    shown: list[TextBlock | ImageBlock] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):
             items.append(_result(block, dialect, shown))
@@ -334,7 +333,7 @@ def _user(message: Message, dialect: ChatCapabilities) -> list[dict[str, Any]]:
     return items
 
 
-def _result(block: ToolResultBlock, dialect: ChatCapabilities, shown: list[ContentBlock]) -> dict[str, Any]:
+def _result(block: ToolResultBlock, dialect: ChatCapabilities, shown: list[TextBlock | ImageBlock]) -> dict[str, Any]:
     if dialect.tool_images:
         text, behind = split_text_and_images(block)
         shown += behind
@@ -347,13 +346,13 @@ def _result(block: ToolResultBlock, dialect: ChatCapabilities, shown: list[Conte
     return item
 
 
-def _content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
+def _content(blocks: list[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:
     if all(isinstance(b, TextBlock) for b in blocks):
         return "\n".join([b.text for b in blocks if isinstance(b, TextBlock)])
     parts: list[dict[str, Any]] = []
     for block in blocks:
         if isinstance(block, TextBlock):
             parts.append({"type": "text", "text": block.text})
-        elif isinstance(block, ImageBlock):
+        else:
             parts.append({"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.data}"}})
     return parts
