@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mainspring.env.process_tree import RUN_ID_VARIABLE, find_orphans, find_processes, kill_tree, terminate_tree
+from mainspring.line_transport import LineReader, LineTooLongError, LineTransport, stream_writer
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.message_repair import error_response, repair_message
 from mainspring.mcp.types import McpError
@@ -257,7 +258,10 @@ class _MessagePump:
         from mcp.shared.message import SessionMessage
 
         self._process = process
-        self._lines = _MessageDecoder(log)
+        self._wire = LineTransport(
+            lambda: process.stdout.read(_PIECE), stream_writer(process.stdin), _MAX_LINE_BYTES, peer="server"
+        )
+        self._decoder = _MessageDecoder(log)
         self.into, self.reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.writing, self.out_of = anyio.create_memory_object_stream[SessionMessage](0)
         self._all_read = asyncio.Event()
@@ -268,11 +272,11 @@ class _MessagePump:
         from mcp.shared.message import SessionMessage
 
         try:
-            async for line in _iter_lines(self._process.stdout):
-                message = await self._lines.message(line)
+            while (line := await self._wire.line()) is not None:
+                message = await self._decoder.message(line)
                 if message is not None:
                     await self.into.send(SessionMessage(message))
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        except (LineTooLongError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
             self._all_read.set()
@@ -284,12 +288,10 @@ class _MessagePump:
 
     async def write(self) -> None:
         """Write messages to the program in a separate task, so that a slow server does not block reading."""
-        stdin = self._process.stdin
         try:
             async for item in self.out_of:
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                stdin.write(text.encode("utf-8", "replace") + b"\n")
-                await stdin.drain()
+                await self._wire.send(text.encode("utf-8", "replace"))
         except OSError:
             await self.into.aclose()
 
@@ -355,23 +357,6 @@ async def stdio_transport(
         yield process, streams
 
 
-async def _iter_lines(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
-    """Iterate over lines of any length up to `MAX_LINE_BYTES`."""
-    pieces: list[bytes] = []
-    size = 0
-    while data := await pipe.read(_PIECE):
-        *lines, rest = data.split(b"\n")
-        for line in lines:
-            pieces.append(line)
-            yield b"".join(pieces)
-            pieces, size = [], 0
-        if rest:
-            pieces.append(rest)
-            size += len(rest)
-            if size > _MAX_LINE_BYTES:
-                return
-
-
 class _MessageDecoder:
     """Decoder that separates messages from other output of a server."""
 
@@ -421,13 +406,6 @@ def _decoded(text: bytes) -> Any:
 
 async def _log_stderr(pipe: asyncio.StreamReader, log: LogFunction) -> None:
     """Log stderr line by line until it ends."""
-    rest = b""
-    while data := await pipe.read(_PIECE):
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            await log(line.decode("utf-8", "replace"))
-        if len(rest) > _PIECE:
-            await log(rest.decode("utf-8", "replace"))
-            rest = b""
-    if rest:
-        await log(rest.decode("utf-8", "replace"))
+    lines = LineReader(lambda: pipe.read(_PIECE), _PIECE, split_long_lines=True)
+    while (line := await lines.line()) is not None:
+        await log(line.decode("utf-8", "replace"))

@@ -21,6 +21,7 @@ ALLOWED = (
     "mainspring.errors",
     "mainspring.extras",
     "mainspring.lazy",
+    "mainspring.line_transport",
     "mainspring.locks",
     "mainspring.programs",
     "mainspring.redaction",

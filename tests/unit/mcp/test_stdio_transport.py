@@ -14,7 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from mainspring.env import MemoryEnv
-from mainspring.mcp import Answer, ElicitResult, McpError, SamplingResult, connect_mcp
+from mainspring.mcp import Answer, ElicitResult, McpError, SamplingResult, connect_mcp, stdio_transport
+from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.message_repair import repair_result
 from mainspring.tools import ToolContext
 from tests.helpers.processes import alive, ended
@@ -208,6 +209,31 @@ async def test_large_messages_are_sent_in_both_directions() -> None:
     async with connect_mcp(raw_server_config()) as server:
         assert len((await server.call("big", {"n": 3_000_000})).content[0]["text"]) == 3_000_000
         assert len((await server.call("echo", {"text": "ä" * 1_000_000})).content[0]["text"]) == 1_000_000
+
+
+async def test_message_over_the_limit_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio_transport, "_MAX_LINE_BYTES", 100_000)
+    async with connect_mcp(raw_server_config()) as server:
+        with pytest.raises(McpError) as caught:
+            await server.call("big", {"n": 3_000_000})
+        assert caught.value.reason == "lost"
+
+
+async def test_last_lines_without_line_ends_and_long_lines_are_read() -> None:
+    script = """printf '%s' '{"jsonrpc":"2.0","id":1,"method":"ping"}'; head -c 200000 /dev/zero | tr '\\0' x >&2; printf end >&2"""
+    config = McpServerConfig(name="last", command="/bin/sh", args=("-c", script))
+    logged: list[str] = []
+
+    async def log(line: str) -> None:
+        logged.append(line)
+
+    process = await stdio_transport.start_server(config, os.environ)
+    async with stdio_transport.stdio_streams(process, log) as (reading, _):
+        received: list[Any] = [item async for item in reading]
+        assert [item.message.method for item in received] == ["ping"]
+        await wait_until(lambda: "".join(logged).endswith("end"))
+    assert "".join(logged) == "x" * 200_000 + "end"
+    assert 2 <= len(logged) <= 4
 
 
 @pytest.mark.parametrize(

@@ -19,91 +19,11 @@ from mainspring.app.cli.exit_codes import OK
 from mainspring.app.cli.runner import run_command
 from mainspring.app.cli.signals import GracefulShutdown
 from mainspring.cancellation import CancelToken
+from mainspring.line_transport import LineTransport, ReadFunction, WriteFunction, stream_writer
 
 MAX_LINE_BYTES = 32 << 20
 """Maximum number of bytes of a line; images are sent as base64."""
-
-
 _CHUNK = 1 << 16
-
-
-class LineTooLongError(Exception):
-    """A line was too long and was skipped; the message contains the limit."""
-
-
-class LineTransport:
-    """Reads and writes lines.
-
-    Args:
-        chunk: Function that reads available bytes; empty at the end.
-        put: Function that writes bytes, and waits while the client does not read.
-        max_line_bytes: Maximum number of bytes of a line.
-    """
-
-    def __init__(
-        self,
-        chunk: Callable[[], Awaitable[bytes]],
-        put: Callable[[bytes], Awaitable[None]],
-        max_line_bytes: int = MAX_LINE_BYTES,
-    ) -> None:
-        self._chunk = chunk
-        self._write = put
-        self._max_line_bytes = max_line_bytes
-        self._buffer = bytearray()
-        self._looked = 0
-        self._ended = False
-        self._sending = asyncio.Lock()
-        self.is_closed = False
-
-    async def line(self) -> bytes | None:
-        """Return the next line that is not empty, without its end, or ``None`` at the end.
-
-        Raises:
-            LineTooLongError: If the line was too long. The next call returns the line after it.
-        """
-        while True:
-            found = await self._line()
-            if found is None or found.strip():
-                return found
-
-    async def _line(self) -> bytes | None:
-        long = False
-        while True:
-            end = self._buffer.find(b"\n", self._looked)
-            if end >= 0:
-                line = bytes(self._buffer[:end])
-                del self._buffer[: end + 1]
-                self._looked = 0
-                if long or len(line) > self._max_line_bytes:
-                    raise LineTooLongError(
-                        f"A line of more than {self._max_line_bytes} bytes was skipped. Send shorter lines."
-                    )
-                return line
-            if long or len(self._buffer) > self._max_line_bytes:
-                long = True
-                self._buffer.clear()
-            self._looked = len(self._buffer)
-            if self._ended or not (came := await self._chunk()):
-                self._ended = True
-                line, self._looked = bytes(self._buffer), 0
-                self._buffer.clear()
-                return line or None
-            self._buffer += came
-
-    async def send(self, line: bytes) -> None:
-        """Write a line. Waits while the client does not read.
-
-        Raises:
-            ConnectionError: If the client closed the connection.
-        """
-        async with self._sending:
-            if self.is_closed:
-                raise BrokenPipeError("The client closed the connection.")
-            try:
-                await self._write(line + b"\n")
-            except (OSError, ValueError) as error:
-                self.is_closed = True
-                raise BrokenPipeError(f"The client closed the connection: {error}.") from error
 
 
 @contextmanager
@@ -150,7 +70,7 @@ async def open_wire(given: int, output_fd: int, max_line_bytes: int = MAX_LINE_B
                 os.set_blocking(number, state)
 
 
-async def _open_reader(number: int, closing: AsyncExitStack) -> Callable[[], Awaitable[bytes]]:
+async def _open_reader(number: int, closing: AsyncExitStack) -> ReadFunction:
     if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(
         number
     ):  # for example, /dev/null, which does not support asynchronous reads
@@ -168,7 +88,7 @@ async def _open_reader(number: int, closing: AsyncExitStack) -> Callable[[], Awa
     return lambda: reader.read(_CHUNK)
 
 
-async def _open_writer(number: int, closing: AsyncExitStack) -> Callable[[bytes], Awaitable[None]]:
+async def _open_writer(number: int, closing: AsyncExitStack) -> WriteFunction:
     pipe = os.fdopen(os.dup(number), "wb", buffering=0)
     loop = asyncio.get_running_loop()
     try:
@@ -181,22 +101,12 @@ async def _open_writer(number: int, closing: AsyncExitStack) -> Callable[[bytes]
     closing.callback(
         lambda: None if transport.is_closing() else transport.abort()
     )  # the pipe closes itself when the reader disconnects
-    return _pipe_writer(asyncio.StreamWriter(transport, protocol, None, loop))
+    # Wait until the pipe has accepted the data, so that the sender slows down.
+    transport.set_write_buffer_limits(high=0)
+    return stream_writer(asyncio.StreamWriter(transport, protocol, None, loop))
 
 
-def _pipe_writer(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[None]]:
-    writer.transport.set_write_buffer_limits(
-        high=0
-    )  # wait until the pipe has accepted the data, so that the sender slows down
-
-    async def write(data: bytes) -> None:
-        writer.write(data)
-        await writer.drain()
-
-    return write
-
-
-def _file_writer(output_fd: int) -> Callable[[bytes], Awaitable[None]]:
+def _file_writer(output_fd: int) -> WriteFunction:
     def write(data: bytes) -> None:
         remaining = memoryview(data)
         while remaining:

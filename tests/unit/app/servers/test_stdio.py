@@ -1,53 +1,15 @@
-"""Lines from any chunks: complete, split, or too long; and stdout reserved for the protocol."""
+"""Lines over file descriptors, and stdout reserved for the protocol."""
 
 import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from mainspring.app.servers.stdio import LineTooLongError, LineTransport, open_wire
+from mainspring.app.servers.stdio import open_wire
 
 pytestmark = pytest.mark.covers("BYD-23")
-
-MAX_BYTES = 12
-
-
-async def read_lines(pieces: Sequence[bytes]) -> list[bytes | None]:
-    chunks = iter([*pieces, b""])
-
-    async def read_chunk() -> bytes:
-        return next(chunks, b"")
-
-    async def discard(data: bytes) -> None:
-        pass
-
-    wire = LineTransport(read_chunk, discard, MAX_BYTES)
-    found: list[bytes | None] = []
-    while True:
-        try:
-            line = await wire.line()
-        except LineTooLongError:
-            found.append(None)
-            continue
-        if line is None:
-            return found
-        found.append(line)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    whole=st.lists(st.binary(max_size=30).map(lambda b: b.replace(b"\n", b"x")), max_size=6), size=st.integers(1, 40)
-)
-async def test_lines_do_not_depend_on_chunk_sizes(whole: list[bytes], size: int) -> None:
-    data = b"".join(line + b"\n" for line in whole)
-    pieces = [data[i : i + size] for i in range(0, len(data), size)]
-    requested = [None if len(line) > MAX_BYTES else line for line in whole if line.strip() or len(line) > MAX_BYTES]
-    assert await read_lines(pieces) == requested
 
 
 async def test_slow_reader_blocks_the_writer() -> None:
@@ -65,6 +27,25 @@ async def test_slow_reader_blocks_the_writer() -> None:
         with pytest.raises(BrokenPipeError):
             await wire.send(b"more")
     for number in (given, into, end):
+        os.close(number)
+
+
+async def test_aborted_line_is_written_whole() -> None:
+    given, into = os.pipe()
+    out, end = os.pipe()
+    async with open_wire(given, end) as wire:
+        sending = asyncio.create_task(wire.send(b"x" * (1 << 20)))
+        await asyncio.wait({sending}, timeout=0)
+        sending.cancel()
+        await asyncio.wait({sending})
+        assert sending.cancelled()
+        following = asyncio.create_task(wire.send(b"next"))
+        data = b""
+        while not data.endswith(b"next\n"):
+            data += await asyncio.to_thread(os.read, out, 1 << 16)
+        await following
+    assert data == b"x" * (1 << 20) + b"\nnext\n"
+    for number in (given, into, out, end):
         os.close(number)
 
 

@@ -14,9 +14,10 @@ from mainspring.app.chat import ChatOptions
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.servers.acp.session import AcpSession, PromptBlock
 from mainspring.app.servers.acp.transport import CANCEL, DELETE, AcpTransport
-from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.app.workspace.saved_sessions import list_saved_sessions, remove_session
 from mainspring.errors import MainspringError
+from mainspring.line_transport import LineTransport
 from mainspring.redaction import redact_environment
 
 Servers = list[schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio]

@@ -10,9 +10,10 @@ from importlib import import_module
 from mainspring.app.chat import ChatOptions
 from mainspring.app.cli.runner import launch_options
 from mainspring.app.export.formats import EXPORTERS
-from mainspring.app.servers.stdio import ChatRegistry, LineTransport, serve_stdio
+from mainspring.app.servers.stdio import ChatRegistry, serve_stdio
 from mainspring.errors import ConfigError
 from mainspring.extras import install_command
+from mainspring.line_transport import LineTransport
 
 
 def run(options: argparse.Namespace) -> int:

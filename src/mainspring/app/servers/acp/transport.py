@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from mainspring.app.servers.stdio import LineTooLongError, LineTransport
 from mainspring.events import encode
+from mainspring.line_transport import LineTooLongError, LineTransport
 
 _NOT_JSON, _INVALID = -32700, -32600
 

@@ -17,10 +17,11 @@ from mainspring import __version__
 from mainspring.app.chat import ChatOptions
 from mainspring.app.chat.events import error_hint
 from mainspring.app.servers.mcp.runs import Ask, InputRequired, PendingQuestion, ToolRun, ToolRunPool, elicitation_form
-from mainspring.app.servers.stdio import ChatRegistry, LineTooLongError, LineTransport
+from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
 from mainspring.events import AgentEnd, encode
+from mainspring.line_transport import LineTooLongError, LineTransport
 from mainspring.redaction import redact_environment
 
 RUN_TOOL = "run"
@@ -178,7 +179,7 @@ class ReadStream(_Stream):
 
     async def _refuse(self, code: int, reason: str) -> None:
         answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": reason}}
-        await self._wire.send(msgspec.json.encode(answer))
+        await self._wire.send(encode(answer))
 
 
 class WriteStream(_Stream):

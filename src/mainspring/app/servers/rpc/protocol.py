@@ -17,7 +17,7 @@ from mainspring.app.chat.command_results import Candidate
 from mainspring.app.chat.commands import ChatCommand, ChatCommandBase
 from mainspring.app.chat.events import ChatEvent
 from mainspring.app.chat.types import Status
-from mainspring.events import Envelope, encode, schema
+from mainspring.events import Envelope, schema
 from mainspring.events.base import snake_case_tag
 from mainspring.messages import Message
 
@@ -200,11 +200,6 @@ def _extract_id(line: bytes) -> Id | None:
         return msgspec.json.decode(line, type=_RequestId).id
     except (msgspec.MsgspecError, RecursionError):
         return None
-
-
-def write_line(line: RpcLine) -> bytes:
-    """Encode an output line, without its line end."""
-    return encode(line)
 
 
 def rpc_schema_text() -> str:

@@ -26,11 +26,12 @@ from mainspring.app.servers.rpc.protocol import (
     RpcLine,
     SavedSession,
     read_request,
-    write_line,
 )
-from mainspring.app.servers.stdio import MAX_LINE_BYTES, ChatRegistry, LineTooLongError, LineTransport
+from mainspring.app.servers.stdio import MAX_LINE_BYTES, ChatRegistry
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.errors import MainspringError
+from mainspring.events import encode
+from mainspring.line_transport import LineTooLongError, LineTransport
 from mainspring.redaction import redact_environment
 
 _FLUSH_SECONDS = 1.0
@@ -136,4 +137,4 @@ def _sessions(options: ChatOptions, everywhere: bool) -> tuple[SavedSession, ...
 
 
 async def _send(wire: LineTransport, line: RpcLine) -> None:
-    await wire.send(write_line(line))
+    await wire.send(encode(line))

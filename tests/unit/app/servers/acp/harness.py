@@ -15,8 +15,9 @@ from acp.client.connection import ClientSideConnection
 from mainspring.app.chat import ChatOptions
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.servers.acp.agent import serve_acp
-from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.testing.scripted_model import ScriptedModel
+from tests.helpers.memory_lines import MemoryLines
 from tests.unit.app.servers.acp.schema_rules import Watch
 
 
@@ -212,19 +213,17 @@ class Line:
     """In-memory lines between a client and the agent; the `Transport` of the client."""
 
     def __init__(self) -> None:
-        self.to_agent: asyncio.Queue[bytes] = asyncio.Queue()
-        self.to_client: asyncio.Queue[bytes] = asyncio.Queue()
-        self.wire = LineTransport(self.to_agent.get, self.to_client.put)
+        self.lines = MemoryLines()
 
     async def send(self, message: dict[str, Any]) -> None:
-        self.to_agent.put_nowait(json.dumps(message).encode() + b"\n")
+        self.lines.send_line(json.dumps(message).encode())
 
     async def receive(self) -> dict[str, Any] | None:
-        line = await self.to_client.get()
+        line = await self.lines.written()
         return json.loads(line) if line else None
 
     async def close(self) -> None:
-        self.to_agent.put_nowait(b"")
+        self.lines.feed(b"")
 
 
 def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOptions:
@@ -241,14 +240,14 @@ def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOption
 async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
     """Serve the agent on a line until the end of the block."""
     line = Line()
-    task = asyncio.create_task(serve_acp(line.wire, ChatRegistry(), options))
+    task = asyncio.create_task(serve_acp(line.lines.wire, ChatRegistry(), options))
     try:
         yield line
     finally:
         await line.close()
         async with asyncio.timeout(10):
             await task
-        line.to_client.put_nowait(b"")
+        line.lines.end_output()
 
 
 @asynccontextmanager

@@ -50,10 +50,10 @@ lines = st.one_of(
 
 async def read_until_response(line: Line) -> list[dict[str, Any]]:
     """Send a request and return the messages that arrived before its response."""
-    line.to_agent.put_nowait(b'{"jsonrpc":"2.0","id":"ours","method":"initialize","params":{"protocolVersion":1}}\n')
+    line.lines.send_line(b'{"jsonrpc":"2.0","id":"ours","method":"initialize","params":{"protocolVersion":1}}')
     earlier: list[dict[str, Any]] = []
     while True:
-        message = json.loads(await asyncio.wait_for(line.to_client.get(), 10))
+        message = json.loads(await asyncio.wait_for(line.lines.written(), 10))
         if message.get("id") == "ours":
             assert message["result"]["protocolVersion"] == 1
             return earlier
@@ -66,7 +66,7 @@ async def read_until_response(line: Line) -> list[dict[str, Any]]:
 async def test_any_input_is_answered_and_the_agent_continues(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
     async with serving(options_for(tmp_path, home, None)) as line:
         for each in sent:
-            line.to_agent.put_nowait(each + b"\n")
+            line.lines.send_line(each)
         for message in await read_until_response(line):
             assert message["jsonrpc"] == "2.0"
             assert ("result" in message) != ("error" in message)
@@ -76,8 +76,8 @@ async def test_errors_have_the_right_code(tmp_path: Path, home: Path) -> None:
     async with serving(options_for(tmp_path, home, None)) as line:
 
         async def send_and_read_error(text: str) -> tuple[Any, int]:
-            line.to_agent.put_nowait(text.encode() + b"\n")
-            message = json.loads(await asyncio.wait_for(line.to_client.get(), 10))
+            line.lines.send_line(text.encode())
+            message = json.loads(await asyncio.wait_for(line.lines.written(), 10))
             return message["id"], message["error"]["code"]
 
         assert await send_and_read_error("{nonsense") == (None, -32700)

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mainspring.app.servers.mcp.server import serve_mcp
-from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.app.servers.stdio import ChatRegistry
+from tests.helpers.memory_lines import MemoryLines
 from tests.unit.app.servers.acp.harness import options_for
 
 pytestmark = pytest.mark.covers("BYD-23")
@@ -32,15 +33,12 @@ lines = (
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sent=st.lists(lines.map(lambda each: each.replace(b"\n", b" ")), max_size=5))
 async def test_hostile_lines_do_not_stop_the_server(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
-    into: asyncio.Queue[bytes] = asyncio.Queue()
-    out: asyncio.Queue[bytes] = asyncio.Queue()
-    task = asyncio.create_task(
-        serve_mcp(LineTransport(into.get, out.put), ChatRegistry(), options_for(tmp_path, home, None))
-    )
+    client = MemoryLines()
+    task = asyncio.create_task(serve_mcp(client.wire, ChatRegistry(), options_for(tmp_path, home, None)))
     for line in [*sent, json.dumps(START).encode()]:
-        into.put_nowait(line + b"\n")
-    while json.loads(await asyncio.wait_for(out.get(), 10)).get("id") != "ours":
+        client.send_line(line)
+    while json.loads(await asyncio.wait_for(client.written(), 10)).get("id") != "ours":
         pass
-    into.put_nowait(b"")
+    client.feed(b"")
     async with asyncio.timeout(10):
         await task

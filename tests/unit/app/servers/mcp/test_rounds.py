@@ -13,8 +13,9 @@ from referencing import Registry
 
 from mainspring.app.servers.mcp import runs
 from mainspring.app.servers.mcp.server import serve_mcp
-from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
+from tests.helpers.memory_lines import MemoryLines
 from tests.unit.app.chat.harness import Gate, WaitingModel
 from tests.unit.app.servers.acp.harness import options_for
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.covers("BYD-23")
 NEW, OLD = "2026-07-28", "2025-11-25"
 
 
-class Client:
+class Client(MemoryLines):
     """A client of one protocol version, which answers questions with a function of the test.
 
     Attributes:
@@ -32,20 +33,19 @@ class Client:
     """
 
     def __init__(self, version: str, answer: Callable[[dict[str, Any]], Any] | None) -> None:
+        super().__init__()
         self.version = version
         self.answer = answer
-        self.into: asyncio.Queue[bytes] = asyncio.Queue()
-        self.out: asyncio.Queue[bytes] = asyncio.Queue()
         self.messages: list[dict[str, Any]] = []
         self.questions: list[dict[str, Any]] = []
         self.calls = 0
         self._count = 0
 
     def send(self, **message: Any) -> None:
-        self.into.put_nowait(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.send_line(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
     async def next(self) -> dict[str, Any]:
-        message = json.loads(await asyncio.wait_for(self.out.get(), 10))
+        message = json.loads(await asyncio.wait_for(self.written(), 10))
         self.messages.append(message)
         return message
 
@@ -104,11 +104,10 @@ async def connect(
 ) -> AsyncGenerator[tuple[Client, ScriptedModel]]:
     model = script[0] if isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     client = Client(version, answer)
-    wire = LineTransport(client.into.get, client.out.put)
-    task = asyncio.create_task(serve_mcp(wire, ChatRegistry(), options_for(folder, home, model)))
+    task = asyncio.create_task(serve_mcp(client.wire, ChatRegistry(), options_for(folder, home, model)))
     await client.start()
     yield client, model
-    client.into.put_nowait(b"")
+    client.feed(b"")
     async with asyncio.timeout(10):
         await task
 

@@ -13,8 +13,9 @@ from referencing import Registry
 from mainspring.app.export.formats import EXPORTERS
 from mainspring.app.servers.rpc.protocol import rpc_schema_text
 from mainspring.app.servers.rpc.server import serve_rpc
-from mainspring.app.servers.stdio import ChatRegistry, LineTransport
+from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.testing.scripted_model import ScriptedModel
+from tests.helpers.memory_lines import MemoryLines
 from tests.unit.app.servers.acp.harness import options_for
 
 SCHEMA: dict[str, Any] = json.loads(rpc_schema_text())
@@ -24,21 +25,16 @@ LINE, REQUEST = (
 )
 
 
-class Client:
+class Client(MemoryLines):
     """A client of the server."""
 
     def __init__(self) -> None:
-        self.out: asyncio.Queue[bytes] = asyncio.Queue()
-        self.into: asyncio.Queue[bytes] = asyncio.Queue()
-        self.wire = LineTransport(self.out.get, self.into.put)
+        super().__init__()
         self.sent: dict[int, Any] = {}
-
-    def send(self, line: bytes) -> None:
-        self.out.put_nowait(line + b"\n")
 
     def send_command(self, number: int, /, **command: Any) -> None:
         self.sent[number] = {"id": number, "command": command}
-        self.send(json.dumps(self.sent[number]).encode())
+        self.send_line(json.dumps(self.sent[number]).encode())
 
     async def reply(self, number: int, /, **command: Any) -> dict[str, Any]:
         """Send a request and return its reply."""
@@ -46,7 +42,7 @@ class Client:
         return await self.wait_for("reply", id=number)
 
     async def next(self) -> dict[str, Any]:
-        line = json.loads(await asyncio.wait_for(self.into.get(), 10))
+        line = json.loads(await asyncio.wait_for(self.written(), 10))
         LINE.validate(line)
         if line["type"] == "reply" and line["id"] in self.sent:
             REQUEST.validate(self.sent[line["id"]])  # accepted requests match the schema
@@ -67,6 +63,6 @@ async def open_client(tmp_path: Path, home: Path, *script: Any, **more: Any) -> 
     options = options_for(tmp_path, home, model, exporters=EXPORTERS, **more)
     task = asyncio.create_task(serve_rpc(client.wire, ChatRegistry(), options))
     yield client
-    client.out.put_nowait(b"")
+    client.feed(b"")
     async with asyncio.timeout(10):
         await task

@@ -70,7 +70,7 @@ async def test_bad_lines_are_answered_and_the_conversation_continues(
     assert all(isinstance(read_request(line), Error) for line in bad)
     async with open_client(tmp_path, home) as client:
         for line in bad:
-            client.send(line)
+            client.send_line(line)
         for _ in bad:
             await client.wait_for("error")
         client.send_command(1, type="get_status")
