@@ -25,7 +25,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/contract/test_wire_mutations.py",
     ),
     "permissions": ("tests/unit/permissions",),
-    "sessions": ("tests/unit/sessions", "tests/contract/test_session_faults.py", "tests/contract/test_session_store.py"),
+    "sessions": (
+        "tests/unit/sessions",
+        "tests/contract/test_session_faults.py",
+        "tests/contract/test_session_store.py",
+    ),
     "shell_analysis": ("tests/unit/shell_analysis", "tests/unit/permissions"),
 }
 """The packages below `mainspring`, each with the tests that concern it."""

@@ -16,7 +16,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 if sys.version_info < (3, 12):
-    PythonTask: Any = asyncio.tasks._PyTask  # pyright: ignore[reportAttributeAccessIssue]
+    PythonTask: Any = vars(asyncio.tasks)["_PyTask"]
 
     class MeasuredTask(PythonTask):
         """A task that never throws the exception of a future into its coroutine."""
@@ -24,4 +24,5 @@ if sys.version_info < (3, 12):
         def _Task__wakeup(self, future: Any) -> None:
             self._Task__step()
 
-    asyncio.Task = asyncio.tasks.Task = MeasuredTask  # pyright: ignore[reportAttributeAccessIssue]
+    for module in (asyncio, asyncio.tasks):
+        vars(module)["Task"] = MeasuredTask

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 
+from msgspec.structs import replace
+
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions
 from mainspring.permissions.command_patterns import compile_command_pattern
@@ -159,9 +161,8 @@ class CommandChecker:
         """
         for text in dict.fromkeys(word.text for word in command.words[1:]):
             marked = wildcards.encode_wildcards(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
-            marked = marked.replace(
-                wildcards.ANY_TEXT, wildcards.ANY_CHAR
-            )  # names of programs on the search path have no slash
+            # Names of programs on the search path have no slash.
+            marked = marked.replace(wildcards.ANY_TEXT, wildcards.ANY_CHAR)
             for target in [*await self._resolve(marked), *await self._expand_wildcards(marked)]:
                 for scope in ("fs-read", "fs-write", "fs-delete"):
                     self._add(self.paths.refused(scope, target))
@@ -275,17 +276,14 @@ class CommandChecker:
         everywhere = list(dict.fromkeys([*own, *[f for one in found for f in await self._folders_of(one)]]))
         problem = await find_project_program(self.env, self.rules.place, command.walk(), everywhere)
         if problem:
-            return Verdict(verdict.scope, verdict.resource, "ask", problem, None, verdict.allow, verdict.remember)
+            return replace(verdict, reason=problem)
         try:
             for one in found:
                 self.folders = await self._folders_of(one)
                 problem = await self._check_reading(command, one)
                 self.folders = own
                 if problem:
-                    reason = f"it reads, but {problem}"
-                    return Verdict(
-                        verdict.scope, verdict.resource, "ask", reason, None, verdict.allow, verdict.remember
-                    )
+                    return replace(verdict, reason=f"it reads, but {problem}")
         finally:
             self.folders = own
         return self._decision(command, "allow", READONLY_REASON)
