@@ -17,7 +17,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 MIN_PERCENT = 95.0
 TESTS: dict[str, tuple[str, ...]] = {
-    "loop": ("tests/unit/loop", "tests/unit/policies", "tests/unit/subagents", "tests/unit/extensions"),
+    "loop": (
+        "tests/unit/loop",
+        "tests/unit/policies",
+        "tests/unit/subagents",
+        "tests/unit/extensions",
+        "tests/unit/mcp/test_plug.py",
+        "tests/unit/skills",
+    ),
     "models.wire": (
         "tests/unit/models",
         "tests/contract/test_model_traffic.py",
@@ -29,6 +36,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/sessions",
         "tests/contract/test_session_faults.py",
         "tests/contract/test_session_store.py",
+        "tests/contract/test_hostile_sessions.py",
+        "tests/unit/app/export",
     ),
     "shell_analysis": ("tests/unit/shell_analysis", "tests/unit/permissions"),
 }

@@ -238,7 +238,7 @@ async def test_lost_or_too_long_output_is_not_restored(is_lost: bool) -> None:
 async def test_abort_during_the_selection_ends_the_run() -> None:
     def abort(request: ModelRequest) -> Reply:
         agent.abort()
-        return Reply("1")
+        return Reply("1", delay=30)
 
     agent, _ = make_offload_agent(
         OffloadOutputsPlug(MemoryOutputStore(), select="model"),

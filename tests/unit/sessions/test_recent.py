@@ -243,7 +243,7 @@ def append_bytes(file: Path, data: bytes) -> None:
         b"garbage",
         *(
             b'{"type":"%b","id":"h","parent":null,"timestamp":"2030-01-01T00:00:00Z"}' % kind
-            for kind in (b"hologram", b"label", b"compaction")
+            for kind in (b"hologram", b"label", b"compaction", b"message")
         ),
     ],
 )

@@ -257,6 +257,17 @@ async def test_invalid_file_record_is_ignored(project: Project, data: object) ->
     assert (await plan_rewind(project.session, project.env, start)).restores == ()
 
 
+async def test_record_of_a_newer_version_is_ignored(project: Project, tmp_path: Path) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    project.session.close()
+    with open(project.session.location, "ab") as file:
+        file.write(b'{"type":"custom","id":"new","parent":"%b","customType":5}\n' % start.encode())
+
+    session = Session.open(project.session.location, home=tmp_path / "home")
+
+    assert (await plan_rewind(session, project.env, start)).restores == ()
+
+
 async def test_call_of_an_unknown_tool_or_path_is_not_recorded(project: Project) -> None:
     class UnresolvableEnv(LocalEnv):
         async def realpath(self, path: str) -> str:
