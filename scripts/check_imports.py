@@ -2,7 +2,7 @@
 
 An import inside a function is for heavy or optional packages, imported on use. Our own modules are imported at the top of a
 file, where a reader looks for them; only what dispatches by a name, and a lazy `__init__.py`, may load them later.
-`importlib.import_module("mainspring...")` counts as an import.
+`import_module("mainspring...")` and `import_from_extra("mainspring...")` count as imports.
 """
 
 import ast
@@ -18,6 +18,7 @@ SOURCE = ROOT / "src" / "mainspring"
 # what is installed; modules of others that are loaded by a list of their names.
 # The servers, whose packages are others' and heavy; agents that the user names.
 DISPATCHERS = {
+    "app/dashboard/control.py",
     "app/printing/text_output.py",
     "app/servers/acp/start.py",
     "app/servers/http/start.py",
@@ -27,6 +28,7 @@ DISPATCHERS = {
     "app/tui/streaming_markdown.py",
     "app/tui/chat_client.py",
     "app/tui/start.py",
+    "extras.py",
     "lazy.py",
     "mcp/sdk.py",
     "models/auth/azure.py",
@@ -55,7 +57,10 @@ def imported_names(node: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in names)
         case ast.ImportFrom(module=str(module)):
             yield module
-        case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module"), args=[first, *_]):
+        case ast.Call(
+            func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "import_from_extra"),
+            args=[first, *_],
+        ):
             match first:
                 case ast.Constant(value=str(module)):
                     yield module

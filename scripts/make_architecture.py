@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any, get_args
 
 from mainspring import HookBus, LoopConfig, LoopContext, ToolRegistry, agent_loop, tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.events import RunEvent
-from mainspring.loop.hooks import HOOKS
+from mainspring.loop.hooks import HOOK_NAMES, Hook, resolve
 from mainspring.models import ModelRequest
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from scripts.structure import build_graph, read_modules
@@ -260,6 +258,9 @@ class Moment:
     path: tuple[str, ...]
 
 
+BUS_FUNCTIONS = ("RunState.emit", "RunState.notify", "RunState.await_handlers")
+
+
 def find_path() -> tuple[str, ...]:
     """Return the functions of the loop on the stack, outermost first, as `module.function`."""
     path: list[str] = []
@@ -267,7 +268,7 @@ def find_path() -> tuple[str, ...]:
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         name = frame.f_code.co_qualname.split(".<locals>")[0]
-        is_bus = module.startswith("mainspring.loop.hooks") or name == "RunState.emit"
+        is_bus = module.startswith("mainspring.loop.hooks") or name in BUS_FUNCTIONS
         if module.startswith("mainspring.loop.") and not is_bus:
             entry = f"{module.removeprefix('mainspring.loop.')}.{name}"
             if entry not in path[-1:]:
@@ -280,8 +281,9 @@ def record_run() -> list[Moment]:
     """Record a run of two turns, the first with a tool call: its first turn, and what follows the last."""
     moments: list[Moment] = []
     bus = HookBus()
-    for kind in HOOKS.values():
-        bus.on(kind, lambda hook: moments.append(Moment("hook", str(hook.event), find_path())))
+    for name in HOOK_NAMES:
+        if issubclass(resolve(name).kind, Hook):  # events are recorded by their class
+            bus.on(name, lambda hook, name=name: moments.append(Moment("hook", name, find_path())))
     bus.subscribe(lambda event: moments.append(Moment("event", type(event).__name__, find_path())))
 
     def respond(request: ModelRequest) -> Reply:
@@ -480,21 +482,6 @@ def draw_events() -> tuple[str, list[str]]:
     return drawing.svg("The way of an event"), lines
 
 
-def event_table() -> list[str]:
-    """Return the table of all events."""
-    kinds: list[type[Any]] = []
-    for kind in get_args(RunEvent):
-        kinds += [inner for inner in (get_args(kind) or (kind,)) if inner not in kinds]
-    rows = [f"| `{k.type}` | `{k.__name__}` | {summary(k)} |" for k in kinds]
-    return ["| type | class | meaning |", "|---|---|---|", *rows]
-
-
-def summary(kind: type[Any]) -> str:
-    """Return the first sentence of a docstring, with code in single backticks."""
-    text = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    return text.replace("``", "`").replace("|", "\\|")
-
-
 # --- The page ----------------------------------------------------------------------------------------------------------
 
 
@@ -502,7 +489,7 @@ def build() -> tuple[dict[Path, str], str]:
     """Return the images by path, and the page with its generated parts."""
     images: dict[Path, str] = {}
     page = PAGE.read_text(encoding="utf-8")
-    parts: dict[str, list[str]] = {"events": event_table(), "protocols": protocol_table(PROTOCOLS)}
+    parts: dict[str, list[str]] = {"protocols": protocol_table(PROTOCOLS)}
     for name, contract, prefix in (("library", "layers", ""), ("app", "app-layers", "app.")):
         packages = [f"{prefix}{package}" for names in read_layers(contract) for package in names]
         parts[name] = package_table(page, packages)

@@ -1,4 +1,4 @@
-"""Commands that install extras of this distribution into the current installation, for hints in messages."""
+"""Imports from extras of this distribution, and the commands that install them, for hints in messages."""
 
 import shlex
 import sys
@@ -8,7 +8,28 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from mainspring.errors import ConfigError
+
 _NAME = "mainspring"
+
+
+def import_from_extra(module: str, extra: str, feature: str) -> Any:
+    """Import a module that requires an extra.
+
+    Args:
+        module: The module.
+        extra: Name of the extra.
+        feature: The feature that requires it, as the user enters it.
+
+    Raises:
+        ConfigError: If the extra is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"{feature} requires the extra {extra}. Install it: {install_command(extra)} ({error})"
+        ) from error
 
 
 def install_command(extra: str) -> str:

@@ -8,6 +8,7 @@ both. The seed is the number of the run, so a failure can be repeated.
 import asyncio
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,17 @@ import pytest
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentError, ModelNotFoundError, RateLimitedError
+from mainspring.events import Event
 from mainspring.loop import Approve, CoreAgent, Deny
 from mainspring.loop.hooks import (
-    HOOKS,
+    HOOK_NAMES,
     BeforeToolRun,
     Hook,
     PermissionCheck,
     ToolCallsReceived,
     ToolGate,
     ToolResultsAfter,
+    resolve,
 )
 from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import RetryConfig
@@ -36,7 +39,7 @@ RUNS, ALL_RUNS = 600, 2000
 PARTS = 4  # each test must finish in seconds
 QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
-FIRED = [kind for name, kind in HOOKS.items() if not name.startswith(("child:", "mcp:", "skills:", "spawn:", "oauth:"))]
+FIRED = [name for name in HOOK_NAMES if not name.startswith(("child:", "mcp:", "skills:", "spawn:", "oauth:"))]
 PER_CALL = ("tool:gate", "tool:before", "tool:permit", "tool:start", "tool:error", "tool:transform", "tool:after")
 STOPS = ("abort", "abort", "cancel", "cancel twice", "both", "abort twice", "deadline")
 
@@ -48,7 +51,7 @@ class RunSimulator:
         self.random = rng = random.Random(seed)
         self.ids = 0
         self.ran: Counter[str] = Counter()
-        self.hooks: list[tuple[str, Hook]] = []
+        self.hooks: list[tuple[str, Hook | Event]] = []
         self.events: list[str] = []
         self.ticks = 0
         self.inputs = {
@@ -66,9 +69,9 @@ class RunSimulator:
             plugs=[SessionPlug(self.session)],
             behavior=self._behavior(),
         )
-        for kind in FIRED:
-            self.agent.on(kind, self._handler(kind), order=rng.choice((-5, 0, 5)))
-            self.agent.on(kind, self._record_hook, order=99)
+        for name in FIRED:
+            self.agent.on(name, self._handler(resolve(name).kind), order=rng.choice((-5, 0, 5)))
+            self.agent.on(name, partial(self._record_hook, name), order=99)
         self.agent.on(ToolGate, self._gate)
         self.agent.on(PermissionCheck, self._permit)
         self.agent.subscribe(lambda event: self._tick(event.type))
@@ -178,18 +181,18 @@ class RunSimulator:
         elif self.random.random() < 0.05:
             ctx.pause("may it?")
 
-    def _handler(self, kind: type[Hook]) -> Any:
+    def _handler(self, kind: type[Hook] | type[Event]) -> Any:
         """Create a handler that is fast, slow, or sometimes fails."""
         mood = self.random.random()
 
-        async def slow(ctx: Hook) -> None:
+        async def slow(ctx: Hook | Event) -> None:
             self._tick()
             await asyncio.sleep(0)
             self._tick()
 
-        def failing(ctx: Hook) -> None:
+        def failing(ctx: Hook | Event) -> None:
             self._tick()
-            if not kind.gate or self.random.random() < 0.2:
+            if not issubclass(kind, Hook) or not kind.gate or self.random.random() < 0.2:
                 raise ValueError("a handler failed")
 
         return slow if mood < 0.3 else failing if mood < 0.35 else lambda ctx: self._tick()
@@ -225,8 +228,8 @@ class RunSimulator:
             case _:
                 self.agent.abort("late")
 
-    def _record_hook(self, ctx: Hook) -> None:
-        self.hooks.append((ctx.event, ctx))
+    def _record_hook(self, name: str, ctx: Hook | Event) -> None:
+        self.hooks.append((name, ctx))
 
     # --- run --------------------------------------------------------------------------------------------------------
 
@@ -287,7 +290,7 @@ def check_pairs(messages: list[Message]) -> None:
     assert not messages[0].tool_results
 
 
-def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
+def check_hooks(hooks: list[tuple[str, Hook | Event]]) -> None:
     """Check that the hooks of one run fired in a documented order."""
     names = [name for name, _ in hooks]
     assert names[0] == "session:start"

@@ -45,9 +45,11 @@ def page(command: Command) -> Iterator[dict[str, Any]]:
     command.run("telemetry", "stop")
 
 
-def get_json(url: str) -> Any:
+def get_json(page: dict[str, Any], path: str) -> Any:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=5) as answer:
+    url, _, token = page["url"].partition("#token=")
+    request = urllib.request.Request(url + path, headers={"Authorization": f"Bearer {token}"})
+    with opener.open(request, timeout=5) as answer:
         return json.load(answer)
 
 
@@ -71,10 +73,10 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
     command.settings({})
     assert command.run("-p", "And without telemetry?").code == 0
 
-    listed = {r["title"]: r for r in get_json(page["url"] + "api/runs")["runs"]}
+    listed = {r["title"]: r for r in get_json(page, "api/runs")["runs"]}
     assert listed.keys() == {"What is in a.txt?", "And without telemetry?"}
     assert {r["id"].partition("-")[0] for r in listed.values()} == {"otlp", "session"}
-    first = get_json(f"{page['url']}api/runs/{listed['What is in a.txt?']['id']}")
+    first = get_json(page, f"api/runs/{listed['What is in a.txt?']['id']}")
     kinds = [s.get("kind") for s in first["spans"]]
     assert kinds == ["agent", "model", "tool", "model"]
     assert "the content" in first["spans"][2]["output"]
@@ -85,14 +87,14 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
     status = command.run("telemetry", "status")
     assert (status.code, status.out.startswith("not running: No dashboard is running")) == (1, True)
     with pytest.raises(urllib.error.URLError):
-        get_json(page["url"] + "api/health")
+        get_json(page, "api/health")
     assert command.run("telemetry", "url").code == 1
 
 
 @pytest.mark.covers("CLI-17")
 def test_status_reports_a_killed_viewer_as_not_running(command: Command, page: dict[str, Any]) -> None:
     os.kill(page["pid"], 9)
-    _wait_for_end(page["url"])
+    _wait_for_end(page)
 
     status = command.run("telemetry", "status", "--json")
     assert status.code == 1
@@ -100,14 +102,14 @@ def test_status_reports_a_killed_viewer_as_not_running(command: Command, page: d
     assert "no longer running" in status.result["note"]
     again = command.run("telemetry", "start", "--viewer", "--json").result
     assert again["url"] != page["url"]
-    assert get_json(again["url"] + "api/health")["viewer"] == "mainspring"
+    assert get_json(again, "api/health")["viewer"] == "mainspring"
 
 
-def _wait_for_end(url: str) -> None:
+def _wait_for_end(page: dict[str, Any]) -> None:
     until = time.monotonic() + 10
     while time.monotonic() < until:
         try:
-            get_json(url + "api/health")
+            get_json(page, "api/health")
         except OSError:
             return
 

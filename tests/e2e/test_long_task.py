@@ -7,7 +7,7 @@ import pytest
 
 from mainspring import Agent, RunOptions, tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.loop.hooks import ContextCompacted
+from mainspring.events import ContextCompacted
 from mainspring.policies.compaction import Compaction
 from mainspring.sessions import CompactionEntry, ResultEntry, Session, SessionOptions
 from tests.e2e.servers.strict import SPECS, StrictServer, check_anthropic, check_chat, count_tokens, strict_server

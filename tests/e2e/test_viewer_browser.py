@@ -1,13 +1,15 @@
 """The viewer in a real browser: runs appear while they are running and show their details."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mainspring.app.servers.viewer import Viewer
+from mainspring.app.servers.http.server import ServerOptions, open_socket
 from mainspring.app.servers.viewer.otlp import decode_spans
+from mainspring.app.servers.viewer.server import Viewer
 from tests.e2e.devtools import open_browser
 from tests.unit.app.servers.viewer.test_otlp import request
 
@@ -66,10 +68,10 @@ REST = [
 
 @pytest.mark.covers("CLI-17")
 async def test_viewer_shows_a_growing_run_and_its_details(tmp_path: Path) -> None:
-    viewer = Viewer()
-    await viewer.start()
-    try:
-        async with open_browser(viewer.url, tmp_path / "profile") as page:
+    viewer, listening = Viewer(), open_socket(ServerOptions(port=0))
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(viewer.server.in_background(listening))
+        async with open_browser(viewer.url(listening), tmp_path / "profile") as page:
             await page.until("document.querySelector('#empty') && !document.querySelector('#empty').hidden")
             viewer.store.add(decode_spans(request(*FIRST), "application/json"))
 
@@ -112,23 +114,30 @@ async def test_viewer_shows_a_growing_run_and_its_details(tmp_path: Path) -> Non
             dark = await page.js("getComputedStyle(document.body).backgroundColor")
             assert light == "rgb(251, 251, 250)"
             assert dark == "rgb(22, 22, 21)"
+            assert "token" not in await page.js("location.href")
 
-            await viewer.aclose()
+            await stack.aclose()
             await page.until("document.querySelector('#state').textContent === 'Disconnected'")
             assert all("ERR_CONNECTION_REFUSED" in message for message in page.console), page.console
-    finally:
-        await viewer.aclose()
+
+
+@pytest.mark.covers("CLI-17")
+async def test_page_without_the_token_says_how_to_open_it(tmp_path: Path) -> None:
+    viewer, listening = Viewer(), open_socket(ServerOptions(port=0))
+    async with viewer.server.in_background(listening) as url, open_browser(url, tmp_path / "profile") as page:
+        await page.until("document.querySelector('#state')?.textContent.includes('mainspring telemetry url')")
+        await page.js(f"location.href = {viewer.url(listening)!r}")
+        await page.until("document.querySelector('#state')?.textContent === 'Live'")
 
 
 @pytest.mark.soak
 async def test_viewer_shows_three_thousand_spans(tmp_path: Path) -> None:
-    viewer = Viewer()
-    await viewer.start()
+    viewer, listening = Viewer(), open_socket(ServerOptions(port=0))
     spans = [make_span(n, f"execute_tool t{n}", "execute_tool", 1, n, n + 1) for n in range(2, 3000)]
     viewer.store.add(await asyncio.to_thread(decode_spans, request(*spans, REST[1]), "application/json"))
-    try:
-        async with open_browser(viewer.url, tmp_path / "profile") as page:
-            assert await page.until("document.querySelectorAll('.row').length") == 2999
-            assert page.console == []
-    finally:
-        await viewer.aclose()
+    async with (
+        viewer.server.in_background(listening),
+        open_browser(viewer.url(listening), tmp_path / "profile") as page,
+    ):
+        assert await page.until("document.querySelectorAll('.row').length") == 2999
+        assert page.console == []

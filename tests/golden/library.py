@@ -10,9 +10,18 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint
 from mainspring import Agent, AgentCallbacks, ExtensionAPI, Permissions
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import Event, TextDelta
+from mainspring.events import (
+    Event,
+    MessageEnd,
+    SubagentEnd,
+    SubagentEvent,
+    TextDelta,
+    ThinkingDelta,
+    TurnStart,
+    UsageUpdate,
+)
 from mainspring.extensions.events import EVENTS
-from mainspring.loop.hooks import HOOKS
+from mainspring.loop.hooks import HOOK_NAMES, Hook, ToolCallHook
 from mainspring.run_options import RunOptions
 from mainspring.sessions import Session, SessionEventLog, SessionPlug
 from mainspring.telemetry import Tracing
@@ -40,8 +49,10 @@ async def record_library(run: Run, folder: Path) -> dict[str, list[Any]]:
         extensions=[_record_extension_events(extension_events)],
         plugs=[SessionPlug(session), SessionEventLog(session), Tracing(telemetry.telemetry)],
     )
-    for name in HOOKS:
-        agent.on(name, _record_hook(name, hooks))
+    recorder = _HookRecorder(hooks)
+    agent.bus.on(TurnStart, recorder.set_turn)
+    for name in HOOK_NAMES:
+        agent.on(name, recorder.make_handler(name))
     if run.hangs:
         agent.bus.subscribe(lambda event: _abort_at_text(agent, event))
     try:
@@ -79,21 +90,61 @@ def _record_callbacks(records: list[Any]) -> AgentCallbacks:
     return AgentCallbacks(**callbacks)
 
 
-def _record_hook(name: str, records: list[Any]) -> Callable[[Any], None]:
-    """Return a handler that records a hook with its texts and numbers that are not empty."""
+class _HookRecorder:
+    """Records hooks and events by the names that handlers use, with their texts and numbers that are not empty.
 
-    def record(hook: Any) -> None:
-        fields = {f: getattr(hook, f, None) for f in _list_fields(type(hook))}
-        simple = {f: value for f, value in fields.items() if value and isinstance(value, str | int | float)}
-        records.append({"hook": name, **simple})
+    Every name must keep its place in the order, and handlers must be able to get the same values, whether the name belongs to a
+    hook or to an event. The ID of a turn is in `TurnStart`, and not in each event of a response.
+    """
 
-    return record
+    def __init__(self, records: list[Any]) -> None:
+        self._records = records
+        self._turn_id = ""
+
+    def set_turn(self, event: TurnStart) -> None:
+        self._turn_id = event.turn_id
+
+    def make_handler(self, name: str) -> Callable[[Any], None]:
+        """Return a handler that records what it gets."""
+
+        def record(hook: Any) -> None:
+            fields = self._read_fields(name, hook)
+            simple = {f: value for f, value in sorted(fields.items()) if value and isinstance(value, str | int | float)}
+            self._records.append({"hook": name, **simple})
+
+        return record
+
+    def _read_fields(self, name: str, hook: Hook | Event) -> dict[str, Any]:
+        match hook:
+            case SubagentEvent():
+                return {"child": hook.id.rpartition("-")[0], "child_id": hook.id, "depth": hook.depth}
+            case SubagentEnd(id=child_id, name=child, task=task, text=text, depth=depth):
+                identity = {"child": child, "child_id": child_id, "depth": depth}
+                return {**identity, "status": hook.stats.status, "task": task, "text": text}
+            case ThinkingDelta():
+                return {"thinking": hook.text, "turn_id": self._turn_id}
+            case TextDelta() | MessageEnd():
+                return {"text": hook.text, "turn_id": self._turn_id}
+            case UsageUpdate():
+                return {"turn": hook.turn, "purpose": hook.purpose}
+            case Hook():
+                identity = {"child": hook.child, "child_id": hook.child_id, "depth": hook.depth}
+                if name.startswith("child:"):
+                    return identity
+                names = {"reason", "run_id"} if name == "agent:abort" else _list_fields(hook)
+                return {f: getattr(hook, f, None) for f in names} | identity
+            case _:
+                raise AssertionError(f"no scripted run has {name}")
 
 
-def _list_fields(kind: type) -> list[str]:
-    """Return the names of the fields of a hook, sorted."""
-    slots = {slot.lstrip("_") for base in kind.__mro__ for slot in getattr(base, "__slots__", ())}
-    return sorted(slots - {"event", "gate", "kept", "when"})
+def _list_fields(hook: Hook) -> set[str]:
+    """Return the names of the fields of a hook, without those that only some of its names report."""
+    slots = {slot.lstrip("_") for base in type(hook).__mro__ for slot in getattr(base, "__slots__", ())}
+    return slots - _ADDED.get(hook.event, set()) - ({"source"} if isinstance(hook, ToolCallHook) else set())
+
+
+_ADDED = {"session:start": {"system"}, "session:end": {"reason"}}
+"""Fields that hooks got from those that are another name of them now, such as `agent:abort`."""
 
 
 def _record_extension_events(records: list[Any]) -> Callable[[ExtensionAPI], None]:

@@ -21,7 +21,7 @@ from mainspring.errors import (
     model_error,
 )
 from mainspring.loop import LoopContext, agent_loop
-from mainspring.loop.hooks import RunDone, TurnAfter
+from mainspring.loop.hooks import SessionEnd, TurnAfter
 from mainspring.messages import Message
 from mainspring.models import LLMClient, RetryConfig
 from mainspring.models.client import Failure, ModelCallbacks
@@ -97,7 +97,11 @@ async def test_on_error_receives_a_structured_failure() -> None:
     assert failure.retry_after == 90.0
     ended: list[BaseException | None] = []
     bus_config = make_config(Script(fail(NetworkError("down", retryable=False, status=503))))
-    bus_config.bus.on(RunDone, lambda ctx: ended.append(ctx.error))
+
+    def done(ctx: SessionEnd) -> None:
+        ended.append(ctx.error)
+
+    bus_config.bus.on("agent:done", done)
     with pytest.raises(AgentProviderError):
         await agent_loop("go", LoopContext(), bus_config)
     (seen,) = ended

@@ -35,13 +35,13 @@ from mainspring.agent.plugs import (
 )
 from mainspring.agent.policies import RunPolicies
 from mainspring.env import ExecutionEnv, LocalEnv
-from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
-from mainspring.events import RunStatus
+from mainspring.errors import AgentAbortedError, AgentBusyError, ConfigError
+from mainspring.events import ContextCompacted, RunStatus
 from mainspring.extensions.api import Extension
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Plugin, Prompt, RunHandle, RunResult, Steps
-from mainspring.loop.hooks import ContextCompacted, Hooks
+from mainspring.loop.hooks import Hooks
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.langchain.detect import adapt_model
@@ -181,6 +181,7 @@ class Agent(CoreAgent):
                 SubagentFactory(self, Agent, self._child_defaults, lambda: self._policies.over_limit())
             )
         self._run_model: ModelProvider | None = None
+        self._structured: StructuredOutput | None = None
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._lifecycle = SessionLifecycle(self, self.extensions)
         super().__init__(
@@ -276,17 +277,17 @@ class Agent(CoreAgent):
         if compacted is None:
             return None
         self.context.messages[:] = compacted[0]
-        await self.bus.emit(ContextCompacted(before, self.messages, "asked"))
+        await self.bus.notify(ContextCompacted.from_messages("asked", before, self.messages))
         return compacted[1]
 
     async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end; see `CoreAgent.run`. Options, each for this run only, are those of `RunOptions`."""
         return await super().run(prompt, **options)
 
-    def stream(self, prompt: Prompt = "", **options: Unpack[StreamOptions]) -> RunHandle:
+    def stream(self, prompt: Prompt = "", *, subagents: bool = False, **options: Unpack[StreamOptions]) -> RunHandle:
         """Run and stream the events; see `CoreAgent.stream`. Options are those of `StreamOptions`."""
         validate_run_options(options)  # check now, not only when the result is awaited
-        return super().stream(prompt, **options)
+        return super().stream(prompt, subagents=subagents, **options)
 
     def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end and block until then; see `run` for the options.
@@ -336,20 +337,14 @@ class Agent(CoreAgent):
         settled = behavior.merged_with(self.behavior)
         offered = [*self.tools, *self._lazy] if given is None else given
         with ExitStack() as ending:
-            structured = None
+            self._structured = None
             if settled.schema is not None:
-                structured = StructuredOutput(settled.schema, retries=settled.output_retries)
-                ending.callback(structured.attach_to_bus(self.bus))
+                self._structured = StructuredOutput(settled.schema, retries=settled.output_retries)
+                ending.callback(self._structured.attach_to_bus(self.bus))
             ending.enter_context(self._policies.attached(settled, offered, request))
             self._run_model = request
             ending.callback(setattr, self, "_asked", None)
-            try:
-                result = await super()._run(prompt, model=request, behavior=behavior, tools=given, **options)
-            except AgentError as error:
-                if isinstance(error.outcome, RunResult):
-                    error.outcome = self._result = self._finalize_result(error.outcome, structured)
-                raise
-            return self._finalize_result(result, structured)
+            return await super()._run(prompt, model=request, behavior=behavior, tools=given, **options)
 
     async def _prepare_run(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
         if self._lifecycle.is_preparing:
@@ -363,10 +358,10 @@ class Agent(CoreAgent):
         self._result = entered.result
         return entered
 
-    def _finalize_result(self, result: RunResult, structured: StructuredOutput | None) -> RunResult:
+    def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result with the additions of policies and subagents."""
-        if structured is not None:
-            result = structured.result(result)
+        if self._structured is not None:
+            result = self._structured.result(result)
         if self._subagents is not None:
             result = replace(result, stats=replace(result.stats, children=self._subagents.stats))
         return result

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import mainspring.skills as skills_package
 from mainspring import mcp
 from mainspring.errors import AgentError, ConfigError
+from mainspring.events import OauthRefresh
 from mainspring.loop import CoreAgent, Plugin
-from mainspring.loop.hooks import OAuthRefresh, SessionEnd, SessionStart
+from mainspring.loop.hooks import SessionEnd, SessionStart
 from mainspring.mcp.tool_search import ToolSearchPlug
 from mainspring.messages import Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
@@ -223,13 +224,9 @@ class TokenRefreshPlug:
         bus = agent.bus
 
         def start(hook: SessionStart) -> None:
-            side_call = hook.side_call
-
             async def forward(refreshed: TokenRefreshed) -> None:
-                if bus.has(OAuthRefresh):
-                    news = OAuthRefresh(refreshed.provider, refreshed.account, refreshed.expires, refreshed.reason)
-                    news.side_call = side_call
-                    await bus.emit(news)
+                event = OauthRefresh(refreshed.provider, refreshed.account, refreshed.expires, refreshed.reason)
+                await bus.notify(event)
 
             self._stop = on_token_refresh(forward)
 

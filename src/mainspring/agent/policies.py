@@ -15,9 +15,9 @@ from typing import Any
 
 from mainspring.agent.plugs import offered_tool_specs
 from mainspring.errors import ConfigWarning
-from mainspring.events import RunStatus
+from mainspring.events import RunStatus, UsageUpdate
 from mainspring.loop import CoreAgent
-from mainspring.loop.hooks import RunDone, SessionStart, TurnBefore, UsageUpdate
+from mainspring.loop.hooks import SessionStart, TurnBefore
 from mainspring.loop.policy import ORDER_GUARDS, ORDER_SPENDING, PolicyContext, PolicyHandlers
 from mainspring.models import ModelProvider
 from mainspring.policies.budgets import Budget, Ledger, SpendingLimits
@@ -103,7 +103,7 @@ class RunPolicies:
         self._limits = limits = SpendingLimits(
             run, session, ledger, self._agent.bus, self._agent.steps.elapsed, warn_at=options.warn_at
         )
-        yield ORDER_SPENDING, {UsageUpdate: limits.usage, RunDone: limits.done}
+        yield ORDER_SPENDING, {UsageUpdate: limits.usage, "agent:done": limits.done}
         if run != Budget() or session != Budget():
             yield ORDER_SPENDING, {TurnBefore: limits.before}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from mainspring.callbacks.types import AgentCallbacks, ErrorReport
 from mainspring.errors import ModelError
@@ -17,9 +17,12 @@ from mainspring.events import (
     MessageEnd,
     MessageStart,
     ModelRetry,
+    StreamEvent,
     TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnEnd,
     TurnStart,
 )
 from mainspring.events.span import RandomSource, SpanContext, SpanSource
@@ -37,6 +40,21 @@ logger = logging.getLogger("mainspring")
 
 SPINNER_TEXT = "Thinking"
 """Label of the spinner."""
+
+_TRACED: tuple[type[Event], ...] = (
+    AgentStart,
+    AgentEnd,
+    TurnStart,
+    TurnEnd,
+    MessageStart,
+    MessageEnd,
+    ModelRetry,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    ToolExecutionEnd,
+    *[kind for kind in get_args(StreamEvent) if not kind.__name__.endswith("Delta")],
+)
+"""The events that `AgentCallbacks.on_trace` gets: the steps of a run, without deltas."""
 
 _ORDER_LAST = 1000  # after all handlers that change the reported values
 
@@ -149,7 +167,7 @@ class _CallbackRun:
                 self._debug(wait, attempt=event.attempt, error=ErrorReport.from_exception(failure))
             case _:
                 pass
-        if self.callbacks.on_trace is not None and not event.type.endswith("_delta"):
+        if self.callbacks.on_trace is not None and isinstance(event, _TRACED):
             _call_safely(self.callbacks.on_trace, self.span, event.type, event)
 
     def failed(self, error: BaseException) -> None:

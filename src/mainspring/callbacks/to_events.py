@@ -20,6 +20,7 @@ from mainspring.events import (
     ToolExecutionStart,
     TurnEnd,
     TurnStart,
+    UsageUpdate,
 )
 from mainspring.events.span import SpanContext
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock, Usage
@@ -59,6 +60,7 @@ class _EventBuilder:
         self._draft: MessageBuilder | None = None
         self._block: int | None = None
         self._turn = 0
+        self._usage = Usage.zero()
         self._answer: Message | None = None
         self._calls: dict[str, ToolUseBlock] = {}
         self._results: list[ToolResultBlock] = []
@@ -104,6 +106,8 @@ class _EventBuilder:
         self._answer = done.message
         self._messages.append(done.message)
         self.tell(MessageEnd(done.message))
+        self._usage += usage
+        self.tell(UsageUpdate(self._turn, usage, self._usage))
 
     def tool_start(self, span: SpanContext, name: str, args: dict[str, Any]) -> None:
         self._calls[span.span_id] = call = ToolUseBlock(span.span_id, name, args)

@@ -86,7 +86,8 @@ class AgentCallbacks(Struct, frozen=True, kw_only=True, eq=False):
         on_answer_stream: A response with text begins; gets an async generator of its pieces, which ends with the response.
         on_error: A model call failed permanently, or the run failed; once for each failure.
         on_debug: Debug information; gets a line and fields.
-        on_trace: Every event of the run except pieces of a response; gets its type, and the event.
+        on_trace: Every step of the run: turns, messages, tool calls, retries, and the blocks of a response, but not its pieces. Gets
+            the type of the event, and the event.
         on_permission_request: The user must be asked (``request["scope"]``, ``["resource"]``, ``["action"]``). Sync or async; a sync
             one runs in a thread and may block. Used if the agent has permissions without another way to ask.
     """

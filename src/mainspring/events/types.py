@@ -7,7 +7,7 @@ finally ``AgentEnd``, the last event.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from msgspec import Struct, field
 
@@ -130,7 +130,7 @@ class AgentEnd(Event, frozen=True):
         text: Text of the last response.
         output_error: Why a requested structured output is missing; the output is in ``stats``.
         stats: Its figures.
-        denied: Reasons of the denied calls.
+        denied: The results of the denied calls, with the reasons.
         error: The failure.
         exception: The failure itself, in this process only.
     """
@@ -162,8 +162,9 @@ class TurnEnd(Event, frozen=True):
     tool_results: tuple[ToolResultBlock, ...]
 
 
-MessageSource = Literal["prompt", "steer", "follow_up", "queue", "command", "shell", "assistant", "synthetic"]
-"""Why a message joins: a prompt, an injected message, a response of the model, or an addition by the loop or a policy.
+MessageSource = Literal["prompt", "steer", "follow_up", "queue", "command", "shell", "assistant", "tool", "synthetic"]
+"""Why a message joins: a prompt, an injected message, a response of the model, the results of its calls, or an addition by
+the loop or a policy.
 
 Only in a chat: a message of the user that was queued, a slash command, and the output of a shell command of the user.
 """
@@ -206,6 +207,11 @@ class MessageEnd(Event, frozen=True):
     error: ErrorInfo | None = None
     attachments: int = 0
 
+    @property
+    def text(self) -> str:
+        """Return the text of the message."""
+        return self.message.text if isinstance(self.message, Message) else ""
+
 
 class ModelRetry(Event, frozen=True):
     """A model call failed before any content and will be retried in ``delay`` seconds.
@@ -219,6 +225,18 @@ class ModelRetry(Event, frozen=True):
     delay: float
     error: ErrorInfo
     exception: ModelError | None = None
+
+
+class ToolsChange(Event, frozen=True):
+    """The next request offers other tools, for example after a late MCP server, a tool search, or `active_tools`.
+
+    Attributes:
+        added: Names of the tools that the request before, or the start of the run, did not have.
+        removed: Names of the tools that it had.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 class UsageUpdate(Event, frozen=True):
@@ -241,12 +259,24 @@ class ContextCompacted(Event, frozen=True):
         before: Number of messages before.
         after: Number of messages after.
         summary: The text that replaces the earlier messages.
+        replaced: The history before, in this process only.
+        messages: The new history, in this process only.
     """
 
+    in_process: ClassVar[tuple[str, ...]] = ("replaced", "messages")
     reason: str
     before: int = 0
     after: int = 0
     summary: str = ""
+    replaced: tuple[AgentMessage, ...] = ()
+    messages: tuple[AgentMessage, ...] = ()
+
+    @classmethod
+    def from_messages(cls, reason: str, before: tuple[AgentMessage, ...], after: tuple[AgentMessage, ...]) -> Self:
+        """Create the event from both histories. Messages that stay are the same objects."""
+        kept = {id(message) for message in before}
+        summaries = [m.text for m in after if isinstance(m, Message) and id(m) not in kept]
+        return cls(reason, len(before), len(after), "\n\n".join(summaries), before, after)
 
 
 class LimitWarning(Event, frozen=True):
@@ -260,6 +290,8 @@ class LimitWarning(Event, frozen=True):
         exceeded: False while the limit is only near.
         tool: The tool whose calls are limited.
         mode: The effect on the tool's calls: ``block`` or ``steer``.
+        turn: Number of the turn, for a limit of tools.
+        turn_id: ID of the turn, for a limit of tools.
     """
 
     limit: RunStatus | Literal["tool_output", "tool_calls"]
@@ -269,6 +301,18 @@ class LimitWarning(Event, frozen=True):
     exceeded: bool = False
     tool: str = ""
     mode: str = ""
+    turn: int = 0
+    turn_id: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the results of a turn, for the limit ``tool_output``."""
+        return int(self.spent)
+
+    @property
+    def budget(self) -> float:
+        """Return the limit; the same as ``max``."""
+        return self.max
 
 
 class Notice(Event, frozen=True):
@@ -330,13 +374,21 @@ class ToolExecutionEnd(Event, frozen=True):
 class ToolInputCoerced(Event, frozen=True):
     """Arguments of a call were corrected, for example a number in quotation marks.
 
-    ``repaired`` is True if they were invalid JSON.
+    Attributes:
+        call_id: ID of the call.
+        name: Name of the tool.
+        coercions: The path of each corrected value, with the rule that applied: ``$.count: string-to-number``.
+        repaired: Whether they were invalid JSON.
+        turn_id: ID of the turn.
+        display_name: The name under which the model knows the tool.
     """
 
     call_id: str
     name: str
     coercions: tuple[str, ...]
     repaired: bool = False
+    turn_id: str = ""
+    display_name: str = ""
 
 
 class ApprovalRequest(Event, frozen=True):
@@ -394,6 +446,13 @@ class McpStartup(Event, frozen=True):
     servers: tuple[str, ...]
     seconds: float | None = None
     failed: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Literal["ok", "partial", "failed"]:
+        """Return the outcome."""
+        if not self.failed:
+            return "ok"
+        return "failed" if len(self.failed) == len(self.servers) else "partial"
 
 
 class McpServer(Event, frozen=True):
@@ -459,6 +518,16 @@ class SubagentEvent(Event, frozen=True):
     path: tuple[str, ...]
     event: RunEvent
 
+    @property
+    def id(self) -> str:
+        """Return the ID of the subagent."""
+        return self.path[-1]
+
+    @property
+    def depth(self) -> int:
+        """Return its nesting depth: 1 for a subagent of the agent that gets the event."""
+        return len(self.path)
+
 
 class SubagentEnd(Event, frozen=True):
     """A subagent has ended.
@@ -503,6 +572,7 @@ RunEvent = (
     | ToolCallDelta
     | ToolCallEnd
     | ModelRetry
+    | ToolsChange
     | UsageUpdate
     | ContextCompacted
     | LimitWarning

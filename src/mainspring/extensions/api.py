@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
+from mainspring.events import Event
 from mainspring.extensions.context import ExtensionContext
 from mainspring.extensions.events import EVENTS, Binding, EventHandler, bind_handler, get_bindings
 from mainspring.extensions.registry import (
@@ -22,7 +23,7 @@ from mainspring.extensions.registry import (
     normalize_command_name,
     normalize_key,
 )
-from mainspring.loop.hooks import Hook, hook_class
+from mainspring.loop.hooks import Hook, resolve
 from mainspring.messages import AgentMessage
 from mainspring.redaction import redact_environment
 from mainspring.tools import Tool, tool
@@ -105,17 +106,22 @@ class HandlerRegistration(Struct, frozen=True, eq=False):
 
     Attributes:
         event: The name of the event at registration.
-        hook: The hook of the bus.
+        hook: The hook or event of the bus, by class or name.
         binding: The conversion of the hook to an event; ``None`` to pass the hook itself.
         handler: The handler.
         order: Handlers with a lower number run first.
     """
 
     event: str
-    hook: type[Hook]
+    hook: type[Hook] | type[Event] | str
     binding: Binding | None
     handler: EventHandler
     order: int = 0
+
+    @property
+    def hook_name(self) -> str:
+        """Return the name of the hook, or the type of the event."""
+        return name_of(self.hook)
 
 
 class Registration:
@@ -241,16 +247,18 @@ class ExtensionAPI:
     # --- registrations ----------------------------------------------------------------------------------------------
 
     @overload
-    def on(self, event: str | type[Hook], handler: EventHandler, *, order: int = 0) -> Detach: ...
+    def on(self, event: str | type[Hook] | type[Event], handler: EventHandler, *, order: int = 0) -> Detach: ...
     @overload
-    def on(self, event: str | type[Hook], *, order: int = 0) -> Callable[[EventHandler], EventHandler]: ...
-    def on(self, event: str | type[Hook], handler: EventHandler | None = None, *, order: int = 0) -> Any:
+    def on(
+        self, event: str | type[Hook] | type[Event], *, order: int = 0
+    ) -> Callable[[EventHandler], EventHandler]: ...
+    def on(self, event: str | type[Hook] | type[Event], handler: EventHandler | None = None, *, order: int = 0) -> Any:
         """Call ``handler(event)`` or ``handler(event, ctx)`` for each ``event``.
 
         Also usable as a decorator.
 
         Args:
-            event: One of `EVENTS` (``tool_call``, ``input``, ...), or a hook of the bus by name or class.
+            event: One of `EVENTS` (``tool_call``, ``input``, ...), a hook of the bus by name or class, or the class of an event.
             handler: Sync or async. It changes the fields of the event, or returns a mapping of fields to set.
             order: Handlers with a lower number run first.
 
@@ -269,13 +277,14 @@ class ExtensionAPI:
             return register
         return self._register_handler(event, handler, order)
 
-    def _register_handler(self, event: str | type[Hook], handler: EventHandler, order: int) -> Detach:
-        name = event if isinstance(event, str) else event.event
+    def _register_handler(self, event: str | type[Hook] | type[Event], handler: EventHandler, order: int) -> Detach:
+        name = name_of(event)
         bindings = get_bindings(event) if isinstance(event, str) else ()  # a class is always the hook itself
         if bindings:
             requested = [HandlerRegistration(name, b.hook, b, handler, order) for b in bindings]
         else:
-            requested = [HandlerRegistration(name, _hook(event), None, handler, order)]
+            _check_event(event)
+            requested = [HandlerRegistration(name, event, None, handler, order)]
         removers = [self._loaded.add(self._registration(each)) for each in requested]
 
         def remove() -> None:
@@ -400,8 +409,15 @@ def handler_label(extension: str, place: str, listening: HandlerRegistration) ->
     return f"{own} of the extension {extension}" + (f" ({place})" if place else "")
 
 
-def _hook(event: str | type[Hook]) -> type[Hook]:
+def name_of(event: str | type[Hook] | type[Event]) -> str:
+    """Return the name of a hook, or the type of an event."""
+    if isinstance(event, str):
+        return event
+    return event.event if issubclass(event, Hook) else str(event.type)
+
+
+def _check_event(event: str | type[Hook] | type[Event]) -> None:
     try:
-        return hook_class(event)
+        resolve(event)
     except ConfigError as error:
         raise ConfigError(f"{error}; short names are {', '.join(EVENTS)}") from None

@@ -18,7 +18,6 @@ from mainspring.loop.hooks import (
     Hook,
     PermissionCheck,
     PromptSubmitted,
-    RunDone,
     SessionClosed,
     SessionOpen,
     SessionStart,
@@ -185,12 +184,12 @@ class Binding(Struct, frozen=True):
     """The conversion of a hook to an event and back.
 
     Attributes:
-        hook: The hook.
+        hook: The hook, by class or name.
         make: Creates the event; ``None`` if the event does not apply to this hook.
         apply: Writes the decisions of handlers to the hook.
     """
 
-    hook: type[Hook]
+    hook: type[Hook] | str
     make: Callable[[Any, ExtensionContext], Any]
     apply: Callable[[Any, Any], None]
 
@@ -266,7 +265,7 @@ EVENTS: dict[str, tuple[Binding, ...]] = {
     ),
     "agent_end": (
         Binding(
-            RunDone,
+            "agent:done",
             lambda h, ctx: AgentEndEvent(h.run_id, h.status, h.turns, h.usage, ctx.agent.messages, h.error),
             _ignore_event,
         ),

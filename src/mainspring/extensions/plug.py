@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
+from mainspring.events import ToolInputCoerced
 from mainspring.extensions.api import (
     Extension,
     ExtensionAPI,
@@ -38,6 +39,7 @@ from mainspring.loop.hooks import (
     SystemTransform,
     ToolCallHook,
     ToolTransform,
+    resolve,
 )
 from mainspring.messages import ToolUseBlock
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, error_result, output_bytes, to_tool_result
@@ -244,7 +246,7 @@ class ExtensionRunner:
 
     def has_handlers(self, event: str) -> bool:
         """Return True if an extension handles an event, by its short name or the hook's."""
-        return any(event in (each.event, each.hook.event) for each in self.listening)
+        return any(event in (each.event, each.hook_name) for each in self.listening)
 
     async def emit(self, hook: _H) -> _H:
         """Run only the extensions' handlers, no others on the bus.
@@ -459,7 +461,8 @@ class _SubagentExtensions(Plugin):
         runner = self._parent.runner
         ctx = ExtensionContext(agent, runner.ctx.ui)
         for each in runner.listening:
-            if issubclass(each.hook, ToolCallHook):
+            target = resolve(each.hook)
+            if issubclass(target.kind, ToolCallHook | ToolInputCoerced) and not target.subagents:
                 label = handler_label("", "", each)
                 agent.bus.on(each.hook, bind_handler(each.binding, each.handler, ctx, label), order=each.order)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
-from mainspring.events import MessageUpdate, StreamEvent
+from mainspring.events import Event, MessageUpdate, StreamEvent
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import LoopOptions
@@ -116,7 +116,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
 
 
-HookT = TypeVar("HookT", bound=Hook)
+HookT = TypeVar("HookT", bound=Hook | Event)
 
 
 class CoreAgent:
@@ -233,13 +233,14 @@ class CoreAgent:
         """Run until the agent stops: the same as `run`."""
         return await self.run(text)
 
-    def stream(self, prompt: Prompt = "", **options: Any) -> RunHandle:
+    def stream(self, prompt: Prompt = "", *, subagents: bool = False, **options: Any) -> RunHandle:
         """Run and stream the events: ``async with agent.stream("...") as run: async for event in run: ...``.
 
-        Leaving the block early aborts the run. Options are those of `run`.
+        Leaving the block early aborts the run. With ``subagents``, the events of subagents come too, each in a `SubagentEvent`;
+        the other options are those of `run`.
         """
         signal = options.pop("signal", None) or CancelToken()
-        return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options))
+        return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options), subagents=subagents)
 
     async def _run(
         self,
@@ -298,6 +299,7 @@ class CoreAgent:
                 extra=self.extra,
                 aliases=aliases,
                 has_custom_system_prompt=system is not None,
+                finalize_result=self._finalize_result,
             )
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
@@ -309,6 +311,10 @@ class CoreAgent:
             self._signal = self._config = None
             self._current = self.context
             detach()
+
+    def _finalize_result(self, result: RunResult) -> RunResult:
+        """Return the result of a run with the additions of a subclass."""
+        return result
 
     def _check_run(self) -> None:
         """Let plugins reject the run."""
@@ -454,39 +460,62 @@ class CoreAgent:
     # --- handlers and listeners -------------------------------------------------------------------------------------
 
     @overload
-    def on(self, event: type[HookT] | str, handler: Handler[HookT], *, order: int = 0) -> Callable[[], None]: ...
+    def on(
+        self, event: str, handler: Handler[Any], *, order: int = 0, subagents: bool = False
+    ) -> Callable[[], None]: ...
     @overload
-    def on(self, event: type[HookT] | str, *, order: int = 0) -> Callable[[Handler[HookT]], Handler[HookT]]: ...
-    def on(self, event: type[HookT] | str, handler: Handler[HookT] | None = None, *, order: int = 0) -> Any:
-        """Register a handler of a hook: ``agent.on(ToolGate, check)``, or as a decorator ``@agent.on(ToolGate)``.
+    def on(
+        self, event: type[HookT] | str, handler: Handler[HookT], *, order: int = 0, subagents: bool = False
+    ) -> Callable[[], None]: ...
+    @overload
+    def on(
+        self, event: type[HookT] | str, *, order: int = 0, subagents: bool = False
+    ) -> Callable[[Handler[HookT]], Handler[HookT]]: ...
+    def on(
+        self,
+        event: type[HookT] | str,
+        handler: Handler[HookT] | None = None,
+        *,
+        order: int = 0,
+        subagents: bool = False,
+    ) -> Any:
+        """Register a handler of a hook or an event: ``agent.on(ToolGate, check)``, or as a decorator ``@agent.on(ToolGate)``.
+
+        Args:
+            event: Its class, or the name of the hook.
+            handler: A sync or async function.
+            order: Position among the handlers: lower numbers are called first.
+            subagents: Whether it handles those of subagents in place of the agent's own; see `HookBus.on`.
 
         Raises:
             ConfigError: If the hook is unknown.
         """
         if handler is not None:
-            return self.bus.on(event, handler, order=order)
+            return self.bus.on(event, handler, order=order, subagents=subagents)
 
         def register(handler: Handler[HookT]) -> Handler[HookT]:
-            self.bus.on(event, handler, order=order)
+            self.bus.on(event, handler, order=order, subagents=subagents)
             return handler
 
         return register
 
-    def subscribe(self, observer: EventListener) -> Callable[[], None]:
+    def subscribe(self, observer: EventListener, *, subagents: bool = False) -> Callable[[], None]:
         """Call ``observer`` with every event of every run.
 
-        Stream events of the model arrive as `MessageUpdate`.
+        Stream events of the model arrive as `MessageUpdate`. With ``subagents``, events of subagents arrive, too, each within a
+        `SubagentEvent`.
 
         Returns:
             A function that removes the listener.
 
         Raises:
-            TypeError: If the listener is async; only hook handlers can be async.
+            TypeError: If the listener is async; only handlers can be async.
         """
         reject_async(observer)
 
         return self.bus.subscribe(
-            lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
+            lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event),
+            subagents=subagents,
         )
 
 

@@ -15,17 +15,14 @@ from typing import Literal
 
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.errors import AgentAbortedError, AgentError, AgentProviderError, InvalidResponseError
-from mainspring.events import AgentEnd, AgentStart, ErrorInfo, TurnEnd, TurnStart
+from mainspring.events import AgentEnd, AgentStart, ErrorInfo, TurnEnd, TurnStart, UsageUpdate
 from mainspring.loop.hooks import (
-    AgentAbort,
-    RunDone,
     RunPaused,
     SessionEnd,
     SessionStart,
-    SystemBefore,
     ToolCallsReceived,
     TurnAfter,
-    UsageUpdate,
+    is_order_of_done,
 )
 from mainspring.loop.model_calls import call_model, prepare_request, side_call
 from mainspring.loop.result import RunResult
@@ -93,30 +90,46 @@ async def run_scope(run: RunState, signal: CancelToken | None) -> AsyncGenerator
 
 
 async def _start_run(run: RunState) -> None:
-    run.bus.publish(AgentStart(run.id))
+    if run.bus.is_heard(AgentStart):
+        await run.notify(_agent_start(run))
     if run.bus.has(SessionStart):
-        await run.emit(SessionStart(run.id, run.config.agent, resumed=bool(run.context.messages)))
-    if run.config.has_custom_system_prompt and run.bus.has(SystemBefore):
-        await run.emit(SystemBefore(run.id, run.context.system))
+        context, has_own_system = run.context, run.config.has_custom_system_prompt
+        resumed = bool(context.messages)
+        await run.emit(SessionStart(run.id, run.config.agent, resumed, context.system, has_own_system=has_own_system))
 
 
 async def _finish_run(run: RunState, error: BaseException | None) -> None:
-    """Set the status, then call the last hooks, then publish the last event."""
+    """Set the status, then emit the last hook, then publish the last event."""
     is_aborted = isinstance(error, AgentAbortedError | asyncio.CancelledError)
     if error is not None:
         run.status = "aborted" if is_aborted else "error"
     assert run.status is not None
-    if is_aborted and run.bus.has(AgentAbort):
-        await run.emit(AgentAbort(run.id, run.signal.reason or "cancelled"))
+    reason = (run.signal.reason or "cancelled") if is_aborted else ""
     if run.bus.has(SessionEnd):
-        await run.emit(SessionEnd(run.id, run.status, run.turn, run.usage, error))
+        end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason)
+        await run.emit(end, only=lambda order, _: not is_order_of_done(order))
     run.has_ended, run.context.side_call, run.context.spend = True, None, None
     if isinstance(error, AgentError):
         error.outcome = run.result()
-    if run.bus.has(RunDone):
-        await run.emit(RunDone(run.id, run.status, run.turn, run.usage, error))
-    if run.bus.listeners:
-        run.bus.publish(_agent_end(run, error if isinstance(error, Exception) else None))
+    if run.bus.has(SessionEnd):
+        end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason)
+        await run.emit(end, only=lambda order, _: is_order_of_done(order))
+    if run.bus.is_heard(AgentEnd):
+        await run.notify(_agent_end(run, error if isinstance(error, Exception) else None))
+
+
+def _agent_start(run: RunState) -> AgentStart:
+    config, context = run.config, run.context
+    return AgentStart(
+        run.id,
+        agent=config.agent,
+        model=f"{config.model.provider}:{config.model.model}",
+        session_id=config.session_id,
+        cwd=config.env.cwd,
+        resumed=len(context.messages),
+        tools=context.tools.active,
+        system=context.system if config.has_custom_system_prompt else "",
+    )
 
 
 def _agent_end(run: RunState, error: Exception | None) -> AgentEnd:
@@ -126,7 +139,9 @@ def _agent_end(run: RunState, error: Exception | None) -> AgentEnd:
         result.messages,
         result.status,
         text=result.text,
+        output_error=result.output_error,
         stats=result.stats,
+        denied=tuple(run.denied),
         error=ErrorInfo.from_exception(error) if error is not None else None,
         exception=error,
     )
@@ -195,13 +210,13 @@ async def take_turn(run: RunState) -> bool:
         return False
 
     # Call the model.
-    bus.publish(TurnStart(run.turn, run.turn_id))
+    await run.notify(TurnStart(run.turn, run.turn_id))
     message = await call_model(run, request)
     usage = message.usage or Usage.zero()
     run.add_usage(usage)
     run.turn_usage.append(usage)
-    if bus.has(UsageUpdate):
-        await run.emit(UsageUpdate(run.turn, usage, run.usage))
+    if bus.is_heard(UsageUpdate):
+        await run.notify(UsageUpdate(run.turn, usage, run.usage))
     continue_with: str | Sequence[AgentMessage] = ()
     if bus.has(TurnAfter):
         after = await run.emit(TurnAfter(run.turn, run.turn_id, message, usage, dict(run.tool_counts)))
@@ -218,7 +233,7 @@ async def take_turn(run: RunState) -> bool:
             must_respond = await execute_tool_calls(run, PendingCalls(message))
     else:
         await run.append_messages((message,), "assistant")
-        bus.publish(TurnEnd(run.turn, message, ()))
+        await run.notify(TurnEnd(run.turn, message, ()))
         must_respond = await _repeat_empty_response(run, message)
 
     # A handler of `turn:after` may continue the run with more messages.

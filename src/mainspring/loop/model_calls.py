@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import NoReturn, cast
+from typing import NoReturn, cast, get_args
 
 from msgspec.structs import replace
 
@@ -27,33 +27,32 @@ from mainspring.errors import (
 from mainspring.events import (
     Done,
     ErrorInfo,
+    Event,
     MessageEnd,
     MessageStart,
     ModelRetry,
     StreamError,
     StreamEvent,
-    TextDelta,
-    ThinkingDelta,
+    ToolsChange,
+    UsageUpdate,
 )
 from mainspring.loop.hooks import (
     ContextTransform,
     ModelErrorHook,
-    StreamEnd,
-    StreamText,
-    StreamThinking,
     SystemTransform,
     TurnAfter,
     TurnBefore,
-    UsageUpdate,
 )
 from mainspring.loop.state import RunState
-from mainspring.messages import Message, Usage
+from mainspring.messages import Message, ToolDefinition, Usage
 from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
 from mainspring.models.retry import as_provider_error
 from mainspring.tools.execute import NOT_RUN_STREAM_ERROR
 
 logger = logging.getLogger("mainspring")
+
+_STREAM_EVENTS: tuple[type[Event], ...] = get_args(StreamEvent)
 
 MAX_HOOK_RETRIES = 3
 """Maximum number of times that handlers of `model:error` may repeat a request in one turn: a compaction and a smaller one."""
@@ -107,7 +106,20 @@ async def prepare_request(run: RunState) -> ModelRequest | None:
     if bus.has(TurnBefore):
         before = await run.emit(TurnBefore(run.turn, run.turn_id, request, dict(run.tool_counts)))
         request, run.status = before.request, before.stop
+    if request.tools is not run.tools:
+        await _report_tools(run, request.tools)
     return request if run.status is None else None
+
+
+async def _report_tools(run: RunState, tools: Sequence[ToolDefinition]) -> None:
+    """Publish how the tools differ from those of the request before."""
+    before, now = [tool.name for tool in run.tools], [tool.name for tool in tools]
+    run.tools = tools
+    change = ToolsChange(
+        tuple([name for name in now if name not in before]), tuple([name for name in before if name not in now])
+    )
+    if change.added or change.removed:
+        await run.notify(change)
 
 
 async def call_model(run: RunState, request: ModelRequest) -> Message:
@@ -144,26 +156,24 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
         AgentAbortedError: If the run was aborted; asyncio.CancelledError if it was cancelled.
     """
     model, bus, steps = run.config.model, run.bus, run.config.steps
+    run.call_started = steps.elapsed()
 
     def publish_retry(retry: RetryInfo) -> None:
         error = ErrorInfo.from_exception(retry.error)
         bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, error, retry.error))
 
-    # Without listeners, a delta costs only the loop iteration.
-    publish = bus.publish if bus.listeners else None
-    if publish is not None:
-        publish(MessageStart(Message("assistant", provider=model.provider, model=model.model)))
-    has_stream_hooks = bus.has(StreamText) or bus.has(StreamThinking)
+    if bus.is_heard(MessageStart):
+        await run.notify(MessageStart(Message("assistant", provider=model.provider, model=model.model)))
+    # If nothing listens, a delta costs only the loop iteration.
+    is_heard = any(map(bus.is_heard, _STREAM_EVENTS))
     event: StreamEvent | None = None
     try:
         async with cancel_scope(run.signal), aclosing(_open_stream(run, model, request, publish_retry)) as events:
             async for event in events:
                 if type(event) is Done:
                     break
-                if publish is not None:
-                    publish(event)
-                if has_stream_hooks:
-                    await _emit_stream_hook(run, event)
+                if is_heard and (unfinished := bus.start_event(event)) is not None:
+                    await run.await_handlers(unfinished)
     except (AgentAbortedError, asyncio.CancelledError) as stopped:
         # An abort that arrives after the last event leaves a complete response.
         if type(event) is not Done:
@@ -172,18 +182,9 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
         raise _incomplete_stream_error(model)
 
     message = replace(event.message, id=steps.new_id(), timestamp=steps.now())
-    bus.publish(Done(event.reason, message))
-    bus.publish(MessageEnd(message))
-    if bus.has(StreamEnd) and message.text:
-        await run.emit(StreamEnd(message.text, run.turn_id))
+    await run.notify(Done(event.reason, message))
+    await run.notify(MessageEnd(message, seconds=steps.elapsed() - run.call_started))
     return message
-
-
-async def _emit_stream_hook(run: RunState, event: StreamEvent) -> None:
-    if type(event) is TextDelta and run.bus.has(StreamText):
-        await run.emit(StreamText(event.text, run.turn_id))
-    elif type(event) is ThinkingDelta and run.bus.has(StreamThinking):
-        await run.emit(StreamThinking(event.text, run.turn_id))
 
 
 async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
@@ -215,8 +216,8 @@ async def _fail_turn(
         run.add_usage(message.usage)
         run.turn_usage.append(message.usage)
     info = ErrorInfo.from_exception(error) if error is not None else None
-    bus.publish(StreamError(reason, message, info, error))
-    bus.publish(MessageEnd(message, error=info))
+    await run.notify(StreamError(reason, message, info, error))
+    await run.notify(MessageEnd(message, seconds=config.steps.elapsed() - run.call_started, error=info))
     if isinstance(error, ContextExceededError):
         raised = AgentContextExceededError(text, cause=error)
     elif error is not None:
@@ -251,8 +252,8 @@ async def side_call(
     finally:
         usage = (event.partial.usage if event else None) or Usage.zero()
         run.add_usage(usage, purpose)
-        if run.bus.has(UsageUpdate):
-            await run.emit(UsageUpdate(run.turn, usage, run.usage, purpose))
+        if run.bus.is_heard(UsageUpdate):
+            await run.notify(UsageUpdate(run.turn, usage, run.usage, purpose))
     raise _incomplete_stream_error(model)
 
 

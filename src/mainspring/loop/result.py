@@ -89,17 +89,25 @@ class RunHandle:
     The iteration ends after the last event and never raises; `result` raises the failure.
     """
 
-    def __init__(self, bus: HookBus, signal: CancelToken, start: Callable[[], Awaitable[RunResult]]) -> None:
+    def __init__(
+        self,
+        bus: HookBus,
+        signal: CancelToken,
+        start: Callable[[], Awaitable[RunResult]],
+        *,
+        subagents: bool = False,
+    ) -> None:
         self.signal = signal
         self._bus = bus
         self._start = start
+        self._has_subagents = subagents
         self._events: EventStream[Event, RunResult] = EventStream()
         self._tasks: asyncio.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
             raise RuntimeError("This run has already started. Call agent.stream(...) for a new one.")
-        self._unobserve = self._bus.subscribe(self._events.publish)
+        self._unobserve = self._bus.subscribe(self._events.publish, subagents=self._has_subagents)
         self._tasks = tasks = asyncio.TaskGroup()
         await tasks.__aenter__()
         tasks.create_task(self._drive())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
@@ -13,10 +13,20 @@ from msgspec.structs import replace
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import AgentStats, MessageEnd, MessageSource, MessageStart, RunStatus, ToolExecutionEnd, TurnEnd
+from mainspring.events import (
+    AgentStats,
+    ContextCompacted,
+    Event,
+    MessageEnd,
+    MessageSource,
+    MessageStart,
+    RunStatus,
+    ToolExecutionEnd,
+    TurnEnd,
+)
 from mainspring.loop.hooks import (
     BeforeInject,
-    ContextCompacted,
+    Handler,
     Hook,
     HookBus,
     MessagesAdded,
@@ -30,6 +40,7 @@ from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import (
     AgentMessage,
     Message,
+    ToolDefinition,
     ToolResultBlock,
     ToolUseBlock,
     Usage,
@@ -134,6 +145,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         extra: Application data that every tool gets in its context.
         aliases: The names under which the model knows tools, by the tool's own name; see `ToolAliasModel`.
         has_custom_system_prompt: Whether the system prompt belongs to this run only; `system:before` fires then.
+        finalize_result: Adds to the result of a run, for example its structured output.
     """
 
     model: ModelProvider
@@ -150,6 +162,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     has_custom_system_prompt: bool = False
+    finalize_result: Callable[[RunResult], RunResult] | None = None
 
 
 class RunState:
@@ -161,7 +174,10 @@ class RunState:
         timed_out: Whether the time limit, and not the caller, set ``signal``.
         cost: US dollars, without calls of unknown price.
         invalid_responses: Number of invalid responses in a row.
+        call_started: When the current model call began, on the clock of the steps.
+        tools: The tools of the last request; before the first one, those at the start of the run.
         added: The messages that this run added to the history.
+        denied: Texts of the results of denied calls.
         model_messages: The history as the default conversion returns it, updated with each message so that a turn does not
             convert all of it again; ``None`` with another conversion.
     """
@@ -184,8 +200,11 @@ class RunState:
         self.side_usage: dict[str, Usage] = {}
         self.cost = 0.0
         self.tool_counts: dict[str, int] = {}
+        self.tools: Sequence[ToolDefinition] = context.tools.specs
         self.invalid_responses = 0
+        self.call_started = 0.0
         self.added: list[AgentMessage] = []
+        self.denied: list[str] = []
         self.model_messages: list[Message] | None = None
         if config.convert_to_llm is convert_to_llm:
             self.model_messages = convert_to_llm(context.messages)
@@ -233,31 +252,46 @@ class RunState:
 
     # --- hooks and queues -------------------------------------------------------------------------------------------
 
-    async def emit(self, hook: HookT) -> HookT:
+    async def emit(self, hook: HookT, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> HookT:
         """Call the handlers of a hook. An abort ends a gate immediately; other handlers get the grace period of tools.
+
+        ``only`` returns True for each order and handler to call.
 
         Raises:
             AgentAbortedError: If an abort ended the handlers; asyncio.CancelledError for a cancellation. Not for a hook that is
                 `Hook.kept`: all its handlers are called, and the run ends as soon as it can.
         """
         hook.side_call = self.side_call
-        if self.config.aliases and isinstance(hook, ToolCallHook):
+        if isinstance(hook, ToolCallHook):
             hook.display_name = self.config.aliases.get(hook.name, hook.name)
+            tool = self.context.tools.get(hook.name)
+            hook.source = tool.source if tool is not None else ""
         if hook.gate:
             self.raise_if_aborted()
-        unfinished = self.bus.start(hook)
-        if unfinished is None:
-            return hook
+        unfinished = self.bus.start(hook, only=only)
+        if unfinished is not None:
+            await self.await_handlers(unfinished, is_gate=hook.gate, is_kept=hook.kept)
+        return hook
+
+    async def notify(self, event: Event) -> None:
+        """Publish an event, and await its handlers: all of them are called even if the run is being cancelled."""
+        unfinished = self.bus.start_event(event)
+        if unfinished is not None:
+            await self.await_handlers(unfinished)
+
+    async def await_handlers(
+        self, unfinished: Coroutine[Any, Any, None], *, is_gate: bool = False, is_kept: bool = True
+    ) -> None:
+        """Await handlers that have started; see `emit`."""
         # Never 0: the scope of an aborted run would end before it awaits the handlers that have started.
-        grace = (0 if hook.gate else self.config.behavior.abort_grace) or 0.001
+        grace = (0 if is_gate else self.config.behavior.abort_grace) or 0.001
         try:
             async with cancel_scope(self.signal, grace):
                 await unfinished
         except (AgentAbortedError, asyncio.CancelledError):
-            if not hook.kept:
+            if not is_kept:
                 raise
             self.signal.cancel("cancelled")
-        return hook
 
     async def take_queued(self, topic: str, read: QueueReader | None) -> Sequence[AgentMessage]:
         """Take the messages that wait in a queue."""
@@ -276,8 +310,8 @@ class RunState:
         self._extend_history(stamped)
         if source != "assistant":  # a response was published while it arrived
             for message in stamped:
-                self.bus.publish(MessageStart(message))
-                self.bus.publish(MessageEnd(message))
+                await self.notify(MessageStart(message, source))
+                await self.notify(MessageEnd(message, source))
         if self.bus.has(MessagesAdded):
             await self.emit(MessagesAdded(self.id, stamped, source))
 
@@ -296,9 +330,9 @@ class RunState:
         follow: Sequence[AgentMessage] = ()
         if self.bus.has(ToolResultsAfter):
             follow = (await self.emit(ToolResultsAfter(self.id, message, answer))).follow
-        self.bus.publish(MessageStart(answer))
-        self.bus.publish(MessageEnd(answer))
-        self.bus.publish(TurnEnd(self.turn, message, blocks))
+        await self.notify(MessageStart(answer, "tool"))
+        await self.notify(MessageEnd(answer, "tool"))
+        await self.notify(TurnEnd(self.turn, message, blocks))
         return follow
 
     async def append_skipped_calls(
@@ -306,15 +340,15 @@ class RunState:
     ) -> None:
         """Append a message whose tool calls will not run: each call without a result gets ``reason`` as its result."""
         completed = dict(results or {})
-        self.fill_missing_results(message, completed, reason)
+        await self.fill_missing_results(message, completed, reason)
         await self.append_tool_results(message, completed)
 
-    def fill_missing_results(self, message: Message, results: dict[str, ToolResultBlock], reason: str) -> None:
+    async def fill_missing_results(self, message: Message, results: dict[str, ToolResultBlock], reason: str) -> None:
         """Give each tool call that has no result yet an error with this reason."""
         for call in message.tool_uses:
             if call.id not in results:
                 results[call.id] = block = ToolResultBlock(call.id, call.name, reason, True)
-                self.bus.publish(ToolExecutionEnd(call, block))
+                await self.notify(ToolExecutionEnd(call, block, status="skipped"))
 
     async def inject_messages(self, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
         """Append queued messages; return True if there are any.
@@ -334,8 +368,8 @@ class RunState:
         self.context.messages[:] = messages
         if self.model_messages is not None:
             self.model_messages = convert_to_llm(messages)
-        if self.bus.has(ContextCompacted):
-            await self.emit(ContextCompacted(before, tuple(messages), reason))
+        if self.bus.is_heard(ContextCompacted):
+            await self.notify(ContextCompacted.from_messages(reason, before, tuple(messages)))
 
     def _extend_history(self, messages: Sequence[AgentMessage]) -> None:
         self.context.messages.extend(messages)
@@ -374,4 +408,6 @@ class RunState:
             seconds=self.seconds,
             side_usage=dict(self.side_usage),
         )
-        return RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
+        result = RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
+        finalize = self.config.finalize_result
+        return result if finalize is None else finalize(result)

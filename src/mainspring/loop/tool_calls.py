@@ -12,12 +12,12 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
 from mainspring.errors import AgentAbortedError, ToolError
-from mainspring.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
+from mainspring.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolInputCoerced
 from mainspring.loop.hooks import (
     BeforeToolRun,
     PermissionCheck,
@@ -27,7 +27,6 @@ from mainspring.loop.hooks import (
     ToolGate,
     ToolTransform,
     ToolUnknown,
-    ValidationCoerce,
     ValidationReject,
 )
 from mainspring.loop.state import Approve, Deny, RunState
@@ -47,6 +46,8 @@ from mainspring.tools import (
 )
 from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
 
+CallStatus = Literal["ok", "error", "denied", "skipped"]
+
 
 class _CheckedCall(Struct, kw_only=True):
     """A tool call after its checks: it is ready to run, has its result already, or pauses the run.
@@ -57,6 +58,7 @@ class _CheckedCall(Struct, kw_only=True):
         arguments: The validated arguments to run it with.
         permission: The decision that allowed the call, if handlers made one.
         result: The result of a call that will not run.
+        status: How the call ended, if that is not in its result.
         is_substitute: Whether a gate provided ``result`` in place of the tool, so that it is handled like the tool's own.
         is_invalid: Whether the model made a mistake: an unknown tool or invalid arguments.
         pause: Why the call needs an approval first.
@@ -68,6 +70,7 @@ class _CheckedCall(Struct, kw_only=True):
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     permission: PermissionCheck | None = None
     result: ToolResult | None = None
+    status: CallStatus | None = None
     is_substitute: bool = False
     is_invalid: bool = False
     pause: str = ""
@@ -118,14 +121,15 @@ class ToolCallBatch:
             # The abort ended the wait for a gate; the loop checks the signal again.
             self.pauses = {}
         except BaseException:
-            self._fill_missing_results()
+            await self._fill_missing_results()
             raise
         if not self.pauses:
-            self._fill_missing_results()
+            await self._fill_missing_results()
 
-    def _fill_missing_results(self) -> None:
+    async def _fill_missing_results(self) -> None:
         is_skipped = self.steering and not self._run.signal.cancelled
-        self._run.fill_missing_results(self._message, self.results, SKIPPED if is_skipped else NOT_RUN_ABORTED)
+        reason = SKIPPED if is_skipped else NOT_RUN_ABORTED
+        await self._run.fill_missing_results(self._message, self.results, reason)
 
     # --- the order of the calls -------------------------------------------------------------------------------------
 
@@ -188,14 +192,14 @@ class ToolCallBatch:
         run = self._run
         tool = run.context.tools.get(call.name)
         label = (tool.label if tool else "") or run.config.aliases.get(call.name, call.name)
-        run.bus.publish(ToolExecutionStart(call, label))
+        await run.notify(ToolExecutionStart(call, label, tool.source if tool else ""))
 
         # After a pause the user may have denied the call.
         resolution = self._resolutions.get(call.id)
         if isinstance(resolution, Deny):
             self.ends_run = self.ends_run or resolution.stop
             self.has_valid_call = True
-            return _deny(call, resolution.reason)
+            return _CheckedCall(call=call, result=_denial(resolution.reason))
 
         checked = await self._check_gate(call)
         if checked is None:
@@ -218,7 +222,7 @@ class ToolCallBatch:
         await run.emit(gate)
         if gate.block:
             reason = (gate.block if isinstance(gate.block, str) else gate.reason) or "not allowed"
-            return _CheckedCall(call=call, result=error_result(f"Blocked: {reason}", ToolErrorCode.PERMISSION_DENIED))
+            return _CheckedCall(call=call, result=_denial(reason, "Blocked"))
         if gate.pause and not gate.approved:
             return _CheckedCall(call=call, pause=gate.pause)
         if gate.result is not None:
@@ -238,8 +242,12 @@ class ToolCallBatch:
         parsed = parse_arguments(tool.input_schema, raw)
         if parsed.error is not None:
             return await self._reject_arguments(call, parsed.error)
-        if (parsed.coercions or parsed.repaired) and bus.has(ValidationCoerce):
-            await run.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
+        if (parsed.coercions or parsed.repaired) and bus.is_heard(ToolInputCoerced):
+            coercions = tuple([f"{c.path}: {c.rule}" for c in parsed.coercions])
+            shown = run.config.aliases.get(call.name, call.name)
+            await run.notify(
+                ToolInputCoerced(call.id, call.name, coercions, parsed.repaired, run.turn_id, display_name=shown)
+            )
         arguments = parsed.value
         if bus.has(ToolBefore):
             counts, copied = self._tool_counts(), copy.deepcopy(arguments)
@@ -287,10 +295,11 @@ class ToolCallBatch:
         await run.emit(permission)
         checked.permission = permission
         if permission.denied:
-            checked.result = _deny(call, "; ".join(permission.denied)).result
+            checked.result = _denial("; ".join(permission.denied))
             self.ends_run = self.ends_run or permission.ends_run
         elif permission.skip_reason:
             checked.result = error_result(f"Not run: {permission.skip_reason}", ToolErrorCode.UNKNOWN)
+            checked.status = "skipped"
         elif permission.paused:
             checked.pause = permission.paused
 
@@ -317,11 +326,12 @@ class ToolCallBatch:
                 result = to_tool_result((await run.emit(transform)).result)
         except asyncio.CancelledError:  # the whole run is being cancelled
             self.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
-            bus.publish(ToolExecutionEnd(call, block))
+            await run.notify(ToolExecutionEnd(call, block, status="error" if checked.has_started else "skipped"))
             raise
         except AgentAbortedError:
             reason = ABORTED_WHILE_RUNNING if checked.has_started else NOT_RUN_ABORTED
             result = error_result(reason, ToolErrorCode.UNKNOWN)
+            checked.status = "error" if checked.has_started else "skipped"
         except Exception as error:  # a handler provided an unusable result
             result = await self._result_of_failure(call, error)
 
@@ -340,7 +350,10 @@ class ToolCallBatch:
                 tool_counts=MappingProxyType(dict(run.tool_counts)),
             )
             await run.emit(finished)
-        bus.publish(ToolExecutionEnd(call, block, result.title, seconds))
+        status = checked.status or _call_status(result)
+        if status == "denied":
+            run.denied.append(block.text)
+        await run.notify(ToolExecutionEnd(call, block, result.title, seconds, status))
 
     async def _run_tool(self, checked: _CheckedCall) -> ToolResult:
         """Run the tool and return its result; every exception becomes a result."""
@@ -351,6 +364,7 @@ class ToolCallBatch:
             arguments = copy.deepcopy(checked.arguments)
             start = await run.emit(BeforeToolRun(call, run.turn_id, arguments, tool.idempotent))
             if start.block:
+                checked.status = "skipped"
                 return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
         context = ToolContext(
             env=config.env,
@@ -362,7 +376,7 @@ class ToolCallBatch:
             paths=checked.permission and checked.permission.paths,
             environment=checked.permission and checked.permission.environment,
             extra=config.extra,
-            on_update=partial(self._publish_progress, call) if run.bus.listeners else None,
+            on_update=partial(self._publish_progress, call) if run.bus.is_heard(ToolExecutionUpdate) else None,
         )
         checked.has_started = True
 
@@ -393,9 +407,14 @@ class ToolCallBatch:
         self._run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title or "", metadata or {}))
 
 
-def _deny(call: ToolUseBlock, reason: str) -> _CheckedCall:
-    result = error_result(f"Permission denied: {reason}", ToolErrorCode.PERMISSION_DENIED)
-    return _CheckedCall(call=call, result=result)
+def _denial(reason: str, prefix: str = "Permission denied") -> ToolResult:
+    return error_result(f"{prefix}: {reason}", ToolErrorCode.PERMISSION_DENIED)
+
+
+def _call_status(result: ToolResult) -> CallStatus:
+    if not result.is_error:
+        return "ok"
+    return "denied" if result.code is ToolErrorCode.PERMISSION_DENIED else "error"
 
 
 def _group_concurrent(checked_calls: Iterable[_CheckedCall]) -> list[list[_CheckedCall]]:

@@ -15,26 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
+from mainspring.events import ErrorInfo, Event, McpStartup
+from mainspring.events import McpServer as McpServerEvent
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
     ContextTransform,
-    HookBus,
-    McpBootstrapEnd,
-    McpBootstrapStart,
-    McpConnect,
-    McpToolAfter,
-    McpToolBefore,
-    McpToolGate,
-    McpToolTransform,
-    RunDone,
+    SessionEnd,
     SessionStart,
-    ToolBefore,
-    ToolFinished,
-    ToolGate,
-    ToolTransform,
     ToolUnknown,
 )
-from mainspring.loop.hooks import McpError as McpErrorHook
 from mainspring.mcp.client_features import AllowSamplingCallback, ClientFeatures, ElicitCallback, SamplingCallback
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.content import NO_OUTPUT, to_model_blocks
@@ -43,7 +32,7 @@ from mainspring.mcp.prompts import McpPrompt
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
 from mainspring.mcp.server_log import ServerLog, server_log_path
-from mainspring.mcp.tools import server_of_tool, server_of_tool_name, server_prefixes
+from mainspring.mcp.tools import server_of_tool_name, server_prefixes
 from mainspring.mcp.types import McpConnector, McpError, ResourceInfo
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
@@ -133,60 +122,6 @@ def _output(blocks: list[TextBlock | ImageBlock]) -> str | tuple[TextBlock | Ima
 
 def _error_result(text: str) -> ToolResult:
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
-
-
-GATE_ORDER, AFTER_ORDER = 45, 70
-"""After the gates of an application and its budgets, before large results are stored separately."""
-
-
-def add_mcp_hooks(agent: CoreAgent, find: Callable[[str], Tool | None]) -> None:
-    """Fire the hooks of an agent's calls to servers.
-
-    Args:
-        agent: The agent.
-        find: Function that returns a tool by its name.
-    """
-    handlers = _McpHooks(agent.bus, find)
-    agent.on(ToolGate, handlers.gate, order=GATE_ORDER)
-    agent.on(ToolBefore, handlers.before, order=AFTER_ORDER)
-    agent.on(ToolTransform, handlers.transform, order=AFTER_ORDER)
-    agent.on(ToolFinished, handlers.after, order=AFTER_ORDER)
-
-
-class _McpHooks:
-    def __init__(self, bus: HookBus, find: Callable[[str], Tool | None]) -> None:
-        self._bus = bus
-        self._find = find
-
-    def _server(self, name: str) -> str | None:
-        tool = self._find(name)
-        return server_of_tool(tool) if tool is not None else None
-
-    async def gate(self, hook: ToolGate) -> None:
-        server = self._server(hook.name) if self._bus.has(McpToolGate) else None
-        if server is not None:
-            request = await self._bus.emit(McpToolGate.of(hook, server))
-            hook.block, hook.reason, hook.result, hook.pause = (
-                request.block,
-                request.reason,
-                request.result,
-                request.pause,
-            )
-
-    async def before(self, hook: ToolBefore) -> None:
-        server = self._server(hook.name) if self._bus.has(McpToolBefore) else None
-        if server is not None:
-            hook.input = (await self._bus.emit(McpToolBefore.of(hook, server))).input
-
-    async def transform(self, hook: ToolTransform) -> None:
-        server = self._server(hook.name) if self._bus.has(McpToolTransform) else None
-        if server is not None:
-            hook.result = (await self._bus.emit(McpToolTransform.of(hook, server))).result
-
-    async def after(self, hook: ToolFinished) -> None:
-        server = self._server(hook.name) if self._bus.has(McpToolAfter) else None
-        if server is not None:
-            await self._bus.emit(McpToolAfter.of(hook, server))
 
 
 logger = logging.getLogger("mainspring")
@@ -285,13 +220,11 @@ class McpPlug(Plugin):
             return
         agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
         agent.on(ContextTransform, self._on_context_transform, order=_HOOK_ORDER)
-        agent.on(RunDone, self._on_agent_done)
+        agent.on("agent:done", self._on_agent_done)
         agent.on(ToolUnknown, self._on_tool_unknown)
-        add_mcp_hooks(agent, agent.tools.get)
 
     def for_child(self) -> Plugin | None:
-        """Return the hooks for a subagent, which inherits the tools and connections of its parent."""
-        return _ChildMcpPlug() if self.servers else None
+        """Return ``None``: a subagent inherits the tools and connections of its parent."""
 
     def set_sampler(self, sampler: SamplingCallback) -> None:
         """Set the function that sends prompts of servers to the model."""
@@ -369,11 +302,11 @@ class McpPlug(Plugin):
             self._startup_task = loop.create_task(self._start_all(), name="mcp bootstrap", context=Context())
 
     async def _start_all(self) -> None:
-        """Start all servers, and fire a hook when all are ready or have failed."""
+        """Start all servers, and publish when all are ready or have failed."""
         used = [s for s in self.servers if s.status != "disabled"]
         names = tuple([s.name for s in used])
         began = time.monotonic()
-        await self._emit(McpBootstrapStart, lambda: McpBootstrapStart(names))
+        await self._notify(McpStartup(names))
         try:
             for server in used:
                 server.start()
@@ -381,11 +314,11 @@ class McpPlug(Plugin):
         finally:
             failed = tuple([s.name for s in used if s.status != "ready"])
             seconds = time.monotonic() - began
-            await self._emit(McpBootstrapEnd, lambda: McpBootstrapEnd(names, seconds, failed))
+            await self._notify(McpStartup(names, seconds, failed))
 
-    async def _emit(self, kind: type[Any], make: Callable[[], Any]) -> None:
-        if self._agent is not None and self._agent.bus.has(kind):
-            await self._agent.bus.emit(make())
+    async def _notify(self, event: Event) -> None:
+        if self._agent is not None:
+            await self._agent.bus.notify(event)
 
     async def _on_session_start(self, hook: SessionStart) -> None:
         """Handle the start of a run, possibly in a new event loop without connections."""
@@ -399,7 +332,7 @@ class McpPlug(Plugin):
         if self._tools_changed:
             self._update_tools()
 
-    def _on_agent_done(self, hook: RunDone) -> None:
+    def _on_agent_done(self, hook: SessionEnd) -> None:
         if self._tools_changed:
             self._update_tools(between_runs=True)
 
@@ -456,7 +389,7 @@ class McpPlug(Plugin):
         self._announced_questions.discard(server.name)
         self._mark_tools_changed()
         names = tuple([t.name for t in server.tools])
-        await self._emit(McpConnect, lambda: McpConnect(server.name, names, seconds))
+        await self._notify(McpServerEvent(server.name, names, seconds))
 
     async def on_failed(self, server: McpServer, error: McpError) -> None:
         """Handle a failed server.
@@ -467,7 +400,7 @@ class McpPlug(Plugin):
         if server.name not in self._announced_questions:  # once, regardless of the number of retries
             self._announced_questions.add(server.name)
             self.on_notice(str(error))
-        await self._emit(McpErrorHook, lambda: McpErrorHook(server.name, error))
+        await self._notify(McpServerEvent(server.name, error=ErrorInfo.from_exception(error), exception=error))
 
     def on_tools_changed(self, server: McpServer) -> None:
         """Handle changed tools of a server."""
@@ -477,19 +410,6 @@ class McpPlug(Plugin):
         self._tools_changed = True
         if self._agent is not None and not self._agent.running:
             self._update_tools()
-
-
-class _ChildMcpPlug(Plugin):
-    """Plugin of a subagent with only the hooks of its parent's servers.
-
-    The subagent inherits the tools.
-    """
-
-    def install(self, agent: CoreAgent) -> None:
-        add_mcp_hooks(agent, agent.tools.get)
-
-    def for_child(self) -> Plugin | None:
-        return _ChildMcpPlug()
 
 
 def _ignore(text: str) -> None:

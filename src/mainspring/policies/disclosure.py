@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
+from mainspring.events import ContextCompacted
 from mainspring.loop.hooks import (
     BeforeRun,
-    ContextCompacted,
     SessionEnd,
     SystemTransform,
     ToolGate,

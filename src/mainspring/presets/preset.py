@@ -9,8 +9,9 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from mainspring.errors import ConfigError
+from mainspring.events import Event
 from mainspring.loop import Handler, Hooks
-from mainspring.loop.hooks import Hook, hook_class
+from mainspring.loop.hooks import resolve
 from mainspring.run_options import RunOptions
 from mainspring.tools import LazyTool, Tool, tool
 from mainspring.tools.builtin import builtin_tools
@@ -142,14 +143,15 @@ def _iter_servers(servers: Iterable[Any] | Mapping[str, Any]) -> Iterator[Any]:
         yield server
 
 
-def _merge_hooks(several: Iterable[Hooks]) -> dict[str, list[Handler[Any]]]:
-    """Merge the handlers by the hook's name, always as lists."""
-    joined: dict[str, list[Handler[Any]]] = {}
+def _merge_hooks(several: Iterable[Hooks]) -> dict[str | type[Event], list[Handler[Any]]]:
+    """Merge the handlers by the name of the hook or the class of the event, always as lists."""
+    joined: dict[str | type[Event], list[Handler[Any]]] = {}
     for hooks in several:
         for event, given in hooks.items():
-            kind: type[Hook] = hook_class(event)
+            resolve(event)
+            key = event if isinstance(event, str) or issubclass(event, Event) else event.event
             handlers = cast("Iterable[Handler[Any]]", given) if isinstance(given, Iterable) else (given,)
-            joined.setdefault(kind.event, []).extend(handlers)
+            joined.setdefault(key, []).extend(handlers)
     return joined
 
 

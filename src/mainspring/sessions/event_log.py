@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mainspring.events import Event, ModelRetry, ToolExecutionEnd
+from mainspring.events import ContextCompacted, Event, ModelRetry, ToolExecutionEnd, UsageUpdate
 from mainspring.lazy import lazy_re
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
     BeforeToolRun,
-    ContextCompacted,
     MessagesAdded,
     RunPaused,
     SessionClosed,
@@ -33,7 +32,6 @@ from mainspring.loop.hooks import (
     ToolFailed,
     TurnAfter,
     TurnBefore,
-    UsageUpdate,
 )
 from mainspring.messages import Usage, utc_now
 from mainspring.permissions.sensitive_paths import SensitivePaths

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mainspring.errors import ConfigError, SessionError
+from mainspring.events import ContextCompacted
 from mainspring.loop import PendingCalls, Plugin
 from mainspring.loop.hooks import (
     BeforeToolRun,
-    ContextCompacted,
     MessagesAdded,
     RunPaused,
     SessionEnd,
@@ -151,7 +151,7 @@ class SessionPlug(Plugin):
         await self._journal.flush()
 
     async def _on_context_compacted(self, hook: ContextCompacted) -> None:
-        self._record_replacement(hook.after, hook.reason)
+        self._record_replacement(hook.messages, hook.reason)
         await self._journal.flush()
 
     # --- calls ------------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import ConfigError, MainspringError
+from mainspring.events import SkillChange
 from mainspring.locks import LoopLock
-from mainspring.loop.hooks import SkillsActivate, SkillsDeactivate
 from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
 from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
 from mainspring.skills.content import is_within, list_skill_files, read_body, render_content
@@ -218,7 +218,7 @@ class SkillActivator:
         self._skills = skills
         self._usage = usage
         self._toolsets = toolsets
-        self._pending_deactivations: list[tuple[SkillsDeactivate, list[Any]]] = []
+        self._toolsets_to_close: list[list[Any]] = []
         self._local_env: LocalEnv | None = None
         self._lock = LoopLock()
 
@@ -284,8 +284,7 @@ class SkillActivator:
                 await asyncio.to_thread(self._usage.record_use, name)
             except (OSError, ConfigError) as error:
                 self.note(f"the use of {name} was not recorded: {error}")
-        if self.agent.bus.has(SkillsActivate):
-            await self.agent.bus.emit(SkillsActivate(name, via))
+        await self.agent.bus.notify(SkillChange(name, active=True, reason=via))
 
     async def deactivate(self, name: str, reason: SkillReason) -> bool:
         """Deactivate a skill. Returns True if it was active."""
@@ -294,8 +293,7 @@ class SkillActivator:
             return False
         self._remove(activation)
         await _close(activation.toolsets)
-        if self.agent.bus.has(SkillsDeactivate):
-            await self.agent.bus.emit(SkillsDeactivate(name, reason))
+        await self.agent.bus.notify(SkillChange(name, active=False, reason=reason))
         return True
 
     def _remove(self, activation: ActiveSkill) -> None:
@@ -307,18 +305,14 @@ class SkillActivator:
         """Deactivate all skills immediately. `finish` does the asynchronous part."""
         for activation in self.active:
             self._remove(activation)
-            hook = SkillsDeactivate(activation.skill.name, "reset")
-            rest = self.agent.bus.start(hook, only=lambda order, handler: not inspect.iscoroutinefunction(handler))
-            if rest is not None:
-                rest.close()
-            self._pending_deactivations.append((hook, activation.toolsets))
+            self._toolsets_to_close.append(activation.toolsets)
+            self.agent.bus.publish(SkillChange(activation.skill.name, active=False, reason="reset"))
 
     async def finish(self) -> None:
         """Complete `deactivate_all`: close toolsets and call async handlers."""
-        while self._pending_deactivations:
-            hook, toolsets = self._pending_deactivations.pop(0)
-            await _close(toolsets)
-            await self.agent.bus.emit(hook, only=lambda order, handler: inspect.iscoroutinefunction(handler))
+        while self._toolsets_to_close:
+            await _close(self._toolsets_to_close.pop(0))
+        await self.agent.bus.call_waiting()
 
     async def _text(self, skill: Skill, notes: Sequence[str], signal: CancelToken | None) -> str:
         body = await self.body(skill)

@@ -19,10 +19,9 @@ from mainspring.loop.hooks import (
     BeforeRun,
     ContextTransform,
     PermissionCheck,
-    RunDone,
+    SessionEnd,
     SessionStart,
     SkillsCatalog,
-    SkillsResolve,
     SystemTransform,
     ToolGate,
     ToolResultsAfter,
@@ -386,7 +385,7 @@ class SkillsPlug(Plugin):
             again = ActiveSkill(skill, "resume", each.text, restricts=each.broken_off, carrier=each.carrier)
             await self.activator.reactivate(skill, again)
 
-    async def _on_agent_done(self, hook: RunDone) -> None:
+    async def _on_agent_done(self, hook: SessionEnd) -> None:
         """Deactivate the skills of a finished run. A paused run keeps them."""
         if hook.status == "paused":
             return
@@ -406,9 +405,9 @@ class SkillsPlug(Plugin):
         if self._catalog is None:
             self._catalog = await asyncio.to_thread(discover_skills, self.config)
         skills = self._catalog.skills
-        if agent.bus.has(SkillsResolve):
-            await agent.bus.emit(SkillsResolve(skills))
         if not skills:
+            if agent.bus.has(SkillsCatalog):
+                await agent.bus.emit(SkillsCatalog("", skills))
             self._before_off()
             return
         usable = [s for s in skills if s.model_invocable]
@@ -459,4 +458,4 @@ class SkillsPlug(Plugin):
         agent.bus.on(ToolResultsAfter, self._on_tool_results)
         agent.bus.on(BeforeInject, self._on_steer_inject)
         agent.bus.on(ToolUnknown, self._on_tool_unknown)
-        agent.bus.on(RunDone, self._on_agent_done, order=_DONE_ORDER)
+        agent.bus.on("agent:done", self._on_agent_done, order=_DONE_ORDER)

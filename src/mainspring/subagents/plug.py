@@ -10,19 +10,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from mainspring.errors import AgentError, ConfigError, ToolError, check_option_names
-from mainspring.events import RunStatus
+from mainspring.events import ErrorInfo, RunStatus, SubagentEnd, SubagentStart
 from mainspring.events.types import SubagentStats
 from mainspring.loop import Plugin, RunResult
 from mainspring.loop.hooks import (
-    CHILD_HOOKS,
     BeforeSpawn,
-    ChildHook,
     Handler,
     Hook,
     PermissionCheck,
     SessionStart,
-    SpawnComplete,
-    SpawnError,
+    SubagentIdentity,
     ToolGate,
     TurnBefore,
 )
@@ -178,14 +175,16 @@ _LIMIT_ORDER = 96  # after handlers that may still spend something
 def forward_events(
     child: SubagentRun, agent: CoreAgent, parent: CoreAgent, reached_limit: Callable[[], RunStatus | None]
 ) -> None:
-    """Forward the events of ``agent`` to ``parent``, apply the parent's gates and limits.
+    """Forward the events and hooks of ``agent`` to ``parent``, apply the parent's gates and limits.
 
-    Events are forwarded if a listener is attached now; gates always are, since a gate may be added at any time.
+    A hook is forwarded if the parent handles those of its subagents now; gates always are, since a gate may be added at any time.
     """
-    for wrapper in CHILD_HOOKS:
-        if wrapper.gate or parent.bus.has(wrapper):
-            agent.on(wrapper.of, _forward(child, wrapper, parent.bus), order=_FORWARD_ORDER)
-            agent.on(wrapper, _forward_nested(wrapper, parent.bus), order=_FORWARD_ORDER)
+    identity = SubagentIdentity(child.id, child.name, child.depth)
+    agent.bus.forward_to(parent.bus, identity)
+    forward = _forward_hook(identity, parent.bus)
+    for kind in {ToolGate, PermissionCheck, *parent.bus.hooks_of_subagents}:
+        agent.on(kind, forward, order=_FORWARD_ORDER)
+        agent.on(kind, forward, order=_FORWARD_ORDER, subagents=True)
     # Gates that an application adds to its agent also apply to subagents; no events report this. Gates of the parent's policies and
     # plugins do not: policies depend on the parent's history, and `for_child` creates a plugin for each subagent.
     for gate in (ToolGate, PermissionCheck):
@@ -197,22 +196,13 @@ def forward_events(
     agent.on(TurnBefore, stop, order=_LIMIT_ORDER)
 
 
-def _forward(child: SubagentRun, wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
-    async def forward_event(hook: Hook) -> None:
-        if bus.has(wrapper):
-            child_hook = wrapper(child.id, child.name, child.depth, hook)
-            child_hook.side_call = hook.side_call
-            await bus.emit(child_hook)
+def _forward_hook(identity: SubagentIdentity, bus: HookBus) -> Handler[Any]:
+    def forward(hook: Hook) -> Awaitable[None] | None:
+        if not hook.child_id:  # a nested subagent's own hook keeps its identity
+            hook.subagent = identity
+        return bus.start_of_subagent(hook)
 
-    return forward_event
-
-
-def _forward_nested(wrapper: type[ChildHook], bus: HookBus) -> Handler[Any]:
-    async def pass_on(hook: ChildHook) -> None:
-        if bus.has(wrapper):
-            await bus.emit(hook)
-
-    return pass_on
+    return forward
 
 
 def _apply_parent_gate(gate: type[Hook], parent: CoreAgent) -> Handler[Any]:
@@ -423,6 +413,7 @@ class Subagents(Plugin):
                 if before.block:
                     status = "denied"
                     raise AgentError(f"Blocked: {before.block if isinstance(before.block, str) else 'not allowed'}")
+            await bus.notify(SubagentStart(child.id, child.name, child.task, child.depth))
             running = asyncio.ensure_future(self._run_agent(child, agent))
             result = ended = await asyncio.shield(running)
             status, error = ended.status, ended.error
@@ -439,7 +430,7 @@ class Subagents(Plugin):
             stats = child.stats(result, status)
             self._finished.append(stats)
             self._agent.add_usage(stats.usage, SPAWN_TOOL)
-            await self._emit_end(child, stats, result, error)
+            await bus.notify(_end_event(child, stats, result, error))
         return SubagentResult(text=result.text if result else "", status=status, stats=stats, error=error)
 
     async def _run_agent(self, child: SubagentRun, agent: CoreAgent) -> RunResult:
@@ -451,18 +442,6 @@ class Subagents(Plugin):
         return await (
             steps.run_subagent(agent, child.id, run, child.signal) if isinstance(steps, NestedSteps) else run()
         )
-
-    async def _emit_end(
-        self, child: SubagentRun, stats: SubagentStats, result: RunResult | None, error: BaseException | None
-    ) -> None:
-        assert self._agent is not None
-        bus, identity = self._agent.bus, (child.id, child.name, child.depth, child.task)
-        if error is not None:
-            if bus.has(SpawnError):
-                await bus.emit(SpawnError(*identity, error=error, status=stats.status, stats=stats))
-        elif bus.has(SpawnComplete):
-            text = result.text if result else ""
-            await bus.emit(SpawnComplete(*identity, text=text, status=stats.status, stats=stats))
 
     def reached_limit(self) -> RunStatus | None:
         """Return the limit that the run of this agent, or of an agent above it, has reached."""
@@ -479,6 +458,21 @@ class Subagents(Plugin):
         if self._semaphore is None or self._semaphore[0] is not loop:
             self._semaphore = (loop, asyncio.Semaphore(self.max_parallel))
         return self._semaphore[1]
+
+
+def _end_event(
+    child: SubagentRun, stats: SubagentStats, result: RunResult | None, error: BaseException | None
+) -> SubagentEnd:
+    return SubagentEnd(
+        child.id,
+        child.name,
+        child.task,
+        child.depth,
+        stats,
+        text=result.text if result is not None else "",
+        error=None if error is None else ErrorInfo.from_exception(error),
+        exception=error,
+    )
 
 
 async def _stop_gracefully(child: SubagentRun, running: asyncio.Future[RunResult], grace: float) -> RunResult | None:

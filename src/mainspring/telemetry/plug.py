@@ -11,6 +11,7 @@ from mainspring.errors import ConfigError
 from mainspring.events import (
     AgentEnd,
     AgentStart,
+    ContextCompacted,
     Event,
     MessageEnd,
     MessageStart,
@@ -23,23 +24,16 @@ from mainspring.events import (
     ToolCallStart,
     ToolExecutionEnd,
     ToolExecutionStart,
+    UsageUpdate,
 )
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
     BeforeSpawn,
     BeforeToolRun,
-    ContextCompacted,
-    McpBootstrapEnd,
-    McpBootstrapStart,
-    McpConnect,
-    McpError,
-    McpToolBefore,
     ModelErrorHook,
-    RunDone,
     ToolFailed,
     ToolFinished,
     TurnBefore,
-    UsageUpdate,
 )
 from mainspring.telemetry.run_spans import RunSpan, SpanAgentName
 from mainspring.telemetry.telemetry import Telemetry
@@ -100,13 +94,13 @@ class Tracing(Plugin):
         agent.on(BeforeToolRun, self._calls_handler(ToolCallSpans.start_tool), order=_LAST)
         agent.on(ToolFailed, self._calls_handler(ToolCallSpans.failed), order=_FIRST)
         agent.on(ToolFinished, self._calls_handler(ToolCallSpans.set_duration), order=_LAST)
-        agent.on(McpToolBefore, self._calls_handler(ToolCallSpans.set_server), order=_LAST)
-        agent.on(McpBootstrapStart, self._guard(startup.start), order=_LAST)
-        agent.on(McpConnect, self._guard(lambda hook: startup.connected(hook, self._context())), order=_LAST)
-        agent.on(McpError, self._guard(lambda hook: startup.failed(hook, self._context())), order=_LAST)
-        agent.on(McpBootstrapEnd, self._guard(lambda hook: startup.end(hook, self._within())), order=_LAST)
+        agent.on("mcp:tool:before", self._calls_handler(ToolCallSpans.set_server), order=_LAST)
+        agent.on("mcp:bootstrap:start", self._guard(startup.start), order=_LAST)
+        agent.on("mcp:connect", self._guard(lambda hook: startup.connected(hook, self._context())), order=_LAST)
+        agent.on("mcp:error", self._guard(lambda hook: startup.failed(hook, self._context())), order=_LAST)
+        agent.on("mcp:bootstrap:end", self._guard(lambda hook: startup.end(hook, self._within())), order=_LAST)
         agent.on(BeforeSpawn, self._guard(_name_subagent), order=_LAST)
-        agent.on(RunDone, self._run_handler(RunSpan.done), order=_LAST)
+        agent.on("agent:done", self._run_handler(RunSpan.done), order=_LAST)
 
     def for_child(self) -> Plugin:
         """Return the plugin for a subagent, whose spans are within the call that started it."""

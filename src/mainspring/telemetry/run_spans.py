@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mainspring.events import AgentEnd, ModelRetry, SpanContext, StreamError
-from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, RunDone, TurnBefore, UsageUpdate
+from mainspring.events import AgentEnd, ContextCompacted, ModelRetry, SpanContext, StreamError, UsageUpdate
+from mainspring.loop.hooks import ModelErrorHook, SessionEnd, TurnBefore
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.telemetry import conventions
 from mainspring.telemetry.attributes import (
@@ -202,7 +202,7 @@ class RunSpan:
         self._turn = 0
         self._request: ModelRequest | None = None
         self._prompts: list[Message] = []
-        self._done: RunDone | None = None
+        self._done: SessionEnd | None = None
 
     # --- ids --------------------------------------------------------------------------------------------------------
 
@@ -292,12 +292,12 @@ class RunSpan:
     def record_compaction(self, hook: ContextCompacted) -> None:
         """Record a compaction."""
         self.span.add_event(
-            conventions.COMPACTED_EVENT, {"reason": hook.reason, "before": len(hook.before), "after": len(hook.after)}
+            conventions.COMPACTED_EVENT, {"reason": hook.reason, "before": hook.before, "after": hook.after}
         )
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    def done(self, hook: RunDone) -> None:
+    def done(self, hook: SessionEnd) -> None:
         """Record the final result of the run."""
         self._done = hook
 

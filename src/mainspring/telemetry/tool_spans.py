@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mainspring.events import SpanContext, ToolExecutionEnd
+from mainspring.events import McpServer, McpStartup, SpanContext, ToolExecutionEnd
 from mainspring.loop.hooks import (
     BeforeToolRun,
-    McpBootstrapEnd,
-    McpBootstrapStart,
-    McpConnect,
-    McpError,
-    McpToolBefore,
+    ToolBefore,
     ToolFailed,
     ToolFinished,
 )
@@ -175,7 +171,7 @@ class ToolCallSpans:
         tool = self._agent.tools.get(call.name)
         self._open[call.id] = ToolCallSpan(*self._made_with, *self._within, self._run_id, call, tool)
 
-    def set_server(self, hook: McpToolBefore) -> None:
+    def set_server(self, hook: ToolBefore) -> None:
         """Record a call to an MCP server."""
         if hook.call_id in self._open:
             self._open[hook.call_id].set_server(hook.server)
@@ -229,7 +225,7 @@ class _Record(Struct):
     servers: tuple[str, ...]
     began: int
     done: list[_Server]
-    end: McpBootstrapEnd | None = None
+    end: McpStartup | None = None
     ended: int = 0
 
 
@@ -240,24 +236,25 @@ class McpStartupTracer:
         self._signals = signals
         self._record: _Record | None = None
 
-    def start(self, hook: McpBootstrapStart) -> None:
+    def start(self, hook: McpStartup) -> None:
         """Record the start of the bootstrap."""
         self._record = _Record(tuple(hook.servers), time.time_ns(), [])
 
-    def connected(self, hook: McpConnect, context: Context | None) -> None:
+    def connected(self, hook: McpServer, context: Context | None) -> None:
         """Record that a server responded; a late server may respond after the bootstrap, during a run."""
         self._signals.instruments.record_mcp_connect(hook.server, hook.seconds)
         self._add(_Server(hook.server, time.time_ns(), hook.seconds, len(hook.tools)), context)
 
-    def failed(self, hook: McpError, context: Context | None) -> None:
+    def failed(self, hook: McpServer, context: Context | None) -> None:
         """Record that a server failed."""
         now = time.time_ns()
         seconds = (now - self._record.began) / 1e9 if self._record is not None else 0.0
-        kind, text = error_type(hook.error), self._signals.error_text(hook.error)
+        assert hook.exception is not None
+        kind, text = error_type(hook.exception), self._signals.error_text(hook.exception)
         self._signals.instruments.record_mcp_connect(hook.server, seconds, kind)
         self._add(_Server(hook.server, now, seconds, 0, kind, text), context)
 
-    def end(self, hook: McpBootstrapEnd, run: tuple[Span, Context] | None) -> None:
+    def end(self, hook: McpStartup, run: tuple[Span, Context] | None) -> None:
         """Record the end of the bootstrap: all servers responded, or it was abandoned."""
         if self._record is None:
             return
@@ -279,11 +276,11 @@ class McpStartupTracer:
         if record is None or record.end is None:
             return
         self._record = None
-        hook = record.end
+        hook, seconds = record.end, record.end.seconds or 0.0
         attributes: Attributes = {
             conventions.MCP_SERVER: record.servers,
             conventions.MCP_OUTCOME: hook.status,
-            conventions.MCP_BOOTSTRAP: hook.seconds,
+            conventions.MCP_BOOTSTRAP: seconds,
         }
         span = signals.tracer.start_span(_NAME, context, signals.api.internal, attributes, start_time=record.began)
         for server in record.done:
@@ -291,7 +288,7 @@ class McpStartupTracer:
         if hook.failed:
             signals.api.mark_failed(span, "mcp_server", f"could not be reached: {', '.join(hook.failed)}")
         span.end(record.ended)
-        run.set_attribute(conventions.MCP_BOOTSTRAP, hook.seconds)
+        run.set_attribute(conventions.MCP_BOOTSTRAP, seconds)
 
     def _add(self, server: _Server, context: Context | None) -> None:
         if self._record is not None and self._record.end is None:

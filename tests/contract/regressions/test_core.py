@@ -28,7 +28,7 @@ from mainspring import (
 )
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import RateLimitedError
-from mainspring.loop.hooks import HOOKS, PermissionCheck
+from mainspring.loop.hooks import HOOK_NAMES, PermissionCheck
 from mainspring.messages import Message, Usage, encode_message
 from mainspring.models import ModelRequest, RetryConfig, create_model
 from mainspring.sessions import Session, SessionOptions
@@ -405,7 +405,7 @@ def create_busy_agent(folder: Path, name: str) -> tuple[Agent, Session]:
         tools=[look, stubborn],
         session=session,
         subagents=True,
-        hooks={name: yield_once for name in HOOKS if not name.startswith(("mcp:", "skills:", "oauth:"))},
+        hooks={name: yield_once for name in HOOK_NAMES if not name.startswith(("mcp:", "skills:", "oauth:"))},
         behavior=RunOptions(
             retry=NO_WAIT,
             abort_grace=0.002,
@@ -467,6 +467,7 @@ def check_consistent(agent: Agent, session: Session, before: dict[str, int], ste
     assert not agent.running, step
     assert not agent.children, step
     assert count_handlers(agent) == before, step
+    assert not agent.bus._waiting, step
     assert_results_follow_calls(agent.messages)
     session.save()
     if agent.messages:
@@ -522,7 +523,9 @@ def results(agent: Agent) -> list[str]:
 
 def count_handlers(agent: Agent) -> dict[str, int]:
     """Return the number of handlers of each hook."""
-    return {kind.event: len(found) for kind, found in agent.bus._handlers.items()}
+    bus = agent.bus
+    tables = (bus._handlers, bus._of_subagents)
+    return dict(Counter(kind.__name__ for table in tables for kind, found in table.items() for _ in found))
 
 
 def count_open_files() -> int:

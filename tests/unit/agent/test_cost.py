@@ -1,6 +1,7 @@
 """Costs of runs, computed from their event logs."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from mainspring.app.commands.cost import CostReport, cost_report, iter_spending,
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError
-from mainspring.loop.hooks import ModelErrorHook, UsageUpdate
+from mainspring.events import UsageUpdate
+from mainspring.loop.hooks import ModelErrorHook
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest
 from mainspring.run_options import RunOptions
@@ -29,7 +31,12 @@ NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
 
 def converse(
-    home: Path, *script: Any, folder: str = "a", prompt: str = "go", handler: Any = None, **options: Any
+    home: Path,
+    *script: Any,
+    folder: str = "a",
+    prompt: str = "go",
+    register: Callable[[Agent], Any] | None = None,
+    **options: Any,
 ) -> None:
     project = home.parent / folder
     project.mkdir(exist_ok=True)
@@ -44,8 +51,8 @@ def converse(
             subagents=True,
             behavior=RunOptions(retry=None),
         )
-        if handler is not None:
-            agent.on(*handler)
+        if register is not None:
+            register(agent)
         await agent.run(prompt, raise_errors=False)
         await agent.shutdown()
         session.close()
@@ -95,12 +102,15 @@ def test_report_includes_subagents_side_calls_and_failed_attempts(environ: dict[
     used: list[Usage] = []
     request = False
 
-    async def make_side_call(hook: UsageUpdate) -> None:
-        nonlocal request
-        used[:] = [hook.total]
-        if not request:
-            request = True
-            await hook.side_call("title", ModelRequest([Message.user("name it")]))
+    def register(agent: Agent) -> None:
+        async def make_side_call(event: UsageUpdate) -> None:
+            nonlocal request
+            used[:] = [event.total]
+            if not request:
+                request = True
+                await agent.side_call("title", ModelRequest([Message.user("name it")]))
+
+        agent.on(UsageUpdate, make_side_call)
 
     script = (
         Reply("a", calls=[ScriptedCall("spawn", {"task": "t"})], usage=KNOWN),  # the parent
@@ -108,7 +118,7 @@ def test_report_includes_subagents_side_calls_and_failed_attempts(environ: dict[
         Reply("child", usage=KNOWN),  # the subagent
         Reply("done", usage=KNOWN),
     )
-    converse(tmp_path / "home", *script, handler=(UsageUpdate, make_side_call))
+    converse(tmp_path / "home", *script, register=register)
 
     cost = load_report(environ, tmp_path, by="model")
 
@@ -122,8 +132,12 @@ def test_report_includes_subagents_side_calls_and_failed_attempts(environ: dict[
 
 def test_report_includes_tokens_of_a_failed_attempt(environ: dict[str, str], tmp_path: Path) -> None:
     cut = Reply("a b c", chunk_count=3, truncate_after=2, usage=KNOWN, error=NetworkError("cut"))
-    handler = (ModelErrorHook, lambda hook: hook.retry())
-    converse(tmp_path / "home", cut, Reply("done", usage=KNOWN), handler=handler)
+    converse(
+        tmp_path / "home",
+        cut,
+        Reply("done", usage=KNOWN),
+        register=lambda agent: agent.on(ModelErrorHook, lambda hook: hook.retry()),
+    )
 
     cost = load_report(environ, tmp_path, by="model")
 

@@ -8,7 +8,7 @@ import pytest
 
 from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
-from mainspring.loop.hooks import OAuthRefresh
+from mainspring.events import OauthRefresh
 from mainspring.models.auth import OAuthTokens, TokenFile
 from mainspring.models.auth.credentials import current_listener
 from mainspring.models.registry import create_model
@@ -29,13 +29,13 @@ async def test_oauth_refresh_fires_on_the_run_that_needed_the_token(tmp_path: Pa
         return chunked(sse(completed(text_item("Hello"))))
 
     refreshes: list[tuple[str, str, str]] = []
-    other_refreshes: list[OAuthRefresh] = []
+    other_refreshes: list[OauthRefresh] = []
     async with serve(respond) as server:
         model = create_model("codex", base_url=server.url, tokenFile=str(file.path), issuer=server.url)
         agent = Agent(model, execution=MemoryEnv({}))
-        agent.on(OAuthRefresh, lambda hook: refreshes.append((hook.provider, hook.account, hook.reason)))
+        agent.on(OauthRefresh, lambda hook: refreshes.append((hook.provider, hook.account, hook.reason)))
         other = Agent(ScriptedModel("ok"), execution=MemoryEnv({}))
-        other.on(OAuthRefresh, other_refreshes.append)
+        other.on("oauth:refresh", other_refreshes.append)
 
         await other.run("Hi")
         await agent.run("Hi")

@@ -43,6 +43,7 @@ from mainspring.events import (
     ToolCallDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolsChange,
     TurnStart,
     encode,
 )
@@ -147,6 +148,17 @@ def test_stream_json_is_one_line_per_event() -> None:
     }  # fmt: skip
     assert lines[4]["message"]["content"][1]["name"] == "read_file"
     assert lines[-1]["usage"]["output_tokens"] == 3
+
+
+def test_change_of_the_tools_is_a_line_of_each_output_that_wants_it() -> None:
+    change = ToolsChange(added=("search", "fetch"), removed=("read_file",))
+    err = io.StringIO()
+    create_printer("text", Console(io.StringIO(), err, {"NO_COLOR": "1"}, verbose=True)).on_event(change)
+
+    assert err.getvalue() == "Tools: +search +fetch -read_file\n"
+    assert print_run("text", events=[change])[1] == ""
+    line = json.loads(print_run("stream-json", events=[change])[0].splitlines()[0])
+    assert line == {"type": "tools_change", "added": ["search", "fetch"], "removed": ["read_file"]}
 
 
 def test_stream_json_prints_nothing_twice() -> None:

@@ -8,7 +8,7 @@ from mainspring.agent.agent import Agent
 from mainspring.callbacks import callbacks_to_events
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
-from mainspring.events import AgentEnd, MessageUpdate, TextDelta, ToolExecutionEnd
+from mainspring.events import AgentEnd, MessageUpdate, TextDelta, ToolExecutionEnd, UsageUpdate
 from mainspring.messages import Usage
 from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
@@ -64,6 +64,9 @@ async def test_events_are_restored_from_callbacks() -> None:
     assert [m.text for m in restored_end.messages] == [m.text for m in published_end.messages]
     assert (restored_end.status, restored_end.error) == ("completed", None)
     assert restored_end.messages[1].usage == Usage(output_tokens=3)
+    assert [(e.turn, e.usage.total_tokens, e.total.total_tokens) for e in restored if isinstance(e, UsageUpdate)] == [
+        (e.turn, e.usage.total_tokens, e.total.total_tokens) for e in published if isinstance(e, UsageUpdate)
+    ]
 
 
 @pytest.mark.covers("HOK-43")

@@ -12,12 +12,13 @@ import pytest
 
 from mainspring import Agent, RunOptions
 from mainspring.env import LocalEnv, MemoryEnv
+from mainspring.events import ContextCompacted
 from mainspring.extensions import NonInteractiveUI
 from mainspring.extensions.command_hooks import COMMAND_EVENTS, GATES, CommandEvent, CommandHook, CommandHooks
 from mainspring.extensions.command_hooks.config import MAX_HOOK_DEPTH
 from mainspring.extensions.command_hooks.plug import MAX_STOP_CONTINUATIONS
 from mainspring.extensions.command_hooks.runner import HookCommandRunner
-from mainspring.loop.hooks import ContextCompacted, ToolBefore
+from mainspring.loop.hooks import ToolBefore
 from mainspring.messages import Message
 from mainspring.permissions import Permissions
 from mainspring.subagents import Subagents
@@ -353,7 +354,7 @@ async def test_other_events_contain_what_happened(env: LocalEnv, tmp_path: Path)
     await agent.run("go")
     agent.on("tool:gate", lambda h: {"pause": "may it?"})
     await agent.run("on")
-    await agent.bus.emit(ContextCompacted(agent.messages, agent.messages[-1:], "asked"))
+    await agent.bus.notify(ContextCompacted.from_messages("asked", agent.messages, agent.messages[-1:]))
     await agent.shutdown("exit")
 
     notices = {e: json.loads((tmp_path / f"{e}.json").read_bytes()) for e in events}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentAbortedError, AgentError, ModelError, NetworkError
+from mainspring.events import UsageUpdate
 from mainspring.loop import CoreAgent, LoopOptions
 from mainspring.loop.hooks import (
     ContextTransform,
@@ -21,7 +22,6 @@ from mainspring.loop.hooks import (
     ToolResultsAfter,
     ToolTransform,
     TurnBefore,
-    UsageUpdate,
 )
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig

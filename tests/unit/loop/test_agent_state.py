@@ -29,7 +29,7 @@ from mainspring.loop import (
     RunResult,
     agent_loop,
 )
-from mainspring.loop.hooks import PermissionCheck, SessionEnd, SessionStart, SystemBefore, ToolGate, TurnBefore
+from mainspring.loop.hooks import PermissionCheck, SessionEnd, SessionStart, ToolGate, TurnBefore
 from mainspring.messages import CustomMessage, ImageBlock, Message, TextBlock, ToolUseBlock
 from mainspring.models import ModelInfo, ModelRequest
 from mainspring.tools import ToolContext, ToolRegistry, tool
@@ -246,7 +246,7 @@ async def test_tools_receive_the_extra_data_of_the_agent() -> None:
 async def test_system_prompt_of_a_run_can_be_empty() -> None:
     published: list[str] = []
     model = Script(text_reply("a"), text_reply("b"))
-    core_agent = make_agent(model, system="Be kind.", hooks={SystemBefore: lambda ctx: published.append(ctx.system)})
+    core_agent = make_agent(model, system="Be kind.", hooks={"system:before": lambda ctx: published.append(ctx.system)})
     await core_agent.run("go", system="")
     await core_agent.run("go")
     assert published == [""]
@@ -262,7 +262,7 @@ async def test_tools_of_one_run_are_called_and_the_system_prompt_stays() -> None
     model = Script(tool_call_reply("other"), text_reply("a"))
     core_agent = make_agent(model, system="Be kind.", tools=[look])
     starts: list[Any] = []
-    core_agent.on(SystemBefore, starts.append)
+    core_agent.on("system:before", starts.append)
     await core_agent.run("go", tools=[other])
     assert as_message(core_agent.messages[2]).tool_results[0].text == "other"
     assert model.requests[0].system == "Be kind."
@@ -529,7 +529,7 @@ async def test_stream_ends_when_its_task_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not core_agent.running
-    assert not core_agent.bus.listeners
+    assert not core_agent.bus.is_heard(AgentEnd)
     assert [e.type async for e in handle][-1] == "agent_end"
     with pytest.raises(AgentAbortedError):
         await handle.result()

@@ -18,18 +18,14 @@ from mainspring.errors import (
     NetworkError,
     RateLimitedError,
 )
-from mainspring.events import StreamEvent
+from mainspring.events import ContextCompacted, MessageEnd, StreamEvent, TextDelta, UsageUpdate
 from mainspring.loop import HookBus, LiveSteps, LoopContext, LoopOptions, RunResult, agent_loop
 from mainspring.loop.hooks import (
-    ContextCompacted,
     ContextTransform,
     ModelErrorHook,
-    StreamEnd,
-    StreamText,
     SystemTransform,
     TurnAfter,
     TurnBefore,
-    UsageUpdate,
 )
 from mainspring.messages import Cost, CustomMessage, Message, TextBlock, ToolUseBlock, Usage
 from mainspring.models import ModelRequest, RetryConfig
@@ -248,7 +244,7 @@ async def test_shortened_history_is_stored_with_the_reason_and_converted_again()
     assert [m.text for m in model.requests[1].messages] == ["short"]
     assert block_types(ctx.messages) == ["custom:note", "user", "assistant"]
     [hook] = compacted
-    assert (hook.reason, len(hook.before), len(hook.after)) == ("CONTEXT_LENGTH_EXCEEDED", 2, 2)
+    assert (hook.reason, len(hook.replaced), len(hook.messages)) == ("CONTEXT_LENGTH_EXCEEDED", 2, 2)
 
 
 async def test_run_stopped_before_the_retry_fails() -> None:
@@ -375,12 +371,12 @@ async def test_abort_while_the_request_is_built_sends_no_request() -> None:
 
 async def test_response_is_published_with_its_id_and_turn() -> None:
     events: list[Any] = []
-    ended: list[StreamEnd] = []
-    pieces: list[StreamText] = []
+    ended: list[MessageEnd] = []
+    pieces: list[TextDelta] = []
     usage: list[UsageUpdate] = []
     after: list[TurnAfter] = []
     bus = HookBus(
-        {StreamEnd: ended.append, StreamText: pieces.append, UsageUpdate: usage.append, TurnAfter: after.append}
+        {"stream:end": ended.append, TextDelta: pieces.append, UsageUpdate: usage.append, TurnAfter: after.append}
     )
     bus.subscribe(events.append)
     ctx = LoopContext(tools=ToolRegistry([look]))
@@ -390,8 +386,9 @@ async def test_response_is_published_with_its_id_and_turn() -> None:
     starts = [e for e in events if e.type == "turn_start"]
     assert [e.turn for e in starts] == [1, 2]
     assert starts[0].turn_id != starts[1].turn_id
-    assert [(e.text, e.turn_id) for e in ended] == [("ab", starts[1].turn_id)]
-    assert [(e.text, e.turn_id) for e in pieces] == [("a", starts[1].turn_id), ("b", starts[1].turn_id)]
+    assert [e.text for e in ended] == ["ab"]
+    assert [e.text for e in pieces] == ["a", "b"]
+    assert all(events.index(e) > events.index(starts[1]) for e in [*pieces, *ended])
     done = [e for e in events if e.type == "done"][-1]
     assert (done.reason, done.message) == ("end_turn", message)
     assert message.id
@@ -415,14 +412,14 @@ async def test_response_is_published_with_its_id_and_turn() -> None:
 async def test_thinking_and_text_hooks_work_alone() -> None:
     for hook, expected in (("stream:text", ["a"]), ("stream:thinking", ["t"])):
         texts: list[str] = []
-        bus = HookBus({hook: lambda ctx, h=texts: h.append(getattr(ctx, "text", None) or ctx.thinking)})
+        bus = HookBus({hook: lambda event, h=texts: h.append(event.text)})
         await agent_loop("go", LoopContext(), make_config(Script(text_reply("a", thinking="t")), bus=bus))
         assert texts == expected
 
 
 async def test_response_without_text_fires_no_stream_end() -> None:
     ended: list[Any] = []
-    bus = HookBus({StreamEnd: ended.append})
+    bus = HookBus({"stream:end": ended.append})
     ctx = LoopContext(tools=ToolRegistry([look]))
     await agent_loop(
         "go", ctx, make_config(Script(tool_calls_reply(tool_call_reply("look", key="a")), text_reply("ok")), bus=bus)

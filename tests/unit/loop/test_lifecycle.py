@@ -9,6 +9,7 @@ import pytest
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
+from mainspring.events import AgentStart, Event, ToolsChange, TurnStart
 from mainspring.loop import Approve, CoreAgent, Deny, LoopOptions, RunResult
 from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, ToolFinished, ToolGate, TurnAfter
 from mainspring.tools import define_tool, tool
@@ -197,6 +198,36 @@ async def test_thinking_and_active_tools_can_change_during_a_run() -> None:
     core_agent.active_tools = None
     await core_agent.run("go on")
     assert [t.name for t in model.requests[-1].tools] == ["look", "other"]
+
+
+async def test_a_change_of_the_offered_tools_is_published_once_before_the_request() -> None:
+    @tool
+    async def other() -> str:
+        """Do something else."""
+        return "other"
+
+    def change(ctx: TurnAfter) -> None:
+        if ctx.turn == 1:
+            core_agent.active_tools = ["other"]
+        elif ctx.turn == 2:
+            core_agent.active_tools = ["other"]  # the same tools in a new tuple
+
+    model = Script(tool_call_reply("look", key="a"), tool_call_reply("other"), text_reply("ok"), text_reply("again"))
+    core_agent = make_agent(model, tools=[look, other], hooks={TurnAfter: change})
+    events: list[Event] = []
+    core_agent.subscribe(events.append)
+    await core_agent.run("go")
+
+    shown = [e for e in events if isinstance(e, ToolsChange | TurnStart)]
+    assert [type(e) for e in shown] == [TurnStart, ToolsChange, TurnStart, TurnStart]
+    change_event = next(e for e in shown if isinstance(e, ToolsChange))
+    assert (change_event.added, change_event.removed) == ((), ("look",))
+    assert next(e for e in events if isinstance(e, AgentStart)).tools == ("look", "other")
+
+    events.clear()
+    core_agent.active_tools = None
+    await core_agent.run("go on")
+    assert not [e for e in events if isinstance(e, ToolsChange)]  # `AgentStart` has them
 
 
 async def test_tools_and_system_prompt_of_one_run_keep_the_encoding_cache() -> None:

@@ -13,8 +13,9 @@ from mainspring.errors import (
     ContextExceededError,
     NetworkError,
 )
+from mainspring.events import UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
-from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore, UsageUpdate
+from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from mainspring.tools.execute import NOT_RUN_ABORTED
@@ -303,7 +304,7 @@ async def test_model_error_handler_can_retry_with_a_shorter_history() -> None:
             ctx.retry(ctx.messages[-1:])
 
     bus = HookBus(
-        {ModelErrorHook: shorten, "context:compacted": lambda c: compacted.append((len(c.before), len(c.after)))}
+        {ModelErrorHook: shorten, "context:compacted": lambda c: compacted.append((len(c.replaced), len(c.messages)))}
     )
     model = Script(fail(ContextExceededError("too long")), text_reply("ok"))
     ctx = LoopContext(messages=[Message.user("old"), Message.assistant("older")])
@@ -470,7 +471,7 @@ async def test_stream_hooks_receive_each_piece() -> None:
     bus = HookBus(
         {
             "stream:text": lambda c: pieces.append(c.text),
-            "stream:thinking": lambda c: pieces.append(f"({c.thinking})"),
+            "stream:thinking": lambda c: pieces.append(f"({c.text})"),
             "stream:end": lambda c: pieces.append(f"[{c.text}]"),
         }
     )

@@ -10,7 +10,7 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentProviderError
 from mainspring.events import StreamEvent
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
-from mainspring.loop.hooks import AgentAbort, RunDone, SessionEnd, TurnAfter
+from mainspring.loop.hooks import SessionEnd, TurnAfter
 from mainspring.models import ModelRequest
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from tests.unit.loop.harness import (
@@ -160,10 +160,10 @@ async def test_abandoned_tool_publishes_no_more_events() -> None:
 async def test_end_hooks_contain_how_the_run_ended(by: str) -> None:
     started = asyncio.Event()
     agent = make_agent(Script(tool_call_reply("look", key="a", tokens=5), text_reply("slow", hang_after=1, started=started)), tools=[look])  # fmt: skip
-    ends: list[Any] = []
+    ends: list[tuple[str, Any]] = []
     events: list[Any] = []
-    for hook in (AgentAbort, SessionEnd, RunDone):
-        agent.on(hook, ends.append)
+    for name in ("agent:done", "session:end", "agent:abort"):
+        agent.on(name, lambda ctx, name=name: ends.append((name, ctx)))
     agent.subscribe(events.append)
     run = asyncio.ensure_future(agent.run("go"))
     await started.wait()
@@ -173,9 +173,10 @@ async def test_end_hooks_contain_how_the_run_ended(by: str) -> None:
         run.cancel()
     with pytest.raises(AgentAbortedError if by == "abort" else asyncio.CancelledError) as caught:
         await run
-    abort, end, done = ends
+    assert [name for name, _ in ends] == ["agent:abort", "session:end", "agent:done"]
+    abort, end, done = [ctx for _, ctx in ends]
     reason = "enough" if by == "abort" else "cancelled"
-    assert (type(abort), abort.reason, abort.run_id) == (AgentAbort, reason, events[0].run_id)
+    assert (type(abort), abort.reason, abort.run_id) == (SessionEnd, reason, events[0].run_id)
     for hook in (end, done):
         assert (hook.status, hook.turns, hook.usage.total_tokens) == ("aborted", 2, 5)
         assert (type(hook.error), hook.run_id) == (type(caught.value), events[0].run_id)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentError, ModelError, NetworkError
-from mainspring.events import StreamEvent
+from mainspring.events import StreamEvent, UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
-from mainspring.loop.hooks import ContextTransform, RunDone, SessionEnd, UsageUpdate
+from mainspring.loop.hooks import ContextTransform, SessionEnd
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.testing.scripted_model import Reply
@@ -161,14 +161,14 @@ async def test_side_call_after_the_run_is_rejected() -> None:
     agent = make_agent(Script(text_reply("answer")))
     agent.on(SessionEnd, lambda ctx: tool_calls_reply.append(ctx.side_call))
 
-    async def late(ctx: RunDone) -> None:
+    async def late(ctx: SessionEnd) -> None:
         with pytest.raises(AgentError, match=r"^Cannot call a model for 'late': the run has ended\.$"):
             await ctx.side_call("late", make_request())
         with pytest.raises(AgentError, match="no run is active"):
             await agent.side_call("late", make_request())
         tool_calls_reply.append(ctx.side_call)
 
-    agent.on(RunDone, late)
+    agent.on("agent:done", late)
     await agent.run("go")
     assert len(tool_calls_reply) == 2
     with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': the run has ended\.$"):

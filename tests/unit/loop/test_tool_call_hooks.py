@@ -9,9 +9,11 @@ import pytest
 from mainspring.cancellation import CancelToken
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, PermissionDeniedError, ToolError
+from mainspring.events import ToolInputCoerced
 from mainspring.loop import Approve, CoreAgent, Deny, HookBus, LoopConfig, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import (
     BeforeToolRun,
+    Hook,
     MessagesAdded,
     PermissionCheck,
     RunPaused,
@@ -24,7 +26,6 @@ from mainspring.loop.hooks import (
     ToolTransform,
     ToolUnknown,
     TurnAfter,
-    ValidationCoerce,
     ValidationReject,
 )
 from mainspring.messages import ImageBlock, Message, TextBlock, ToolUseBlock
@@ -71,7 +72,7 @@ class TurnRecord:
         return [e for e in self.events if e.type == name]
 
 
-KINDS = (ToolGate, ToolUnknown, ValidationReject, ValidationCoerce, ToolBefore, PermissionCheck, BeforeToolRun,
+KINDS = (ToolGate, ToolUnknown, ValidationReject, ToolInputCoerced, ToolBefore, PermissionCheck, BeforeToolRun,
          ToolFailed, ToolTransform, ToolFinished, ToolCallsReceived, ToolResultsAfter)  # fmt: skip
 
 
@@ -99,7 +100,11 @@ def make_raw_call(text: str) -> Reply:
 
 
 def call_hook_names(turn: TurnRecord) -> list[str]:
-    return [h.event for h in turn.hooks if h.event.startswith(("tool:", "validation:")) and h.event != "tool:intent"]
+    return [
+        h.event
+        for h in turn.hooks
+        if isinstance(h, Hook) and h.event.startswith(("tool:", "validation:")) and h.event != "tool:intent"
+    ]
 
 
 @pytest.mark.covers("HOK-29")
@@ -110,9 +115,10 @@ async def test_tool_call_hooks_contain_their_data() -> None:
     assert {(h.turn_id, h.name, h.display_name) for h in first} == {(turn_id, "add", "add")}
     gate, coerced, before, permit, start, transform, finished = first
     assert (gate.input, gate.approved) == ({"a": "40", "b": 2}, False)
-    assert [(c.path, c.after) for c in coerced.coercions] == [("$.a", 40)]
+    assert [(c.path, c.after) for c in before.coercions] == [("$.a", 40)]
+    assert coerced.coercions == tuple([f"{c.path}: {c.rule}" for c in before.coercions])
     assert coerced.repaired is False
-    assert (before.input, before.coercions, dict(before.tool_counts)) == ({"a": 40, "b": 2}, coerced.coercions, {})
+    assert (before.input, dict(before.tool_counts)) == ({"a": 40, "b": 2}, {})
     assert (permit.input, permit.original, permit.tool, permit.approved) == (
         {"a": 40, "b": 2},
         {"a": "40", "b": 2},
@@ -275,7 +281,7 @@ async def test_rejected_arguments_are_reported_with_the_original_text() -> None:
 async def test_repaired_arguments_run_and_are_reported_as_repaired() -> None:
     turn = await run_turn(model=Script(make_raw_call("{'a': 41,}"), text_reply("ok")))
     assert turn.results[0].text == "42"
-    assert [(c.repaired, list(c.coercions)) for c in turn.fired(ValidationCoerce)] == [(True, [])]
+    assert [(c.repaired, list(c.coercions)) for c in turn.fired(ToolInputCoerced)] == [(True, [])]
 
 
 async def test_invalid_input_from_a_handler_is_reported() -> None:

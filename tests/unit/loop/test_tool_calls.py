@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mainspring.env import MemoryEnv
 from mainspring.errors import ToolError
 from mainspring.loop import CoreAgent, HookBus, LoopContext, LoopOptions, agent_loop
-from mainspring.loop.hooks import HOOKS, ToolBefore
+from mainspring.loop.hooks import HOOK_NAMES, ToolBefore
 from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
@@ -54,8 +54,8 @@ async def test_steps_of_a_tool_call_happen_in_order() -> None:
         order.append(f"execute {n!r}")
         return "x"
 
-    names = [n for n in HOOKS if n.startswith(("tool", "validation"))]
-    hooks = {n: (lambda ctx: order.append(type(ctx).event)) for n in names}
+    names = [n for n in HOOK_NAMES if n.startswith(("tool", "validation"))]
+    hooks = {n: (lambda ctx, n=n: order.append(n)) for n in names}
     await run_calls(tool_call_reply("run", n="3"), tools=[run], hooks=hooks)
     assert order == [
         "tool:intent", "tool:gate", "validation:coerce", "tool:before", "tool:permit", "tool:start", "execute 3",

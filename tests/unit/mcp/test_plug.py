@@ -10,7 +10,7 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop.hooks import McpToolAfter, McpToolBefore, ToolGate, TurnBefore
+from mainspring.loop.hooks import ToolGate, TurnBefore
 from mainspring.mcp import (
     Answer,
     ElicitRequest,
@@ -144,20 +144,25 @@ async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
 
 @pytest.mark.covers("HOK-34", "MCP-11")
 async def test_bootstrap_hooks_report_duration_and_outcome() -> None:
-    published: list[Any] = []
+    published: list[tuple[str, Any]] = []
+
+    def record_event(name: str, event: Any) -> None:
+        published.append((name, event))
+
     agent = make_agent({"good": make_echo_server("echo"), "bad": make_echo_server(connect_error="broken")}, "done")
-    for event in ("mcp:bootstrap:start", "mcp:bootstrap:end", "mcp:connect", "mcp:error"):
-        agent.on(event, published.append)
+    for name in ("mcp:bootstrap:start", "mcp:bootstrap:end", "mcp:connect", "mcp:error"):
+        agent.on(name, partial(record_event, name))
     await agent.run("go")
-    by_event = {hook.event: hook for hook in published}
+    by_event = dict(published)
+    assert len(published) == 4
     assert by_event["mcp:bootstrap:start"].servers == ("good", "bad")
     end = by_event["mcp:bootstrap:end"]
     assert (end.failed, end.status) == (("bad",), "partial")
     assert 0 < end.seconds < 60
     assert by_event["mcp:connect"].tools == ("mcp__good__echo",)
     assert by_event["mcp:error"].server == "bad"
-    assert published[0].event == "mcp:bootstrap:start"
-    assert published[-1].event == "mcp:bootstrap:end"
+    assert published[0][0] == "mcp:bootstrap:start"
+    assert published[-1][0] == "mcp:bootstrap:end"
 
 
 async def test_bootstrap_end_hook_fires_after_a_shutdown_during_the_start() -> None:
@@ -386,7 +391,7 @@ async def test_mcp_tool_hooks_follow_the_general_tool_hooks() -> None:
     for event in ("tool:gate", "tool:before", "tool:transform", "tool:after"):
         for name in (event, f"mcp:{event}"):
             agent.on(name, partial(record_hook, name))
-    agent.on(McpToolBefore, lambda hook: {"input": {"text": hook.input.get("text", "") + "!"}})
+    agent.on("mcp:tool:before", lambda hook: {"input": {"text": hook.input.get("text", "") + "!"}})
 
     @agent.on("mcp:tool:gate")
     def gate(hook: Any) -> None:
@@ -400,9 +405,7 @@ async def test_mcp_tool_hooks_follow_the_general_tool_hooks() -> None:
     await agent.run("go")
     echo = [(event, server) for event, name, server in hooks if name == "mcp__s__echo"]
     assert echo == [
-        (f"{prefix}tool:{step}", "s" if prefix else "")
-        for step in ("gate", "before", "transform", "after")
-        for prefix in ("", "mcp:")
+        (f"{prefix}tool:{step}", "s") for step in ("gate", "before", "transform", "after") for prefix in ("", "mcp:")
     ]
     assert [r.content for r in results(agent)] == ["ECHO: A!", "Blocked: not this one"]
 
@@ -642,7 +645,7 @@ async def test_subagents_share_the_connections() -> None:
         "done",
         subagents=True,
     )
-    agent.on(McpToolAfter, lambda hook: hooks.append(hook.server))
+    agent.on("mcp:tool:after", lambda hook: hooks.append(hook.server))
     await agent.run("go")
     assert server.calls == [("echo", {"text": "child"})]
     assert server.connections == 1

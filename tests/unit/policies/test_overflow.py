@@ -8,7 +8,8 @@ import pytest
 
 from mainspring import Message, Session, define_tool
 from mainspring.errors import AgentContextExceededError, ConfigError, ContextExceededError, ErrorCode, NetworkError
-from mainspring.loop.hooks import ContextCompacted, ModelErrorHook, SideModelCall
+from mainspring.events import ContextCompacted
+from mainspring.loop.hooks import ModelErrorHook, SideModelCall
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction.auto_compact import window_from_error
@@ -41,9 +42,9 @@ async def test_overflow_drops_old_results_and_retries() -> None:
     assert 16_000 < len(last) < 17_000
     assert "bytes left out, since the conversation was too long" in last
     assert words(agent.messages) == ["go"]
-    [hook] = compacted
-    assert texts(hook.before) == [BIG, BIG]
-    assert tuple(agent.messages[: len(hook.after)]) == hook.after
+    [event] = compacted
+    assert texts(event.replaced) == [BIG, BIG]
+    assert tuple(agent.messages[: event.after]) == event.messages
 
 
 @pytest.mark.covers("CMP-12", "CMP-14")

@@ -11,7 +11,7 @@ from mainspring import Agent, Cost, Message, RunOptions, Usage, define_tool
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentBusyError, AgentProviderError, ModelError
 from mainspring.loop import LiveSteps
-from mainspring.loop.hooks import BudgetWarning, SideModelCall, TurnAfter, TurnBefore
+from mainspring.loop.hooks import SideModelCall, TurnAfter, TurnBefore
 from mainspring.models import ModelRequest
 from mainspring.policies.budgets import Budget, Ledger
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
@@ -180,7 +180,7 @@ async def test_resumed_conversation_counts_earlier_spending() -> None:
 async def test_warning_fires_once_before_a_limit() -> None:
     warnings: list[tuple[Any, ...]] = []
     agent = looking_agent(max_total_tokens=100, session_budget=Budget(max_cost=20))
-    agent.on(BudgetWarning, lambda h: warnings.append((h.scope, h.status, h.spent, h.limit)))
+    agent.on("budget:warning", lambda w: warnings.append((w.scope, w.limit, w.spent, w.max)))
 
     result = await agent.run("go")
 
@@ -192,7 +192,7 @@ async def test_warning_fires_once_before_a_limit() -> None:
 async def test_warning_threshold_is_an_option(warn_at: Any, count: int) -> None:
     warnings: list[Any] = []
     agent = looking_agent(max_total_tokens=100, max_turns=10, warn_at=warn_at)
-    agent.on(BudgetWarning, warnings.append)
+    agent.on("budget:warning", warnings.append)
 
     await agent.run("go")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring import RunOptions, Session, define_tool
 from mainspring.errors import AgentProviderError, ModelError
-from mainspring.loop.hooks import BudgetExceeded, ToolBudgetExceeded, ToolGate, ToolResultsAfter, ToolTransform
+from mainspring.loop.hooks import ToolGate, ToolResultsAfter, ToolTransform
 from mainspring.policies.budgets import ToolBudget
 from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import make_agent, requests, results, texts, words
@@ -205,7 +205,7 @@ async def test_event_fires_for_each_call_over_the_budget() -> None:
         tools=make_tools(),
         tool_budgets={"look": ToolBudget(1, "steer")},
     )
-    agent.on(ToolBudgetExceeded, lambda h: messages_sent.append((h.turn, h.name, h.count, h.max, h.mode)))
+    agent.on("tool-budget:exceeded", lambda w: messages_sent.append((w.turn, w.tool, w.spent, w.max, w.mode)))
 
     await agent.run("go")
 
@@ -258,7 +258,7 @@ async def test_output_over_the_turn_budget_sends_a_message() -> None:
     messages_sent: list[tuple[Any, ...]] = []
     script = [look_call(size=100), [look_call(size=60), look_call(size=41)], look_call(size=100), "done"]
     agent = make_agent(*script, tools=make_tools(), tool_output_budget=100)
-    agent.on(BudgetExceeded, lambda h: messages_sent.append((h.turn, h.turn_id != "", h.bytes, h.budget)))
+    agent.on("budget:exceeded", lambda h: messages_sent.append((h.turn, h.turn_id != "", h.bytes, h.budget)))
 
     await agent.run("go")
 

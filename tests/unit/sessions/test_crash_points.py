@@ -12,10 +12,10 @@ from msgspec import Struct, field
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import SessionError
+from mainspring.events import ContextCompacted
 from mainspring.loop import CoreAgent
 from mainspring.loop.hooks import (
     BeforeToolRun,
-    ContextCompacted,
     Hook,
     MessagesAdded,
     RunPaused,
@@ -55,7 +55,7 @@ class ExpectedState(Struct):
 
 
 class RunSimulator:
-    """Fires the hooks of runs in the order of the agent loop, and records the stored state after each hook."""
+    """Fires the hooks and events of runs in the order of the agent loop, and records the stored state after each."""
 
     def __init__(self, folder: Path) -> None:
         self.session = Session.create("/", home=folder, options=QUICK)
@@ -67,6 +67,9 @@ class RunSimulator:
 
     async def fire(self, hook: Hook) -> None:
         await self.agent.bus.emit(hook)
+        self.record()
+
+    def record(self) -> None:
         path = Path(self.session.location)
         now = self.now
         size = path.stat().st_size if path.exists() else 0
@@ -114,7 +117,8 @@ class RunSimulator:
             kept += 1
         after = (self.message("user", TextBlock("summary")), *(before[-kept:] if kept else ()))
         self.agent.context.messages[:] = after
-        await self.fire(ContextCompacted(before, after, "overflow"))
+        await self.agent.bus.notify(ContextCompacted.from_messages("overflow", before, after))
+        self.record()
 
     async def _broken(self, count: int) -> None:
         message = self.message("assistant", *[ToolUseBlock(f"c{i}", "look") for i in range(count)])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import RunOptions
-from mainspring.loop.hooks import ChildToolAfter, ChildToolGate
+from mainspring.loop.hooks import ToolFinished, ToolGate
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills.active import parse_allowed_tools
 from mainspring.subagents import Subagents
@@ -162,9 +162,9 @@ async def test_subagent_has_the_restrictions_of_its_parent(tmp_path: Path) -> No
         tmp_path / "s", model=model, execution=str(tmp_path), tools=builtin_tools(), subagents=Subagents()
     )
     inner: list[tuple[str, bool]] = []
-    agent.on(ChildToolAfter, lambda h: inner.append((h.name, h.is_error)))
+    agent.on(ToolFinished, lambda h: inner.append((h.name, h.is_error)), subagents=True)
     blocked: list[str] = []
-    agent.on(ChildToolGate, lambda h: blocked.append(h.name), order=50)
+    agent.on(ToolGate, lambda h: blocked.append(h.name), order=50, subagents=True)
 
     await agent.run("go")
 

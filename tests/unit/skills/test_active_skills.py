@@ -11,7 +11,7 @@ from mainspring import Agent, RunOptions
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ContextExceededError
 from mainspring.loop import LiveSteps
-from mainspring.loop.hooks import SkillsActivate, SkillsDeactivate, TurnBefore
+from mainspring.loop.hooks import TurnBefore
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.policies.compaction import Compaction, SummaryCompactor
 from mainspring.policies.compaction.summary_format import is_summary
@@ -181,8 +181,8 @@ async def test_resumed_session_restores_active_skills(tmp_path: Path) -> None:
             session, [ScriptedCall("skills_read", {"skill": "pdf", "path": "guide.md"}), use_skill()], "done", "bye"
         )
         events: list[tuple[str, str]] = []
-        again.on(SkillsActivate, lambda h: events.append((h.name, h.via)))
-        again.on(SkillsDeactivate, lambda h: events.append((h.name, h.reason)))
+        again.on("skills:activate", lambda e: events.append((e.name, e.reason)))
+        again.on("skills:deactivate", lambda e: events.append((e.name, e.reason)))
         await again.run("go on")
         await again.run("go on")
 
@@ -239,7 +239,7 @@ async def test_skill_text_in_other_messages_activates_nothing(tmp_path: Path) ->
     ]
     agent, _, skills = make_agent(tmp_path, "hi", messages=history)
     events: list[str] = []
-    agent.on(SkillsActivate, lambda h: events.append(h.name))
+    agent.on("skills:activate", lambda e: events.append(e.name))
 
     await agent.run("go")
 
@@ -255,7 +255,7 @@ async def test_only_the_newest_skills_up_to_max_active_are_restored(tmp_path: Pa
     await agent.run("go")
     again, _, _ = make_agent(tmp_path, "hi", max_active=2, messages=agent.messages)
     events: list[str] = []
-    again.on(SkillsActivate, lambda h: events.append(h.name))
+    again.on("skills:activate", lambda e: events.append(e.name))
 
     await again.run("go on")
 

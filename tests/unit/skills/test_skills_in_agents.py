@@ -12,10 +12,7 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError
 from mainspring.loop.hooks import (
     PermissionCheck,
-    SkillsActivate,
     SkillsCatalog,
-    SkillsDeactivate,
-    SkillsResolve,
     ToolFinished,
     ToolGate,
 )
@@ -30,8 +27,8 @@ pytestmark = pytest.mark.usefixtures("no_blocking")
 def record_events(agent: Agent) -> list[tuple[str, ...]]:
     """Return a list that records activations and deactivations of skills."""
     events: list[tuple[str, ...]] = []
-    agent.on(SkillsActivate, lambda h: events.append(("on", h.name, h.via)))
-    agent.on(SkillsDeactivate, lambda h: events.append(("off", h.name, h.reason)))
+    agent.on("skills:activate", lambda e: events.append(("on", e.name, e.reason)))
+    agent.on("skills:deactivate", lambda e: events.append(("off", e.name, e.reason)))
     return events
 
 
@@ -196,7 +193,7 @@ async def test_reset_deactivates_skills_and_notifies_handlers(tmp_path: Path) ->
     async def record_reason(hook: Any) -> None:
         later.append(hook.reason)
 
-    agent.on(SkillsDeactivate, record_reason)
+    agent.on("skills:deactivate", record_reason)
     await agent.activate_skill("pdf")
     agent.reset()
 
@@ -229,7 +226,7 @@ async def test_paused_run_keeps_active_skills_and_aborted_run_does_not(tmp_path:
     assert skills.active.names == ()
 
     activated = asyncio.Event()
-    agent.on(SkillsActivate, lambda h: activated.set())
+    agent.on("skills:activate", lambda h: activated.set())
     running = asyncio.ensure_future(agent.run("go on"))
     await activated.wait()
     agent.abort()
@@ -243,7 +240,7 @@ async def test_skills_are_discovered_once(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
     agent, _, _ = make_agent(tmp_path, "hi")
     events: list[str] = []
-    agent.on(SkillsResolve, lambda h: events.append(f"resolve {[s.name for s in h.skills]}"))
+    agent.on("skills:resolve", lambda h: events.append(f"resolve {[s.name for s in h.skills]}"))
     agent.on(SkillsCatalog, lambda h: events.append("catalog"))
 
     await asyncio.gather(agent.activate_skill("pdf"), agent.warmup(), agent.activate_skill("pdf"))
@@ -275,7 +272,7 @@ async def test_skills_are_discovered_in_parallel_with_other_plugins(tmp_path: Pa
         await connected.wait()
         resolved.set()
 
-    agent.on(SkillsResolve, wait_for_server)
+    agent.on("skills:resolve", wait_for_server)
 
     await asyncio.wait_for(agent.warmup(), 5)
 

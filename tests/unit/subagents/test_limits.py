@@ -10,7 +10,7 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.loop.hooks import ChildToolBefore
+from mainspring.loop.hooks import ToolBefore
 from mainspring.permissions import Permissions
 from mainspring.run_options import RunOptions
 from mainspring.subagents import SubagentRun
@@ -168,7 +168,7 @@ async def test_one_subagent_can_be_aborted() -> None:
     assert first.is_error
     assert second.text == "quick end"
     assert ("slow-1", "a", True) in seen
-    assert [e.status for _, e in errors] == ["aborted"]
+    assert [e.stats.status for _, e in errors] == ["aborted"]
     assert agent.children == ()
 
 
@@ -216,7 +216,7 @@ async def test_abort_of_the_parent_stops_all_subagents_quickly() -> None:
         options={"depth": 2}, behavior=RunOptions(abort_grace=0.1),
     )  # fmt: skip
     max_depth = asyncio.Event()
-    agent.on(ChildToolBefore, lambda hook: max_depth.set() if hook.depth == 2 else None)
+    agent.on(ToolBefore, lambda hook: max_depth.set() if hook.depth == 2 else None, subagents=True)
     errors = record_events(agent, "spawn:error")
     run = asyncio.ensure_future(agent.run("go"))
     await max_depth.wait()
@@ -225,7 +225,7 @@ async def test_abort_of_the_parent_stops_all_subagents_quickly() -> None:
     with pytest.raises(AgentAbortedError):
         await run
     assert time.monotonic() - started < 2
-    assert {h.status for _, h in errors} == {"aborted"}
+    assert {e.stats.status for _, e in errors} == {"aborted"}
     assert len(results(agent)) == 2
     assert agent.children == ()
     finished.set()

@@ -212,7 +212,9 @@ async def test_parent_gets_events_and_stats_of_each_subagent() -> None:
     assert [name for name, _ in spawn_events] == ["spawn:before", "spawn:complete"]
     before, complete = spawn_events[0][1], spawn_events[1][1]
     assert (before.child_id, before.child, before.depth, before.task) == ("helper-1", "helper", 1, "find a")
-    assert (complete.text, complete.status, complete.stats.turns) == ("it is a", "completed", 2)
+    assert (complete.text, complete.stats.status, complete.stats.turns) == ("it is a", "completed", 2)
+    assert (complete.id, complete.name, complete.depth, complete.task) == ("helper-1", "helper", 1, "find a")
+    assert complete.error is None
     assert complete.stats.tool_counts == {"look": 1}
     assert result.stats.children == (complete.stats,)
     assert isinstance(complete.stats, SubagentStats)
@@ -238,7 +240,8 @@ async def test_handler_can_change_or_block_a_spawn() -> None:
     await agent.run("go")
     assert [m.text for m in requests_of(helper)[0].messages] == ["a, please"]
     assert "Blocked: enough" in results(agent)[1].text
-    assert [(e.status, str(e.error)) for _, e in errors] == [("denied", "Blocked: enough")]
+    assert [(e.stats.status, str(e.exception)) for _, e in errors] == [("denied", "Blocked: enough")]
+    assert [e.error.message for _, e in errors] == ["Blocked: enough"]
 
     second_agent = make_parent(spawn_call("a"), "done")
 
@@ -265,7 +268,7 @@ async def test_failed_subagent_is_reported_and_the_parent_continues() -> None:
     assert "half an" in first.text
     assert (second.text, second.is_error) == ("fine", False)
     assert len(errors) == 1
-    assert errors[0][1].status == "error"
+    assert errors[0][1].stats.status == "error"
     assert {s.status for s in result.stats.children} == {"error", "completed"}
 
 

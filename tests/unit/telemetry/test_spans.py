@@ -11,8 +11,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, NetworkError, RateLimitedError
-from mainspring.events import StreamEvent, StreamStart
-from mainspring.loop.hooks import BeforeToolRun, ModelErrorHook, ToolGate, UsageUpdate
+from mainspring.events import StreamEvent, StreamStart, UsageUpdate
+from mainspring.loop.hooks import BeforeToolRun, ModelErrorHook, ToolGate, TurnAfter
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.run_options import RunOptions
@@ -414,11 +414,10 @@ async def test_side_call_is_an_event_and_counted() -> None:
     recorder = Recorder()
     agent = make_traced_agent(recorder, Reply("title", usage=USAGE), Reply("done", usage=USAGE))
 
-    async def request_title(hook: UsageUpdate) -> None:
-        if not hook.purpose:
-            await hook.side_call("title", ModelRequest([Message.user("Name it")]))
+    async def request_title(hook: TurnAfter) -> None:
+        await hook.side_call("title", ModelRequest([Message.user("Name it")]))
 
-    agent.on(UsageUpdate, request_title)
+    agent.on(TurnAfter, request_title)
     await agent.run("go")
 
     event = recorder.span("invoke_agent worker").events[0]
@@ -452,7 +451,7 @@ async def test_disabled_telemetry_adds_no_listeners() -> None:
 
     assert telemetry.disabled_reason == "OTEL_SDK_DISABLED is set"
     assert not telemetry.on
-    assert len(agent.bus.listeners) == len(bare.bus.listeners)
+    assert len(agent.bus._observers) == len(bare.bus._observers)
     assert agent.bus._handlers.keys() == bare.bus._handlers.keys()
     assert (await agent.run("go")).text == "done"
     assert telemetry.close()

@@ -6,8 +6,9 @@ import pytest
 
 from mainspring import Agent
 from mainspring.env import MemoryEnv
+from mainspring.events import ErrorInfo, McpServer, McpStartup
 from mainspring.loop import CoreAgent, Plugin
-from mainspring.loop.hooks import McpBootstrapEnd, McpBootstrapStart, McpConnect, McpError, TurnBefore
+from mainspring.loop.hooks import TurnBefore
 from mainspring.telemetry import Tracing
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_blocking")
 
 
 class FakeServers(Plugin):
-    """Fires the hooks of connecting to servers."""
+    """Publishes the events of connecting to servers."""
 
     def install(self, agent: CoreAgent) -> None:
         self.agent = agent
@@ -26,11 +27,11 @@ class FakeServers(Plugin):
         return None
 
     async def prepare(self) -> None:
-        emit = self.agent.bus.emit
-        await emit(McpBootstrapStart(("files", "gone")))
-        await emit(McpConnect("files", ("read", "write"), 0.5))
-        await emit(McpError("gone", OSError("no such program")))
-        await emit(McpBootstrapEnd(("files", "gone"), 0.75, ("gone",)))
+        notify, error = self.agent.bus.notify, OSError("no such program")
+        await notify(McpStartup(("files", "gone")))
+        await notify(McpServer("files", ("read", "write"), 0.5))
+        await notify(McpServer("gone", error=ErrorInfo.from_exception(error), exception=error))
+        await notify(McpStartup(("files", "gone"), 0.75, ("gone",)))
 
 
 def make_traced_agent(
@@ -79,12 +80,12 @@ async def test_bootstrap_that_ends_during_a_run_is_a_child_of_it() -> None:
     agent = make_traced_agent(recorder, "done", plugs=())
 
     async def finish_bootstrap(_: TurnBefore) -> None:
-        await agent.bus.emit(McpConnect("files", (), 0.1))
-        await agent.bus.emit(McpBootstrapEnd(("files",), 0.2))
-        await agent.bus.emit(McpConnect("later", (), 0.1))
+        await agent.bus.notify(McpServer("files", (), 0.1))
+        await agent.bus.notify(McpStartup(("files",), 0.2))
+        await agent.bus.notify(McpServer("later", (), 0.1))
 
     agent.on(TurnBefore, finish_bootstrap)
-    await agent.bus.emit(McpBootstrapStart(("files",)))
+    await agent.bus.notify(McpStartup(("files",)))
     await agent.run("go")
 
     parents = [recorder.parent_of(s) for s in recorder.spans if s.name == "initialize"]

@@ -8,14 +8,15 @@ from typing import cast
 from msgspec.structs import replace
 
 from mainspring.app.chat.events import ChatEvent, WorkingChange, user_message_event
-from mainspring.app.chat.subagent_forwarding import forward_subagents
 from mainspring.app.chat.tool_display import ToolLabeler, display_end, display_start, display_update, one_line
 from mainspring.app.compose.conversation import Conversation
+from mainspring.app.run.events import format_budget_warning
 from mainspring.errors import MainspringError
 from mainspring.events import (
     AgentEnd,
     ContextCompacted,
     Event,
+    LimitWarning,
     MessageEnd,
     MessageSource,
     ModelRetry,
@@ -78,8 +79,7 @@ class AgentEventView:
         """Publish the events of a conversation."""
         self._calls.clear()
         self._subagents.clear()
-        conversation.agent.bus.subscribe(self)
-        forward_subagents(conversation.agent, conversation.agent.bus)
+        conversation.agent.bus.subscribe(self, subagents=True)
 
     def __call__(self, event: Event) -> None:
         """Publish an event of the agent, if it is for the user."""
@@ -97,6 +97,8 @@ class AgentEventView:
                 self._publish(replace(event, error=replace(error, message=message)))
             case ContextCompacted():
                 self._publish(event)
+            case LimitWarning(exceeded=False):
+                self._publish(Notice(format_budget_warning(event), "warn"))
             case AgentEnd():
                 self._set_activity("")
             case _:

@@ -20,12 +20,10 @@ from mainspring.app.chat.tool_display import parse_diff
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.providers.select_model import Choice
-from mainspring.app.run.events import format_budget_warning
 from mainspring.app.run.options import LaunchOptions
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
 from mainspring.events import Event, FileDiff, Notice
-from mainspring.loop.hooks import BudgetWarning
 from mainspring.prompt_tags import strip_attachments
 from mainspring.sessions import (
     PairEntry,
@@ -110,8 +108,6 @@ class ConversationOpener:
             await self._close(previous, moves_on=True)
 
     async def _attach(self, conversation: Conversation, *, is_copy: bool) -> None:
-        agent = conversation.agent
-        agent.on(BudgetWarning, lambda hook: self._publish(Notice(format_budget_warning(hook), "warn")))
         for part in self._parts:
             await part.attach(conversation)
         await self._queue.attach(conversation, is_copy=is_copy)

@@ -14,8 +14,7 @@ from mainspring.app.chat.message_queue import MessageQueue
 from mainspring.app.chat.types import Status
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.workspace.git import current_branch
-from mainspring.events import ContextCompacted as CompactedEvent
-from mainspring.loop.hooks import ContextCompacted
+from mainspring.events import ContextCompacted
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 
@@ -73,10 +72,7 @@ class StatusReporter:
         self.measure()
 
     def _on_compacted(self, hook: ContextCompacted) -> None:
-        known = {id(message) for message in hook.before}
-        summaries = [m.text for m in hook.after if isinstance(m, Message) and id(m) not in known]
-        self._publish(CompactedEvent(hook.reason, len(hook.before), len(hook.after), "\n\n".join(summaries)))
-        self.measure(hook.after)
+        self.measure(hook.messages)
 
     def measure(self, messages: Sequence[AgentMessage] | None = None) -> None:
         """Estimate the context size of the next request and publish it."""

@@ -157,7 +157,9 @@ def _details(event: ToolExecutionEnd) -> dict[str, Any]:
 
 
 def display_start(event: ToolExecutionStart, name: str) -> ToolExecutionStart:
-    """Return the start of a call with its display, which contains the label.
+    """Return the start of a call with its display, which contains the label, and without the source of the tool.
+
+    A session does not contain the source, and a replay publishes the same events.
 
     Args:
         event: The event of the agent.
@@ -167,7 +169,7 @@ def display_start(event: ToolExecutionStart, name: str) -> ToolExecutionStart:
     if call.raw_input is not None:
         call = ToolUseBlock(call.id, call.name, {"(not readable)": one_line(call.raw_input)})
     display = ToolDisplay(name=name, summary=summarize_arguments(call.input))
-    return replace(event, call=call, label="", display=display)
+    return replace(event, call=call, label="", source="", display=display)
 
 
 def display_update(event: ToolExecutionUpdate) -> ToolExecutionUpdate:

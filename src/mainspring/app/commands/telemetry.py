@@ -93,7 +93,7 @@ def _serve(options: argparse.Namespace, console: Console) -> int:
             discard_stream(sys.stderr)
             os.chdir(os.sep)
 
-    asyncio.run(run_viewer(workspace_options(options), options.port or 0, ready))
+    asyncio.run(run_viewer(workspace_options(options), options.port, ready))
     return 0
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
-import signal
-import socket
 import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -22,11 +18,11 @@ from msgspec import Struct
 
 from mainspring.app.dashboard.session_runs import SavedRuns
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.servers.viewer import Viewer
 from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.env.container.container import find_engine, last_output_line, run_engine
 from mainspring.errors import ConfigError, MainspringError
+from mainspring.extras import import_from_extra
 from mainspring.programs import find_program
 from mainspring.python import python_module
 from mainspring.state_files import write_text_atomically
@@ -38,6 +34,7 @@ PORT = 4318
 
 DashboardChoice = Literal["auto", "viewer", "aspire"]
 
+_FEATURE = "The telemetry viewer"
 _ANSWER_SECONDS = 3.0
 _START_SECONDS = 15.0
 _PULL_SECONDS = 300.0
@@ -94,7 +91,7 @@ def start_dashboard(
     Args:
         place: Workspace of the command.
         choice: Kind of dashboard; ``auto`` is Aspire if a container engine responds, else the viewer.
-        port: Port that receives spans (default: 4318, or another port if it is in use).
+        port: Port that receives spans (default: 4318, or a free port if it is in use).
         on_message: Callback for slow operations.
         environ: Environment variables.
 
@@ -103,7 +100,7 @@ def start_dashboard(
 
     Raises:
         DashboardError: If it cannot be started, or a dashboard of another kind is running.
-        ConfigError: If Aspire is requested and no engine responds, or ``port`` is invalid.
+        ConfigError: If Aspire is requested and no engine responds, ``port`` is invalid, or the viewer is not installed.
     """
     _check_port(port)
     home = _home(place, environ)
@@ -148,7 +145,7 @@ def dashboard_status(place: WorkspaceOptions, environ: Mapping[str, str] = os.en
     if dashboard is None:
         return Status(running=False, note="No dashboard is running. Start one with `mainspring telemetry start`.")
     if dashboard.kind == "viewer":
-        running = _http_request(dashboard.url + "api/health") is not None
+        running = _request_viewer(dashboard, "api/health") is not None
     else:
         running = _container_runs(dashboard)
     note = "" if running else "The dashboard is no longer running. Start it again with `mainspring telemetry start`."
@@ -156,34 +153,38 @@ def dashboard_status(place: WorkspaceOptions, environ: Mapping[str, str] = os.en
 
 
 async def run_viewer(
-    place: WorkspaceOptions, port: int, ready: Callable[[Dashboard], None], environ: Mapping[str, str] = os.environ
+    place: WorkspaceOptions,
+    port: int | None,
+    ready: Callable[[Dashboard], None],
+    environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Run the viewer in this process until it is stopped.
 
     Args:
         place: Workspace of the command.
-        port: Port to listen on; 0 for any free port.
+        port: Port to listen on (default: 4318, or a free port if it is in use).
         ready: Callback when it listens.
         environ: Environment variables.
 
     Raises:
-        ConfigError: If ``port`` is invalid.
-        OSError: If the port is in use.
+        ConfigError: If ``port`` is invalid or in use, or the viewer is not installed.
     """
     _check_port(port)
     home = _home(place, environ)
-    viewer = Viewer(SavedRuns(home.root, environ))
-    await viewer.start(port)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with suppress(NotImplementedError):  # Windows does not support signal handlers
-            loop.add_signal_handler(number, viewer.stopped.set)
+    http = import_from_extra("mainspring.app.servers.http.server", "server", _FEATURE)
+    viewer = import_from_extra("mainspring.app.servers.viewer.server", "server", _FEATURE).Viewer(
+        SavedRuns(home.root, environ)
+    )
     try:
-        ready(Dashboard(kind="viewer", url=viewer.url, endpoint=viewer.endpoint, pid=os.getpid()))
-        await viewer.stopped.wait()
-        await asyncio.sleep(0.05)  # the response to the stop request is still being sent
-    finally:
-        await viewer.aclose()
+        listening = http.open_socket(http.ServerOptions(port=PORT if port is None else port))
+    except ConfigError:
+        if port is not None:
+            raise
+        listening = http.open_socket(http.ServerOptions(port=0))
+    with listening:
+        endpoint = http.local_url(listening).rstrip("/")
+        ready(Dashboard(kind="viewer", url=viewer.url(listening), endpoint=endpoint, pid=os.getpid()))
+        await viewer.server.serve_until_stopped(listening)
 
 
 def _check_port(port: int | None) -> None:
@@ -195,20 +196,10 @@ def _check_port(port: int | None) -> None:
 
 
 def _start_viewer(home: UserPaths, port: int | None, place: WorkspaceOptions, environ: Mapping[str, str]) -> Dashboard:
-    if port is not None:
-        return _started_viewer(home, port, place, environ)
-    try:
-        return _started_viewer(home, PORT if _is_free(PORT) else 0, place, environ)
-    except DashboardError:
-        if _is_free(PORT):
-            raise
-        return _started_viewer(home, 0, place, environ)  # another program took the port since the check
-
-
-def _started_viewer(home: UserPaths, expected: int, place: WorkspaceOptions, environ: Mapping[str, str]) -> Dashboard:
+    import_from_extra("mainspring.app.servers.viewer.server", "server", _FEATURE)
     command = python_module("mainspring", "telemetry", "serve", "--json")
-    if expected:
-        command += ["--port", str(expected)]
+    if port is not None:
+        command += ["--port", str(port)]
     if place.cwd is not None:
         command += ["--cwd", place.cwd]
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -245,33 +236,26 @@ def _first_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
 
 
 def _stop_viewer(dashboard: Dashboard) -> None:
-    _http_request(dashboard.url + "api/stop", method="POST")
+    _request_viewer(dashboard, "api/stop", method="POST")
     until = time.monotonic() + _ANSWER_SECONDS
-    while _http_request(dashboard.url + "api/health", seconds=0.5) is not None:
+    while _request_viewer(dashboard, "api/health", seconds=0.5) is not None:
         if time.monotonic() > until:
             raise DashboardError(f"The viewer does not stop. End its process with `kill {dashboard.pid}`.")
         time.sleep(0.05)  # this command has no other work to do
 
 
-def _http_request(url: str, *, method: str = "GET", seconds: float = _ANSWER_SECONDS) -> bytes | None:
-    """Return the response of a local URL, or ``None`` without a response. Uses no proxy."""
+def _request_viewer(
+    dashboard: Dashboard, path: str, *, method: str = "GET", seconds: float = _ANSWER_SECONDS
+) -> bytes | None:
+    """Return the response of the viewer, or ``None`` without a response. Uses no proxy."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    page, _, token = dashboard.url.partition("#token=")
     try:
-        request = urllib.request.Request(url, method=method, data=b"" if method == "POST" else None)
+        request = urllib.request.Request(page + path, method=method, headers={"Authorization": f"Bearer {token}"})
         with opener.open(request, timeout=seconds) as answer:
             return answer.read()
     except (OSError, urllib.error.URLError, ValueError):
         return None
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 # --- the container --------------------------------------------------------------------------------------------------------

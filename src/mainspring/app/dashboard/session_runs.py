@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.app.servers.viewer import RunDetail, Summary, ViewEvent, ViewSpan
-from mainspring.app.servers.viewer.model import add_totals
+from mainspring.app.servers.viewer.model import RunDetail, Summary, ViewEvent, ViewSpan, add_totals
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
 from mainspring.sessions import JsonlStore, LogEvent, Transcript, TranscriptItem, read_events, read_transcript

@@ -6,9 +6,9 @@ from mainspring.app.cli import json_schema
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
-from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
+from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome, format_budget_warning
 from mainspring.errors import AgentProviderError, ModelError
-from mainspring.events import AgentEnd, Event, Notice, UsageUpdate, encode
+from mainspring.events import AgentEnd, Event, LimitWarning, Notice, SubagentEvent, UsageUpdate, encode
 from mainspring.events.views import redact_errors, without_blocks
 from mainspring.messages import Usage
 from mainspring.redaction import redact_environment
@@ -29,6 +29,8 @@ class JsonRenderer:
             self._console.progress(event.text, event.fraction, last=event.last)
         elif isinstance(event, Notice):
             self._console.info(f"Note: {event.text}")
+        elif isinstance(event, LimitWarning) and not event.exceeded:
+            self._console.info(f"Note: {format_budget_warning(event)}")
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Print the object."""
@@ -54,9 +56,10 @@ class StreamJsonRenderer(JsonRenderer):
 def to_json_line(event: Event) -> Event | None:
     """Return the event of a ``stream-json`` line, or None if the event has no line.
 
-    The result replaces the end of the run; token counts are in each response and in the result.
+    The result replaces the end of the run, and `SubagentEnd` that of a subagent; token counts are in each response and in these.
     """
-    if isinstance(event, Progress | AgentEnd | UsageUpdate):
+    inner = event.event if isinstance(event, SubagentEvent) else event
+    if isinstance(inner, Progress | AgentEnd | UsageUpdate):
         return None
     line = without_blocks(event)
     return line and redact_errors(line, redact_environment)

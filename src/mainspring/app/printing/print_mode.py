@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -27,19 +27,17 @@ from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_p
 from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.app.printing.text_output import RunPrinter, create_printer
 from mainspring.app.providers.weights import ensure_weights
-from mainspring.app.run.events import ModelIdentity, RunEventHandler, RunOutcome, format_budget_warning
+from mainspring.app.run.events import ModelIdentity, RunEventHandler, RunOutcome
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import AgentEnd, AgentStart, AgentStats, Event, MessageEnd, Notice, ToolExecutionEnd
+from mainspring.events import AgentEnd, AgentStart, AgentStats, Notice
 from mainspring.lazy import lazy_function
 from mainspring.loop import RunResult
-from mainspring.loop.hooks import BudgetWarning
-from mainspring.messages import AgentMessage, Message, Usage
+from mainspring.messages import Message, Usage
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.run_options import RunOptions
-from mainspring.tools import ToolErrorCode
 
 if TYPE_CHECKING:
     from mainspring.app.workspace.command_registry import CommandInvocation, resolve_command_call
@@ -150,14 +148,12 @@ async def run_once(
                 report(Notice(str(problem)))
             reported = len(session.problems)
 
-    def warn(warning: BudgetWarning) -> None:
-        report(Notice(format_budget_warning(warning)))
-
     problems()
-    tally = _RunCounter()
+    started = time.monotonic()
+    end: AgentEnd | None = None
     behavior = RunOptions() if schema is None else RunOptions(schema=schema)
     start: AgentStart | None = AgentStart("")
-    run = agent.stream(prompt, signal=signal, hooks={BudgetWarning: warn}, behavior=behavior)
+    run = agent.stream(prompt, subagents=True, signal=signal, behavior=behavior)
 
     def report_start() -> None:
         # Reported when all tools are available, including those of MCP servers and skills.
@@ -183,52 +179,28 @@ async def run_once(
                     start = event
                     continue
                 report_start()
-                tally.count(event)
+                if isinstance(event, AgentEnd):
+                    end = event
                 report(event)
         result = await run.result()
     except AgentError as error:
-        result = tally.failed(error)
+        end = end or AgentEnd("", (), "error", stats=AgentStats(seconds=time.monotonic() - started))
+        result = _failed_result(end, error)
     report_start()
     problems()
-    outcome = _build_outcome(conversation, result, tally.denied)
+    outcome = _build_outcome(conversation, result, end.denied if end else ())
     if schema is not None and result.error is None:
         outcome = _with_structured_output(outcome, result)
     await save_answer_as_plan(conversation.plan, outcome.text, report)
     return outcome
 
 
-class _RunCounter:
-    """Count turns and usage from events, for a run that ends without a result."""
-
-    def __init__(self) -> None:
-        self.denied: list[str] = []
-        self._started = time.monotonic()
-        self._turns = 0
-        self._usage = Usage.zero()
-        self._messages: tuple[AgentMessage, ...] = ()
-
-    def count(self, event: Event) -> None:
-        match event:
-            case MessageEnd(message=Message(role="assistant") as message):
-                self._usage += message.usage or Usage.zero()
-                self._turns += message.stop_reason not in {"error", "aborted"}
-            case ToolExecutionEnd() if reason := _denied(event):
-                self.denied.append(reason)
-            case AgentEnd(messages=messages):
-                self._messages = messages
-            case _:
-                pass
-
-    def failed(self, error: AgentError) -> RunResult:
-        stats = AgentStats(turns=self._turns, usage=self._usage, seconds=time.monotonic() - self._started)
-        return RunResult.from_messages(self._messages, stats=stats).with_error(error)
-
-
-def _denied(event: ToolExecutionEnd) -> str:
-    """Return why a tool call was denied; empty for all other results."""
-    found = event.result.details
-    details = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    return event.result.text if details.get("code") == ToolErrorCode.PERMISSION_DENIED else ""
+def _failed_result(end: AgentEnd, error: AgentError) -> RunResult:
+    """Return the result of a failed run, which counts only turns with a complete response."""
+    responses = [m for m in end.messages if isinstance(m, Message) and m.role == "assistant"]
+    turns = sum(m.stop_reason not in {"error", "aborted"} for m in responses)
+    stats = replace(end.stats, turns=turns, usage=sum(end.stats.turn_usage, Usage.zero()))
+    return RunResult.from_messages(end.messages, stats=stats).with_error(error)
 
 
 def _with_structured_output(outcome: RunOutcome, result: RunResult) -> RunOutcome:
@@ -239,10 +211,10 @@ def _with_structured_output(outcome: RunOutcome, result: RunResult) -> RunOutcom
     return replace(outcome, text=text, output=result.output)
 
 
-def _build_outcome(conversation: Conversation, result: RunResult, denied: list[str]) -> RunOutcome:
+def _build_outcome(conversation: Conversation, result: RunResult, denied: tuple[str, ...]) -> RunOutcome:
     last = next((m for m in reversed(result.messages) if isinstance(m, Message) and m.role == "assistant"), None)
     if last is None and result.status == "denied":
-        denied = [*denied, result.text]  # the prompt was denied
+        denied = (*denied, result.text)  # the prompt was denied
     handled = last is None and result.status == "completed"  # by a command of an extension
     return RunOutcome(
         status=result.status,
@@ -255,7 +227,7 @@ def _build_outcome(conversation: Conversation, result: RunResult, denied: list[s
         usage=result.usage,
         seconds=result.stats.seconds,
         stop_reason=result.stop_reason,
-        denied=tuple(denied),
+        denied=denied,
         error=result.error,
     )
 

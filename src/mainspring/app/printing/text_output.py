@@ -9,15 +9,17 @@ from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
 from mainspring.app.printing.output_schema import OUTPUT_TOOL
-from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
+from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome, format_budget_warning
 from mainspring.events import (
     Event,
+    LimitWarning,
     MessageEnd,
     ModelRetry,
     Notice,
     TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolsChange,
     TurnStart,
 )
 from mainspring.messages import Message, ToolUseBlock
@@ -91,6 +93,11 @@ class TextRenderer:
                 console.info(
                     f"Retrying in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(error.message))}"
                 )
+            case ToolsChange(added=added, removed=removed):
+                names = [f"+{name}" for name in added] + [f"-{name}" for name in removed]
+                console.verbose_info(f"Tools: {' '.join(names)}")
+            case LimitWarning(exceeded=False):
+                console.info(f"Note: {format_budget_warning(event)}")
             case Notice(text=text):
                 console.info(f"Note: {text}")
             case Progress(text=text, fraction=share, last=last):

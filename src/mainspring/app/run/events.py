@@ -11,7 +11,7 @@ from mainspring.events import Event, RunStatus
 from mainspring.messages import StopReason, Usage
 
 if TYPE_CHECKING:
-    from mainspring.loop.hooks import BudgetWarning
+    from mainspring.events import LimitWarning
 
 
 class ModelIdentity(Struct, frozen=True, kw_only=True):
@@ -87,13 +87,13 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     output_error: str = ""
 
 
-def format_budget_warning(warning: BudgetWarning) -> str:
+def format_budget_warning(warning: LimitWarning) -> str:
     """Format the warning that a limit is near."""
-    spent, limit = warning.spent, warning.limit
+    spent, limit = warning.spent, warning.max
     share = {
         "max_cost": f"${spent:.2f} of ${limit:.2f}",
         "max_tokens": f"{spent:,.0f} of {limit:,.0f} tokens",
         "max_seconds": f"{spent:.0f} of {limit:.0f} seconds",
         "max_turns": f"{spent:.0f} of {limit:.0f} turns",
     }
-    return f"{share[warning.status]} used. The {warning.scope} stops at the limit."
+    return f"{share[warning.limit]} used. The {warning.scope} stops at the limit."

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from mainspring.app.workspace.paths import UserPaths, find_repository
 from mainspring.app.workspace.settings import InstructionSettings
 from mainspring.env.local_files import read_local_file
+from mainspring.events import ContextCompacted
 from mainspring.lazy import lazy_re
-from mainspring.loop.hooks import ContextCompacted, PermissionCheck, ToolTransform
+from mainspring.loop.hooks import PermissionCheck, ToolTransform
 from mainspring.messages import TextBlock
 from mainspring.prompt_tags import wrap_in_tag
 

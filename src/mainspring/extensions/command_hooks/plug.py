@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from mainspring.errors import ConfigError
+from mainspring.events import ContextCompacted, SubagentEnd
 from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook, hook_tool_names
 from mainspring.extensions.command_hooks.protocol import (
     Common,
@@ -33,15 +34,12 @@ from mainspring.extensions.context import NonInteractiveUI, UserInterface
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
     BeforeRun,
-    ContextCompacted,
     PermissionCheck,
     PromptSubmitted,
     RunPaused,
     SessionClosed,
     SessionOpen,
     SessionStart,
-    SpawnComplete,
-    SpawnError,
     ToolBefore,
     ToolResultsAfter,
     ToolTransform,
@@ -274,8 +272,7 @@ class CommandHooks(Plugin):
             agent.on(SessionStart, self._begin)
             agent.on(TurnAfter, self._answered, order=CHANGED)
         if "SubagentStop" in requested:
-            agent.on(SpawnComplete, self._spawned, order=CHANGED)
-            agent.on(SpawnError, self._spawned, order=CHANGED)
+            agent.on(SubagentEnd, self._spawned, order=CHANGED)
         if "Notification" in requested:
             agent.on(RunPaused, self._paused, order=CHANGED)
         if "PostCompact" in requested:
@@ -345,16 +342,16 @@ class CommandHooks(Plugin):
         else:
             hook.continue_with = "\n\n".join(reasons)
 
-    async def _spawned(self, hook: SpawnComplete | SpawnError) -> None:
-        text = hook.text if isinstance(hook, SpawnComplete) else str(hook.error)
+    async def _spawned(self, event: SubagentEnd) -> None:
+        text = event.text if event.exception is None else str(event.exception)
         payload = SubagentStopInput(
             **self._common(),
-            agent_id=hook.child_id,
-            agent_type=hook.child,
-            status=hook.status,
+            agent_id=event.id,
+            agent_type=event.name,
+            status=event.stats.status,
             last_assistant_message=text,
         )
-        for verdict in await self._ask("SubagentStop", payload, hook.child):
+        for verdict in await self._ask("SubagentStop", payload, event.name):
             self._keep(verdict)
 
     async def _paused(self, hook: RunPaused) -> None:
@@ -363,7 +360,7 @@ class CommandHooks(Plugin):
 
     async def _compacted(self, hook: ContextCompacted) -> None:
         payload = PostCompactInput(
-            **self._common(), trigger=hook.reason, messages_before=len(hook.before), messages_after=len(hook.after)
+            **self._common(), trigger=hook.reason, messages_before=hook.before, messages_after=hook.after
         )
         await self._ask("PostCompact", payload, hook.reason)
 

@@ -1,7 +1,7 @@
-"""The hook bus: the table of all hooks by name, and the registered handlers in the order in which they are called.
+"""The bus: registered handlers, in the order in which they are called, and listeners of events.
 
-The loop emits hooks; plugins and applications handle them. All use the same interface: handlers of permissions, sessions,
-telemetry, and applications are called in order of ``order``, then of registration.
+The loop emits hooks and events; plugins and applications handle them. All use the same interface: handlers of permissions,
+sessions, telemetry, and applications are called in order of ``order``, then of registration.
 """
 
 from __future__ import annotations
@@ -9,76 +9,71 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
-from mainspring.events.base import Event
-from mainspring.loop.hooks import features as _budget_hooks
-from mainspring.loop.hooks import features as _feature_hooks
-from mainspring.loop.hooks import features as _oauth_hook
-from mainspring.loop.hooks import features as _output_hook
-from mainspring.loop.hooks import session as _entry_hooks
-from mainspring.loop.hooks import subagents as _child_hooks
-from mainspring.loop.hooks.run import Hook
-
-__all__ = ["HOOKS", "_budget_hooks", "_child_hooks", "_entry_hooks", "_feature_hooks", "_oauth_hook", "_output_hook"]
-
-
-def _collect_hooks() -> dict[str, type[Hook]]:
-    found: dict[str, type[Hook]] = {}
-    queue: list[type[Hook]] = [Hook]
-    while queue:
-        kind = queue.pop()
-        queue.extend(kind.__subclasses__())
-        if kind.event:
-            found[kind.event] = kind
-    return dict(sorted(found.items()))
-
-
-HOOKS: dict[str, type[Hook]] = _collect_hooks()
-"""Every hook, by name."""
-
+from mainspring.events import Done, Event, RunEvent, StreamError, StreamStart, SubagentEvent
+from mainspring.loop.hooks.names import resolve
+from mainspring.loop.hooks.run import Hook, SubagentIdentity
 
 logger = logging.getLogger("mainspring")
 logger.addHandler(logging.NullHandler())  # the application decides where the log goes
 
 
-_H = TypeVar("_H", bound=Hook)
+_H = TypeVar("_H", bound=Hook | Event)
+_HookT = TypeVar("_HookT", bound=Hook)
 Handler = Callable[[_H], Awaitable[Mapping[str, Any] | None] | Mapping[str, Any] | None]
-"""Gets the context of a hook, and changes it or returns the fields to set."""
+"""Gets the context of a hook, and changes it or returns the fields to set; or gets an event."""
 
 
 EventListener = Callable[[Any], None]
 """Gets every event of a run, in order, as it happens. Must not block or raise."""
 
 
-Hooks = Mapping[str | type[Hook], Handler[Any] | Iterable[Handler[Any]]]
-"""One or several handlers for each hook, by the hook's class or name."""
+Hooks = Mapping[str | type[Hook] | type[Event], Handler[Any] | Iterable[Handler[Any]]]
+"""One or several handlers for each hook or event, by its class or name."""
 
 
-RegisteredHandler = tuple[int, Handler[Any]]
-"""A handler with its order."""
+RegisteredHandler = tuple[int, Handler[Any], Callable[[Any], bool] | None]
+"""A handler with its order, and the condition on which it is called."""
+
+
+_Table = dict[type[Hook] | type[Event], list[RegisteredHandler]]
+
+_IN_PROCESS = (StreamStart, Done, StreamError)
+"""Events that the listeners of a subagent's parent do not get: another event follows that reports the same."""
 
 
 class HookBus:
-    """Calls the handlers of hooks, and publishes events to listeners."""
+    """Calls the handlers of hooks and events, and publishes events to listeners."""
 
-    __slots__ = ("_handlers", "_observers")
+    __slots__ = ("_handlers", "_observers", "_of_subagents", "_parent", "_subagent_observers", "_waiting")
 
     def __init__(self, hooks: Hooks | None = None) -> None:
-        self._handlers: dict[type[Hook], list[RegisteredHandler]] = {}
+        self._handlers: _Table = {}
+        self._of_subagents: _Table = {}
         self._observers: tuple[EventListener, ...] = ()
+        self._subagent_observers: tuple[EventListener, ...] = ()
+        self._parent: tuple[HookBus, SubagentIdentity] | None = None
+        self._waiting: deque[Event | Coroutine[Any, Any, None]] = deque()
         if hooks:
             self.add(hooks)
 
-    def on(self, event: type[_H] | str, handler: Handler[_H], *, order: int = 0) -> Callable[[], None]:
-        """Register a handler of a hook.
+    # --- handlers ---------------------------------------------------------------------------------------------------
+
+    def on(
+        self, event: type[_H] | str, handler: Handler[_H], *, order: int = 0, subagents: bool = False
+    ) -> Callable[[], None]:
+        """Register a handler of a hook or an event.
 
         Args:
-            event: The context class or the name of the hook.
+            event: The class or the name of the hook, or the class of the event.
             handler: A sync or async function.
             order: Position among the handlers: lower numbers are called first.
+            subagents: Whether it handles those of subagents in place of the agent's own: it gets the hook of the subagent,
+                or the event within a `SubagentEvent`.
 
         Returns:
             A function that removes the handler.
@@ -86,22 +81,20 @@ class HookBus:
         Raises:
             ConfigError: If the hook is unknown, or the handler is not a function.
         """
-        kind = hook_class(event)
+        target = resolve(event, is_of_subagents=subagents)
         if not callable(handler):
-            raise ConfigError(f"A handler of {kind.event} must be a function, not {handler!r:.80}.")
-        entry = (order, handler)
-        handlers = [*self._handlers.get(kind, ()), entry]
-        handlers.sort(
-            key=lambda e: e[0]
-        )  # a stable sort: handlers with the same number stay in the order of registration
-        self._handlers[kind] = handlers
+            raise ConfigError(f"A handler of {_name(target.kind)} must be a function, not {handler!r:.80}.")
+        kind, table = target.kind, self._of_subagents if target.subagents else self._handlers
+        entry = (order + target.order, cast("Handler[Any]", handler), target.where)
+        # A stable sort: handlers with the same number stay in the order of registration.
+        table[kind] = sorted([*table.get(kind, ()), entry], key=_order)
 
         def remove() -> None:
-            others = [e for e in self._handlers.get(kind, ()) if e is not entry]
+            others = [e for e in table.get(kind, ()) if e is not entry]
             if others:
-                self._handlers[kind] = others
+                table[kind] = others
             else:
-                self._handlers.pop(kind, None)
+                table.pop(kind, None)
 
         return remove
 
@@ -111,11 +104,6 @@ class HookBus:
         Raises:
             ConfigError: If a name is unknown, or a handler is not a function; then no handler is registered.
         """
-        pairs: list[tuple[type[Hook], Handler[Any]]] = []
-        for event, given in hooks.items():
-            kind = hook_class(event)
-            several = cast("Iterable[Handler[Any]]", given) if isinstance(given, Iterable) else (given,)
-            pairs += [(kind, handler) for handler in several]
         removers: list[Callable[[], None]] = []
 
         def remove() -> None:
@@ -123,18 +111,26 @@ class HookBus:
                 take_away()
 
         try:
-            for kind, handler in pairs:
-                removers.append(self.on(kind, handler, order=order))
+            for event, given in hooks.items():
+                several = cast("Iterable[Handler[Any]]", given) if isinstance(given, Iterable) else (given,)
+                removers += [self.on(event, handler, order=order) for handler in several]
         except ConfigError:
             remove()
             raise
         return remove
 
-    def has(self, event: type[Hook]) -> bool:
-        """Return True if the hook has a handler. Check this before you create a context."""
-        return event in self._handlers
+    def has(self, kind: type[Hook] | type[Event]) -> bool:
+        """Return True if the hook or the event has a handler. Check this before you create the context of a hook."""
+        return kind in self._handlers
 
-    async def emit(self, context: _H, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> _H:
+    @property
+    def hooks_of_subagents(self) -> tuple[type[Hook], ...]:
+        """Return the hooks with a handler for those of subagents."""
+        return tuple([kind for kind in self._of_subagents if issubclass(kind, Hook)])
+
+    # --- hooks ------------------------------------------------------------------------------------------------------
+
+    async def emit(self, context: _HookT, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> _HookT:
         """Call every handler in turn, and return the context with their changes.
 
         ``only`` returns True for each order and handler to call.
@@ -155,11 +151,20 @@ class HookBus:
         """
         return self._call_handlers(context, iter(self._handlers.get(type(context), ())), only)
 
+    def start_of_subagent(self, hook: Hook) -> Coroutine[Any, Any, None] | None:
+        """Call the handlers for hooks of subagents like `start`."""
+        return self._call_handlers(hook, iter(self._of_subagents.get(type(hook), ())), None)
+
     def _call_handlers(
-        self, context: Hook, handlers: Iterator[RegisteredHandler], only: Callable[[int, Handler[Any]], bool] | None
+        self,
+        context: Hook | Event,
+        handlers: Iterator[RegisteredHandler],
+        only: Callable[[int, Handler[Any]], bool] | None,
     ) -> Coroutine[Any, Any, None] | None:
-        for order, handler in handlers:
+        for order, handler, where in handlers:
             if only is not None and not only(order, handler):
+                continue
+            if where is not None and not where(context.event if isinstance(context, SubagentEvent) else context):
                 continue
             try:
                 answer = handler(context)
@@ -171,13 +176,13 @@ class HookBus:
                     _set_fields(context, answer)
             except (Exception, asyncio.CancelledError) as error:
                 _handle_handler_error(context, handler, error)
-            if context.is_decided:
+            if isinstance(context, Hook) and context.is_decided:
                 break
         return None
 
     async def _await_handler(
         self,
-        context: Hook,
+        context: Hook | Event,
         handler: Handler[Any],
         answer: Awaitable[Mapping[str, Any] | None],
         go_on: Callable[[], Coroutine[Any, Any, None] | None],
@@ -188,46 +193,153 @@ class HookBus:
         except (Exception, asyncio.CancelledError) as error:
             if not isinstance(error, asyncio.CancelledError) or not _cancelled():
                 _handle_handler_error(context, handler, error)
-            elif context.kept:
+            elif not isinstance(context, Hook) or context.kept:
                 stopped = error
             else:
                 raise
-        rest = None if context.is_decided else go_on()
+        rest = None if isinstance(context, Hook) and context.is_decided else go_on()
         if rest is not None:
             await rest
         if stopped is not None:
             raise stopped
 
-    def subscribe(self, observer: EventListener) -> Callable[[], None]:
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def subscribe(self, observer: EventListener, *, subagents: bool = False) -> Callable[[], None]:
         """Pass every event to ``observer``; the returned function ends the subscription.
 
+        Args:
+            observer: The listener.
+            subagents: Whether it also gets the events of subagents, each within a `SubagentEvent`.
+
         Raises:
-            TypeError: If it is async, since the bus does not await listeners. Handlers of hooks may be async.
+            TypeError: If it is async, since the bus does not await listeners. Handlers of events may be async.
         """
         reject_async(observer)
         self._observers = (*self._observers, observer)
+        if subagents:
+            self._subagent_observers = (*self._subagent_observers, observer)
 
         def remove() -> None:
             self._observers = tuple([o for o in self._observers if o is not observer])
+            self._subagent_observers = tuple([o for o in self._subagent_observers if o is not observer])
 
         return remove
 
-    @property
-    def listeners(self) -> tuple[EventListener, ...]:
-        """Return the listeners of events."""
-        return self._observers
+    def forward_to(self, parent: HookBus, subagent: SubagentIdentity) -> None:
+        """Forward the events of this bus, of a subagent, to its parent, if something there gets them."""
+        self._parent = parent, subagent
+
+    def is_heard(self, kind: type[Event]) -> bool:
+        """Return True if a listener or handler gets events of this class. Check this before you create a costly event."""
+        return bool(self._observers) or kind in self._handlers or self._is_heard_above(kind)
+
+    def is_heard_of_subagents(self, kind: type[Event]) -> bool:
+        """Return True if a listener or handler here, or above, gets such events of subagents."""
+        return (
+            bool(self._subagent_observers)
+            or kind in self._of_subagents
+            or SubagentEvent in self._handlers
+            or self._is_heard_above(kind)
+        )
+
+    def _is_heard_above(self, kind: type[Event]) -> bool:
+        above = self._parent
+        return above is not None and kind not in _IN_PROCESS and above[0].is_heard_of_subagents(kind)
 
     def publish(self, event: Event) -> None:
-        """Publish an event to all listeners; an exception of a listener is logged."""
-        for observer in self._observers:
+        """Publish an event from code that cannot await: async handlers are called with the next `notify`."""
+        rest = self.start_event(event)
+        if rest is not None:
+            self._waiting.append(rest)
+
+    async def notify(self, event: Event) -> None:
+        """Publish an event: call the listeners, then the handlers of such events, and await the async ones."""
+        rest = self.start_event(event)
+        if rest is not None:
+            await rest
+
+    def start_event(self, event: Event) -> Coroutine[Any, Any, None] | None:
+        """Publish an event up to the first async handler.
+
+        Returns:
+            A coroutine for the first async handler and all after it; ``None`` if all handlers were called.
+        """
+        for observer in self._observers:  # inlined, since each delta of a response is published here
             try:
                 observer(event)
             except Exception:
                 logger.exception("a listener failed on %s", event.type)
+        if self._waiting:
+            self._waiting.append(event)
+            return self.call_waiting()
+        if type(event) not in self._handlers and self._parent is None:
+            return None
+        return self._call_event_handlers(event)
+
+    async def call_waiting(self) -> None:
+        """Call the handlers of events that `publish` could not await."""
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            rest = self._call_event_handlers(waiting) if isinstance(waiting, Event) else waiting
+            if rest is not None:
+                await rest
+
+    def _call_event_handlers(self, event: Event) -> Coroutine[Any, Any, None] | None:
+        rest = self._call_handlers(event, iter(self._handlers.get(type(event), ())), None)
+        return self._forward(cast("RunEvent", event), (), rest)
+
+    def start_subagent_event(self, event: SubagentEvent) -> Coroutine[Any, Any, None] | None:
+        """Publish the event of a subagent like `start_event`, to the listeners and handlers that want those."""
+        _call_listeners(self._subagent_observers, event)
+        handlers = [*self._of_subagents.get(type(event.event), ()), *self._handlers.get(SubagentEvent, ())]
+        rest = self._call_handlers(event, iter(sorted(handlers, key=_order)), None)
+        return self._forward(event.event, event.path, rest)
+
+    def _forward(
+        self, event: RunEvent, path: tuple[str, ...], rest: Coroutine[Any, Any, None] | None
+    ) -> Coroutine[Any, Any, None] | None:
+        """Publish an event above, after ``rest``, if it is heard there."""
+        if self._parent is None or not self._is_heard_above(type(event)):
+            return rest
+        parent, subagent = self._parent
+        wrapped = SubagentEvent((subagent.id, *path), event)
+        if rest is None:
+            return parent.start_subagent_event(wrapped)
+        return _call_in_order(rest, lambda: parent.start_subagent_event(wrapped))
+
+
+def _order(entry: RegisteredHandler) -> int:
+    return entry[0]
+
+
+def _name(kind: type[Any] | Hook | Event) -> str:
+    if isinstance(kind, Event) or (isinstance(kind, type) and issubclass(kind, Event)):
+        return str(kind.type)
+    return str(cast("Any", kind).event)
+
+
+def _call_listeners(observers: Iterable[EventListener], event: Event) -> None:
+    for observer in observers:
+        try:
+            observer(event)
+        except Exception:
+            logger.exception("a listener failed on %s", event.type)
+
+
+async def _call_in_order(
+    first: Coroutine[Any, Any, None], start: Callable[[], Coroutine[Any, Any, None] | None]
+) -> None:
+    try:
+        await first
+    finally:
+        rest = start()
+        if rest is not None:
+            await rest
 
 
 class HookRegistry:
-    """Registers hook handlers; available as ``agent.hooks``."""
+    """Registers handlers of hooks and events; available as ``agent.hooks``."""
 
     __slots__ = ("_bus",)
 
@@ -243,16 +355,16 @@ class HookRegistry:
         return self._bus.on(event, handler)
 
 
-def _set_fields(context: Hook, answer: Mapping[str, Any] | None) -> None:
+def _set_fields(context: Hook | Event, answer: Mapping[str, Any] | None) -> None:
     if answer is not None and answer is not context:
         for field, value in answer.items():
             setattr(context, field, value)
 
 
-def _handle_handler_error(context: Hook, handler: Handler[Any], error: BaseException) -> None:
+def _handle_handler_error(context: Hook | Event, handler: Handler[Any], error: BaseException) -> None:
     name = getattr(handler, "__qualname__", repr(handler))
-    logger.error("handler %s of %s failed", name, context.event, exc_info=error)
-    if context.gate:
+    logger.error("handler %s of %s failed", name, _name(context), exc_info=error)
+    if isinstance(context, Hook) and context.gate:
         context.block_on_error(f"the check {name} failed ({type(error).__name__}: {error})")
 
 
@@ -260,26 +372,6 @@ def _cancelled() -> bool:
     """Return True if this task was cancelled; a handler may also raise CancelledError because of another task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def hook_class(event: type[_H] | str) -> type[_H]:
-    """Return the context class of a hook by class or name.
-
-    Raises:
-        ConfigError: If the hook is unknown; the text contains the nearest name.
-    """
-    if isinstance(event, str):
-        found = HOOKS.get(event)
-        if found is None:
-            import difflib
-
-            near = difflib.get_close_matches(event, HOOKS, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Hooks: {', '.join(HOOKS)}"
-            raise ConfigError(f"Unknown hook: {event!r}. {hint}")
-        return found  # pyright: ignore[reportReturnType]
-    if HOOKS.get(getattr(event, "event", "")) is not event:
-        raise ConfigError(f"{event!r} is not a hook. Use a hook class, or its name.")
-    return event
 
 
 def reject_async(observer: EventListener) -> None:

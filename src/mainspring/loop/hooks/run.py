@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
+from msgspec import Struct
+
 from mainspring.errors import ModelError
 from mainspring.events.types import MessageSource, RunStatus
 from mainspring.loop.hooks.base import (
@@ -48,6 +50,20 @@ class SideModelCall(Protocol):
         ...
 
 
+class SubagentIdentity(Struct, frozen=True):
+    """The identity of a subagent, as hooks and events report it.
+
+    Attributes:
+        id: Its ID, unique among the subagents of the outermost run.
+        name: The name of its definition; empty for a plain one.
+        depth: Its nesting depth; 1 for a subagent of the main agent.
+    """
+
+    id: str
+    name: str
+    depth: int
+
+
 class Hook:
     """Base of all contexts.
 
@@ -58,6 +74,7 @@ class Hook:
         mutable: Fields that a handler may change; all other fields are read-only.
         when: The time at which it fires, for the docs.
         side_call: Calls a model outside the conversation; available in every hook of a run.
+        subagent: The subagent whose hook this is; not set for the agent's own.
     """
 
     event: ClassVar[str] = ""
@@ -65,8 +82,24 @@ class Hook:
     kept: ClassVar[bool] = False
     mutable: ClassVar[tuple[str, ...]] = ()
     when: ClassVar[str] = ""
-    __slots__ = ("side_call",)
+    __slots__ = ("side_call", "subagent")
     side_call: SideModelCall
+    subagent: SubagentIdentity
+
+    @property
+    def child_id(self) -> str:
+        """The ID of the subagent; empty for a hook of the agent itself."""
+        return self.subagent.id if hasattr(self, "subagent") else ""
+
+    @property
+    def child(self) -> str:
+        """The name of the subagent's definition; empty for a plain one, and for the agent itself."""
+        return self.subagent.name if hasattr(self, "subagent") else ""
+
+    @property
+    def depth(self) -> int:
+        """The nesting depth: 1 for a subagent of the main agent, 0 for the agent itself."""
+        return self.subagent.depth if hasattr(self, "subagent") else 0
 
     @property
     def is_decided(self) -> bool:
@@ -78,17 +111,24 @@ class Hook:
 
 
 class SessionStart(Hook):
-    """A run begins, before its prompt joins the history."""
+    """A run begins, before its prompt joins the history.
+
+    ``system`` is the system prompt; ``has_own_system`` is True if it belongs to this run only.
+    """
 
     event = "session:start"
     kept = True
     when = "First, before the prompt joins the history."
-    __slots__ = ("agent", "resumed", "run_id")
+    __slots__ = ("agent", "has_own_system", "resumed", "run_id", "system")
 
-    def __init__(self, run_id: str, agent: str, resumed: bool) -> None:
+    def __init__(
+        self, run_id: str, agent: str, resumed: bool, system: str = "", *, has_own_system: bool = False
+    ) -> None:
         self.run_id = run_id
         self.agent = agent
         self.resumed = resumed
+        self.system = system
+        self.has_own_system = has_own_system
 
 
 class MessagesAdded(Hook):
@@ -111,20 +151,29 @@ class MessagesAdded(Hook):
 class SessionEnd(Hook):
     """A run has ended, for any reason.
 
-    ``turns`` is the number of its turns, which are counted from 1.
+    ``turns`` is the number of its turns, which are counted from 1. ``reason`` is the reason of an abort.
     """
 
     event = "session:end"
     kept = True
     when = "At the end of a run, however it ends."
-    __slots__ = ("error", "run_id", "status", "turns", "usage")
+    __slots__ = ("error", "reason", "run_id", "status", "turns", "usage")
 
-    def __init__(self, run_id: str, status: RunStatus, turns: int, usage: Usage, error: BaseException | None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        status: RunStatus,
+        turns: int,
+        usage: Usage,
+        error: BaseException | None,
+        reason: str = "",
+    ) -> None:
         self.run_id = run_id
         self.status = status
         self.turns = turns
         self.usage = usage
         self.error = error
+        self.reason = reason
 
 
 class ContextTransform(Hook):
@@ -174,18 +223,6 @@ class SystemTransform(Hook):
         self._system = system
         self.turn = turn
         self.turn_id = turn_id
-
-
-class SystemBefore(Hook):
-    """A run has its own system prompt, which replaces the agent's."""
-
-    event = "system:before"
-    when = "At the start of a run with its own `system`, after `session:start`."
-    __slots__ = ("run_id", "system")
-
-    def __init__(self, run_id: str, system: str) -> None:
-        self.run_id = run_id
-        self.system = system
 
 
 def _status(value: Any) -> RunStatus | None:
@@ -261,61 +298,6 @@ class TurnAfter(Hook):
         self._continue_with = ()
 
 
-class UsageUpdate(Hook):
-    """Tokens of one model call, and of the run so far.
-
-    ``purpose`` is the purpose of a side call, and empty for a turn.
-    """
-
-    event = "usage"
-    kept = True
-    when = "After each model call, before `turn:after`; after each side call."
-    __slots__ = ("purpose", "total", "turn", "usage")
-
-    def __init__(self, turn: int, usage: Usage, total: Usage, purpose: str = "") -> None:
-        self.turn = turn
-        self.usage = usage
-        self.total = total
-        self.purpose = purpose
-
-
-class StreamText(Hook):
-    """A delta of the response's text."""
-
-    event = "stream:text"
-    when = "For each delta of text when it arrives."
-    __slots__ = ("text", "turn_id")
-
-    def __init__(self, text: str, turn_id: str) -> None:
-        self.text = text
-        self.turn_id = turn_id
-
-
-class StreamThinking(Hook):
-    """A delta of the model's reasoning."""
-
-    event = "stream:thinking"
-    when = "For each delta of reasoning when it arrives."
-    __slots__ = ("thinking", "turn_id")
-
-    def __init__(self, thinking: str, turn_id: str) -> None:
-        self.thinking = thinking
-        self.turn_id = turn_id
-
-
-class StreamEnd(Hook):
-    """The text of a response is complete. Does not fire for a response without text."""
-
-    event = "stream:end"
-    kept = True
-    when = "When a response with text is complete."
-    __slots__ = ("text", "turn_id")
-
-    def __init__(self, text: str, turn_id: str) -> None:
-        self.text = text
-        self.turn_id = turn_id
-
-
 class BeforeInject(Hook):
     """Messages from `steer` or `follow_up` are about to join. ``messages`` may be replaced."""
 
@@ -358,49 +340,6 @@ class ModelErrorHook(Hook):
         self.should_retry = True
         if messages is not None:
             self._messages = tuple(to_messages(messages))
-
-
-class ContextCompacted(Hook):
-    """The history was replaced by a shorter one."""
-
-    event = "context:compacted"
-    kept = True
-    when = "Right after the history was replaced."
-    __slots__ = ("after", "before", "reason")
-
-    def __init__(self, before: tuple[AgentMessage, ...], after: tuple[AgentMessage, ...], reason: str) -> None:
-        self.before = before
-        self.after = after
-        self.reason = reason
-
-
-class AgentAbort(Hook):
-    """The run is being aborted."""
-
-    event = "agent:abort"
-    kept = True
-    when = "At the end of a run that was aborted or cancelled, before `session:end`."
-    __slots__ = ("reason", "run_id")
-
-    def __init__(self, run_id: str, reason: str) -> None:
-        self.run_id = run_id
-        self.reason = reason
-
-
-class RunDone(Hook):
-    """The last hook of a run, however it ends."""
-
-    event = "agent:done"
-    kept = True
-    when = "Last, however the run ends."
-    __slots__ = ("error", "run_id", "status", "turns", "usage")
-
-    def __init__(self, run_id: str, status: RunStatus, turns: int, usage: Usage, error: BaseException | None) -> None:
-        self.run_id = run_id
-        self.status = status
-        self.turns = turns
-        self.usage = usage
-        self.error = error
 
 
 class ToolCallsReceived(Hook):

@@ -17,20 +17,29 @@ if TYPE_CHECKING:
     from mainspring.tools import Tool, ToolOutput, ToolResult
 
 
+_MCP_SOURCE = "mcp:"  # the source of a tool of an MCP server is this and the name of the server
+
+
 class ToolCallHook(Hook):
     """Base of all tool hooks.
 
-    ``name`` is the tool's own name, ``display_name`` the one that the model knows.
+    ``name`` is the tool's own name, ``display_name`` the one that the model knows. ``source`` is where the tool comes from.
     """
 
-    __slots__ = ("call_id", "display_name", "input", "name", "turn_id")
+    __slots__ = ("call_id", "display_name", "input", "name", "source", "turn_id")
 
     def __init__(self, call: ToolUseBlock, turn_id: str) -> None:
         self.turn_id = turn_id
         self.call_id = call.id
         self.name = call.name
         self.display_name = call.name
+        self.source = ""
         self.input: dict[str, Any] = call.input
+
+    @property
+    def server(self) -> str:
+        """The name of the MCP server of the tool; empty for other tools."""
+        return self.source.removeprefix(_MCP_SOURCE) if self.source.startswith(_MCP_SOURCE) else ""
 
 
 class ToolGate(ToolCallHook):
@@ -101,22 +110,6 @@ class ValidationReject(ToolCallHook):
         super().__init__(call, turn_id)
         self.error = error
         self.raw = call.raw_input
-
-
-class ValidationCoerce(ToolCallHook):
-    """Arguments were coerced.
-
-    ``coercions`` list the changes; ``repaired`` is True if the arguments were not valid JSON.
-    """
-
-    event = "validation:coerce"
-    when = "When arguments were coerced, before `tool:before`."
-    __slots__ = ("coercions", "repaired")
-
-    def __init__(self, call: ToolUseBlock, turn_id: str, coercions: Sequence[Any], repaired: bool) -> None:
-        super().__init__(call, turn_id)
-        self.coercions = coercions
-        self.repaired = repaired
 
 
 class ToolBefore(ToolCallHook):

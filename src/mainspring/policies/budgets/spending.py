@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
-from mainspring.events import RunStatus
-from mainspring.loop.hooks import BudgetWarning, RunDone, TurnBefore, UsageUpdate
+from mainspring.events import LimitWarning, RunStatus, UsageUpdate
+from mainspring.loop.hooks import SessionEnd, TurnBefore
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.options import Options, option
 
@@ -150,10 +150,9 @@ class SpendingLimits:
                 return
             if self._warn_at is not None and spent >= self._warn_at * limit and (scope, status) not in self._warned:
                 self._warned.add((scope, status))
-                if self._bus.has(BudgetWarning):
-                    await self._bus.emit(BudgetWarning(scope, status, spent, limit))
+                await self._bus.notify(LimitWarning(status, scope, spent, limit))
 
-    def done(self, hook: RunDone) -> None:
+    def done(self, hook: SessionEnd) -> None:
         """Handle `agent:done`: record the missing usage (for example a call that was interrupted) and the time.
 
         The run's ledger includes its subagents, and so does the usage of the run if they belong to it (`spawn`).

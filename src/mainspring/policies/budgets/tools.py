@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from mainspring.events import LimitWarning
 from mainspring.loop.hooks import (
-    BudgetExceeded,
-    ToolBudgetExceeded,
     ToolFinished,
     ToolGate,
     ToolResultsAfter,
@@ -125,8 +124,19 @@ class ToolBudgets:
 
     async def _handle_exceeded(self, hook: ToolGate, budget: ToolBudget, count: int) -> str:
         mode, text = await _resolve_action(hook.name, budget, count)
-        if mode and self._bus.has(ToolBudgetExceeded):
-            await self._bus.emit(ToolBudgetExceeded(self._turn, hook.turn_id, hook.name, count, budget.max, mode))
+        if mode:
+            warning = LimitWarning(
+                "tool_calls",
+                "run",
+                count,
+                budget.max,
+                exceeded=True,
+                tool=hook.name,
+                mode=mode,
+                turn=self._turn,
+                turn_id=hook.turn_id,
+            )
+            await self._bus.notify(warning)
         if mode == "block":
             hook.block = text
         elif mode == "steer" and hook.name not in self._steered:
@@ -189,5 +199,7 @@ class ToolOutputBudget:
         if size <= self._cap:
             return
         hook.follow.append(Message.user(REMINDER.format(bytes=size, cap=self._cap)))
-        if self._bus.has(BudgetExceeded):
-            await self._bus.emit(BudgetExceeded(self._turn, self._turn_id, size, self._cap))
+        warning = LimitWarning(
+            "tool_output", "turn", size, self._cap, exceeded=True, turn=self._turn, turn_id=self._turn_id
+        )
+        await self._bus.notify(warning)

@@ -10,10 +10,13 @@ from mainspring.app.chat.tool_display import MAX_LINES
 from mainspring.events import (
     AgentEnd,
     AgentStart,
+    ContextCompacted,
     ErrorInfo,
     Event,
+    LimitWarning,
     MessageEnd,
     ModelRetry,
+    Notice,
     SubagentEnd,
     SubagentEvent,
     SubagentStart,
@@ -56,6 +59,17 @@ def test_errors_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [event.type for event in published] == ["model_retry", "message_end", "subagent_event"]
     assert all(b"no route with" in encode(event) for event in published)
     assert not any(b"correct-horse" in encode(event) for event in published)
+
+
+def test_limit_that_is_near_is_a_notice_and_a_compaction_is_published_once() -> None:
+    near = LimitWarning("max_turns", "run", 4, 5)
+    compacted = ContextCompacted("asked", 9, 2, "A summary.")
+    exceeded = LimitWarning("tool_calls", "run", 3, 2, exceeded=True, tool="shell")
+
+    published = view(near, compacted, exceeded, SubagentEvent(("scout-1",), compacted))
+
+    notice = Notice("4 of 5 turns used. The run stops at the limit.", "warn")
+    assert [encode(event) for event in published] == [encode(notice), encode(compacted)]
 
 
 def test_result_is_shortened_and_has_no_images_or_details() -> None:

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.events import AgentStart
+from mainspring.events import AgentStart, Event, MessageUpdate, StreamStart, TextDelta
 from mainspring.loop import HookBus
-from mainspring.loop.hooks import HOOKS, Hook, StreamText, SystemTransform, ToolGate
+from mainspring.loop.hooks import ALIASES, HOOK_NAMES, HOOKS, Hook, SubagentIdentity, SystemTransform, ToolGate, resolve
 from mainspring.messages import ToolUseBlock
 
 
@@ -82,11 +82,11 @@ async def test_unknown_field_in_a_returned_dict_fails_the_handler(caplog: pytest
 
 async def test_has_is_true_only_while_a_handler_is_registered() -> None:
     bus = HookBus()
-    assert not bus.has(StreamText)
-    remove = bus.on(StreamText, lambda ctx: None)
-    assert bus.has(StreamText)
+    assert not bus.has(TextDelta)
+    remove = bus.on(TextDelta, lambda ctx: None)
+    assert bus.has(TextDelta)
     remove()
-    assert not bus.has(StreamText)
+    assert not bus.has(TextDelta)
 
 
 def test_listeners_receive_events_although_another_listener_fails(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +106,9 @@ def test_listeners_receive_events_although_another_listener_fails(caplog: pytest
 
 
 def test_every_hook_has_a_name_a_docstring_and_slots() -> None:
-    assert len(HOOKS) >= 29
+    assert len(HOOKS) == 28
+    assert len(HOOK_NAMES) == 63
+    assert not HOOKS.keys() & ALIASES.keys()
     for name, kind in HOOKS.items():
         assert kind.event == name
         assert kind.__doc__
@@ -165,11 +167,11 @@ async def test_emit_filters_handlers_after_an_async_handler() -> None:
 async def test_added_handlers_share_one_order_and_one_remove_function() -> None:
     called: list[str] = []
     bus = HookBus({SystemTransform: lambda ctx: called.append("first")})
-    remove = bus.add({"system:transform": [lambda ctx: called.append("early")], StreamText: lambda ctx: None}, order=-1)
+    remove = bus.add({"system:transform": [lambda ctx: called.append("early")], TextDelta: lambda ctx: None}, order=-1)
     await bus.emit(SystemTransform("", 1, "t"))
     assert called == ["early", "first"]
     remove()
-    assert not bus.has(StreamText)
+    assert not bus.has(TextDelta)
     await bus.emit(SystemTransform("", 1, "t"))
     assert called == ["early", "first", "first"]
 
@@ -223,8 +225,10 @@ def test_unknown_hooks_are_reported_with_the_valid_names() -> None:
     class Foreign(Hook):
         event = "tool:gate"
 
-    for wrong in (Foreign, Hook, int):
-        with pytest.raises(ConfigError, match=r"is not a hook. Use a hook class"):
+    for wrong in (Foreign, Hook, Event, MessageUpdate, int):
+        with pytest.raises(
+            ConfigError, match=r"is not a hook or an event. Use the class of one, or the name of a hook"
+        ):
             HookBus().on(cast("Any", wrong), lambda ctx: None)
 
 
@@ -236,17 +240,17 @@ async def test_listeners_receive_every_event_until_they_unsubscribe(caplog: pyte
         raise OSError("pipe")
 
     bus = HookBus()
-    assert bus.listeners == ()
+    assert not bus.is_heard(AgentStart)
     unsubscribe_first, unsubscribe_second = bus.subscribe(first.append), bus.subscribe(second.append)
     unsubscribe_failing = bus.subscribe(failing)
-    assert len(bus.listeners) == 3
+    assert bus.is_heard(AgentStart)
     bus.publish(AgentStart("r"))
     unsubscribe_first()
     unsubscribe_failing()
     bus.publish(AgentStart("s"))
     assert ([e.run_id for e in first], [e.run_id for e in second]) == (["r"], ["r", "s"])
     unsubscribe_second()
-    assert bus.listeners == ()
+    assert not bus.is_heard(AgentStart)
     [record] = caplog.records
     assert record.getMessage() == "a listener failed on agent_start"
 
@@ -260,7 +264,76 @@ def test_async_listener_is_rejected_by_name() -> None:
 
 def test_handler_can_be_removed_twice() -> None:
     bus = HookBus()
-    remove = bus.on(StreamText, lambda ctx: None)
+    remove = bus.on(TextDelta, lambda ctx: None)
     remove()
     remove()
-    assert not bus.has(StreamText)
+    assert not bus.has(TextDelta)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("HOK-42", "STR-11")
+async def test_handlers_of_an_event_are_awaited_after_the_listeners_and_cannot_change_it() -> None:
+    called: list[str] = []
+
+    async def slow(event: TextDelta) -> None:
+        called.append(f"slow {event.text}")
+
+    bus = HookBus({"stream:text": slow})
+    bus.on(TextDelta, lambda event: called.append(f"quick {event.text}"), order=1)
+    bus.on(TextDelta, lambda event: {"text": "changed"}, order=-1)
+    bus.subscribe(lambda event: called.append(f"listener {event.text}"))
+    await bus.notify(TextDelta(0, "a"))
+    assert called == ["listener a", "slow a", "quick a"]
+
+
+async def test_handlers_of_published_events_are_called_in_order_with_the_next_notification() -> None:
+    called: list[str] = []
+    heard: list[str] = []
+
+    async def slow(event: TextDelta) -> None:
+        called.append(event.text)
+
+    bus = HookBus({TextDelta: slow})
+    bus.subscribe(lambda event: heard.append(event.text))
+    bus.publish(TextDelta(0, "a"))
+    bus.publish(TextDelta(0, "b"))
+    assert (heard, called) == (["a", "b"], [])
+    await bus.notify(TextDelta(0, "c"))
+    assert (heard, called) == (["a", "b", "c"], ["a", "b", "c"])
+
+
+@pytest.mark.covers("HOK-17")
+def test_every_old_name_is_a_hook_or_an_event() -> None:
+    bus = HookBus()
+    for name in HOOK_NAMES:
+        bus.on(name, lambda ctx: None)()
+    assert {resolve(name).kind for name in HOOK_NAMES} >= set(HOOKS.values())
+
+
+@pytest.mark.covers("HOK-37")
+async def test_events_of_subagents_arrive_with_the_path_and_only_where_requested() -> None:
+    own: list[Any] = []
+    listened: list[Any] = []
+    deltas: list[Any] = []
+    outer, middle, inner = HookBus(), HookBus(), HookBus()
+    middle.forward_to(outer, SubagentIdentity("m", "scout", 1))
+    inner.forward_to(middle, SubagentIdentity("i", "", 2))
+    assert not inner.is_heard(TextDelta)
+    outer.subscribe(own.append)
+    assert not inner.is_heard(TextDelta), "a listener of an agent's own events"
+    outer.subscribe(listened.append, subagents=True)
+    remove = outer.on("child:stream:text", deltas.append)
+    assert inner.is_heard(TextDelta)
+    assert not inner.is_heard(StreamStart), "only the subagent's own listeners get it"
+    await inner.notify(TextDelta(0, "a"))
+    await middle.notify(TextDelta(0, "b"))
+    await inner.notify(AgentStart("r"))
+    remove()
+    await inner.notify(TextDelta(0, "c"))
+    assert own == []
+    assert [(e.path, e.event.type) for e in listened] == [
+        (("m", "i"), "text_delta"), (("m",), "text_delta"), (("m", "i"), "agent_start"), (("m", "i"), "text_delta"),
+    ]  # fmt: skip
+    assert [(e.id, e.depth, e.event.text) for e in deltas] == [("i", 2, "a"), ("m", 1, "b")]

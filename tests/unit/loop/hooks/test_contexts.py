@@ -10,8 +10,8 @@ from mainspring.loop.hooks import (
     BeforeInject,
     ContextTransform,
     ModelErrorHook,
-    StreamThinking,
-    SystemBefore,
+    SessionEnd,
+    SessionStart,
     SystemTransform,
     ToolGate,
     ToolResultsAfter,
@@ -103,8 +103,16 @@ def test_retry_keeps_the_messages_unless_new_ones_are_provided() -> None:
 
 
 def test_small_contexts_store_their_arguments() -> None:
-    assert (SystemBefore("r", "S").run_id, SystemBefore("r", "S").system) == ("r", "S")
-    assert (StreamThinking("hm", "t").thinking, StreamThinking("hm", "t").turn_id) == ("hm", "t")
+    start = SessionStart("r", "main", True, "S", has_own_system=True)
+    assert (start.run_id, start.agent, start.resumed, start.system, start.has_own_system) == (
+        "r",
+        "main",
+        True,
+        "S",
+        True,
+    )
+    end = SessionEnd("r", "aborted", 2, Usage(), None, "enough")
+    assert (end.run_id, end.status, end.turns, end.error, end.reason) == ("r", "aborted", 2, None, "enough")
 
 
 @pytest.mark.covers("HOK-20")
@@ -125,7 +133,8 @@ async def test_handler_can_compact_the_history_before_a_request() -> None:
     assert texts(agent.messages) == ["two", "b"]
     assert [texts(m) for m in replaced] == [["two"]]
     [hook] = compacted
-    assert (texts(hook.before), texts(hook.after), hook.reason) == (["one", "a", "two"], ["two"], "length")
+    assert (texts(hook.replaced), texts(hook.messages), hook.reason) == (["one", "a", "two"], ["two"], "length")
+    assert (hook.before, hook.after, hook.summary) == (3, 1, "")
     alone = ContextTransform([Message.user("a"), Message.user("b")], 1, "t")
     await alone.compact(alone.messages[1:], "length")
     assert [as_message(m).text for m in alone.messages] == ["b"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mainspring import Agent, RunOptions, Session
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentContextExceededError, ContextExceededError, ModelError
-from mainspring.loop.hooks import ContextCompacted
+from mainspring.events import ContextCompacted
 from mainspring.messages import (
     AgentMessage,
     ImageBlock,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -21,13 +19,35 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mainspring import __version__
 from mainspring.app.run_service.schemas import RunId
-from mainspring.app.run_service.service import RunService, ServiceError
-from mainspring.app.servers.http.auth import AuthMiddleware, OriginPolicy, TenantTokens
-from mainspring.app.servers.http.responses import Problem, error_response, service_error_response
+from mainspring.app.run_service.service import (
+    ConflictError,
+    InvalidError,
+    LimitError,
+    NotFoundError,
+    RunNotFoundError,
+    RunService,
+    ServiceError,
+    ShuttingDownError,
+)
+from mainspring.app.servers.http.auth import AuthMiddleware, OriginPolicy, RateLimiter, TenantTokens
+from mainspring.app.servers.http.pages import page_routes
+from mainspring.app.servers.http.responses import (
+    Problem,
+    error_response,
+    handle_http_exception,
+    retry_later_response,
+)
 from mainspring.app.servers.http.routes import OPERATIONS, ApiRequest, Operation
-from mainspring.app.servers.http.server import MAX_JSON_DEPTH, is_json_too_deep
+from mainspring.app.servers.http.server import (
+    MAX_JSON_DEPTH,
+    HttpServer,
+    ServerOptions,
+    is_json_too_deep,
+    read_request_body,
+)
 from mainspring.app.servers.http.sse import ID_PATTERN, StreamTimeouts, event_schemas
-from mainspring.app.servers.http.state import Limits, RateLimiter, ServerState
+from mainspring.app.servers.http.state import Limits, ServerState
+from mainspring.text import pluralize
 
 _REF = "#/components/schemas/{name}"
 _SSE = {
@@ -156,51 +176,7 @@ def _schema_ref(kind: type[Struct]) -> dict[str, str]:
     return {"$ref": _REF.format(name=kind.__name__)}
 
 
-_TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
-_NAMES = frozenset({"index.html", "page.css", "page.js", "events.js", "view.js"})
-_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-cache",
-}
-
-
-def page_routes() -> list[Route]:
-    """Return the routes of the web page. They are public: the page loads all data with a token."""
-    return [Route("/", _index, methods=["GET"]), Route("/page/{name}", _file, methods=["GET"])]
-
-
-@cache
-def _read(name: str) -> bytes:
-    return files("mainspring.app.servers.http").joinpath("page", name).read_bytes()
-
-
-def _page_response(name: str) -> Response:
-    return Response(_read(name), headers={**_HEADERS, "content-type": _TYPES[name.rpartition(".")[2]]})
-
-
-async def _index(_: Request) -> Response:
-    return _page_response("index.html")
-
-
-async def _file(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in _NAMES:
-        raise HTTPException(404, "File not found.")
-    return _page_response(name)
-
-
 _JSON = re.compile(r"application/json\s*(;|$)", re.IGNORECASE)
-
-
-class _BodyTooLargeError(Exception):
-    """The body exceeds the limit."""
 
 
 def create_app(
@@ -227,16 +203,42 @@ def create_app(
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [Route(path, _Endpoint(operations, state)) for path, operations in by_path.items()]
-    app = Starlette(routes=[*routes, *page_routes()], exception_handlers={HTTPException: _http_problem})
+    app = Starlette(
+        routes=[*routes, *page_routes("mainspring.app.servers.http")],
+        exception_handlers={HTTPException: handle_http_exception},
+    )
     app.router.redirect_slashes = False
     guard = AuthMiddleware(app, tokens, doors or OriginPolicy(), RateLimiter(limits.requests), state.metrics)
     return _MetricsMiddleware(guard, state, [*by_path]), state
 
 
-async def _http_problem(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code = {404: "not_found", 405: "not_allowed"}.get(error.status_code, "refused")
-    return error_response(error.status_code, code, error.detail, dict(error.headers or {}))
+def create_server(
+    app: ASGIApp, state: ServerState, place: ServerOptions, on_message: Callable[[str], object] = lambda _: None
+) -> HttpServer:
+    """Create the server of an application, which drains active runs before it stops.
+
+    Args:
+        app: The application.
+        state: Its state.
+        place: Time limit of the shutdown.
+        on_message: Callback for progress of the shutdown.
+    """
+
+    async def drain() -> None:
+        if place.keeps:
+            state.shutdown_started.set()
+        on_message(
+            f"Shutting down: no new runs. Active runs have {place.drain:g}s to finish (repeat the signal to stop immediately)."
+        )
+        remaining = await state.service.drain(place.drain, keeps=place.keeps)
+        if remaining:
+            lost = pluralize(remaining, "run did not finish and is", "runs did not finish and are")
+            on_message(f"{lost} lost, because runs exist only in this process. Store runs in a database with --url.")
+        state.shutdown_started.set()
+
+    server = HttpServer(app, request_seconds=state.timeouts.request, on_stop=drain)
+    state.abort_connection = server.abort_connection
+    return server
 
 
 class _MetricsMiddleware:
@@ -302,14 +304,7 @@ class _Endpoint:
         except ServiceError as error:
             if error.retry_after:
                 self._state.metrics.add("limited")
-            return service_error_response(error)
-        except _BodyTooLargeError:
-            return error_response(
-                413, "too_large", f"The body is too large. The limit is {self._state.limits.body} bytes."
-            )
-        except HTTPException as error:
-            code = "too_slow" if error.status_code == 408 else "not_json"
-            return error_response(error.status_code, code, error.detail, dict(error.headers or {}))
+            return _service_error_response(error)
         except msgspec.ValidationError as error:
             return error_response(422, "invalid", str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -320,25 +315,27 @@ class _Endpoint:
             return None
         if not _JSON.match(request.headers.get("content-type", "")):
             raise HTTPException(415, "Send a JSON body with the header Content-Type: application/json.")
-        limit = self._state.limits.body
-        announced = request.headers.get("content-length", "0")
-        if announced.isdecimal() and int(announced[:20]) > limit:
-            raise _BodyTooLargeError
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self._state.timeouts.request):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > limit:
-                        raise _BodyTooLargeError
-                    parts.append(part)
-        except TimeoutError:
-            raise HTTPException(408, "The body did not arrive in time.", {"connection": "close"}) from None
-        body = b"".join(parts)
+        body = await read_request_body(request, self._state.limits.body, self._state.timeouts.request)
         if is_json_too_deep(body):
             raise HTTPException(400, f"The body is nested too deeply. The limit is {MAX_JSON_DEPTH} levels.")
         return msgspec.json.decode(body, type=operation.body)
+
+
+_STATUS: dict[type[ServiceError], int] = {
+    RunNotFoundError: 404,
+    ConflictError: 409,
+    NotFoundError: 404,
+    LimitError: 429,
+    ShuttingDownError: 503,
+    InvalidError: 422,
+}
+
+
+def _service_error_response(error: ServiceError) -> Response:
+    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+    if error.retry_after or status == 429:
+        return retry_later_response(status, error.code, str(error), error.retry_after)
+    return error_response(status, error.code, str(error))
 
 
 def _parse_query(operation: Operation, request: Request) -> Any:

@@ -6,8 +6,10 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import math
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mainspring.app.servers.http.metrics import Metrics
 from mainspring.app.servers.http.responses import error_response, retry_later_response
-from mainspring.app.servers.http.state import RateLimiter
 from mainspring.errors import ConfigError
 
 TOKEN_VARIABLE = "MAINSPRING_SERVE_TOKEN"
@@ -172,10 +173,12 @@ class OriginPolicy(Struct, frozen=True, kw_only=True):
     Attributes:
         hosts: Names of the service, in addition to ``localhost`` and IP addresses, which a foreign page cannot imitate.
         origins: Origins of pages on other hosts that can use it, for example, ``https://example.org``.
+        configurable: Whether options of the command add hosts and origins.
     """
 
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
+    configurable: bool = True
 
     def is_own_host(self, host: str) -> bool:
         """Return True if a ``Host`` header names this service. A foreign name could have been pointed here (DNS rebinding)."""
@@ -207,6 +210,31 @@ def _host_name(host: str) -> str:
         return ""
 
 
+class RateLimiter:
+    """Allows a number of requests per minute, and the same number as a burst.
+
+    Args:
+        a_minute: Requests per minute.
+        clock: Monotonic clock in seconds.
+    """
+
+    def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = float(a_minute)
+        self._clock = clock
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def acquire(self, tenant: str) -> int:
+        """Return 0 if a request is allowed, or the seconds to wait."""
+        now = self._clock()
+        tokens, at = self._buckets.get(tenant, (self._limit, now))
+        tokens = min(self._limit, tokens + (now - at) * self._limit / 60)
+        if tokens < 1:
+            self._buckets[tenant] = tokens, now
+            return max(1, math.ceil((1 - tokens) * 60 / self._limit))
+        self._buckets[tenant] = tokens - 1, now
+        return 0
+
+
 class AuthMiddleware:
     """Passes a request on with its tenant in ``scope["tenant"]``, or rejects it.
 
@@ -218,16 +246,25 @@ class AuthMiddleware:
         doors: Allowed hosts and origins.
         rate: Rate limit of each tenant.
         metrics: Counters for rejected requests.
+        public: Paths that need no token; a path that ends with a slash includes all paths below it.
     """
 
     def __init__(
-        self, app: ASGIApp, tokens: TenantTokens, doors: OriginPolicy, rate: RateLimiter, metrics: Metrics
+        self,
+        app: ASGIApp,
+        tokens: TenantTokens,
+        doors: OriginPolicy,
+        rate: RateLimiter,
+        metrics: Metrics,
+        public: Sequence[str] = PUBLIC_PATHS,
     ) -> None:
         self._app = app
         self._tokens = tokens
         self._doors = doors
         self._rate = rate
         self._metrics = metrics
+        self._public = frozenset(public)
+        self._public_folders = tuple([path for path in public if path.endswith("/") and path != "/"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""
@@ -245,18 +282,18 @@ class AuthMiddleware:
         host = headers.get("host", "")
         if not self._doors.is_own_host(host):
             self._metrics.add("refused_origins")
-            return error_response(403, "foreign_host", "This host name is not allowed. Allow it with --allow-host.")
+            hint = " Allow it with --allow-host." if self._doors.configurable else ""
+            return error_response(403, "foreign_host", f"This host name is not allowed.{hint}")
         if origin is not None:
             if self._doors.is_foreign(origin, host):
                 self._metrics.add("refused_origins")
-                return error_response(
-                    403, "foreign_origin", "Pages of this origin are not allowed. Allow them with --allow-origin."
-                )
+                hint = " Allow them with --allow-origin." if self._doors.configurable else ""
+                return error_response(403, "foreign_origin", f"Pages of this origin are not allowed.{hint}")
             if scope["method"] == "OPTIONS" and origin in self._doors.origins:
                 methods = {"access-control-allow-methods": "GET, POST", "access-control-allow-headers": _ALLOWED}
                 return Response(status_code=204, headers={**methods, "access-control-max-age": "600"})
         path: str = scope["path"]
-        if path in PUBLIC_PATHS or path.startswith(PUBLIC_PATHS[-1]):
+        if path in self._public or path.startswith(self._public_folders):
             return None
         kind, _, token = headers.get("authorization", "").partition(" ")
         tenant = self._tokens.tenant(token.strip()) if kind.lower() == "bearer" else None

@@ -7,27 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
-from mainspring.app.run_service.service import (
-    ConflictError,
-    InvalidError,
-    LimitError,
-    NotFoundError,
-    RunNotFoundError,
-    ServiceError,
-    ShuttingDownError,
-)
 from mainspring.redaction import redact_environment
 
-STATUS: dict[type[ServiceError], int] = {
-    RunNotFoundError: 404,
-    ConflictError: 409,
-    NotFoundError: 404,
-    LimitError: 429,
-    ShuttingDownError: 503,
-    InvalidError: 422,
-}
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -54,9 +39,11 @@ def retry_later_response(status: int, code: str, message: str, seconds: float) -
     return error_response(status, code, message, {"retry-after": str(max(1, math.ceil(seconds)))})
 
 
-def service_error_response(error: ServiceError) -> Response:
-    """Convert an error of the service to a response."""
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
-    if error.retry_after or status == 429:
-        return retry_later_response(status, error.code, str(error), error.retry_after)
-    return error_response(status, error.code, str(error))
+_CODES = {400: "not_json", 404: "not_found", 405: "not_allowed", 408: "too_slow", 413: "too_large", 415: "not_json"}
+
+
+async def handle_http_exception(_: Request, error: Exception) -> Response:
+    """Convert an `HTTPException` to an error response."""
+    assert isinstance(error, HTTPException)
+    code = _CODES.get(error.status_code, "refused")
+    return error_response(error.status_code, code, error.detail, dict(error.headers or {}))

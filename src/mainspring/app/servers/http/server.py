@@ -1,4 +1,4 @@
-"""The HTTP server process: listening, time limits of requests, and graceful shutdown."""
+"""The HTTP server process: listening, limits of requests, and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import accumulate
@@ -18,12 +18,12 @@ from typing import Any, cast
 
 import uvicorn
 from msgspec import Struct
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from mainspring.app.servers.http.state import ServerState
 from mainspring.errors import ConfigError
-from mainspring.text import pluralize
 
 MAX_JSON_DEPTH = 100
 """Maximum number of levels in a JSON body; deeper nesting would only break code that handles it later."""
@@ -83,6 +83,30 @@ def is_json_too_deep(body: bytes) -> bool:
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_JSON_DEPTH
 
 
+async def read_request_body(request: Request, max_bytes: int, seconds: float) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        HTTPException: If it is too large, or does not arrive in time.
+    """
+    too_large = HTTPException(413, f"The body is too large. The limit is {max_bytes} bytes.")
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced[:20]) > max_bytes:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > max_bytes:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        raise HTTPException(408, "The body did not arrive in time.", {"connection": "close"}) from None
+    return b"".join(parts)
+
+
 _BACKLOG = 2048
 
 
@@ -140,22 +164,21 @@ def is_loopback(listening: socket.socket) -> bool:
 
 
 class HttpServer(uvicorn.Server):
-    """Serves an application. The first SIGTERM or SIGINT drains active runs; the second stops immediately.
+    """Serves an application until `stop` or a signal. The second signal stops immediately.
 
     Args:
         app: The application.
-        state: Its state.
-        place: Time limit of the shutdown.
-        on_message: Callback for progress of the shutdown.
+        request_seconds: Maximum number of seconds for the head of a request.
+        on_stop: Called before connections are closed.
     """
 
     def __init__(
-        self, app: ASGIApp, state: ServerState, place: ServerOptions, on_message: Callable[[str], object]
+        self, app: ASGIApp, *, request_seconds: float, on_stop: Callable[[], Awaitable[object]] | None = None
     ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=cast("type[asyncio.Protocol]", partial(TimeoutProtocol, state.timeouts.request)),
+                http=cast("type[asyncio.Protocol]", partial(TimeoutProtocol, request_seconds)),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -166,16 +189,13 @@ class HttpServer(uvicorn.Server):
                 h11_max_incomplete_event_size=65_536,
             )
         )
-        self._state = state
-        self._place = place
-        self._report = on_message
+        self._on_stop = on_stop
         self._stop_requested = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        state.abort_connection = self.abort_connection
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Shut down, or skip the drain at the second signal."""
+        """Shut down; at the second signal, do not wait for ``on_stop``."""
         if self._stop_requested.is_set():
             self.should_exit = self.force_exit = True
         else:
@@ -196,49 +216,24 @@ class HttpServer(uvicorn.Server):
                 connection.transport.abort()
 
     async def serve_until_stopped(self, listening: socket.socket) -> None:
-        """Serve until a signal arrives, then drain."""
+        """Serve until `stop` or a signal."""
         async with asyncio.TaskGroup() as group:
-            ending = group.create_task(self._drain_on_stop())
+            ending = group.create_task(self._exit_on_stop())
             await self.serve(sockets=[listening])
             ending.cancel()
 
-    async def _drain_on_stop(self) -> None:
+    async def _exit_on_stop(self) -> None:
         await self._stop_requested.wait()
-        state, place = self._state, self._place
-        if place.keeps:
-            state.shutdown_started.set()
-        self._report(
-            f"Shutting down: no new runs. Active runs have {place.drain:g}s to finish (repeat the signal to stop immediately)."
-        )
-        remaining = await state.service.drain(place.drain, keeps=place.keeps)
-        if remaining:
-            lost = pluralize(remaining, "run did not finish and is", "runs did not finish and are")
-            self._report(f"{lost} lost, because runs exist only in this process. Store runs in a database with --url.")
-        state.shutdown_started.set()
+        if self._on_stop is not None:
+            await self._on_stop()
         self.should_exit = True
 
-
-@asynccontextmanager
-async def run_test_server(
-    app: ASGIApp,
-    state: ServerState,
-    place: ServerOptions | None = None,
-    on_message: Callable[[str], object] = lambda _: None,
-) -> AsyncGenerator[str]:
-    """Serve in this process while the context is open, and yield the URL.
-
-    Args:
-        app: The application.
-        state: Its state.
-        place: Address (default: any free port of the loopback interface).
-        on_message: Callback for progress of the shutdown.
-    """
-    place = place or ServerOptions(port=0, drain=0.0)
-    listening = open_socket(place)
-    server = HttpServer(app, state, place, on_message)
-    running = asyncio.ensure_future(server.serve_until_stopped(listening))
-    try:
-        yield local_url(listening)
-    finally:
-        server.stop()
-        await running
+    @asynccontextmanager
+    async def in_background(self, listening: socket.socket) -> AsyncGenerator[str]:
+        """Serve while the context is open, and yield the URL."""
+        running = asyncio.ensure_future(self.serve_until_stopped(listening))
+        try:
+            yield local_url(listening)
+        finally:
+            self.stop()
+            await running

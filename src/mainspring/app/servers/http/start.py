@@ -27,7 +27,7 @@ from mainspring.app.servers.http.auth import (
 )
 from mainspring.errors import ConfigError
 from mainspring.events import Event, Notice
-from mainspring.extras import install_command
+from mainspring.extras import import_from_extra
 
 if TYPE_CHECKING:
     from mainspring.app.servers.http import server as http_server
@@ -39,20 +39,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _serve(options: argparse.Namespace, console: Console) -> int:
-    try:
-        http = import_module("mainspring.app.servers.http.server")
-        application = import_module("mainspring.app.servers.http.app").create_app
-    except ImportError as error:
-        raise ConfigError(
-            f"serve --http requires the extra server. Install it: {install_command('server')} ({error})"
-        ) from error
+    http = import_from_extra("mainspring.app.servers.http.server", "server", "serve --http")
+    application = import_module("mainspring.app.servers.http.app")
     guard = import_module("mainspring.app.servers.http.auth")
     limits = import_module("mainspring.app.servers.http.state")
     given, new = await asyncio.to_thread(_tokens, options)
     agents = await _agents(options, console)
     engine = create_engine(options.url, version=options.code_version, keep=options.keep)
     service = RunService(engine, agents, ServiceOptions(runs=options.max_runs, default=next(iter(agents), "")))
-    app, state = application(
+    app, state = application.create_app(
         service,
         given,
         doors=guard.OriginPolicy(hosts=tuple(options.allow_host), origins=tuple(options.allow_origin)),
@@ -64,7 +59,7 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
     listening = http.open_socket(place)
     try:
         async with service:
-            server = http.HttpServer(app, state, place, console.info)
+            server = application.create_server(app, state, place, console.info)
             url = http.local_url(listening)
             console.answer(f"{url}#token={new}\n" if new else f"{url}\n")
             if not http.is_loopback(listening):

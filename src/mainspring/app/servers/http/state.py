@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -32,31 +30,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     requests: int = 600
     body: int = 1_048_576
     followers: int = 1_000
-
-
-class RateLimiter:
-    """Allows a number of requests per minute, and the same number as a burst.
-
-    Args:
-        a_minute: Requests per minute.
-        clock: Monotonic clock in seconds.
-    """
-
-    def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = float(a_minute)
-        self._clock = clock
-        self._buckets: dict[str, tuple[float, float]] = {}
-
-    def acquire(self, tenant: str) -> int:
-        """Return 0 if a request is allowed, or the seconds to wait."""
-        now = self._clock()
-        tokens, at = self._buckets.get(tenant, (self._limit, now))
-        tokens = min(self._limit, tokens + (now - at) * self._limit / 60)
-        if tokens < 1:
-            self._buckets[tenant] = tokens, now
-            return max(1, math.ceil((1 - tokens) * 60 / self._limit))
-        self._buckets[tenant] = tokens - 1, now
-        return 0
 
 
 class ConcurrencyLimit:

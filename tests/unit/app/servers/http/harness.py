@@ -11,9 +11,9 @@ import aiohttp
 
 from mainspring import Agent, Permissions, tool
 from mainspring.app.run_service.service import Factory, RunService, ServiceOptions
-from mainspring.app.servers.http.app import create_app
+from mainspring.app.servers.http.app import create_app, create_server
 from mainspring.app.servers.http.auth import OriginPolicy, TenantTokens
-from mainspring.app.servers.http.server import ServerOptions, run_test_server
+from mainspring.app.servers.http.server import ServerOptions, open_socket
 from mainspring.app.servers.http.sse import StreamTimeouts
 from mainspring.app.servers.http.state import Limits, ServerState
 from mainspring.durable import DurableSteps, MemoryEngine
@@ -196,10 +196,11 @@ async def run_server(
     app, state = create_app(
         service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), timeouts=timeouts
     )
+    place = ServerOptions(port=0, drain=drain)
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         service,
-        run_test_server(app, state, ServerOptions(port=0, drain=drain)) as url,
+        create_server(app, state, place).in_background(open_socket(place)) as url,
         aiohttp.ClientSession(connector=connector) as session,
     ):
         yield RunningServer(url, session, state, service, engine, tokens)

@@ -10,12 +10,13 @@ from mainspring.app.run_service.service import ServiceOptions
 from mainspring.app.servers.http.auth import (
     TOKEN_VARIABLE,
     OriginPolicy,
+    RateLimiter,
     TenantTokens,
     new_token,
     pop_token_from_env,
     read_tokens,
 )
-from mainspring.app.servers.http.state import Limits, RateLimiter
+from mainspring.app.servers.http.state import Limits
 from mainspring.errors import ConfigError
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, run_server, script_agent

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring import Agent
 from mainspring.app.dashboard.session_runs import SavedRuns
-from mainspring.app.servers.viewer import RunDetail
+from mainspring.app.servers.viewer.model import RunDetail
 from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError
 from mainspring.messages import Cost, Usage

@@ -4,7 +4,15 @@ const get = (id) => document.getElementById(id);
 const EVERY = 1500;
 const view = { runs: [], chosen: "", span: "", detail: null, shown: "", order: [] };
 
+// The token comes from the URL once, and then stays in this tab only.
+function takeToken() {
+  const given = location.hash.match(/^#token=(.+)$/);
+  if (!given) return;
+  sessionStorage.setItem("token", given[1]);
+  history.replaceState(null, "", location.pathname);
+}
 function readAddress() {
+  takeToken();
   try {
     const [run, span] = location.hash.slice(1).split("/").map(decodeURIComponent);
     return [run || "", span || ""];
@@ -237,16 +245,17 @@ function showMessages(messages) {
 }
 
 async function ask(path) {
-  const answer = await fetch(path, { cache: "no-store" });
+  const headers = { authorization: `Bearer ${sessionStorage.getItem("token") || ""}` };
+  const answer = await fetch(path, { cache: "no-store", headers }).catch(() => ({}));
   if (answer.status === 404) return null;
-  if (!answer.ok) throw new Error(String(answer.status));
+  if (!answer.ok) throw new Error(answer.status === 401 ? "Access denied. Open the URL of: mainspring telemetry url" : "Disconnected");
   return answer.json();
 }
 
 async function loadRun() {
   const chosen = view.chosen;
   if (!chosen) return;
-  const detail = await ask(`api/runs/${encodeURIComponent(chosen)}`);
+  const detail = await ask(`/api/runs/${encodeURIComponent(chosen)}`);
   if (chosen !== view.chosen) return;
   if (!detail) {
     const same = view.runs.find((run) => run.run && chosen.endsWith(run.run));
@@ -262,7 +271,7 @@ async function loadRun() {
 
 async function look() {
   try {
-    const answer = await ask("api/runs");
+    const answer = await ask("/api/runs");
     view.runs = answer.runs;
     for (const run of view.runs) run.last = run.end;
     showRuns();
@@ -271,7 +280,7 @@ async function look() {
     get("state").textContent = "Live";
     get("state").className = "";
   } catch (error) {
-    get("state").textContent = "Disconnected";
+    get("state").textContent = error.message;
     get("state").className = "lost";
   }
 }
