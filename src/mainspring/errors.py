@@ -33,6 +33,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from mainspring.text import suggest_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -206,10 +208,7 @@ def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -
     names = sorted(known)
     for name in given:
         if name not in names:
-            import difflib  # slow to import, and needed only for this error
-
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Options: {', '.join(names)}."
+            hint = suggest_name(name, names, f"Options: {', '.join(names)}.")
             raise TypeError(f"Unknown option of {owner}: {name!r}. {hint}")
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from mainspring.lazy import lazy_re
 
 _MAGIC = lazy_re(r"[*?\[{]")
+_TOKEN = lazy_re(r"\\.|\[[!^]?+.[^\]]*\]|[\w./ -]+|.", re.DOTALL)
+_PLAIN_TOKEN = lazy_re(r"[\w./ -]+|.", re.DOTALL)
 _MAX_ALTERNATIVES = 200
 
 
@@ -16,9 +20,37 @@ class GlobError(ValueError):
     """The pattern is not a valid glob."""
 
 
+class Dialect(NamedTuple):
+    """The syntax of a pattern for one name.
+
+    Attributes:
+        many: The character that matches any text.
+        one: The character that matches one character.
+        char: Regular expression for one character of a match.
+        special: Whether a backslash escapes a character, and brackets contain alternatives.
+    """
+
+    many: str
+    one: str
+    char: str
+    special: bool
+
+
+TOOL_GLOB = Dialect("*", "?", "[^/]", special=True)
+"""Patterns of `glob` and `grep`; `compile_glob` adds ``**`` and braces."""
+
+PLAIN = Dialect("*", "?", ".", special=False)
+"""Patterns in which only ``*`` and ``?`` are special."""
+
+
 def has_wildcard(path: str) -> bool:
     """Return True if a path contains a wildcard."""
     return _MAGIC.search(path) is not None
+
+
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
+    """Return True if a name, for example of a tool, matches a pattern with ``*``, ``?``, and ``[ab]``; case matters."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def split_at_wildcard(path: str) -> tuple[str, str]:
@@ -110,34 +142,34 @@ def _regex(pattern: str) -> str:
         if name == "**":
             pieces.append(".+" if is_last else "(?:.*/)?")
         else:
-            pieces.append(_name_regex(name) + ("" if is_last else "/"))
+            pieces.append(translate_name(name) + ("" if is_last else "/"))
     return "".join(pieces)
 
 
-def _name_regex(name: str) -> str:
-    out: list[str] = []
-    i = 0
-    while i < len(name):
-        c = name[i]
-        i += 1
-        if c == "*":
-            while i < len(name) and name[i] == "*":
-                i += 1
-            out.append("[^/]*")
-        elif c == "?":
-            out.append("[^/]")
-        elif c == "\\" and i < len(name):
-            out.append(re.escape(name[i]))
-            i += 1
-        elif c == "[":
-            end = name.find("]", i + 2 if name[i : i + 1] in ("!", "^") else i + 1)
-            if end < 0:
-                raise GlobError(f"{name!r} has a '[' that is not closed; write \\[ for the character itself")
-            out.append(_class_regex(name[i:end]))
-            i = end + 1
+def translate_name(pattern: str, dialect: Dialect = TOOL_GLOB) -> str:
+    """Return the regular expression of a pattern for one name, for a match of the whole name.
+
+    Raises:
+        GlobError: If a bracket is not closed.
+    """
+    many, one, char, special = dialect
+    pieces, out = list[str](), list[str]()
+    for token in (_TOKEN if special else _PLAIN_TOKEN).findall(pattern):
+        if token == many:
+            pieces.append("".join(out))
+            out = []
+        elif token == one:
+            out.append(char)
+        elif special and token == "[":
+            raise GlobError(f"{pattern!r} has a '[' that is not closed; write \\[ for the character itself")
+        elif special and len(token) > 1 and token[0] in "\\[":
+            out.append(re.escape(token[1]) if token[0] == "\\" else _class_regex(token[1:-1]))
         else:
-            out.append(re.escape(c))
-    return "".join(out)
+            out.append(re.escape(token))
+    if len(pieces) > 2:
+        # The first match of a piece between two wildcards is the best one; without backtracking, the time stays linear.
+        pieces = [pieces[0] + "".join([f"(?>{char}*?{piece})" for piece in pieces[1:] if piece])]
+    return f"{char}*".join([*pieces, "".join(out)])
 
 
 def _class_regex(inside: str) -> str:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, AnyStr
 
+    import msgspec
+
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
     """Return ``__all__`` and ``__getattr__`` of a package that only re-exports.
@@ -46,24 +48,40 @@ def lazy_function(module: str, name: str) -> Any:
     return call
 
 
-class LazyPattern:
-    """A regular expression that is compiled at first use: compiling all of them was a fifth of the startup time."""
+class LazyObject:
+    """An object that is created when one of its attributes is used first."""
 
-    def __init__(self, text: str | bytes, flags: int) -> None:
-        self._text = text
-        self._flags = flags
+    def __init__(self, create: Callable[[], Any]) -> None:
+        self._create = create
 
     def __getattr__(self, name: str) -> Any:
-        import re
-
-        value = getattr(re.compile(self._text, self._flags), name)
+        value = getattr(self._create(), name)
         self.__dict__[name] = value
         return value
 
 
 def lazy_re(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Create a `re.compile` that runs at first use. The result has the methods of a pattern; it does not work with ``isinstance`` or
-    functions of `re`.
+    """Create a `re.compile` that runs at first use: compiling all of them was a fifth of the startup time.
+
+    The result has the methods of a pattern; it does not work with ``isinstance`` or functions of `re`.
     """
-    pattern: Any = LazyPattern(text, flags)
+
+    def compile_pattern() -> re.Pattern[AnyStr]:
+        import re
+
+        return re.compile(text, flags)
+
+    pattern: Any = LazyObject(compile_pattern)
     return pattern
+
+
+def lazy_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Create a `msgspec.json.Decoder` at first use: for a union of many types it takes a millisecond."""
+
+    def create_decoder() -> msgspec.json.Decoder[Any]:
+        import msgspec
+
+        return msgspec.json.Decoder(kind)
+
+    decoder: Any = LazyObject(create_decoder)
+    return decoder

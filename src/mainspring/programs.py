@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def find_program(name: str, *, path: str | None = None, project: str | None = None) -> str | None:
@@ -23,9 +24,9 @@ def find_program(name: str, *, path: str | None = None, project: str | None = No
     """
     root = os.path.realpath(project or os.getcwd())
     for folder in search_folders(os.environ.get("PATH", os.defpath) if path is None else path):
-        if os.path.isabs(folder) and not is_below(os.path.realpath(folder), root):
+        if os.path.isabs(folder) and not _is_below(folder, root):
             found = shutil.which(name, path=folder)
-            if found and not is_below(os.path.realpath(found), root):
+            if found and not _is_below(found, root):
                 return found
     return None
 
@@ -35,6 +36,6 @@ def search_folders(path: str) -> Sequence[str]:
     return [folder or "." for folder in path.split(os.pathsep)]
 
 
-def is_below(path: str, folder: str) -> bool:
-    """Return True if a path is a folder or lies below it; both are absolute."""
-    return folder != os.sep and (path == folder or path.startswith(folder.rstrip(os.sep) + os.sep))
+def _is_below(path: str, root: str) -> bool:
+    """Return True if a path is in the project; nothing is if the project is the root of the file system."""
+    return root != os.sep and Path(os.path.realpath(path)).is_relative_to(root)

@@ -1,4 +1,4 @@
-"""Atomic writes of the program's own text files (settings, memory, tokens)."""
+"""Atomic writes of the program's own files (settings, memory, tokens)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ def resolve_project_file(file: Path, folder: Path) -> Path:
 
 
 def write_text_atomically(target: Path, text: str, *, private: bool = True) -> None:
+    """Write a text as UTF-8; see `write_atomically`."""
+    write_atomically(target, text.encode(), private=private)
+
+
+def write_atomically(target: Path, data: bytes, *, private: bool = True) -> None:
     """Write a file through a temporary file next to it, so that readers and crashes never leave a partial file.
 
     Args:
         target: The file, links resolved; its folder must exist.
-        text: Its new content, as UTF-8.
+        data: Its new content.
         private: Whether only its owner may read it; else it keeps its mode, or gets 0644 as a new file.
 
     Raises:
@@ -43,8 +48,8 @@ def write_text_atomically(target: Path, text: str, *, private: bool = True) -> N
     """
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         if not private:

@@ -1,9 +1,10 @@
-"""Text utilities: escapes of invisible characters for terminals, dialogs, and lists, and plural forms."""
+"""Text utilities: escapes of invisible characters for terminals, dialogs, and lists, lengths, plural forms, similar names, and snake_case."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache, lru_cache
 
 MAX_MARKS = 4
@@ -88,9 +89,7 @@ def escape_invisible(text: str, *, limit: int | None = None, prose: bool = False
             shown = _name(text)
         elif _suspects().search(text):
             shown = _prose(text, before[-1 - MAX_MARKS :])
-    if limit is not None and len(shown) > limit:
-        return f"{shown[:limit]}… ({len(shown) - limit} more characters)"
-    return shown
+    return shown if limit is None else truncate_end(shown, limit, "… ({more} more characters)")
 
 
 def visible_json(text: str) -> str:
@@ -205,6 +204,63 @@ def _json_escape(char: str) -> str:
 def fold(part: str) -> str:
     """Return a component in the form that restrictive rules compare."""
     return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
+
+
+def truncate_end(text: str, limit: int, mark: str = "…") -> str:
+    """Return at most ``limit`` characters of a text; a mark follows the start of a longer one.
+
+    In the mark, ``{size}`` is the number of characters of the text, and ``{more}`` the number of removed ones.
+    """
+    return text if len(text) <= limit else text[:limit] + mark.format(size=len(text), more=len(text) - limit)
+
+
+def truncate_to_fit(text: str, limit: int, mark: str = "…", *, strip: bool = False) -> str:
+    """Return a text of at most ``limit`` characters, including the mark; ``strip`` removes blanks before the mark."""
+    if len(text) <= limit:
+        return text
+    start = text[: max(limit - len(mark), 0)]
+    return ((start.rstrip() if strip else start) + mark)[:limit]
+
+
+def truncate_middle(text: str, head: int, tail: int, mark: str) -> str:
+    """Return the start and the end of a text that is longer than both, and between them a mark; see `truncate_end`."""
+    more = len(text) - head - tail
+    return text if more <= 0 else text[:head] + mark.format(size=len(text), more=more) + text[len(text) - tail :]
+
+
+def truncate_bytes(text: str, limit: int, *, whole_lines: bool = False) -> str:
+    """Return the start of a text that fits in a number of bytes in UTF-8.
+
+    Args:
+        text: The text.
+        limit: Maximum number of bytes; no character is cut.
+        whole_lines: Whether to end after a line, unless the first one is too long.
+    """
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    start = data[:limit].decode("utf-8", "ignore")
+    return (start[: start.rfind("\n") + 1] or start) if whole_lines else start
+
+
+def suggest_name(name: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
+    """Return the question whether the closest known name was meant, or another text if none is close.
+
+    Args:
+        name: The unknown name.
+        known: The known names.
+        otherwise: The text if no name is close.
+        cutoff: Minimum similarity, from 0 to 1.
+    """
+    import difflib  # slow to import, and needed only for errors
+
+    near = difflib.get_close_matches(name, list(known), 1, cutoff)
+    return f"Did you mean {near[0]!r}?" if near else otherwise
+
+
+def to_snake_case(name: str) -> str:
+    """Convert a name with hyphens or in camelCase to ``snake_case``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip()).replace("-", "_").lower()
 
 
 def pluralize(number: int, singular: str, plural: str = "") -> str:

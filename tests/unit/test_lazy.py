@@ -4,9 +4,10 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from mainspring.lazy import LazyPattern, lazy_function, lazy_re
+from mainspring.lazy import LazyObject, lazy_decoder, lazy_function, lazy_re
 
 
 def test_lazy_pattern_works_like_a_compiled_pattern() -> None:
@@ -28,15 +29,23 @@ def test_invalid_pattern_fails_on_first_use() -> None:
         lazy.match("x")
 
 
+def test_lazy_decoder_works_like_a_decoder() -> None:
+    lazy = lazy_decoder(dict[str, int])
+
+    assert lazy.decode(b'{"a": 1}') == {"a": 1}
+    with pytest.raises(msgspec.ValidationError):
+        lazy.decode(b'{"a": ""}')
+
+
 def test_every_lazy_pattern_in_the_source_compiles(repository: Path) -> None:
     source = repository / "src"
     compiled = 0
     for path in (source / "mainspring").rglob("*.py"):
-        if "lazy_re(" in path.read_text(encoding="utf-8") and path.name != "lazy.py":
+        if {"lazy_re", "lazy_decoder"} & {*re.findall(r"\w+", path.read_text("utf-8"))} and path.name != "lazy.py":
             module = import_module(".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__"))
             for value in vars(module).values():
-                if isinstance(value, LazyPattern):
-                    assert value.pattern
+                if isinstance(value, LazyObject):
+                    assert value.decode if "decoder" in value._create.__name__ else value.pattern
                     compiled += 1
     assert compiled > 100
 

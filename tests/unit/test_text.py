@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.text import MAX_MARKS, escape_invisible, find_invisible, visible_json
+from mainspring.text import (
+    MAX_MARKS,
+    escape_invisible,
+    find_invisible,
+    suggest_name,
+    to_snake_case,
+    truncate_bytes,
+    truncate_end,
+    truncate_middle,
+    truncate_to_fit,
+    visible_json,
+)
 
 HIDDEN = (
     *(0x1B, 0x9B, 0x85, 0x7F, 0x00, 0x07, 0x08, 0x0B, 0x0C, 0x80, 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x180E),
@@ -105,3 +116,60 @@ def test_visible_json_has_the_same_value(text: str) -> None:
     escaped = visible_json(encoded)
     assert json.loads(escaped) == text
     assert "\u202e" not in escaped
+
+
+@given(st.text(), st.integers(0, 20))
+def test_truncated_text_keeps_its_start_and_counts_the_rest(text: str, limit: int) -> None:
+    shown = truncate_end(text, limit, "[{more} of {size}]")
+    assert shown == (text if len(text) <= limit else f"{text[:limit]}[{len(text) - limit} of {len(text)}]")
+
+
+@given(st.text(), st.integers(0, 20), st.sampled_from(("…", "...")), st.booleans())
+def test_fitted_text_has_at_most_the_limit(text: str, limit: int, mark: str, strip: bool) -> None:
+    shown = truncate_to_fit(text, limit, mark, strip=strip)
+    assert len(shown) <= limit or shown == text
+    if shown != text and limit > len(mark):
+        assert text.startswith(shown.removesuffix(mark))
+        assert shown.endswith(mark)
+
+
+@given(st.text(), st.integers(0, 10), st.integers(0, 10))
+def test_text_truncated_in_the_middle_keeps_both_ends(text: str, head: int, tail: int) -> None:
+    shown = truncate_middle(text, head, tail, "<{more}>")
+    more = len(text) - head - tail
+    assert shown == (text if more <= 0 else f"{text[:head]}<{more}>{text[head + more :]}")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 40))
+def test_text_truncated_by_bytes_is_the_longest_start_that_fits(text: str, limit: int) -> None:
+    shown = truncate_bytes(text, limit)
+    assert text.startswith(shown)
+    assert len(shown.encode()) <= limit
+    assert shown == text or len(text[: len(shown) + 1].encode()) > limit
+    lines = truncate_bytes(text, limit, whole_lines=True)
+    assert lines == text or lines == shown or (lines.endswith("\n") and "\n" not in shown[len(lines) :])
+
+
+def test_whole_lines_are_kept_unless_the_first_line_is_too_long() -> None:
+    assert truncate_bytes("ab\ncd\n", 5, whole_lines=True) == "ab\n"
+    assert truncate_bytes("abcdef\n", 5, whole_lines=True) == "abcde"
+    assert truncate_bytes("ab\ncd", 5, whole_lines=True) == "ab\ncd"
+
+
+def test_fitted_text_loses_blanks_before_the_mark() -> None:
+    assert truncate_to_fit("ab  cdef", 5, strip=True) == "ab…"
+    assert truncate_to_fit("ab  cdef", 5) == "ab  …"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("ToolStart", "tool_start"), ("allowed-tools", "allowed_tools"), (" maxTurns ", "max_turns")]
+)
+def test_snake_case(name: str, expected: str) -> None:
+    assert to_snake_case(name) == expected
+
+
+def test_closest_name_is_suggested() -> None:
+    assert suggest_name("modell", ["mode", "model"]) == "Did you mean 'model'?"
+    assert suggest_name("xyz", ["mode"]) == ""
+    assert suggest_name("xyz", ["mode"], "Options: mode.") == "Options: mode."
+    assert suggest_name("mo", ["model"], cutoff=0.5) == "Did you mean 'model'?"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from mainspring.errors import DurableError
@@ -97,3 +98,13 @@ class RunAttempt:
                 self.broken = True
                 self.stop()
         raise asyncio.CancelledError
+
+
+async def park_attempts(attempts: Sequence[RunAttempt], seconds: float) -> None:
+    """Park attempts, and wait for them until a time limit."""
+    for attempt in attempts:
+        attempt.park()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for attempt in attempts:
+                await attempt.idle.wait()

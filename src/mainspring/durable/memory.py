@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from itertools import islice
 
-from mainspring.durable.attempt import NonDeterminismError, RunAttempt
+from mainspring.durable.attempt import NonDeterminismError, RunAttempt, park_attempts
 from mainspring.durable.engine import (
     FINAL_STATES,
     RunFunction,
@@ -212,13 +211,7 @@ class MemoryEngine:
 
     async def drain(self, seconds: float) -> None:
         self._agents = frozenset()
-        attempts = list(self._attempts)
-        for attempt in attempts:
-            attempt.park()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                for attempt in attempts:
-                    await attempt.idle.wait()
+        await park_attempts(list(self._attempts), seconds)
 
     async def start(self, run_id: str, agent: str, input: bytes) -> bool:
         if run_id in self._runs:

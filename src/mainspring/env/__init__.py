@@ -1,11 +1,10 @@
 """Files and processes: the interface that tools use, and the environments that implement it."""
 
+from typing import TYPE_CHECKING
+
 from mainspring.env.beneath import RealPath
-from mainspring.env.confined import ConfinedEnv
-from mainspring.env.editor import EditorBuffers, EditorEnv, TerminalProvider
 from mainspring.env.jobs import Job, JobManager
 from mainspring.env.local import LocalEnv
-from mainspring.env.memory import MemoryEnv
 from mainspring.env.paths import explain
 from mainspring.env.protocol import ExecutionEnv, ProcessConnection
 from mainspring.env.types import (
@@ -20,6 +19,14 @@ from mainspring.env.types import (
     WalkedPath,
     WalkResult,
 )
+from mainspring.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mainspring.env.confined import ConfinedEnv as ConfinedEnv
+    from mainspring.env.editor import EditorBuffers as EditorBuffers
+    from mainspring.env.editor import EditorEnv as EditorEnv
+    from mainspring.env.editor import TerminalProvider as TerminalProvider
+    from mainspring.env.memory import MemoryEnv as MemoryEnv
 
 __all__ = [
     "CapturedOutput",
@@ -45,3 +52,9 @@ __all__ = [
     "WalkedPath",
     "explain",
 ]
+
+# Environments that not every program needs are loaded on first use.
+_, __getattr__ = lazy_exports(
+    __name__,
+    {"confined": "ConfinedEnv", "editor": "EditorBuffers EditorEnv TerminalProvider", "memory": "MemoryEnv"},
+)

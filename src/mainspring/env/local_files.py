@@ -9,11 +9,12 @@ import secrets
 import shutil
 import stat as stat_module
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from io import BufferedReader, FileIO
+from operator import attrgetter
 from typing import BinaryIO
 
-from mainspring.env.beneath import Folder, PathChangedError, RealPath, open_beneath, stat_beneath
+from mainspring.env.beneath import Folder, FolderCache, PathChangedError, RealPath, open_beneath, stat_beneath
 from mainspring.env.types import DirEntry, FileKind, FileStat
 from mainspring.lazy import lazy_re
 
@@ -78,14 +79,14 @@ def open_file(path: str) -> FileIO:
     Args:
         path: The resolved path.
     """
-    return FileIO(_open_regular_file(path)[0], "r")
+    return FileIO(_open_regular_file(path, open_beneath)[0], "r")
 
 
-def _open_regular_file(path: str) -> tuple[int, int]:
+def _open_regular_file(path: str, open_path: Callable[[str, int], int]) -> tuple[int, int]:
     """Return the descriptor and the size of a regular file."""
     if path.startswith(("/proc/", "/sys/")) and _UNSAFE_KERNEL_FILES.fullmatch(path):
         raise OSError(errno.EINVAL, "it is an interface to the kernel or a process, not a file", path)
-    descriptor = open_beneath(path, os.O_RDONLY | _NONBLOCK | _BINARY)
+    descriptor = open_path(path, os.O_RDONLY | _NONBLOCK | _BINARY)
     found = os.fstat(descriptor)
     if stat_module.S_ISREG(found.st_mode):
         return descriptor, found.st_size
@@ -95,14 +96,14 @@ def _open_regular_file(path: str) -> tuple[int, int]:
     raise OSError(errno.EINVAL, f"it is not a regular file but a {kind_from_mode(found.st_mode)}", path)
 
 
-def read_local_file(path: str, offset: int, limit: int | None) -> bytes:
+def read_local_file(path: str, offset: int, limit: int | None, folders: FolderCache | None = None) -> bytes:
     """See `ExecutionEnv.read_bytes`."""
     if limit is None:
         with open_file(path) as file:
             file.seek(offset)
             return file.read() or b""  # None: a kernel file without content now
     # Searches read many small files, so this uses the descriptor directly, and reads once if the size is known.
-    descriptor, size = _open_regular_file(path)
+    descriptor, size = _open_regular_file(path, folders.open if folders else open_beneath)
     try:
         if offset:
             os.lseek(descriptor, offset, os.SEEK_SET)
@@ -114,7 +115,7 @@ def read_local_file(path: str, offset: int, limit: int | None) -> bytes:
 
 
 def _read_up_to(descriptor: int, limit: int, expected: int) -> bytes:
-    data = os.read(descriptor, limit)
+    data = os.read(descriptor, min(limit, expected + 1) if expected > 0 else limit)  # a larger buffer takes longer
     if len(data) in (limit, expected) or not data:
         return data
     pieces = [data]
@@ -246,7 +247,7 @@ def list_directory(path: str) -> list[DirEntry]:
 
 
 def _entries(dir_entries: Iterable[os.DirEntry[str]]) -> list[DirEntry]:
-    return sorted([DirEntry(entry.name, entry_kind(entry)) for entry in dir_entries], key=lambda e: e.name)
+    return [DirEntry(entry.name, entry_kind(entry)) for entry in sorted(dir_entries, key=attrgetter("name"))]
 
 
 def kind_from_mode(mode: int) -> FileKind:
@@ -257,12 +258,12 @@ def kind_from_mode(mode: int) -> FileKind:
 def entry_kind(entry: os.DirEntry[str]) -> FileKind:
     """Return the kind of a name in a folder, without following links."""
     try:
-        if entry.is_symlink():
-            return "symlink"
-        if entry.is_dir(follow_symlinks=False):
-            return "directory"
         if entry.is_file(follow_symlinks=False):
             return "file"
+        if entry.is_dir(follow_symlinks=False):
+            return "directory"
+        if entry.is_symlink():
+            return "symlink"
         return kind_from_mode(entry.stat(follow_symlinks=False).st_mode)
     except OSError:
         return "other"
@@ -368,9 +369,9 @@ class LocalFiles:
         """See `ExecutionEnv.stat`."""
         return stat_file(path)
 
-    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
-        """See `ExecutionEnv.read_bytes`."""
-        return read_local_file(path, offset, limit)
+    def read(self, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None) -> bytes:
+        """See `ExecutionEnv.read_bytes`; ``folders`` opens many files faster."""
+        return read_local_file(path, offset, limit, folders)
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file to read it."""

@@ -72,6 +72,24 @@ class PathNaming(Protocol):
 
 
 @runtime_checkable
+class ScriptTerminal(Protocol):
+    """An environment that can run scripts in a terminal that the user sees."""
+
+    async def run_in_terminal(
+        self,
+        script: str,
+        *,
+        env: Mapping[str, str],
+        timeout: float | None,
+        signal: CancelToken | None,
+        limits: OutputLimits,
+        on_open: Callable[[str], object],
+    ) -> ProcessResult | None:
+        """Run a script in a terminal, if one is available. See `EditorEnv.run_in_terminal`."""
+        ...
+
+
+@runtime_checkable
 class FolderInspector(Protocol):
     """An environment with files on a disk, which can be inspected to verify the results of a program."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.beneath import RealPath
+from mainspring.env.beneath import FolderCache, RealPath
 from mainspring.env.local_files import FilesBelow, LocalFiles, LocalWalkSource
 from mainspring.env.types import DirEntry, FileStat, WalkResult
 from mainspring.env.walk import DirectoryWalker, is_ignored
@@ -41,16 +41,21 @@ class ThreadedFiles:
         self, paths: Sequence[str], *, limit: int, signal: CancelToken | None = None
     ) -> list[bytes | OSError]:
         """Return the bytes of many files, read in one thread. See `BatchReader`."""
+        stop = signal or CancelToken()
 
-        def read(path: str) -> bytes | OSError:
-            if signal is not None and signal.cancelled:
-                return InterruptedError()
-            try:
-                return self._files.read(self._files.resolve(path), 0, limit)
-            except OSError as e:
-                return e
+        def read_all() -> list[bytes | OSError]:
+            contents: list[bytes | OSError] = []
+            with FolderCache() as folders:
+                for path in paths:
+                    try:
+                        if stop.cancelled:
+                            raise InterruptedError
+                        contents.append(self._files.read(self._files.resolve(path), 0, limit, folders))
+                    except OSError as e:
+                        contents.append(e)
+            return contents
 
-        return await self._in_thread(lambda: [read(path) for path in paths])
+        return await self._in_thread(read_all)
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """Replace a file's content. See `ExecutionEnv.write_bytes`."""

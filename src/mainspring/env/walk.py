@@ -9,11 +9,11 @@ import posixpath
 import re
 from collections import deque
 from collections.abc import Callable, Container
-from fnmatch import translate
 from typing import Any, Protocol
 
-from mainspring.env.paths import explain
+from mainspring.env.paths import explain, to_sort_key
 from mainspring.env.types import DirEntry, FileKind, WalkedPath, WalkResult
+from mainspring.globs import PLAIN, translate_name
 from mainspring.lazy import lazy_re
 
 IGNORE_FILE_NAMES = (".rgignore", ".ignore", ".gitignore")
@@ -22,7 +22,7 @@ VCS_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
 _SPECIAL = lazy_re(r"[\\\[].*", re.DOTALL)
-"""An escape or a set of characters in a rule, and everything after it, which git reads differently than `fnmatch`."""
+"""An escape or a set of characters in a rule, and everything after it, which git reads in its own way."""
 
 
 FileReader = Callable[[str], bytes | None]
@@ -112,8 +112,8 @@ def _compile_names(rules: list[str]) -> Callable[[str], object]:
     Most names match no rule, and this avoids loading and running the matcher for them.
     """
     lasts = {rule.removeprefix("!").rstrip().rstrip("/").rpartition("/")[2] for rule in rules}
-    globs = {_SPECIAL.sub("*", last) for last in lasts}
-    return re.compile("|".join(map(translate, sorted(globs)))).match
+    names = {translate_name(_SPECIAL.sub("*", last), PLAIN) for last in lasts}
+    return re.compile("|".join(sorted(names)), re.DOTALL).fullmatch
 
 
 def _parents(path: str) -> list[str]:
@@ -181,7 +181,7 @@ class DirectoryWalker:
         truncated = False
         while self._queue and not truncated:
             truncated = self._stopped() or not self._visit(*self._queue.popleft(), use_rules)
-        self._entries.sort(key=_sort_key)
+        self._entries.sort(key=lambda entry: to_sort_key(entry.path))
         return WalkResult(tuple(self._entries), tuple(sorted(self._ignored)), tuple(self._unreadable), truncated)
 
     def _visit(self, folder: str, depth: int, level: IgnoreRules | None, use_rules: bool) -> bool:
@@ -194,21 +194,20 @@ class DirectoryWalker:
             return True
         if use_rules:
             level = load_rules(full, level, self._folders.read, {entry.name for entry in entries})
+        prefix = f"{folder}/" if folder else ""
+        found = self._entries
         for entry in entries:
-            path = f"{folder}/{entry.name}" if folder else entry.name
-            is_folder = entry.kind == "directory"
-            if is_vcs_entry(entry.name, entry.kind) or (
-                level and level.mentions(entry.name) and level.ignores(posixpath.join(full, entry.name), is_folder)
+            name, kind = entry.name, entry.kind
+            path = prefix + name
+            is_folder = kind == "directory"
+            if (name in VCS_DIRECTORIES and is_vcs_entry(name, kind)) or (
+                level and level.mentions(name) and level.ignores(posixpath.join(full, name), is_folder)
             ):
                 self._ignored.append(path + "/" if is_folder else path)
                 continue
-            if len(self._entries) >= self._limit:
+            if len(found) >= self._limit:
                 return False
-            self._entries.append(WalkedPath(path, entry.kind))
+            found.append(WalkedPath(path, kind))
             if is_folder and (self._depth is None or depth < self._depth):
                 self._queue.append((path, depth + 1, level))
         return True
-
-
-def _sort_key(entry: WalkedPath) -> list[str]:
-    return entry.path.split("/")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar, Self
 
 from msgspec import Struct
 
 from mainspring.errors import AgentProviderError, ModelError
-
-
-def snake_case_tag(name: str) -> str:
-    """Return the tag of a class: ``ToolExecutionEnd`` is ``tool_execution_end``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+from mainspring.text import to_snake_case
 
 
 class _Tag:
@@ -22,7 +17,7 @@ class _Tag:
         return str(kind.__struct_config__.tag)
 
 
-class Event(Struct, frozen=True, eq=False, omit_defaults=True, tag_field="type", tag=snake_case_tag):
+class Event(Struct, frozen=True, eq=False, omit_defaults=True, tag_field="type", tag=to_snake_case):
     """A fact about a run or a chat. Immutable, and JSON on every wire: see `mainspring.events.codec`.
 
     Attributes:

@@ -47,7 +47,15 @@ def encode(value: Any) -> bytes:
 
     Values that JSON cannot represent become text; a lone surrogate becomes U+FFFD.
     """
-    value = without_in_process(value)
+    part = value
+    while True:  # no calls: this runs for every delta, which has nothing to leave out
+        has_event, read_fields, defaults, _ = _in_process_fields[part.__class__]
+        if read_fields is not None and read_fields(part) != defaults:
+            value = without_in_process(value)
+            break
+        if not has_event:
+            break
+        part = part.event
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
@@ -57,7 +65,7 @@ def encode(value: Any) -> bytes:
 def without_in_process(value: Any) -> Any:
     """Return the value without the in-process fields of its event; the same object if there are none."""
     kind: type[Any] = value.__class__
-    has_event, values, defaults, changes = _in_process_fields(kind)
+    has_event, values, defaults, changes = _in_process_fields[kind]
     if has_event:
         bare = without_in_process(value.event)
         if bare is not value.event:
@@ -67,19 +75,25 @@ def without_in_process(value: Any) -> Any:
     return value
 
 
-@cache
-def _in_process_fields(kind: type[Any]) -> tuple[bool, Callable[[Any], Any] | None, Any, dict[str, Any]]:
-    """Return whether values of a type contain an event, and how to read and to clear their in-process fields."""
-    fields = {field.name: field.default for field in structs.fields(kind)} if issubclass(kind, Struct) else {}
-    names: tuple[str, ...] = kind.in_process if issubclass(kind, Event) else ()
-    values = attrgetter(*names) if names else None
-    defaults = tuple([fields[name] for name in names])
-    return (
-        "event" in fields,
-        values,
-        defaults if len(names) > 1 else next(iter(defaults), None),
-        {n: fields[n] for n in names},
-    )
+_InProcessFields = tuple[bool, Callable[[Any], Any] | None, Any, dict[str, Any]]
+"""Whether values of a type contain an event, and how to read and to clear their in-process fields."""
+
+
+class _InProcessFieldsByType(dict[type[Any], _InProcessFields]):
+    def __missing__(self, kind: type[Any]) -> _InProcessFields:
+        fields = {field.name: field.default for field in structs.fields(kind)} if issubclass(kind, Struct) else {}
+        names: tuple[str, ...] = kind.in_process if issubclass(kind, Event) else ()
+        defaults = tuple([fields[name] for name in names])
+        self[kind] = found = (
+            "event" in fields,
+            attrgetter(*names) if names else None,
+            defaults if len(names) > 1 else next(iter(defaults), None),
+            {name: fields[name] for name in names},
+        )
+        return found
+
+
+_in_process_fields = _InProcessFieldsByType()
 
 
 def schema(union: Any, title: str, description: str = "") -> str:

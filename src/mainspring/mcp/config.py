@@ -6,11 +6,9 @@ Entries are checked individually, so that a broken entry does not affect the oth
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
 import msgspec
@@ -18,8 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
+from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
 from mainspring.redaction import redacted_repr
+from mainspring.text import suggest_name
 
 McpTransport = Literal["stdio", "http", "sse"]
 DisclosureMode = Literal["eager", "lazy"]
@@ -90,8 +90,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
 
     def includes_tool(self, tool: str) -> bool:
         """Return True if a tool with this name is offered."""
-        requested = not self.include or any(fnmatchcase(tool, pattern) for pattern in self.include)
-        return requested and not any(fnmatchcase(tool, pattern) for pattern in self.exclude)
+        return (not self.include or matches_any(tool, self.include)) and not matches_any(tool, self.exclude)
 
 
 class McpConfig(Struct, frozen=True):
@@ -245,11 +244,9 @@ def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpS
                 f"{place + ': ' if place else ''}MCP server {name!r}: {key} is not supported and is ignored"
             )
         else:
-            near = difflib.get_close_matches(key, [*_FIELDS, *_ALIASES, "disabled", "tools"], 1)
-            raise ValueError(
-                f"Unknown setting: {key!r}. "
-                + (f"Did you mean {near[0]!r}?" if near else f"Available settings: {', '.join(_FIELDS)}.")
-            )
+            every = f"Available settings: {', '.join(_FIELDS)}."
+            hint = suggest_name(key, [*_FIELDS, *_ALIASES, "disabled", "tools"], every)
+            raise ValueError(f"Unknown setting: {key!r}. {hint}")
     return _convert_entry(name, given, place)
 
 

@@ -247,7 +247,6 @@ MAX_PAGES = 100
 
 
 _T = TypeVar("_T")
-Page = tuple[Sequence[_T], str | None]
 
 
 class SdkConnector:
@@ -361,11 +360,6 @@ class SdkConnection:
 
     async def list_tools(self) -> Sequence[ToolInfo]:
         """See `McpConnection.list_tools`."""
-
-        async def page(cursor: str | None) -> Page[Any]:
-            found = await self._client.list_tools(cursor=cursor)
-            return found.tools, found.next_cursor
-
         return [
             ToolInfo(
                 name=t.name,
@@ -374,7 +368,7 @@ class SdkConnection:
                 input_schema=t.input_schema,
                 annotations=_model_to_dict(t.annotations) if t.annotations else {},
             )
-            for t in await self._list_all_pages(page)
+            for t in await self._list_all("tools")
         ]
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer:
@@ -394,18 +388,9 @@ class SdkConnection:
 
     async def list_resources(self) -> Sequence[ResourceInfo]:
         """See `McpConnection.list_resources`."""
-
-        async def page(cursor: str | None) -> Page[Any]:
-            found = await self._client.list_resources(cursor=cursor)
-            return found.resources, found.next_cursor
-
-        async def templates(cursor: str | None) -> Page[Any]:
-            found = await self._client.list_resource_templates(cursor=cursor)
-            return found.resource_templates, found.next_cursor
-
-        found = [_to_resource_info(r, str(r.uri)) for r in await self._list_all_pages(page)]
+        found = [_to_resource_info(r, str(r.uri)) for r in await self._list_all("resources")]
         try:
-            more = await self._list_all_pages(templates)
+            more = await self._list_all("resource_templates")
         except McpError:  # a server with resources need not have templates
             more = []
         return [*found, *(_to_resource_info(t, t.uri_template, template=True) for t in more)]
@@ -417,11 +402,6 @@ class SdkConnection:
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
         """See `McpConnection.list_prompts`."""
-
-        async def page(cursor: str | None) -> Page[Any]:
-            found = await self._client.list_prompts(cursor=cursor)
-            return found.prompts, found.next_cursor
-
         return [
             PromptInfo(
                 name=p.name,
@@ -434,7 +414,7 @@ class SdkConnection:
                     ]
                 ),
             )
-            for p in await self._list_all_pages(page)
+            for p in await self._list_all("prompts")
         ]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
@@ -442,14 +422,16 @@ class SdkConnection:
         got = await self._request(lambda: self._client.get_prompt(name, dict(arguments) or None))
         return [PromptMessage(role=m.role, content=(_model_to_dict(m.content),)) for m in got.messages]
 
-    async def _list_all_pages(self, page: Callable[[str | None], Awaitable[Page[Any]]]) -> list[Any]:
-        """Return all items of a list, page by page; a server that repeats pages forever is stopped."""
+    async def _list_all(self, kind: str) -> list[Any]:
+        """Return all items of a kind, page by page; a server that repeats pages forever is stopped."""
+        get_page: Callable[..., Awaitable[Any]] = getattr(self._client, f"list_{kind}")
         found: list[Any] = []
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
-            items, cursor = await self._request(lambda at=cursor: page(at))
-            found.extend(items)
+            page = await self._request(lambda at=cursor: get_page(cursor=at))
+            found.extend(getattr(page, kind))
+            cursor = page.next_cursor
             if not cursor or cursor in seen:
                 break
             seen.add(cursor)

@@ -8,20 +8,28 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_function
 from mainspring.messages import ToolDefinition
 from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure
 from mainspring.prompt_tags import escape_json, escape_text
-from mainspring.ranking import score_texts, tokenize
-from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.text import truncate_end
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.tools.tool import no_access
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
+
+if TYPE_CHECKING:
+    from mainspring.ranking import score_texts, tokenize
+else:
+    score_texts = lazy_function("mainspring.ranking", "score_texts")
+    tokenize = lazy_function("mainspring.ranking", "tokenize")
 
 
 _NAME, _SERVER, _PARAMETER = 6, 2, 1  # weight of a word in these fields, relative to the description
@@ -140,7 +148,7 @@ def create_tool_search(
         execute=search.execute,
         source="builtin",
         idempotent=True,
-        access=_no_access,
+        access=no_access,
     )
 
 
@@ -252,13 +260,8 @@ class _SearchTool:
         return names if len(tools) <= _MAX_NAMES else f"{names}, ..."
 
 
-def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
-    """A search accesses nothing, so it needs no permission; the unlocked tools do."""
-    return ()
-
-
 def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
-    entry: dict[str, Any] = {"name": name, "description": _short(tool.description)}
+    entry: dict[str, Any] = {"name": name, "description": truncate_end(tool.description, _DESCRIPTION)}
     schema = ""
     if has_room:
         try:
@@ -268,10 +271,6 @@ def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
     if not schema or len(schema) > _SCHEMA:
         return escape_json({**entry, "note": "the schema is too long to show here; it stands among your tools now"})
     return f'{escape_json(entry)[:-1]},"input_schema":{schema}}}'
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _DESCRIPTION else f"{text[:_DESCRIPTION]}\u2026"
 
 
 def _is_from_server(tool: Tool, server: str) -> bool:

@@ -15,7 +15,8 @@ from mainspring.lazy import lazy_re
 from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.content import tool_result
 from mainspring.mcp.types import Answer, McpError, ProgressCallback, ToolInfo
-from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools.tool import no_access
 
 
 class ToolServer(Protocol):
@@ -142,12 +143,8 @@ def _tool(server: ToolServer, info: ToolInfo, name: str) -> Tool:
         source=f"{SOURCE_PREFIX}{server.name}",
         concurrency_safe=reads,
         idempotent=again and trusted,
-        access=_no_access if reads and trusted else None,
+        access=no_access if reads and trusted else None,
     )
-
-
-def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
-    return ()
 
 
 def _format_progress(progress: float, total: float | None, message: str | None) -> str:

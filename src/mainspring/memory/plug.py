@@ -21,7 +21,7 @@ from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.loop.hooks import SessionStart, SystemTransform
 from mainspring.redaction import redact_environment
 from mainspring.state_files import resolve_project_file, write_text_atomically
-from mainspring.text import code_point, find_invisible
+from mainspring.text import code_point, find_invisible, truncate_bytes
 from mainspring.threads import run_in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
@@ -124,13 +124,10 @@ def render_prompt(sources: Sequence[tuple[str, str]]) -> str:
 
 def _truncate(text: str) -> str:
     data = text.strip().encode("utf-8", "replace")
-    note = ""
-    if len(data) > MAX_PROMPT_BYTES:
-        cut = data[:MAX_PROMPT_BYTES]
-        cut = cut[: cut.rfind(b"\n") + 1] or cut
-        note = f"\n[cut: {len(cut)} of {len(data)} bytes are shown; the file needs tidying]"
-        data = cut
-    clean = "".join(c if c == "\n" or find_invisible(c) is None else " " for c in data.decode("utf-8", "ignore"))
+    shown = truncate_bytes(data.decode(), MAX_PROMPT_BYTES, whole_lines=True)
+    size = len(shown.encode())
+    note = f"\n[cut: {size} of {len(data)} bytes are shown; the file needs tidying]" if size < len(data) else ""
+    clean = "".join(c if c == "\n" or find_invisible(c) is None else " " for c in shown)
     return clean.rstrip().replace("<", "&lt;") + note
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 
 import msgspec
@@ -9,8 +10,12 @@ import msgspec
 from mainspring.messages.message import AgentMessage, CustomMessage
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(AgentMessage)
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[AgentMessage]:
+    return msgspec.json.Decoder(AgentMessage)  # takes a while, and not every program decodes messages
 
 
 def encode_message(message: AgentMessage) -> bytes:
@@ -31,7 +36,7 @@ def decode_message(data: bytes | str, custom: dict[str, type] | None = None) -> 
     Raises:
         msgspec.ValidationError: If the text is not a message.
     """
-    message = _decoder.decode(data)
+    message = _decoder().decode(data)
     if isinstance(message, CustomMessage) and custom and (kind := custom.get(message.custom_type)):
         return msgspec.structs.replace(message, data=msgspec.convert(message.data, kind))
     return message

@@ -14,7 +14,7 @@ from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.codec.unsupported import without_rejected_images
-from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
 from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.errors import host_and_port
@@ -39,7 +39,7 @@ _DRAIN_TIMEOUT = (
 )
 
 
-class HttpModel:
+class HttpModel(ModelBase):
     """A `ModelProvider` over HTTP. Nothing is loaded or connected before the first request.
 
     Args:
@@ -65,16 +65,6 @@ class HttpModel:
         self._credential = credential
         self._own_transport = transport
         self._timeouts = timeouts
-
-    @property
-    def provider(self) -> str:
-        """Name of the provider."""
-        return self._profile.provider
-
-    @property
-    def model(self) -> str:
-        """Model ID."""
-        return self._profile.model
 
     @property
     def info(self) -> ModelInfo:
@@ -123,14 +113,6 @@ class HttpModel:
             yield event
         if reader.error is not None:
             raise _redact(reader.error, key)
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Send a request and return the complete response.
-
-        Raises:
-            ModelError: See `stream`.
-        """
-        return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
         """Close the model's own connections; shared ones close with their event loop."""

@@ -5,6 +5,7 @@ Used by the loop and `LLMClient`; implemented by wire protocols over a `Transpor
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, Protocol, cast, runtime_checkable
@@ -219,3 +220,62 @@ async def collect(events: AsyncIterator[StreamEvent], provider: str, model: str)
     raise InvalidResponseError(
         f"The provider {provider} returned no response.", reason="empty", provider=provider, model=model
     )
+
+
+class ModelBase(ABC):
+    """Base class of models: name and ID from the facts, complete responses from the stream."""
+
+    _info: ModelInfo
+
+    @property
+    def provider(self) -> str:
+        """Name of the provider."""
+        return self.info.provider
+
+    @property
+    def model(self) -> str:
+        """Model ID."""
+        return self.info.id
+
+    @property
+    def info(self) -> ModelInfo:
+        """Known facts about the model."""
+        return self._info
+
+    @abstractmethod
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """Send a request and stream the response."""
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Send a request and return the complete response.
+
+        Raises:
+            ModelError: See `stream`.
+        """
+        return await collect(self.stream(request), self.provider, self.model)
+
+
+class ModelWrapper(ModelBase):
+    """Base class of models that send their requests to another model."""
+
+    def __init__(self, model: ModelProvider) -> None:
+        self._model = model
+
+    @property
+    def provider(self) -> str:
+        """Name of the provider."""
+        return self._model.provider
+
+    @property
+    def model(self) -> str:
+        """Model ID."""
+        return self._model.model
+
+    @property
+    def info(self) -> ModelInfo:
+        """Known facts about the model."""
+        return self._model.info
+
+    async def aclose(self) -> None:
+        """Release the resources of the model."""
+        await self._model.aclose()

@@ -11,7 +11,6 @@ from msgspec import Struct, structs
 
 from mainspring.env import explain
 from mainspring.lazy import lazy_function
-from mainspring.permissions import suggestions
 from mainspring.permissions.decisions import UNTOUCHED_REASON, PermissionDecision, Verdict, combine, strictest
 from mainspring.permissions.path_checker import GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.path_patterns import split_path
@@ -31,6 +30,11 @@ else:  # loading the analysis of commands takes as long as loading all the rest
     CommandChecker = lazy_function("mainspring.permissions.command_checker", "CommandChecker")
     analyze = lazy_function("mainspring.shell_analysis.commands", "analyze")
     check_host = lazy_function("mainspring.permissions.command_checker", "check_host")
+
+if TYPE_CHECKING:
+    from mainspring.permissions.suggestions import suggest_argument_rules
+else:
+    suggest_argument_rules = lazy_function("mainspring.permissions.suggestions", "suggest_argument_rules")
 
 MAX_SUGGESTION_TRIALS = 20
 """Maximum number of rules that are tried one by one to find a minimal suggestion."""
@@ -321,7 +325,7 @@ class _CallCheck:
         elif self.engine.mode == "allow" or remember in self.grants:
             self.verdicts.append(Verdict("tool", argument, "allow", "the permission mode allows it"))
         else:
-            rules = suggestions.suggest_argument_rules(self.call.tool, text)
+            rules = suggest_argument_rules(self.call.tool, text)
             reason = "the tool does not declare what it touches"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from mainspring.permissions import suggestions
+from mainspring.lazy import lazy_function
 from mainspring.permissions.decisions import PermissionOutcome, Verdict
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.rule_matcher import RuleMatcher
@@ -15,6 +15,11 @@ from mainspring.permissions.rules import PermissionRule
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.shell_analysis import wildcards
 from mainspring.text import escape_invisible, fold
+
+if TYPE_CHECKING:
+    from mainspring.permissions.suggestions import suggest_path_rules
+else:
+    suggest_path_rules = lazy_function("mainspring.permissions.suggestions", "suggest_path_rules")
 
 PermissionMode = Literal["defaults", "ask", "allow"]
 """The default for a call that no rule matches.
@@ -202,7 +207,7 @@ class PathChecker(Struct, frozen=True):
     def suggest_rules(self, scope: str, target: ResolvedPath) -> tuple[str, ...]:
         """Return rules that would allow the access, the narrowest first."""
         tool = self.judge.tool if self.by_tool and scope != "fs-delete" else ""
-        return suggestions.suggest_path_rules(tool, scope, target, self.place, include_project=True)
+        return suggest_path_rules(tool, scope, target, self.place, include_project=True)
 
     def _decision(
         self,

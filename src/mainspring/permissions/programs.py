@@ -12,14 +12,9 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.programs import search_folders
+from mainspring.shell_analysis.effects import BUILTINS
 from mainspring.shell_analysis.syntax import AnalyzedCommand
 from mainspring.text import escape_invisible
-
-BUILTINS = frozenset(
-    "alias bg break cd command continue echo eval exec exit export false fg getopts hash jobs kill local printf pwd read readonly "
-    "return set shift test times trap true type ulimit umask unset wait [ : .".split()
-)
-"""Names that every shell runs as builtins."""
 
 _ABSOLUTE = ("/", "~/")
 """The beginning of an entry of the search path that is the same folder everywhere."""

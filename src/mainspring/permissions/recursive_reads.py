@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from mainspring.env import OutputLimits, ProcessResult
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import PathNaming
+from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_repository import (
     GitRepository,
@@ -592,4 +592,4 @@ def _is_repository(left_out: str) -> bool:
 def _matches_name_filter(path: str, only: Sequence[str]) -> bool:
     """Return True if a search for files by name patterns would include a file, or may include it."""
     name = path.rpartition("/")[2].casefold()
-    return not only or any(not _PLAIN_PATTERN.fullmatch(p) or fnmatchcase(name, p.casefold()) for p in only)
+    return not only or any(not _PLAIN_PATTERN.fullmatch(p) or matches_any(name, (p.casefold(),)) for p in only)

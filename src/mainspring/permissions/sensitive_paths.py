@@ -9,6 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from mainspring.env.paths import GUARDED_NAMES
+from mainspring.globs import translate_name
 from mainspring.lazy import lazy_re
 from mainspring.permissions.path_patterns import ANY_DEPTH, compile_path_pattern, is_absolute, matches
 from mainspring.shell_analysis import wildcards
@@ -67,7 +68,9 @@ class PathGroup(Struct, frozen=True):
         """Compile patterns with the syntax of rules; relative ones match at any depth."""
         patterns = tuple(_components(text) for text in texts)
         single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _literal_core(p)) == 1}
-        names = lazy_re("|".join(wildcards.to_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
+        names = lazy_re(
+            "|".join(translate_name(name, wildcards.MARKED) for name in single.values()) or r"(?!)", re.DOTALL
+        )
         return cls(patterns, names, tuple(p for p in patterns if p not in single))
 
     def contains(self, parts: tuple[str, ...]) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from mainspring.events import Event, ToolExecutionEnd
 from mainspring.redaction import Redactor
+from mainspring.text import truncate_end
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -157,7 +158,7 @@ class AuditLog:
 def _shortened(value: Any, depth: int = 0) -> Any:
     """Return the value with long texts and lists truncated."""
     if isinstance(value, str):
-        return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters)"
+        return truncate_end(value, MAX_TEXT, "… ({size} characters)")
     if depth >= 6:
         return "…"
     if isinstance(value, dict):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
+from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import PermissionCheck
 from mainspring.threads import run_in_thread
@@ -115,7 +115,7 @@ class Guardrails:
         access = hook.tool.access
         runs = access is None or any(a.scope == "shell-run" for a in access(hook.input))
         for rail, pattern in self._rails:
-            if not (any(fnmatchcase(hook.name, name) for name in rail.tools) if rail.tools else runs):
+            if not (matches_any(hook.name, rail.tools) if rail.tools else runs):
                 continue
             for text in _iter_strings(hook.input):
                 if pattern.search(_normalize(text)):

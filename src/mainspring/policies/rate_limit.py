@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
+from mainspring.globs import matches_any
 from mainspring.loop.hooks import ToolGate
 from mainspring.tools import ToolErrorCode, ToolResult
 
@@ -55,7 +55,7 @@ class RateLimit:
     def on_tool_gate(self, hook: ToolGate) -> None:
         """Handle `tool:gate`."""
         now = self._clock()
-        names = [name for name in self._limits if fnmatchcase(hook.name, name)]
+        names = [name for name in self._limits if matches_any(hook.name, (name,))]
         for name in names:
             calls = self._calls[name]
             while calls and calls[0] <= now - self._per:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
-from mainspring.state_files import make_private_folder
+from mainspring.state_files import make_private_folder, write_atomically
 
 
 class BlobStore:
@@ -35,17 +33,7 @@ class BlobStore:
         path = self._path(self.folder, name)
         if not path.exists():
             make_private_folder(path.parent)
-            handle, temporary = tempfile.mkstemp(dir=path.parent)
-            try:
-                with os.fdopen(handle, "wb") as stream:
-                    stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                os.replace(temporary, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            write_atomically(path, data)
         return name
 
     def get(self, name: str) -> bytes | None:

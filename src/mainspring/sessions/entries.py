@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import SessionError
+from mainspring.lazy import lazy_decoder
 from mainspring.messages import AgentMessage, CustomMessage, Message, ToolResultBlock, Usage, strip_surrogates
 
 VERSION = 1
@@ -313,8 +314,8 @@ ENTRY_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions that decoding a line may raise."""
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
-_entries = msgspec.json.Decoder(Entry)
-_links = msgspec.json.Decoder(EntryHeader)
+_entries = lazy_decoder(Entry)
+_links = lazy_decoder(EntryHeader)
 
 
 def encode_entry(entry: Entry) -> bytes:

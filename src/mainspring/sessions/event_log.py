@@ -40,7 +40,7 @@ from mainspring.sessions.paths import allow_blocking_writes, event_log_path, rot
 from mainspring.sessions.session import HomeOrStore, Session, resolve_store
 from mainspring.sessions.store import SessionStore
 from mainspring.state_files import make_private_folder
-from mainspring.text import fold
+from mainspring.text import fold, truncate_end
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -435,8 +435,7 @@ class SessionEventLog(Plugin):
 
     def _redact_line(self, text: str) -> str:
         """Return the first line, redacted and truncated."""
-        line = self._redactor.text(text[:_LARGE]).partition("\n")[0]
-        return line if len(line) <= _TEXT else f"{line[:_TEXT]}…"
+        return truncate_end(self._redactor.text(text[:_LARGE]).partition("\n")[0], _TEXT)
 
     def _redact_arguments(self, args: dict[str, Any]) -> dict[str, Any]:
         """Redact and truncate arguments."""

@@ -369,6 +369,8 @@ class SessionWriter:
 
         With ``whole``, those of all branches, the current leaf last.
         """
+        if self.leaf is None and not whole:
+            return iter(())  # a new session
         view = self.log_with_pending()
         tree = read_tree(view)
         return read_path(view, tree.nodes.values() if whole else tree.path(self.leaf))

@@ -27,7 +27,6 @@ from mainspring.policies.large_results.store import (
     OutputReference,
     summarize_call_arguments,
 )
-from mainspring.policies.relevant_history import rank
 from mainspring.tools import Tool, ToolContext, ToolOutput, define_tool
 
 if TYPE_CHECKING:
@@ -36,6 +35,11 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 else:  # Takes a millisecond to import, and only a long output needs it.
     escape = lazy_function("html", "escape")
+
+if TYPE_CHECKING:
+    from mainspring.policies.relevant_history import rank
+else:
+    rank = lazy_function("mainspring.policies.relevant_history", "rank")
 
 logger = logging.getLogger("mainspring")
 

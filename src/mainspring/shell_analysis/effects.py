@@ -202,11 +202,18 @@ SPECIAL_BUILTINS = frozenset(": break continue exec exit return set shift".split
 """Builtins after which a variable that is set before them stays set in some shell."""
 
 
-_UNKNOWN_BUILTINS = frozenset(
-    ". alias autoload bg bind bindkey builtin bye caller chdir comparguments compcall compctl compdescribe compfiles compgen compgroups "
-    "complete compopt compquote comptags comptry compvalues coproc declare dirs disable disown echotc echoti emulate enable eval export "
-    "fc fg float functions getln getopts hash help history integer let limit local log logout mapfile noglob popd print private pushd "
-    "pushln r read readarray readonly rehash sched setopt shopt source suspend times trap ttyctl typeset unalias unfunction unhash "
+_REJECTED = frozenset(". alias bg eval export fg getopts hash local read readonly times trap".split())
+BUILTINS = programs.NO_OP_BUILTINS.union(
+    _REJECTED, "cd command echo exec jobs kill printf pwd set test type ulimit umask unset wait [".split()
+)
+"""Names that every shell runs as builtins."""
+
+
+_UNKNOWN_BUILTINS = _REJECTED.union(
+    "autoload bind bindkey builtin bye caller chdir comparguments compcall compctl compdescribe compfiles compgen compgroups "
+    "complete compopt compquote comptags comptry compvalues coproc declare dirs disable disown echotc echoti emulate enable "
+    "fc float functions getln help history integer let limit log logout mapfile noglob popd print private pushd "
+    "pushln r readarray rehash sched setopt shopt source suspend ttyctl typeset unalias unfunction unhash "
     "unlimit unset unsetopt vared whence where zcompile zformat zle zmodload zparseopts zregexparse zstyle "
     "nocorrect".split()
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from mainspring.globs import Dialect, translate_name
+
 ANY_TEXT = "\x00"
 """In a pattern: any number of characters. In a text: an unknown piece, such as the value of a variable."""
 
@@ -22,6 +24,9 @@ CWD = "\x03"
 
 WILDCARDS = frozenset((ANY_TEXT, ANY_CHAR))
 """The marks that make a text non-literal."""
+
+MARKED = Dialect(ANY_TEXT, ANY_CHAR, ".", special=False)
+"""The syntax of a marked pattern."""
 
 _STAND_INS = frozenset((ANY_TEXT, ANY_CHAR, HOME, CWD))
 
@@ -41,14 +46,9 @@ def fullmatch(pattern: str, text: str) -> bool:
     return _regex(pattern).fullmatch(text) is not None
 
 
-def to_regex(pattern: str) -> str:
-    """Convert a marked pattern to a regular expression."""
-    return "".join(".*" if c == ANY_TEXT else "." if c == ANY_CHAR else re.escape(c) for c in pattern)
-
-
 @lru_cache(4096)
 def _regex(pattern: str) -> re.Pattern[str]:
-    return re.compile(to_regex(pattern), re.DOTALL)
+    return re.compile(translate_name(pattern, MARKED), re.DOTALL)
 
 
 def may_match(pattern: str, text: str) -> bool:

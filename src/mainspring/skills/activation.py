@@ -19,12 +19,13 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv, LocalEnv
+from mainspring.env.paths import is_inside
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.events import SkillChange
 from mainspring.locks import LoopLock
 from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
 from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
-from mainspring.skills.content import is_within, list_skill_files, read_body, render_content
+from mainspring.skills.content import list_skill_files, read_body, render_content
 from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
 from mainspring.tools import Tool, tool
@@ -381,7 +382,7 @@ class SkillActivator:
     async def file_env(self, skill: Skill) -> ExecutionEnv:
         """Return the environment that reads the files of a skill: the project's or, like the skill's own text, this machine's."""
         env = self.agent.env
-        if type(env) is LocalEnv or (skill.directory and is_within(skill.directory, env.cwd)):
+        if type(env) is LocalEnv or (skill.directory and is_inside(skill.directory, env.cwd)):
             return env
         self._local_env = self._local_env or await asyncio.to_thread(LocalEnv, skill.directory or ".")
         return self._local_env

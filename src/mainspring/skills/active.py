@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
+from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import PermissionCheck, ToolGate
 from mainspring.loop.hooks.features import SkillActivationSource
@@ -200,7 +200,7 @@ class AllowedTools(Struct, frozen=True):
 
     def names(self, tool: str) -> bool:
         """Return True if every call of a tool is allowed."""
-        return any(fnmatchcase(tool, name) for name in self.tools)
+        return matches_any(tool, self.tools)
 
 
 @lru_cache(256)
@@ -293,7 +293,7 @@ def _allowances(active: Iterable[ActiveSkill], tool: str) -> Iterator[AllowedToo
 
 
 def _applies_to(rules: Iterable[PermissionRule], tool: str) -> bool:
-    return any(fnmatchcase(tool, rule.tool) for rule in rules)
+    return matches_any(tool, (rule.tool for rule in rules))
 
 
 async def _is_allowed_by_rules(rules: RuleSet, hook: PermissionCheck) -> bool:

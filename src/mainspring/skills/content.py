@@ -18,6 +18,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, RealPath
+from mainspring.env.paths import is_inside
 from mainspring.frontmatter import parse_fields_and_body
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import BeforeInject, BeforeRun, ContextTransform, ToolResultsAfter
@@ -25,6 +26,7 @@ from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBloc
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.skills.active import REACTIVATED_NOTE, ActiveSkills, restore_text
 from mainspring.skills.skill import Skill, SkillError
+from mainspring.text import truncate_to_fit
 
 CONTENT_TAG, CATALOG_TAG = "skill_content", "available_skills"
 """The tags around a skill's text, and around the list of skills."""
@@ -54,9 +56,7 @@ def escape_for_tag(text: str) -> str:
 
 def to_single_line(text: str, limit: int = 1024) -> str:
     """Return the text on one line: cleaned, ``<`` and ``>`` escaped, truncated."""
-    plain = " ".join(strip_invisible(text).split())
-    if len(plain) > limit:
-        plain = f"{plain[: limit - 1].rstrip()}…"
+    plain = truncate_to_fit(" ".join(strip_invisible(text).split()), limit, strip=True)
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -150,11 +150,6 @@ class OutsideFolderError(ValueError):
     """A path outside the skill's folder. The message contains the required change."""
 
 
-def is_within(folder: str, root: str) -> bool:
-    """Return True if a folder equals or is inside another. Both are real paths."""
-    return folder == root or folder.startswith(root.rstrip("/") + "/")
-
-
 async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealPath:
     """Return the real path of a skill's file.
 
@@ -172,7 +167,7 @@ async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealP
         raise OutsideFolderError(f"{path!r} is not a path in the skill's folder; use a path like references/guide.md")
     root = await env.realpath(folder)
     real = await env.realpath(posixpath.join(root, *[p for p in parts if p not in ("", ".")]))
-    if not is_within(real, root):
+    if not is_inside(real, root):
         raise OutsideFolderError(f"{path!r} is a link that leads out of the skill's folder; it is not followed")
     inner = tuple(part.casefold() for part in real[len(root) :].split("/") if part)
     if _is_secret(inner):

@@ -21,6 +21,7 @@ from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import HookBus, PermissionCheck
 from mainspring.messages import ToolUseBlock
 from mainspring.skills.skill import Script, Skill
+from mainspring.text import truncate_middle
 from mainspring.tools.builtin import shell
 
 _MAX_SECONDS = 60.0
@@ -189,10 +190,9 @@ def _add_output(fields: dict[str, Any], name: str, text: str) -> None:
     if not text.strip():
         return
     if len(text) > MAX_SHOWN_BYTES:
-        head, tail = text[: MAX_SHOWN_BYTES * 3 // 4], text[-MAX_SHOWN_BYTES // 4 :]
         fields["cut"] = [*fields.get("cut", []), name]
-        text = f"{head}\n[… {len(text) - len(head) - len(tail)} characters …]\n{tail}"
-    fields[name] = text
+    tail = MAX_SHOWN_BYTES // 4
+    fields[name] = truncate_middle(text, MAX_SHOWN_BYTES - tail, tail, "\n[… {more} characters …]\n")
 
 
 _TIMEOUT_SECONDS = 10.0

@@ -15,6 +15,7 @@ from mainspring.frontmatter import FrontMatter, parse_front_matter
 from mainspring.lazy import lazy_re
 from mainspring.skills.content import strip_invisible
 from mainspring.skills.skill import Script, Skill, SkillError, SkillSource, TriggerWords
+from mainspring.text import to_snake_case, truncate_to_fit
 
 MAX_ITEMS = 200
 """Maximum number of items of a list that are read."""
@@ -27,11 +28,6 @@ _SHORT = lazy_re(
 )
 _BRIEF = 200
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
-
-
-def to_snake_case(key: str) -> str:
-    """Convert a key with hyphens or in camelCase to ``snake_case``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key.strip()).replace("-", "_").lower()
 
 
 def parse_text(value: Any) -> str:
@@ -119,7 +115,7 @@ def first_sentence(text: str) -> str:
         if not _SHORT.search(line[: end.start()]):
             line = line[: end.end()]
             break
-    return line if len(line) <= _BRIEF else f"{line[: _BRIEF - 1].rstrip()}…"
+    return truncate_to_fit(line, _BRIEF, strip=True)
 
 
 MAX_NAME_CHARS = 64
@@ -290,7 +286,7 @@ def _description(mapping: Mapping[str, Any], head: FrontMatter, warnings: list[s
         warnings.append(
             f"its description has {len(description)} characters and is truncated to {MAX_DESCRIPTION_CHARS}"
         )
-        return f"{description[: MAX_DESCRIPTION_CHARS - 1].rstrip()}…"
+        return truncate_to_fit(description, MAX_DESCRIPTION_CHARS, strip=True)
     if len(description) > RECOMMENDED_DESCRIPTION_CHARS:
         warnings.append(
             f"its description has {len(description)} characters; it is part of every prompt, and {RECOMMENDED_DESCRIPTION_CHARS} are enough"

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from mainspring.env import explain
+from mainspring.env.paths import is_inside
 from mainspring.skills.active import ActiveSkill, ActiveSkills
-from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for_tag, is_within, resolve_skill_path
+from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for_tag, resolve_skill_path
 from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
+from mainspring.tools.tool import no_access
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -78,7 +80,7 @@ def _use_tool(skills: SkillSet) -> Tool:
         source="builtin",
         concurrency_safe=False,
         idempotent=True,
-        access=_no_access,
+        access=no_access,  # the text is the skill's, and each of its commands is judged separately
     )
 
 
@@ -125,7 +127,7 @@ def _read_tool(skills: SkillSet) -> Tool:
     def access(arguments: Mapping[str, Any]) -> Sequence[Access]:
         found = skills.active.get(str(arguments.get("skill")))
         folder = found.skill.directory if found is not None else None
-        if found is None or folder is None or not is_within(folder, skills.agent.env.cwd):
+        if found is None or folder is None or not is_inside(folder, skills.agent.env.cwd):
             return ()  # Files that the user installed for all projects are part of the skill's text.
         return (Access("fs-read", posixpath.join(folder, str(arguments.get("path", "")))),)
 
@@ -289,11 +291,6 @@ def _inactive_error(skills: SkillSet, name: str) -> ToolResult:
 
 def _error(code: ToolErrorCode, text: str) -> ToolResult:
     return ToolResult(output=text, is_error=True, code=code)
-
-
-def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
-    del arguments  # The text is the skill's, and each of its commands is judged separately.
-    return ()
 
 
 def _object_schema(properties: dict[str, Any], *required: str) -> dict[str, Any]:

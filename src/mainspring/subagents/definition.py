@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -14,6 +13,7 @@ from mainspring.errors import ConfigError
 from mainspring.frontmatter import parse_fields_and_body
 from mainspring.lazy import lazy_re
 from mainspring.run_options import RunOptions
+from mainspring.text import to_snake_case
 from mainspring.tools.names import COMMON_ALIASES
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def parse_definition(text: str, *, name: str = "", source: str = "") -> AgentDef
         ConfigError: If a field has an invalid value.
     """
     fields, body = parse_fields_and_body(text)
-    known = {_snake(key): value for key, value in fields.items()}
+    known = {to_snake_case(key): value for key, value in fields.items()}
     behavior = {key: value for key in _BEHAVIOR if (value := known.get(key)) not in (None, "")}
     try:
         settled = msgspec.convert(behavior, _FileBehavior, strict=False)
@@ -200,10 +200,6 @@ def _read(path: Path) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
-
-
-def _snake(key: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace("-", "_").lower()
 
 
 def _text(value: Any) -> str:

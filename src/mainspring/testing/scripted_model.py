@@ -14,7 +14,7 @@ from mainspring.errors import ModelError, NetworkError
 from mainspring.events import StreamEvent
 from mainspring.messages import Message, StopReason, Usage
 from mainspring.models.message_builder import MessageBuilder
-from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 
 
 class ScriptedCall(Struct, frozen=True):
@@ -65,7 +65,7 @@ class RecordedRequest(Struct, frozen=True):
     messages: list[Message] = field(default_factory=list[Message])
 
 
-class ScriptedModel:
+class ScriptedModel(ModelBase):
     """A `ModelProvider` that follows a script and records its requests.
 
     Args:
@@ -95,21 +95,6 @@ class ScriptedModel:
         self._info = info or ModelInfo(model, provider)
         self.requests: list[RecordedRequest] = []
         self.closed = 0
-
-    @property
-    def provider(self) -> str:
-        """Name of the provider."""
-        return self._info.provider
-
-    @property
-    def model(self) -> str:
-        """ID of the model."""
-        return self._info.id
-
-    @property
-    def info(self) -> ModelInfo:
-        """Facts about the model."""
-        return self._info
 
     @property
     def remaining(self) -> int:
@@ -145,10 +130,6 @@ class ScriptedModel:
             raise
         finally:
             self.closed += not done
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Return the next response of the script without streaming."""
-        return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
         """Do nothing: it has no resources."""

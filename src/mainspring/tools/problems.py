@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeGuard, cast
 
+from mainspring.text import truncate_to_fit
+
 Path = tuple[str | int, ...]
 
 _SHOWN_VALUE = 60
@@ -57,7 +59,7 @@ def format_value(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, default=repr)
     except (ValueError, TypeError, RecursionError):
         return f"a value of type {type(value).__name__}"
-    return text if len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…"
+    return truncate_to_fit(text, _SHOWN_VALUE)
 
 
 def wrong_type_message(value: Any, types: Sequence[str]) -> str:

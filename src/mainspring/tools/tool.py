@@ -179,6 +179,11 @@ May raise.
 """
 
 
+def no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
+    """Return no access, for a tool whose calls need no permission."""
+    return ()
+
+
 class Tool(Struct, frozen=True, eq=False, kw_only=True):
     """A tool.
 

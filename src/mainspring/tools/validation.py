@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, cast
 
 from mainspring.lazy import lazy_re
+from mainspring.text import truncate_middle
 from mainspring.tools.problems import (
     Path,
     Problem,
@@ -298,7 +299,8 @@ class _ErrorConverter:
             refused = value if keyword == "propertyNames" else [value]
             return [Problem(path, "false", f"{format_value(each)} is not allowed here") for each in refused]
         text = _TEXTS.get(name, _default_text)(self, error, value)
-        return [Problem(path, error.kind.name, _shorten(text))]
+        shown = truncate_middle(text, _MAX_MESSAGE // 2, _MAX_MESSAGE // 2, " … ")  # The text can quote a large value.
+        return [Problem(path, error.kind.name, shown)]
 
     def _convert_union(self, error: Any, path: Path, value: Any) -> list[Problem]:
         branches: list[list[Problem]] = []
@@ -477,10 +479,3 @@ def _find(root: Any, steps: Sequence[str | int]) -> tuple[Path, Any]:
 def _is_special_number(value: Any, kinds: Sequence[str]) -> bool:
     """Return True for NaN and infinite numbers, which JSON does not have, where a number is allowed."""
     return isinstance(value, float) and value - value != 0 and "number" in kinds
-
-
-def _shorten(text: str) -> str:
-    """Cut a text in the middle, since it can quote a large value."""
-    if len(text) <= _MAX_MESSAGE:
-        return text
-    return f"{text[: _MAX_MESSAGE // 2]} … {text[-_MAX_MESSAGE // 2 :]}"

@@ -145,3 +145,15 @@ def test_combining_marks_are_counted_across_chunks() -> None:
 
     assert out.getvalue().count("\u0301") == 4
     assert out.getvalue().endswith("❤\ufe0f")
+
+
+def test_list_is_json_or_rows_or_a_note() -> None:
+    def write(rows: list[str], *, as_json: bool) -> tuple[str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        Console(out, err, {}).write_list(rows, rows, "Nothing yet.", as_json=as_json)
+        return out.getvalue(), err.getvalue()
+
+    assert write(["a", "b"], as_json=False) == ("a\nb\n", "")
+    assert write(["a"], as_json=True) == ('["a"]\n', "")
+    assert write([], as_json=True) == ("[]\n", "")
+    assert write([], as_json=False) == ("", "Nothing yet.\n")

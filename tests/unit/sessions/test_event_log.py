@@ -12,7 +12,8 @@ import pytest
 from msgspec import structs
 
 from mainspring.errors import NetworkError, ToolError
-from mainspring.loop.hooks import BeforeToolRun, SessionClosed, SessionEnd, SessionStart, UsageUpdate
+from mainspring.events import UsageUpdate
+from mainspring.loop.hooks import BeforeToolRun, SessionClosed, SessionEnd, SessionStart
 from mainspring.messages import Cost, Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet
@@ -376,7 +377,7 @@ async def test_pauses_and_side_calls_are_logged(session: Session) -> None:
     agent = make_logged_agent(session, make_calls("a"))
     Permissions(ask=["look"], unattended="pause").install(agent)
     await agent.run("go")
-    await agent.bus.emit(UsageUpdate(1, usage, usage, purpose="compaction"))
+    await agent.bus.notify(UsageUpdate(1, usage, usage, purpose="compaction"))
     assert [e.count for e in read_named(session, "pause")] == [1]
     assert [(e.reason, e.usage) for e in read_named(session, "side_call")] == [("compaction", usage)]
 

@@ -7,10 +7,10 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.events import FileDiff
-from mainspring.events.base import snake_case_tag
+from mainspring.text import to_snake_case
 
 
-class _Shown(Struct, frozen=True, tag_field="type", tag=snake_case_tag):
+class _Shown(Struct, frozen=True, tag_field="type", tag=to_snake_case):
     pass
 
 

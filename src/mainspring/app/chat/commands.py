@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.chat.types import AgentMode, ApprovalDecision, ThinkingLevelName
-from mainspring.events.base import snake_case_tag
+from mainspring.text import to_snake_case
 
 
-class ChatCommandBase(Struct, frozen=True, tag_field="type", tag=snake_case_tag, forbid_unknown_fields=True):
+class ChatCommandBase(Struct, frozen=True, tag_field="type", tag=to_snake_case, forbid_unknown_fields=True):
     """Base of all commands. JSON with an unknown field is rejected, since the field would have no effect."""
 
 

@@ -16,7 +16,6 @@ from mainspring.app.chat.event_views import error_notice, replay_events
 from mainspring.app.chat.events import ChatEvent, ReplayEnd, ReplayStart, SessionChange
 from mainspring.app.chat.message_queue import MessageQueue
 from mainspring.app.chat.status import StatusReporter
-from mainspring.app.chat.tool_display import parse_diff
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.providers.select_model import Choice
@@ -37,7 +36,7 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.rewind import RewindPlan, plan_rewind, plan_undo, rewind
 from mainspring.text import pluralize
-from mainspring.tools.support.editing.preview import diff
+from mainspring.tools.support.editing.diffs import compute_diff, parse_diff
 
 SessionChangeReason = Literal["opened", "resumed", "new", "forked", "rewound", "renamed"]
 _KINDS: dict[str, Literal["edit", "create", "delete"]] = {"change": "edit", "create": "create", "delete": "delete"}
@@ -425,7 +424,7 @@ def _rewind_diffs(plan: RewindPlan, session: Session, cwd: str) -> tuple[FileDif
     for restore in plan.restores:
         name = display_path(restore.path, cwd)
         old, new = (session.blobs.get(s.sha256) if s.sha256 else b"" for s in (restore.current, restore.state))
-        text = diff((old or b"").decode("utf-8", "replace"), (new or b"").decode("utf-8", "replace"), name).text
+        text = compute_diff((old or b"").decode("utf-8", "replace"), (new or b"").decode("utf-8", "replace"), name).text
         parsed = parse_diff(text) or (FileDiff(path=name),)
         diffs.append(replace(parsed[0], path=name, change=_KINDS[restore.action]))
     return tuple(diffs)

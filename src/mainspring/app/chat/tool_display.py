@@ -1,8 +1,8 @@
-"""How tool calls are shown: unified diffs as data, one-line summaries, and shortened output."""
+"""How tool calls are shown: the diffs of a call, one-line summaries, and shortened output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -16,59 +16,12 @@ from mainspring.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock, ToolResultBlock, ToolUseBlock
 from mainspring.tools import ToolErrorCode
 from mainspring.tools.builtin.shell import TERMINAL
+from mainspring.tools.support.editing.diffs import parse_diff
 from mainspring.tools.support.editing.preview import FileChange, Preview
 from mainspring.tools.support.editing.review import parse_edit_outcomes
-
-_HEADER = lazy_re(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-
-
-def parse_diff(text: str, number: int = 0) -> tuple[FileDiff, ...]:
-    """Parse a unified diff; ``number`` is the number of the first hunk."""
-    diffs: list[FileDiff] = []
-    lines = iter(text.removesuffix("\n").split("\n") if text else ())
-    for line in lines:
-        if line.startswith("--- "):
-            target = next(lines, "")
-            old, new = _name(line), _name(target)
-            diffs.append(FileDiff(path=old if new == "/dev/null" else new))
-        elif diffs:
-            header = _HEADER.match(line)
-            if header is None:
-                if line.startswith("\\"):  # a missing newline at the end of the file is not shown
-                    continue
-                diffs[-1] = replace(diffs[-1], note="; ".join(filter(None, (diffs[-1].note, line.strip("()")))))
-                continue
-            body = tuple(_hunk_lines(lines, int(header[1] or 1), int(header[2] or 1)))
-            diffs[-1] = replace(
-                diffs[-1],
-                hunks=(*diffs[-1].hunks, Hunk(number, line, body)),
-                added=diffs[-1].added + sum(each.startswith("+") for each in body),
-                removed=diffs[-1].removed + sum(each.startswith("-") for each in body),
-            )
-            number += 1
-    return tuple(diffs)
-
-
-def _hunk_lines(lines: Iterator[str], old: int, new: int) -> Iterator[str]:
-    """Yield as many lines as the header of a hunk counts, since a removed line can look like the next header."""
-    while old > 0 or new > 0:
-        line = next(lines, None)
-        if line is None:
-            return
-        if line.startswith("\\"):
-            continue
-        old -= line[:1] != "+"
-        new -= line[:1] != "-"
-        yield line.removesuffix("\r") or " "
-
-
-def _name(line: str) -> str:
-    name = line[4:]
-    return name[2:] if name[:2] in ("a/", "b/") else name
 
 
 def diffs_from_preview(preview: Preview) -> tuple[FileDiff, ...]:

@@ -12,6 +12,7 @@ from mainspring.app.cli.parser import (
     STDIN_MARK,
     Parser,
     UsageError,
+    add_deny_option,
     add_permission_options,
     add_workspace_options,
     comma_list,
@@ -116,12 +117,7 @@ def run_parser() -> Parser:
     _add_conversation(parser)
     _add_limits(parser)
     add_permission_options(parser)
-    parser.add_argument(
-        "--on-deny",
-        choices=("continue", "stop"),
-        default="continue",
-        help="Whether a denied tool call stops the run: continue or stop (default: continue)",
-    )
+    add_deny_option(parser)
     _add_mode_options(parser)
     add_workspace_options(parser)
     return parser

@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from mainspring.app.cli.parser import Parser, add_permission_options, add_workspace_options, positive_int
+from mainspring.app.cli.parser import (
+    Parser,
+    add_common_options,
+    add_permission_options,
+    add_workspace_options,
+    positive_int,
+)
 from mainspring.lazy import lazy_function
 
 
@@ -16,9 +22,7 @@ def _command_parser(name: str, description: str, epilog: str = "") -> Parser:
 def _check() -> Parser:
     parser = _command_parser("check", "Check what is configured and reachable, what is missing, and how to set it.")
     parser.add_argument("--model", metavar="PROVIDER:MODEL", help="Check this model")
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _complete_models() -> Parser:
@@ -27,9 +31,7 @@ def _complete_models() -> Parser:
         "action", nargs="?", choices=("list", "get"), default="list", help="list or get (default: list)"
     )
     parser.add_argument("name", nargs="?", help="Model to download: qwen-coder-0.5b, qwen-coder-1.5b, or smollm2-135m")
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _tools() -> Parser:
@@ -71,9 +73,7 @@ def _sessions() -> Parser:
         metavar="N",
         help="Number of this folder's sessions that purge keeps (default: 50)",
     )
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _config() -> Parser:
@@ -177,9 +177,7 @@ def _rewind() -> Parser:
         action="store_true",
         help="Overwrite files that were changed outside the session, and skip files that cannot be restored",
     )
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _trust() -> Parser:
@@ -239,17 +237,13 @@ def _memory() -> Parser:
         default="Context",
         help="Section to add the note to (default: Context)",
     )
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _extensions() -> Parser:
     parser = _command_parser("extensions", "List extensions: Python files and packages that the agent loads.")
     parser.add_argument("action", nargs="?", choices=("list",), default="list", help="list (default: list)")
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _hooks() -> Parser:
@@ -262,9 +256,7 @@ def _hooks() -> Parser:
         "arguments", nargs="?", help="Arguments of the tool as a JSON object; '-' reads them from stdin"
     )
     parser.add_argument("--tool", metavar="NAME", help="Tool in the sample event (default: shell)")
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 class _McpParser(Parser):
@@ -331,9 +323,7 @@ def _mcp() -> Parser:
     parser.add_argument(
         "--lines", type=positive_int, default=50, metavar="N", help="Number of log lines to show (default: 50)"
     )
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _replay() -> Parser:
@@ -388,9 +378,7 @@ def _worktrees() -> Parser:
     parser.add_argument("--branch", action="store_true", help="Also delete the branch if it is fully merged (remove)")
     parser.add_argument("--ignored", action="store_true", help="Also delete files that git ignores (remove)")
     parser.add_argument("--force", action="store_true", help="Delete all files, including uncommitted changes (remove)")
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _commands() -> Parser:
@@ -405,9 +393,7 @@ def _commands() -> Parser:
     parser.add_argument(
         "arguments", nargs="*", help="Arguments of the command; its prompt is printed, and nothing is run"
     )
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def _skills() -> Parser:
@@ -453,9 +439,7 @@ def _skills() -> Parser:
         action="store_true",
         help="Create the skill in the project (.agent/skills) instead of your own folder (new)",
     )
-    add("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 COMMANDS: dict[str, Callable[[], Parser]] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TextIO
 
 from mainspring.lazy import lazy_re
-from mainspring.text import escape_invisible, visible_json
+from mainspring.text import escape_invisible, truncate_to_fit, visible_json
 
 _DIM, _RED, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
@@ -24,8 +24,7 @@ def visible_row(text: str) -> str:
 
 def one_line(text: str, max_chars: int = 200) -> str:
     """Format a text on one line, truncated if it is too long."""
-    line = _BLANKS.sub(" ", escape_invisible(text, prose=True)).strip()
-    return line if len(line) <= max_chars else line[: max_chars - 3] + "..."
+    return truncate_to_fit(_BLANKS.sub(" ", escape_invisible(text, prose=True)).strip(), max_chars, "...")
 
 
 def reserve_standard_fds() -> None:
@@ -120,6 +119,24 @@ class Console:
             OutputError: If the output cannot be written.
         """
         self._write_out((visible_json(text) if self.is_stdout_terminal else text) + "\n")
+
+    def write_json(self, value: object) -> None:
+        """Write a value as one line of JSON; see `data`."""
+        import msgspec  # not needed for --help
+
+        self.data(msgspec.json.encode(value).decode())
+
+    def write_list(self, value: object, rows: Iterable[str], empty: str = "", *, as_json: bool) -> None:
+        """Write a value as JSON, or its rows; without rows, ``empty`` is written as information."""
+        if as_json:
+            self.write_json(value)
+            return
+        has_rows = False
+        for row in rows:
+            self.row(row)
+            has_rows = True
+        if empty and not has_rows:
+            self.info(empty)
 
     def _write_out(self, text: str) -> None:
         try:

@@ -8,7 +8,7 @@ import argparse
 import difflib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 STDIN_MARK = "-"
 
@@ -90,15 +90,24 @@ def comma_list(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip() and name.strip() != "none")
 
 
-class AgentFlag(NamedTuple):
+class AgentFlag:
     """A flag, the key of its setting in ``agent``, and the arguments of its parser."""
 
-    flag: str
-    key: str
-    metavar: str
-    help: str
-    kind: Callable[[str], Any] | None = None
-    choices: tuple[str, ...] | None = None
+    def __init__(
+        self,
+        flag: str,
+        key: str,
+        metavar: str,
+        help: str,
+        kind: Callable[[str], Any] | None = None,
+        choices: tuple[str, ...] | None = None,
+    ) -> None:
+        self.flag = flag
+        self.key = key
+        self.metavar = metavar
+        self.help = help
+        self.kind = kind
+        self.choices = choices
 
     @property
     def name(self) -> str:
@@ -134,6 +143,23 @@ def add_permission_options(
         default=[],
         metavar="RULE",
         help="Deny matching tool calls; overrides all other rules",
+    )
+
+
+def add_common_options(parser: Parser) -> Parser:
+    """Add ``--json`` and the options of the workspace, and return the parser."""
+    parser.add_argument("--json", action="store_true", help="Output JSON")
+    add_workspace_options(parser)
+    return parser
+
+
+def add_deny_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--on-deny``."""
+    parser.add_argument(
+        "--on-deny",
+        choices=("continue", "stop"),
+        default="continue",
+        help="Whether a denied tool call stops the run: continue or stop (default: continue)",
     )
 
 

@@ -7,6 +7,7 @@ import argparse
 from mainspring.app.cli.agent_flags import AGENT_FLAGS
 from mainspring.app.cli.parser import (
     Parser,
+    add_deny_option,
     add_permission_options,
     add_workspace_options,
     positive_float,
@@ -33,12 +34,7 @@ def build_serve_parser() -> Parser:
     _add_conversation(parser)
     _add_http(parser)
     add_permission_options(parser)
-    parser.add_argument(
-        "--on-deny",
-        choices=("continue", "stop"),
-        default="continue",
-        help="Whether a denied tool call stops the run: continue or stop (default: continue)",
-    )
+    add_deny_option(parser)
     add_workspace_options(parser)
     return parser
 
@@ -242,12 +238,7 @@ def build_worker_parser() -> Parser:
     )
     add_model(parser)
     add_permission_options(parser)
-    add(
-        "--on-deny",
-        choices=("continue", "stop"),
-        default="continue",
-        help="Whether a denied tool call stops the run: continue or stop (default: continue)",
-    )
+    add_deny_option(parser)
     add(
         "--sandbox",
         metavar="LAYER",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.app.cli.parser import Parser, add_workspace_options, positive_int
+from mainspring.app.cli.parser import Parser, add_common_options, add_workspace_options, positive_int
 
 
 def build_telemetry_parser() -> Parser:
@@ -24,9 +24,7 @@ def build_telemetry_parser() -> Parser:
     parser.add_argument(
         "--port", type=positive_int, metavar="N", help="Port that receives spans (default: 4318, or a free port)"
     )
-    parser.add_argument("--json", action="store_true", help="Output JSON")
-    add_workspace_options(parser)
-    return parser
+    return add_common_options(parser)
 
 
 def build_cost_parser() -> Parser:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.runner import run_command, workspace_options
@@ -35,7 +33,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_commands(workspace_options(options))
     if options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
         return 0
     width = max((len(c.usage) for c in found.commands), default=0)
     for command in found.commands:

@@ -15,8 +15,6 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
-import msgspec
-
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import USAGE
@@ -87,11 +85,7 @@ def _set_or_unset(options: argparse.Namespace, console: Console) -> int:
 def _validate(options: argparse.Namespace, console: Console) -> int:
     found = validate_config(workspace_options(options), strict=options.strict)
     wrong = any(f.level == "error" for f in found)
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-    else:
-        for finding in found:
-            console.row(f"{finding.level}: {finding.text or finding.file}")
+    console.write_list(found, (f"{f.level}: {f.text or f.file}" for f in found), as_json=options.json)
     return USAGE if wrong else 0
 
 
@@ -108,7 +102,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         for file in found.files:
             console.row(file)
     elif options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
     else:
         for line in _format_table(found):
             console.row(line)

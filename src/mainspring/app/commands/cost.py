@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
-import msgspec
 from msgspec import Struct
 
 from mainspring.app.cli.console import Console, one_line, visible_row
@@ -288,7 +287,7 @@ def run(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace, console: Console) -> int:
     report = cost_report(workspace_options(options), by=options.by, since=options.since or "", here=options.here)
     if options.json:
-        console.data(msgspec.json.encode(report).decode())
+        console.write_json(report)
         return 0
     if options.csv:
         console.answer(_csv(report))

@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Struct
 
 from mainspring.app.cli.console import Console
@@ -60,15 +59,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_extensions(workspace_options(options))
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-        return OK
-    for each in found:
-        console.row(_line(each))
-    if not found:
-        console.info(
-            "No extensions yet. Add Python files to ~/.agent/extensions, or to .agent/extensions in a trusted folder."
-        )
+    empty = "No extensions yet. Add Python files to ~/.agent/extensions, or to .agent/extensions in a trusted folder."
+    console.write_list(found, map(_line, found), empty, as_json=options.json)
     return OK
 
 

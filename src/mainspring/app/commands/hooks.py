@@ -145,26 +145,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_hooks(workspace_options(options))
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-        return OK
-    for h in found:
-        console.row(f"{h.event}  {h.matcher or '*'}  {h.command}  ({h.timeout:g} s, {h.origin})")
-    if not found:
-        console.info("No command hooks yet. Add them to the settings under hooks.")
+    rows = (f"{h.event}  {h.matcher or '*'}  {h.command}  ({h.timeout:g} s, {h.origin})" for h in found)
+    empty = "No command hooks yet. Add them to the settings under hooks."
+    console.write_list(found, rows, empty, as_json=options.json)
     return OK
 
 
 def _test(options: argparse.Namespace, console: Console) -> int:
     arguments = StdinReader().text() if options.arguments == STDIN_MARK else options.arguments or ""
     tried = asyncio.run(try_hooks(options.event, options.tool or "", arguments, workspace_options(options)))
-    if options.json:
-        console.data(msgspec.json.encode(tried).decode())
-    else:
-        for line in _format_results(tried):
-            console.row(line)
-        if not tried.verdicts:
-            console.info("No hook matches this event")
+    console.write_list(tried, _format_results(tried), "No hook matches this event", as_json=options.json)
     return DENIED if tried.refused else OK
 
 

@@ -308,7 +308,7 @@ def _inspect(options: argparse.Namespace, console: Console, *, connect: bool = T
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = _inspect(options, console, connect=not options.no_connect)
     if options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
         return OK
     width = max((len(s.name) for s in found.servers), default=0)
     for server in found.servers:
@@ -345,7 +345,7 @@ def _test(options: argparse.Namespace, console: Console) -> int:
     found = _inspect(options, console)
     [server] = found.servers
     if options.json:
-        console.data(msgspec.json.encode(server).decode())
+        console.write_json(server)
     elif server.state == "ready":
         console.row(f"{server.name} is ready after {server.seconds:.2f}s: {one_line(server.about, 200)}")
         console.row(f"Features: {', '.join(server.offers) or 'none'}")
@@ -363,7 +363,7 @@ def _print_tools(options: argparse.Namespace, console: Console) -> int:
     found = _inspect(options, console)
     if options.json:
         tools = [{"server": s.name, **msgspec.to_builtins(t)} for s in found.servers for t in s.tools]
-        console.data(msgspec.json.encode(tools).decode())
+        console.write_json(tools)
     for server in found.servers:
         if server.state != "ready":
             console.fail(_not_ready_message(server))
@@ -374,12 +374,9 @@ def _print_tools(options: argparse.Namespace, console: Console) -> int:
 
 def _logs(options: argparse.Namespace, console: Console) -> int:
     file, lines = read_log(options.name, workspace_options(options), lines=options.lines)
-    if options.json:
-        console.data(msgspec.json.encode({"file": str(file), "lines": lines}).decode())
-        return OK
-    for line in lines:
-        console.row(line)
-    console.info(f"{file}" if lines else f"No log output yet in {file}")
+    console.write_list({"file": str(file), "lines": lines}, lines, as_json=options.json)
+    if not options.json:
+        console.info(f"{file}" if lines else f"No log output yet in {file}")
     return OK
 
 

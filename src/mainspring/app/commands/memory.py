@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-import msgspec
-
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.parser import STDIN_MARK
@@ -38,7 +36,7 @@ def _add(options: argparse.Namespace, console: Console) -> int:
 def _show(options: argparse.Namespace, console: Console) -> int:
     found = list_memory_files(workspace_options(options))
     if options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
         return 0
     for file in found:
         if options.action == "path":

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-import msgspec
-
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.cli.signals import GracefulShutdown
@@ -27,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = asyncio.run(list_models(workspace_options(options)))
     if options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
         return 0
     width = max((len(view.spec) for view in found), default=0)
     for view in found:

@@ -6,8 +6,6 @@ import argparse
 import asyncio
 import shlex
 
-import msgspec
-
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.exit_codes import OK
@@ -44,16 +42,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = active_rules(workspace_options(options), permission_flags(options))
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-        return OK
-    for rule in found:
-        console.row(_format_rule(rule))
-    if not found:
-        console.info(
-            "No rules yet. Reading in the folder is allowed, everything else asks. "
-            "Allow something in this project with: mainspring permissions allow 'shell(npm test)'"
-        )
+    empty = (
+        "No rules yet. Reading in the folder is allowed, everything else asks. "
+        "Allow something in this project with: mainspring permissions allow 'shell(npm test)'"
+    )
+    console.write_list(found, map(_format_rule, found), empty, as_json=options.json)
     return OK
 
 
@@ -75,11 +68,7 @@ def _explain(options: argparse.Namespace, console: Console) -> int:
     found = asyncio.run(
         explain_permission(options.tool, arguments, workspace_options(options), permission_flags(options))
     )
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-    else:
-        for line in _format_explanation(found):
-            console.row(line)
+    console.write_list(found, _format_explanation(found), as_json=options.json)
     return OK
 
 

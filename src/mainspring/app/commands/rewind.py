@@ -7,7 +7,6 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Struct
 
 from mainspring.app.cli.console import Console, one_line
@@ -140,11 +139,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_rewind_points(options.session, workspace_options(options))
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-        return 0
-    for moment in found:
-        console.row(f"{moment.number:>4}  before: {one_line(moment.text, 80)}")
+    rows = (f"{moment.number:>4}  before: {one_line(moment.text, 80)}" for moment in found)
+    console.write_list(found, rows, as_json=options.json)
     return 0
 
 
@@ -158,7 +154,7 @@ def _rewind(options: argparse.Namespace, console: Console) -> int:
     )
     plan, done = asyncio.run(rewind_session(options.session, workspace_options(options), step))
     if options.json:
-        console.data(msgspec.json.encode({"plan": plan, "done": done is not None}).decode())
+        console.write_json({"plan": plan, "done": done is not None})
         return 0
     if step.files:
         for restore in plan.restores:

@@ -190,20 +190,15 @@ async def _dispatch(options: argparse.Namespace, url: str, console: Console) -> 
 
 async def _list(options: argparse.Namespace, runs: DurableClient, console: Console) -> int:
     found = [report.run for report in await list_durable_runs(runs, options.limit)]
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-        return OK
-    for run in found:
-        console.row(_format_run(run))
-    if not found:
-        console.info("No runs yet. Start one with `mainspring runs start PROMPT`.")
+    empty = "No runs yet. Start one with `mainspring runs start PROMPT`."
+    console.write_list(found, map(_format_run, found), empty, as_json=options.json)
     return OK
 
 
 async def _prune(options: argparse.Namespace, runs: DurableClient, console: Console) -> None:
     count = await runs.prune(options.older_than, options.state or WORKER_OPTIONS_OVER, dry_run=options.dry_run)
     if options.json:
-        console.data(msgspec.json.encode({"runs": count, "deleted": not options.dry_run}).decode())
+        console.write_json({"runs": count, "deleted": not options.dry_run})
         return
     what = "would be deleted" if options.dry_run else "deleted"
     console.row(f"{pluralize(count, 'run')} {what}")
@@ -216,7 +211,7 @@ def _format_run(run: RunSummary) -> str:
 
 def _show(report: RunDetails, options: argparse.Namespace, console: Console) -> None:
     if options.json:
-        console.data(msgspec.json.encode(report).decode())
+        console.write_json(report)
         return
     console.row(_format_run(report.run))
     for call in report.waiting:

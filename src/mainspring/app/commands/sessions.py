@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-import msgspec
-
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.runner import run_command, workspace_options
@@ -25,7 +23,7 @@ from mainspring.app.workspace.saved_sessions import (
     search,
 )
 from mainspring.sessions.transcript import TranscriptItem
-from mainspring.text import escape_invisible, pluralize
+from mainspring.text import escape_invisible, pluralize, truncate_end
 
 _TEXT = 72
 
@@ -54,9 +52,8 @@ def _line(item: TranscriptItem, depth: int) -> str:
     text = escape_invisible(
         " ".join(" ".join((item.text or item.error, *map(call_headline, item.calls))).split()), prose=True
     )
-    text = text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
     label = f"  [{escape_invisible(item.label)}]" if item.label else ""
-    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {KIND_LABELS[item.kind].lower()}: {text}{label}"
+    return f"{'*' if item.active else ' '} {'  ' * depth}{item.id}  {KIND_LABELS[item.kind].lower()}: {truncate_end(text, _TEXT)}{label}"
 
 
 _MISSING_ARGUMENT = {
@@ -91,25 +88,20 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_saved_sessions(workspace_options(options), everywhere=options.all)
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-        return 0
-    for info in found:
-        where = f"  {info.cwd}" if options.all else ""
-        text = one_line(info.problem or info.title or info.preview, 80)
-        console.row(f"{info.id}  {_format_time(info.updated)}  {text}{where}")
-    if not found:
-        console.info(
-            "No sessions yet. Start one with `mainspring`."
-            + ("" if options.all else " List the sessions of all folders with --all.")
-        )
+    rows = (
+        f"{info.id}  {_format_time(info.updated)}  {one_line(info.problem or info.title or info.preview, 80)}"
+        + (f"  {info.cwd}" if options.all else "")
+        for info in found
+    )
+    more = "" if options.all else " List the sessions of all folders with --all."
+    console.write_list(found, rows, f"No sessions yet. Start one with `mainspring`.{more}", as_json=options.json)
     return 0
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
     transcript = export_transcript(" ".join(options.words) or None, workspace_options(options))
     if options.json:
-        console.data(msgspec.json.encode(transcript).decode())
+        console.write_json(transcript)
     else:
         console.answer(render_markdown(transcript))
     return 0
@@ -119,24 +111,16 @@ def _print_tree(options: argparse.Namespace, console: Console) -> int:
     transcript = export_transcript(" ".join(options.words) or None, workspace_options(options))
     for problem in transcript.problems:
         console.info(f"Note: {problem}")
-    if options.json:
-        console.data(msgspec.json.encode(transcript.items).decode())
-        return 0
-    for line in format_tree(transcript):
-        console.row(line)
+    console.write_list(transcript.items, format_tree(transcript), as_json=options.json)
     return 0
 
 
 def _search(options: argparse.Namespace, console: Console) -> int:
     hits = search(" ".join(options.words), workspace_options(options), everywhere=options.all)
-    if options.json:
-        console.data(msgspec.json.encode(hits).decode())
-        return 0
-    for hit in hits:
-        console.row(f"{hit.session.id}  {_format_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}")
-    if not hits:
-        console.info("No matches" + ("" if options.all else " in this folder. Search all folders with --all."))
-    return 0 if hits else 1
+    rows = (f"{hit.session.id}  {_format_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}" for hit in hits)
+    empty = "No matches" + ("" if options.all else " in this folder. Search all folders with --all.")
+    console.write_list(hits, rows, empty, as_json=options.json)
+    return 0 if hits or options.json else 1
 
 
 def _name(options: argparse.Namespace, console: Console) -> int:

@@ -7,8 +7,6 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line, visible_row
 from mainspring.app.cli.exit_codes import ERROR, OK
@@ -69,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_installed_skills(workspace_options(options))
     if options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
         return OK
     width = max([len(s.name) for s in found.skills], default=0)
     for each in found.skills:
@@ -93,7 +91,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 def _show(options: argparse.Namespace, console: Console) -> int:
     found = show_skill(options.words[0], workspace_options(options))
     if options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
         return OK
     for line in _skill_details(found):
         console.info(line)
@@ -124,7 +122,7 @@ def _validate(options: argparse.Namespace, console: Console) -> int:
     verdicts = validate_skills(options.words, workspace_options(options))
     code = OK if all(v.valid for v in verdicts) else ERROR
     if options.json:
-        console.data(msgspec.json.encode(verdicts).decode())
+        console.write_json(verdicts)
         return code
     for verdict in verdicts:
         for line in _format_verdict(verdict):
@@ -185,7 +183,7 @@ def _confirm_and_apply(
 
 def _report(done: Sequence[SkillChange], options: argparse.Namespace, console: Console) -> int:
     if options.json:
-        console.data(msgspec.json.encode(done).decode())
+        console.write_json(done)
     for each in () if options.json else done:
         more = f" {each.commit[:12]}" if each.commit else ""
         if each.what == "failed":

@@ -7,8 +7,6 @@ import asyncio
 import os
 import sys
 
-import msgspec
-
 from mainspring.app.cli.console import Console, discard_stream
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.dashboard.control import (
@@ -34,7 +32,7 @@ def _start(options: argparse.Namespace, console: Console) -> int:
         workspace_options(options), choice=choice, port=options.port, on_message=console.info
     )
     if options.json:
-        console.data(msgspec.json.encode(dashboard).decode())
+        console.write_json(dashboard)
         return 0
     console.info("Started" if new else "Already running")
     console.info(
@@ -51,7 +49,7 @@ def _start(options: argparse.Namespace, console: Console) -> int:
 def _stop(options: argparse.Namespace, console: Console) -> int:
     was = stop_dashboard(workspace_options(options))
     if options.json:
-        console.data(msgspec.json.encode(was).decode())
+        console.write_json(was)
     elif was.dashboard is None:
         console.info("No dashboard is running")
     else:
@@ -62,7 +60,7 @@ def _stop(options: argparse.Namespace, console: Console) -> int:
 def _status(options: argparse.Namespace, console: Console) -> int:
     found = dashboard_status(workspace_options(options))
     if options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
     elif found.running and found.dashboard is not None:
         console.row(f"running: {_describe_dashboard(found.dashboard)}")
         console.row(found.dashboard.url)
@@ -87,7 +85,7 @@ def _serve(options: argparse.Namespace, console: Console) -> int:
             console.info(f"Spans are received at {dashboard.endpoint}. Press Ctrl-C to stop.")
             console.row(dashboard.url)
             return
-        console.data(msgspec.json.encode(dashboard).decode())
+        console.write_json(dashboard)
         if options.owns_process:  # the parent process reads one line and exits
             discard_stream(sys.stdout)
             discard_stream(sys.stderr)

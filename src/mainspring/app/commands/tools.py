@@ -210,12 +210,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_tools()
-    if options.json:
-        console.data(msgspec.json.encode(found).decode())
-        return OK
     width = max(len(tool.name) for tool in found)
-    for tool in found:
-        console.row(f"{tool.name:{width}}  {one_line(tool.summary, 100)}")
+    rows = (f"{tool.name:{width}}  {one_line(tool.summary, 100)}" for tool in found)
+    console.write_list(found, rows, as_json=options.json)
     return OK
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-import msgspec
-
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.workspace.acting import ActiveContent
@@ -26,13 +24,8 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace, console: Console) -> int:
     if options.list:
         found = list_trusted_folders()
-        if options.json:
-            console.data(msgspec.json.encode(found).decode())
-        else:
-            for t in found:
-                console.row(f"{t.folder}  since {t.since:%Y-%m-%d}")
-            if not found:
-                console.info("No trusted folders")
+        rows = (f"{t.folder}  since {t.since:%Y-%m-%d}" for t in found)
+        console.write_list(found, rows, "No trusted folders", as_json=options.json)
         return 0
     if options.remove:
         path, known = untrust_folder(options.folder, workspace_options(options))
@@ -45,7 +38,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     if options.show:
         acts = list_active_content(options.folder, workspace_options(options))
         if options.json:
-            console.data(msgspec.json.encode([{"file": str(act.file), "what": act.what} for act in acts]).decode())
+            console.write_json([{"file": str(act.file), "what": act.what} for act in acts])
         else:
             _print_active_content(acts, console)
         return 0

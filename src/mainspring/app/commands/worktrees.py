@@ -7,8 +7,6 @@ import os
 import sys
 from collections.abc import Mapping
 
-import msgspec
-
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import run_command, workspace_options
@@ -78,7 +76,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     trees = open_worktrees(workspace_options(options))
     found = trees.list()
     if options.json:
-        console.data(msgspec.json.encode(found).decode())
+        console.write_json(found)
         return 0
     for tree in found:
         state = ", ".join(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from mainspring.env import EditorBuffers, TerminalProvider
 from mainspring.extensions.context import UserInterface
 from mainspring.loop import Steps
 from mainspring.models import ModelProvider
 from mainspring.permissions import PermissionCallback
+
+if TYPE_CHECKING:
+    from mainspring.env import EditorBuffers, TerminalProvider
 
 
 class ClientServices(Struct, frozen=True, kw_only=True):

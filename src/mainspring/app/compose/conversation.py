@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,9 +34,10 @@ from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings, iter_agent_settings
 from mainspring.app.workspace.skills import SKILL_TOOL_NAMES, build_skills
 from mainspring.app.workspace.trust import TrustStore, trust_warnings
-from mainspring.env import EditorEnv, LocalEnv
+from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Notice
+from mainspring.globs import matches_any
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin
 from mainspring.memory import Memory
@@ -56,13 +55,16 @@ from mainspring.sessions.event_log import SessionEventLog
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.sessions.rewind import FileSnapshots
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
+from mainspring.text import suggest_name
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
+    from mainspring.env import EditorEnv
     from mainspring.sessions import find_session
     from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 else:
+    EditorEnv = lazy_function("mainspring.env.editor", "EditorEnv")
     find_session = lazy_function("mainspring.sessions", "find_session")
     Telemetry = lazy_function("mainspring.telemetry", "Telemetry")
     TelemetryOptions = lazy_function("mainspring.telemetry", "TelemetryOptions")
@@ -284,8 +286,7 @@ def select_tools(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
     names = [n if n in known else COMMON_ALIASES.get(n, n) for n in names]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Available tools: {', '.join(known)}."
+            hint = suggest_name(name, known, f"Available tools: {', '.join(known)}.")
             raise ConfigError(f"Unknown tool: {name!r}. {hint}")
     return list(ToolRegistry(tools).subset(names))
 
@@ -378,7 +379,7 @@ def tools_for_small_model(tools: Sequence[Tool], rules: RuleSet) -> list[Tool]:
 
     def is_allowed(name: str) -> bool:
         scope = FILE_TOOLS.get(name, "shell-run" if name == "shell" else None)
-        return any(r.scope == scope if r.scope else fnmatchcase(name, r.tool) for r in rules.with_effect("allow"))
+        return any(r.scope == scope if r.scope else matches_any(name, (r.tool,)) for r in rules.with_effect("allow"))
 
     return [t for t in tools if t.name in SMALL_MODEL_TOOLS or is_allowed(t.name)]
 
@@ -387,7 +388,7 @@ def is_server_allowed(key: str, rules: RuleSet) -> bool:
     """Return True if a rule allows tools of an MCP server, which have names like ``mcp__KEY__...``."""
     server = f"mcp__{key}__"
     return any(
-        r.tool.startswith(server) or fnmatchcase(server, r.tool)
+        r.tool.startswith(server) or matches_any(server, (r.tool,))
         for r in rules.with_effect("allow")
         if r.tool.startswith("mcp__")
     )

@@ -18,7 +18,7 @@ from mainspring.env import (
 from mainspring.env.walk import VCS_DIRECTORIES
 from mainspring.loop import CoreAgent
 from mainspring.permissions.paths import IGNORE_FILE_NAME, MAX_BYTES, match_rules, parse_rules
-from mainspring.state_files import write_text_atomically
+from mainspring.state_files import write_atomically
 from mainspring.tools import (
     Tool,  # loads its parts on use
     diagnostics,  # loads its parts on use
@@ -178,7 +178,7 @@ class _PrivateFiles(LocalEnv):
         def write() -> None:
             if parents:
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_text_atomically(target, data.decode())
+            write_atomically(target, data)
 
         await asyncio.to_thread(write)
 

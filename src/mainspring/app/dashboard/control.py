@@ -25,7 +25,7 @@ from mainspring.errors import ConfigError, MainspringError
 from mainspring.extras import import_from_extra
 from mainspring.programs import find_program
 from mainspring.python import python_module
-from mainspring.state_files import write_text_atomically
+from mainspring.state_files import write_atomically
 
 IMAGE = "mcr.microsoft.com/dotnet/aspire-dashboard:latest"
 CONTAINER = "mainspring-telemetry"
@@ -345,7 +345,7 @@ def _load_state(home: UserPaths) -> Dashboard | None:
 
 def _save_state(home: UserPaths, dashboard: Dashboard) -> None:
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_text_atomically(_file(home), msgspec.json.encode(dashboard).decode())
+    write_atomically(_file(home), msgspec.json.encode(dashboard))
 
 
 def _clear_state(home: UserPaths) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from mainspring.app.workspace.saved_sessions import TranscriptCall
 from mainspring.messages import Usage
 from mainspring.sessions.transcript import TranscriptItem
-from mainspring.text import escape_invisible
+from mainspring.text import escape_invisible, truncate_end
 
 KIND_LABELS = {
     "user": "User",
@@ -62,7 +62,7 @@ def call_headline(call: TranscriptCall) -> str:
         value = call.input.get(name)
         if isinstance(value, str) and value.strip():
             line = " ".join(escape_invisible(value, prose=True).split())
-            return f"{call.name} {line[:100]}{'…' if len(line) > 100 else ''}"
+            return f"{call.name} {truncate_end(line, 100)}"
     return call.name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from mainspring.app.workspace.load import load_rules
 from mainspring.errors import ConfigError
 from mainspring.models.auth import TokenFile, login
 from mainspring.models.providers import codex
+from mainspring.text import suggest_name
 
 _OTHER_LOGIN_HINTS = {
     "github": "Log in with GitHub's command line: `gh auth login`. Mainspring uses its token.",
@@ -62,10 +62,6 @@ def _token_file(provider: str, place: WorkspaceOptions, environ: Mapping[str, st
         return codex.token_file(provider_config(provider, load_rules(place, {}, environ)[1].config))
     if provider in _OTHER_LOGIN_HINTS:
         raise ConfigError(_OTHER_LOGIN_HINTS[provider])
-    near = difflib.get_close_matches(provider, [codex.NAME], 1, 0.5)
-    hint = (
-        f"Did you mean {near[0]!r}?"
-        if near
-        else f"Available: {codex.NAME}. Other providers use a key: run `mainspring config init`."
-    )
+    others = f"Available: {codex.NAME}. Other providers use a key: run `mainspring config init`."
+    hint = suggest_name(provider, [codex.NAME], others, cutoff=0.5)
     raise ConfigError(f"Cannot log in to {provider!r}. {hint}")

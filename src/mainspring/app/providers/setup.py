@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +29,7 @@ from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.provider_table import PROVIDERS
 from mainspring.run_options import RunOptions
+from mainspring.text import suggest_name
 
 
 class SetupQuestion(Struct, frozen=True, kw_only=True):
@@ -270,8 +270,7 @@ def remove_provider(
     ]
     if not keys:
         known = ", ".join(settings.config.providers.sections) or "none"
-        near = difflib.get_close_matches(name, settings.config.providers.sections, 1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Configured providers: {known}."
+        hint = suggest_name(name, settings.config.providers.sections, f"Configured providers: {known}.")
         raise ConfigError(f"{file} contains no provider {name!r}. {hint}")
     changes: dict[SettingKey, Any] = dict.fromkeys(keys)
     if settings.config.providers.default == name and _is_set_in(("providers", "default"), settings, file):
@@ -298,10 +297,8 @@ def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey
     name, wizard = answers.provider, answers.wizard
     values = {k: v.strip() for k, v in answers.values.items() if v.strip()}
     if unknown := [k for k in values if k not in _FIELDS | PROVIDER_SPECIFIC_SETTINGS]:
-        near = difflib.get_close_matches(unknown[0], [*_FIELDS, *PROVIDER_SPECIFIC_SETTINGS], 1)
-        raise ConfigError(
-            f"Unknown provider setting: {unknown[0]!r}." + (f" Did you mean {near[0]!r}?" if near else "")
-        )
+        hint = suggest_name(unknown[0], [*_FIELDS, *PROVIDER_SPECIFIC_SETTINGS])
+        raise ConfigError(f"Unknown provider setting: {unknown[0]!r}. {hint}".rstrip())
     for question in wizard.questions:
         if question.needed and question.setting not in values and not question.default:
             flag = {"baseUrl": "--url", "model": "--model"}.get(question.setting, f"--set {question.setting}=...")

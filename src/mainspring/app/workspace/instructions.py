@@ -24,6 +24,7 @@ from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import PermissionCheck, ToolTransform
 from mainspring.messages import TextBlock
 from mainspring.prompt_tags import wrap_in_tag
+from mainspring.text import truncate_bytes
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -273,12 +274,11 @@ def _fit_to_limit(files: Sequence[_LoadedFile], limit: int) -> list[InstructionF
 
 
 def _truncate(file: _LoadedFile, budget: int) -> InstructionFile:
-    data = file.text.encode()
-    if len(data) <= budget:
-        return InstructionFile(file.path, file.origin, file.text, len(data))
-    piece = data[:budget].decode("utf-8", "ignore")
-    piece = piece[: piece.rfind("\n") + 1] or piece
-    return InstructionFile(file.path, file.origin, piece.rstrip(), len(data), cut=True)
+    size = len(file.text.encode())
+    if size <= budget:
+        return InstructionFile(file.path, file.origin, file.text, size)
+    piece = truncate_bytes(file.text, budget, whole_lines=True)
+    return InstructionFile(file.path, file.origin, piece.rstrip(), size, cut=True)
 
 
 _ORDER_LAST = 1000

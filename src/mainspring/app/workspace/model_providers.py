@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from mainspring.app.workspace.settings import AppConfig
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import ProviderRegistry, default_registry
@@ -11,6 +9,7 @@ from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers.http import build_chat_model, static_api_key
+from mainspring.text import suggest_name
 
 
 def registry_of(config: AppConfig) -> ProviderRegistry:
@@ -22,8 +21,7 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
     default = config.providers.default
     if default is not None:
         if default not in registry:
-            near = difflib.get_close_matches(default, registry.names(), 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Available providers: {', '.join(registry.names())}."
+            hint = suggest_name(default, registry.names(), f"Available providers: {', '.join(registry.names())}.")
             raise ConfigError(
                 f"Unknown provider: {default!r} (--provider, or providers.default). {hint} To add an OpenAI-compatible server, set baseUrl in "
                 f"the section providers.{default}."

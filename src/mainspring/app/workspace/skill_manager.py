@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +38,7 @@ from mainspring.skills.state import SkillState, SkillStateFile
 from mainspring.skills.validation import Verdict as Verdict
 from mainspring.skills.validation import check_skills, find_missing
 from mainspring.state_files import resolve_project_file
+from mainspring.text import suggest_name
 
 
 class SkillView(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -509,8 +509,8 @@ def _get_skill(name: str, catalog: SkillCatalog) -> Skill:
 
 
 def _suggestion(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f" Did you mean {near[0]!r}?" if near else f" Available skills: {', '.join(sorted(known))}" if known else ""
+    hint = suggest_name(name, known, f"Available skills: {', '.join(sorted(known))}" if known else "")
+    return hint and f" {hint}"
 
 
 def _require_home(settings: Settings) -> UserPaths:

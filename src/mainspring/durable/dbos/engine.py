@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
-from mainspring.durable.attempt import RunAttempt
+from mainspring.durable.attempt import RunAttempt, park_attempts
 from mainspring.durable.dbos.log import DbosLog, Poller
 from mainspring.durable.dbos.tables import RUN_WORKFLOW, FinishedRunFilter, Tables
 from mainspring.durable.engine import (
@@ -247,13 +247,7 @@ class DbosEngine:
 
     async def drain(self, seconds: float) -> None:
         self._draining = True
-        attempts = list(self._attempts.values())
-        for attempt in attempts:
-            attempt.park()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                for attempt in attempts:
-                    await attempt.idle.wait()
+        await park_attempts(list(self._attempts.values()), seconds)
 
     # --- from anywhere ----------------------------------------------------------------------------------------------
 

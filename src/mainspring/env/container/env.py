@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from mainspring.env import local_files as disk
+from mainspring.env.beneath import FolderCache
 from mainspring.env.container.container import Container, find_engine, last_output_line
 from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.local_files import LocalFiles
@@ -101,10 +102,10 @@ class ContainerFiles(LocalFiles):
         bits = modes.S_IMODE(int(mode, 16))
         return FileStat(path, kind, int(size), int(mtime) * 1_000_000_000, bits, int(links))
 
-    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    def read(self, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
         if self._is_mounted(path):
-            return super().read(path, offset, limit)
+            return super().read(path, offset, limit, folders)
         folder, name = posixpath.split(path)
         if name in IGNORE_FILE_NAMES and is_inside(
             self.cwd, folder

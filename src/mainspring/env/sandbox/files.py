@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import BinaryIO, NoReturn
 
+from mainspring.env.beneath import FolderCache
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox.policy import SandboxPolicy
@@ -48,10 +49,10 @@ class SandboxedFiles(LocalFiles):
         self._check_read(path)
         return super().stat(path)
 
-    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    def read(self, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None) -> bytes:
         """See `ExecutionEnv.read_bytes`."""
         self._check_read(path)
-        return super().read(path, offset, limit)
+        return super().read(path, offset, limit, folders)
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file to read it."""

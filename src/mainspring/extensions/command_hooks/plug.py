@@ -13,6 +13,7 @@ from mainspring.errors import ConfigError
 from mainspring.events import ContextCompacted, SubagentEnd
 from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook, hook_tool_names
 from mainspring.extensions.command_hooks.protocol import (
+    MAX_OUTPUT_CHARS,
     Common,
     NotificationInput,
     Payload,
@@ -27,7 +28,6 @@ from mainspring.extensions.command_hooks.protocol import (
     ToolResponse,
     UserPromptSubmitInput,
     Verdict,
-    truncate_middle,
 )
 from mainspring.extensions.command_hooks.runner import HookCommandRunner
 from mainspring.extensions.context import NonInteractiveUI, UserInterface
@@ -47,6 +47,7 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.messages import Message, TextBlock
+from mainspring.text import truncate_middle
 from mainspring.tools import ToolOutput
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class ToolCallHooks:
         request = self._runner.hooks_for("PostToolUseFailure" if failed else "PostToolUse", hook_tool_names(hook.name))
         if not request:
             return
-        text = truncate_middle(_text(hook.result.output))
+        text = truncate_middle(_text(hook.result.output), MAX_OUTPUT_CHARS // 2, MAX_OUTPUT_CHARS // 2, "\n[...]\n")
         fields: dict[str, Any] = {
             **self._common(),
             "tool_name": hook.name,

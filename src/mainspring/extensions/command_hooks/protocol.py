@@ -163,7 +163,7 @@ def _verdict(hook: CommandHook, output: HookOutput) -> Verdict:
     )
 
 
-_MAX_BYTES = 1 << 20
+MAX_OUTPUT_CHARS = 1 << 20
 """Maximum characters of a tool result in a payload; no decision needs more, and a pipe should not carry it."""
 
 
@@ -326,9 +326,3 @@ def encode_payload(payload: Payload) -> bytes:
         return msgspec.json.encode(payload, enc_hook=str)
     except UnicodeEncodeError:  # an unpaired surrogate, for example in the name of a file that is not UTF-8
         return json.dumps(msgspec.to_builtins(payload, enc_hook=str), default=str).encode()
-
-
-def truncate_middle(text: str) -> str:
-    """Truncate a very long text in the middle."""
-    half = _MAX_BYTES // 2
-    return text if len(text) <= _MAX_BYTES else f"{text[:half]}\n[...]\n{text[-half:]}"

@@ -7,8 +7,6 @@ import base64
 import binascii
 import json
 import math
-import os
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -20,6 +18,7 @@ from msgspec import Struct
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.json_values import as_dict, as_number
+from mainspring.state_files import write_atomically
 
 REFRESH_MARGIN = 300.0
 """Seconds before expiry at which a token is no longer used: minutes may pass until the host checks it."""
@@ -230,16 +229,7 @@ class TokenFile:
     def _replace(self, data: bytes) -> None:
         target = self.path.resolve()  # Preserve a symbolic link.
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # Created with mode 0600.
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_atomically(target, data)
 
 
 def _text(fields: dict[str, Any], *names: str) -> str:

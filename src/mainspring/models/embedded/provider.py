@@ -23,7 +23,7 @@ from mainspring.models.embedded.server import LlamaServer, borrow, give_back
 from mainspring.models.embedded.sources import DownloadCallback
 from mainspring.models.embedded.weights import DEFAULT, ModelWeights, download_command, find_weights, models_dir
 from mainspring.models.http_model import HttpModel
-from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 from mainspring.models.profile import ChatCapabilities, ModelProfile
 from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
@@ -39,7 +39,7 @@ _NOTICE = (
 )
 
 
-class EmbeddedModel:
+class EmbeddedModel(ModelBase):
     """A model in a local child process that exits with this process.
 
     Nothing is started before the first request. Safe to share: requests of several conversations are queued.
@@ -67,21 +67,6 @@ class EmbeddedModel:
         self._info = _info(weights, context, max_output)
         self._server: LlamaServer | None = None
         self._inner: tuple[Any, HttpModel] | None = None
-
-    @property
-    def provider(self) -> str:
-        """``embedded``."""
-        return _PROVIDER
-
-    @property
-    def model(self) -> str:
-        """Name of the model, or the file's path."""
-        return self._info.id
-
-    @property
-    def info(self) -> ModelInfo:
-        """Known facts about the model."""
-        return self._info
 
     @property
     def pid(self) -> int | None:
@@ -129,14 +114,6 @@ class EmbeddedModel:
             if request.tools:
                 error.partial = emitter.partial
             raise await self._explain_error(error, server) from error
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Send a request and return the complete response.
-
-        Raises:
-            ModelError: See `stream`.
-        """
-        return await collect(self.stream(request), _PROVIDER, self.model)
 
     async def aclose(self) -> None:
         """Stop the model's process, unless another model object uses it."""

@@ -33,6 +33,7 @@ from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number
 from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.openai_chat import ChatDecoder
+from mainspring.models.wire.openai_chat.encode import encode_content
 from mainspring.models.wire.openai_chat.payloads import CallDelta, ChatChunk, ChatDelta, Choice, FunctionDelta
 
 
@@ -93,7 +94,7 @@ def _convert_message(message: Message, kinds: Any) -> list[Any]:
             shown += behind
         else:
             shown.append(block)
-    return [*results, kinds.HumanMessage(_content(shown))] if shown else results
+    return [*results, kinds.HumanMessage(encode_content(shown))] if shown else results
 
 
 def _assistant_content(message: Message) -> str | list[dict[str, Any]]:
@@ -118,18 +119,6 @@ def _object(text: str) -> dict[str, Any]:
         return as_dict(json.loads(text)) or {}
     except ValueError:
         return {}
-
-
-def _content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
-    if all(isinstance(block, TextBlock) for block in blocks):
-        return "\n".join([block.text for block in blocks if isinstance(block, TextBlock)])
-    parts: list[dict[str, Any]] = []
-    for block in blocks:
-        if isinstance(block, TextBlock):
-            parts.append({"type": "text", "text": block.text})
-        elif isinstance(block, ImageBlock):
-            parts.append({"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.data}"}})
-    return parts
 
 
 def from_langchain(messages: Sequence[Any]) -> list[Message]:

@@ -17,7 +17,7 @@ from mainspring.models.errors import classify_exception
 from mainspring.models.json_values import as_dict
 from mainspring.models.langchain import detect
 from mainspring.models.langchain.messages import LangChainDecoder, to_langchain
-from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
 
 _NAME = "langchain"
@@ -25,7 +25,7 @@ _VENDORS = {"google_genai": "gemini", "google_vertexai": "gemini", "mistralai": 
 """Catalog names of vendors, by the package name of their integration."""
 
 
-class LangChainModel:
+class LangChainModel(ModelBase):
     """A `ModelProvider` for any LangChain chat model.
 
     The settings of the chat model stay unchanged: output limit, thinking, retries, caching. From a request, it receives the
@@ -41,21 +41,6 @@ class LangChainModel:
         self._bare = detect.unwrap_chat_model(chat_model) or chat_model
         self._info = info or _info(self._bare)
         self._profile = ModelProfile(self._info, type(self._bare).__name__)
-
-    @property
-    def provider(self) -> str:
-        """Always ``langchain``."""
-        return self._info.provider
-
-    @property
-    def model(self) -> str:
-        """Name of the model, or of its class if it has none."""
-        return self._info.id
-
-    @property
-    def info(self) -> ModelInfo:
-        """Known facts about the model."""
-        return self._info
 
     def __repr__(self) -> str:
         return f"<LangChainModel {type(self._bare).__name__} {self.model}>"
@@ -89,14 +74,6 @@ class LangChainModel:
             yield event
         if failure is not None:
             raise failure
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Send a request and return the complete response.
-
-        Raises:
-            ModelError: See `stream`.
-        """
-        return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
         """Do nothing: the caller owns the chat model."""

@@ -18,7 +18,7 @@ from mainspring.models.auth import ApiKey, CallableKey, CredentialResolver, KeyC
 from mainspring.models.auth.credentials import get_setting, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
-from mainspring.models.port import ZERO_PRICES, ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ZERO_PRICES, ModelBase, ModelInfo, ModelProvider, ModelRequest
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
 from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.azure import KEY_HEADER, key_base_url, key_or_token
@@ -67,7 +67,7 @@ def build(config: ProviderConfig) -> ModelProvider:
             )
 
 
-class FoundryModel:
+class FoundryModel(ModelBase):
     """A model of Foundry that connects at the first request.
 
     Args:
@@ -84,21 +84,6 @@ class FoundryModel:
         self._temperature = temperature
         self._inner: HttpModel | None = None
 
-    @property
-    def provider(self) -> str:
-        """``foundry``."""
-        return self._info.provider
-
-    @property
-    def model(self) -> str:
-        """The alias or the deployment."""
-        return self._info.id
-
-    @property
-    def info(self) -> ModelInfo:
-        """Known facts about the model."""
-        return self._info
-
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Send a request and stream the response.
 
@@ -112,14 +97,6 @@ class FoundryModel:
         async with aclosing(self._inner.stream(request)) as events:
             async for event in events:
                 yield event
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Send a request and return the complete response.
-
-        Raises:
-            ModelError: See `stream`.
-        """
-        return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
         """Release connections. The service keeps running for other users in this process and stops with it."""

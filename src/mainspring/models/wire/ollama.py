@@ -255,18 +255,12 @@ class OllamaProtocol:
     """Ollama's own protocol; stateless."""
 
     name = "ollama"
+    encode = staticmethod(encode_request)
+    decoder = OllamaDecoder
 
     def url(self, profile: ModelProfile) -> str:
         """Return the URL of a request."""
         return f"{profile.base_url}/api/chat" + (f"?{profile.query}" if profile.query else "")
-
-    def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
-        """Return the body of a streaming request."""
-        return encode_request(request, profile)
-
-    def decoder(self, profile: ModelProfile) -> OllamaDecoder:
-        """Return a decoder for one response."""
-        return OllamaDecoder(profile)
 
     def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Return profiles without the field that the server rejected, the most likely first."""

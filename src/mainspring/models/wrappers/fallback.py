@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamEvent
 from mainspring.models.errors import classify_exception
-from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelBase, ModelInfo, ModelProvider, ModelRequest
 from mainspring.models.retry import read_until_content
 
 DEFAULT_FALLBACK_CODES = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})
@@ -34,7 +34,7 @@ class FallbackEvent(Struct, frozen=True):
     next: ModelProvider
 
 
-class FallbackModel:
+class FallbackModel(ModelBase):
     """A `ModelProvider` with several models: if one is unavailable, the next one receives the same request.
 
     Only before the first content: a later failure is raised, so no content is sent twice. A model that failed is skipped for
@@ -119,14 +119,6 @@ class FallbackModel:
                     raise
                 given_up.append(f"{self._models[index].provider}:{self._models[index].model} failed before: {failure}")
                 await self._notify(FallbackEvent(self._models[index], failure, self._models[order[at + 1]]))
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Send a request and return the complete response.
-
-        Raises:
-            ModelError: See `stream`.
-        """
-        return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
         """Close all models."""

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import cast
 
 from mainspring.events import Done, StreamEvent
-from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelProvider, ModelRequest, ModelWrapper
 from mainspring.models.token_limits import estimate_prompt_tokens
 
 _EXPECTED_OUTPUT_TOKENS = 1000  # Token estimate of a response, until the provider reports its usage.
@@ -61,7 +61,7 @@ class TokenBucket:
         return self._level
 
 
-class RateLimitedModel:
+class RateLimitedModel(ModelWrapper):
     """A `ModelProvider` that waits instead of exceeding a rate. Share one object between all users of the rate.
 
     Tokens are estimated before a request and corrected by its usage afterward.
@@ -83,24 +83,9 @@ class RateLimitedModel:
         clock: Callable[[], float] = time.monotonic,
         sleep: WaitFunction = asyncio.sleep,
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self._requests = TokenBucket(requests_per_minute, clock=clock, sleep=sleep) if requests_per_minute else None
         self._tokens = TokenBucket(tokens_per_minute, clock=clock, sleep=sleep) if tokens_per_minute else None
-
-    @property
-    def provider(self) -> str:
-        """Name of the provider."""
-        return self._model.provider
-
-    @property
-    def model(self) -> str:
-        """Model ID."""
-        return self._model.model
-
-    @property
-    def info(self) -> ModelInfo:
-        """Facts about the model."""
-        return self._model.info
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Wait for the rate limit, then stream the response.
@@ -119,18 +104,6 @@ class RateLimitedModel:
                 if self._tokens is not None and isinstance(event, Done) and event.message.usage is not None:
                     self._tokens.adjust(expected - event.message.usage.total_tokens)
                 yield event
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Wait for the rate limit, then return the complete response.
-
-        Raises:
-            ModelError: See `stream`.
-        """
-        return await collect(self.stream(request), self.provider, self.model)
-
-    async def aclose(self) -> None:
-        """Close the model."""
-        await self._model.aclose()
 
 
 def _estimate_tokens(request: ModelRequest) -> int:

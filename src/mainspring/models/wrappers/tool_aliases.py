@@ -13,7 +13,7 @@ from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent, StreamStart, ToolCallEnd, ToolCallStart
 from mainspring.messages import Message
 from mainspring.models.message_builder import rename_tool
-from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelProvider, ModelRequest, ModelWrapper
 
 ToolNames = Mapping[str, str]
 
@@ -26,7 +26,7 @@ class _CachedTranslation(Struct, frozen=True):
     after: tuple[Message, ...]
 
 
-class ToolAliasModel:
+class ToolAliasModel(ModelWrapper):
     """A model that receives tools under other names than the rest of the program.
 
     Requests (tools, calls and results in the history, the tool choice) contain the aliases, responses the original names. A
@@ -39,24 +39,9 @@ class ToolAliasModel:
     """
 
     def __init__(self, model: ModelProvider, aliases: ToolNames) -> None:
-        self._model = model
+        super().__init__(model)
         self._out = dict(aliases)
         self._back = {wire: name for name, wire in aliases.items()}
-
-    @property
-    def provider(self) -> str:
-        """Name of the provider."""
-        return self._model.provider
-
-    @property
-    def model(self) -> str:
-        """Model ID."""
-        return self._model.model
-
-    @property
-    def info(self) -> ModelInfo:
-        """Known facts about the model."""
-        return self._model.info
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Send a request and stream the response.
@@ -73,18 +58,6 @@ class ToolAliasModel:
             if error.partial is not None:
                 error.partial = _rename_calls(error.partial, self._back)
             raise
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Send a request and return the complete response.
-
-        Raises:
-            ModelError: See `stream`.
-        """
-        return await collect(self.stream(request), self.provider, self.model)
-
-    async def aclose(self) -> None:
-        """Release the resources of the model."""
-        await self._model.aclose()
 
     def _translate_request(self, request: ModelRequest) -> ModelRequest:
         return replace(

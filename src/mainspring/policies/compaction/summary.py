@@ -21,7 +21,7 @@ from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction import summary_format
 from mainspring.policies.compaction.options import Compaction
-from mainspring.text import pluralize
+from mainspring.text import pluralize, truncate_end
 
 if TYPE_CHECKING:
     from mainspring.loop.hooks import SideModelCall
@@ -353,7 +353,7 @@ def _fit_prompts(prompts: Sequence[str], max_chars: int) -> list[str]:
         return []
     chosen: dict[int, str] = {}
     for i in (0, *range(len(prompts) - 1, 0, -1)):
-        text = prompts[i] if len(prompts[i]) <= max_chars // 2 else f"{prompts[i][: max_chars // 2]}…"
+        text = truncate_end(prompts[i], max_chars // 2)
         if len(text) > max_chars:
             break
         chosen[i] = text

@@ -18,6 +18,7 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from mainspring.text import truncate_middle
 
 SUMMARY_SYSTEM_PROMPT = (
     "You sum up conversations between a user and an agent that works with tools, so that the agent can go on without having seen "
@@ -170,7 +171,4 @@ def _render_block(block: object) -> str:
 
 
 def _truncate(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    head, tail = limit * 3 // 4, limit // 4
-    return f"{text[:head]}[… {len(text) - head - tail} characters …]{text[-tail:]}"
+    return truncate_middle(text, limit * 3 // 4, limit // 4, "[… {more} characters …]")

@@ -27,6 +27,7 @@ from mainspring.loop.hooks import ToolTransform
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.redaction import Redactor, redact_environment
 from mainspring.state_files import make_private_folder, write_text_atomically
+from mainspring.text import truncate_end
 from mainspring.tools import ToolOutput
 
 if TYPE_CHECKING:
@@ -210,8 +211,7 @@ def _missing_error(name: str) -> SessionError:
 
 def summarize_call_arguments(args: Mapping[str, Any], limit: int = 200) -> str:
     """Return arguments on one line, for lists."""
-    text = ", ".join(f"{name}={value!r}" for name, value in args.items())
-    return f"{text[:limit]}…" if len(text) > limit else text
+    return truncate_end(", ".join(f"{name}={value!r}" for name, value in args.items()), limit)
 
 
 logger = logging.getLogger("mainspring")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mainspring.tools.interaction import Option, UserQuestion, get_interaction, no_user_result
-from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolResult, no_access
 
 MAX_OPTIONS = 10
 
@@ -33,10 +32,6 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         lines.append(f"The user says: {reply.text.strip() or '(nothing)'}")
     facts = {"answered": True, "chosen": list(reply.chosen), "text": reply.text}
     return ToolResult(output="\n".join(lines), title=text[:120], metadata=facts)
-
-
-def _access(_: Mapping[str, Any]) -> list[Access]:
-    return []
 
 
 ask_user = Tool(
@@ -68,6 +63,6 @@ ask_user = Tool(
     label="Question",
     source="builtin",
     concurrency_safe=False,
-    access=_access,
+    access=no_access,
 )
 """Ask the user a question."""

@@ -9,6 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from mainspring.env import HttpResponse, explain
 from mainspring.lazy import lazy_function
+from mainspring.text import truncate_bytes, truncate_end
 from mainspring.tools.support.pdf import Pdf, PdfError
 from mainspring.tools.support.text_files import looks_binary, replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
@@ -122,7 +123,7 @@ def _report(arguments: Mapping[str, Any], answer: HttpResponse, title: str, text
     if is_error:
         limit = min(limit or _MAX_URL_CHARS, _MAX_URL_CHARS)
     if limit:
-        part = part.encode()[:limit].decode("utf-8", "ignore")
+        part = truncate_bytes(part, limit)
     notes = [f"HTTP {answer.status}", _kind(answer) or "no content type"]
     if offset + len(part) < len(text):
         notes.append(
@@ -163,7 +164,7 @@ def _failure(code: ToolErrorCode, text: str) -> ToolResult:
 
 
 def _short(url: str) -> str:
-    return url if len(url) <= 200 else url[:200] + "…"
+    return truncate_end(url, 200)
 
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mainspring.env import RealPath, explain
 from mainspring.env.beneath import PathChangedError
 from mainspring.env.paths import display_path
 from mainspring.globs import GlobError, compile_glob, max_depth, split_at_wildcard
+from mainspring.tools.support.paths import failure
 from mainspring.tools.support.search.file_list import FileList, list_files_below
 from mainspring.tools.support.search.paths import (
     changed,
+    filter_paths,
     filter_visible,
     hidden_files_note,
     join_pattern,
     resolve_checked,
-    search_failure,
 )
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
@@ -29,9 +30,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     pattern, path = arguments["pattern"], arguments.get("path") or "."
     include_ignored = bool(arguments.get("include_ignored", False))
     if not pattern.strip():
-        return search_failure(
-            ToolErrorCode.VALIDATION_ERROR, "pattern is empty. Use ** for all files, *.py for Python files."
-        )
+        return failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty. Use ** for all files, *.py for Python files.")
     start, rest = _split(path, pattern)
     try:
         real = await resolve_checked(ctx, start)
@@ -39,30 +38,29 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     except PathChangedError as e:
         raise changed("search", start, e) from None
     except FileNotFoundError:
-        return search_failure(
-            ToolErrorCode.NOT_FOUND, f"No files match {pattern}: {display_path(start)} does not exist."
-        )
+        return failure(ToolErrorCode.NOT_FOUND, f"No files match {pattern}: {display_path(start)} does not exist.")
     except OSError as e:
-        return search_failure(ToolErrorCode.IO_ERROR, f"Cannot search {display_path(start)}: {explain(e)}.")
+        return failure(ToolErrorCode.IO_ERROR, f"Cannot search {display_path(start)}: {explain(e)}.")
     if stat.kind != "directory":
-        return search_failure(
+        return failure(
             ToolErrorCode.VALIDATION_ERROR, f"{display_path(start)} is not a folder, so it contains no files."
         )
     try:
         matches = compile_glob(rest)
     except GlobError as e:
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
     limit = max_depth(rest)
     listing = await list_files_below(ctx, real, include_ignored=include_ignored, depth=limit)
-    found = [path for path in listing.paths if matches(path)] if limit else []
-    if not found:  # Directories count only if no file matches, and their contents may be deeper.
-        listing = listing if limit is None else await list_files_below(ctx, real, include_ignored=include_ignored)
-        found = await asyncio.to_thread(_matching, listing, matches)
+    found = await asyncio.to_thread(filter_paths, listing.paths, [matches])
+    if not found and limit is not None:  # The contents of directories may be deeper.
+        listing = await list_files_below(ctx, real, include_ignored=include_ignored)
+        found = await asyncio.to_thread(filter_paths, listing.paths, [matches])
+    if not found:  # Directories count only if no file matches.
+        found = await asyncio.to_thread(_matching_folders, listing.paths, matches)
     if not found and await _is_file(ctx, real / rest):
         found = [rest]  # a literal name with brackets
     found, withheld = await filter_visible(ctx, real, found)
-    names = [display_path(posixpath.join(real, f), ctx.env.cwd) for f in found]
-    return _report(arguments, names, listing, withheld)
+    return _report(arguments, ctx, real, found, listing, withheld)
 
 
 def _split(path: str, pattern: str) -> tuple[str, str]:
@@ -72,19 +70,12 @@ def _split(path: str, pattern: str) -> tuple[str, str]:
     return start, (rest if is_about_names else "./" + rest) or "**"
 
 
-def _matching(listing: FileList, matches: Any) -> list[str]:
-    files = [path for path in listing.paths if matches(path)]
-    if files:
-        return files
-    folders = {parent for path in listing.paths for parent in _parents(path)}
+def _matching_folders(paths: Sequence[str], matches: Callable[[str], bool]) -> list[str]:
+    folders: set[str] = set()
+    for path in paths:
+        while (path := path.rpartition("/")[0]) and path not in folders:
+            folders.add(path)
     return [folder + "/" for folder in sorted(folders) if matches(folder)]
-
-
-def _parents(path: str) -> list[str]:
-    found: list[str] = []
-    while path := posixpath.dirname(path):
-        found.append(path)
-    return found
 
 
 async def _is_file(ctx: ToolContext, path: RealPath) -> bool:
@@ -94,9 +85,17 @@ async def _is_file(ctx: ToolContext, path: RealPath) -> bool:
         return False
 
 
-def _report(arguments: Mapping[str, Any], names: Sequence[str], listing: FileList, withheld: int) -> ToolResult:
+def _report(
+    arguments: Mapping[str, Any],
+    ctx: ToolContext,
+    root: RealPath,
+    names: Sequence[str],
+    listing: FileList,
+    withheld: int,
+) -> ToolResult:
     limit, offset = int(arguments.get("limit", _LIMIT)), int(arguments.get("offset", 0))
-    page = names[offset : offset + limit] if limit else names[offset:]
+    shown = names[offset : offset + limit] if limit else names[offset:]
+    page = [display_path(posixpath.join(root, name), ctx.env.cwd) for name in shown]
     what = ("folder" if names and names[0].endswith("/") else "file") + ("" if len(names) == 1 else "s")
     if not names:
         head = f"No files match {arguments['pattern']}."

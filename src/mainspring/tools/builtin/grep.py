@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mainspring.env import RealPath
-from mainspring.env.paths import display_path
+from mainspring.env.paths import display_path, to_sort_key
 from mainspring.globs import GlobError, compile_glob
+from mainspring.lazy import lazy_function
+from mainspring.tools.support.paths import failure
 from mainspring.tools.support.search.engines import (
     Line,
     RegexError,
@@ -19,44 +22,52 @@ from mainspring.tools.support.search.engines import (
     needs_multiline,
     search_file,
     search_folder,
-    search_with_python,
     truncate_line,
 )
 from mainspring.tools.support.search.file_list import list_files_below
 from mainspring.tools.support.search.paths import (
     SearchRoot,
+    filter_paths,
     filter_visible,
     resolve_search_root,
     search_accesses,
-    search_failure,
 )
 from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.support.search.python_engine import search_with_python
+else:
+    search_with_python = lazy_function("mainspring.tools.support.search.python_engine", "search_with_python")
 
 DEFAULT_LIMIT = 250
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if not arguments["pattern"]:
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty, so it would match everything.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, "pattern is empty, so it would match everything.")
     if replace_surrogates(arguments["pattern"]) != arguments["pattern"]:
-        return search_failure(
+        return failure(
             ToolErrorCode.VALIDATION_ERROR, "pattern has half a surrogate pair, which no text contains. Remove it."
         )
     found = await resolve_search_root(ctx, arguments.get("path") or ".")
     if isinstance(found, ToolResult):
         return found
     globs = [g for g in (found.glob and "./" + found.glob, arguments.get("glob") or "") if g]
+    query = _query(arguments)
     try:
         filters = [compile_glob(g) for g in globs]
-        hits = await _search(ctx, found, _query(arguments), globs, bool(arguments.get("include_ignored", False)))
+        hits = await _search(ctx, found, query, globs, max_lines=_max_lines(arguments))
     except GlobError as e:
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{e}.")
     except RegexError as e:
         text = f"pattern is not a valid regular expression: {e}. Escape it, or set literal=true to find it literally."
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, text)
-    paths = [p for p in sorted(hits.counts, key=lambda p: p.split("/")) if all(matches(p) for matches in filters)]
+        return failure(ToolErrorCode.VALIDATION_ERROR, text)
+    paths = sorted(filter_paths(hits.counts, filters), key=to_sort_key)
     allowed, withheld = (await filter_visible(ctx, found.path, paths)) if found.stat.kind == "directory" else (paths, 0)
+    if withheld and query.needs_lines and len(hits.lines) < len(hits.counts):
+        hits = await _search(ctx, found, query, globs)  # the lines to show may be in files that have only counts
+        allowed = [path for path in allowed if path in hits.counts]
     return _report(arguments, ctx, found, hits, allowed, withheld)
 
 
@@ -69,26 +80,37 @@ def _query(arguments: Mapping[str, Any]) -> SearchQuery:
         multiline=bool(arguments.get("multiline", False)) or needs_multiline(pattern),
         context=int(arguments.get("context", 0)),
         output=arguments.get("output_mode", "content"),
+        include_ignored=bool(arguments.get("include_ignored", False)),
     )
 
 
+def _max_lines(arguments: Mapping[str, Any]) -> int | None:
+    limit = int(arguments.get("head_limit", DEFAULT_LIMIT))
+    return limit + int(arguments.get("offset", 0)) if limit else None
+
+
 async def _search(
-    ctx: ToolContext, search_root: SearchRoot, query: SearchQuery, globs: Sequence[str], include_ignored: bool
+    ctx: ToolContext,
+    search_root: SearchRoot,
+    query: SearchQuery,
+    globs: Sequence[str],
+    *,
+    max_lines: int | None = None,
 ) -> SearchResult:
     program = await ctx.env.find_program("rg")
     above, name = posixpath.split(search_root.path)
     folder = RealPath(above)
-    if search_root.stat.kind == "file":
-        if program:
-            return await search_file(ctx, program, folder, name, query)
-        return await search_with_python(ctx, [(search_root.path, name)], query, as_text=True)
+    if search_root.stat.kind == "file" and program:
+        return await search_file(ctx, program, folder, name, query)
     if program:
         glob = globs[0] if len(globs) == 1 else ""
-        return await search_folder(ctx, program, search_root.path, query, glob=glob, include_ignored=include_ignored)
-    listing = await list_files_below(ctx, search_root.path, include_ignored=include_ignored)
-    filters = [compile_glob(g) for g in globs]
-    files = [(search_root.path / p, p) for p in listing.paths if all(matches(p) for matches in filters)]
-    hits = await search_with_python(ctx, files, query, as_text=False)
+        return await search_folder(ctx, program, search_root.path, query, glob=glob)
+    if search_root.stat.kind == "file":
+        return await search_with_python(ctx, [(search_root.path, name)], query, as_text=True)
+    listing = await list_files_below(ctx, search_root.path, include_ignored=query.include_ignored)
+    paths = await asyncio.to_thread(filter_paths, listing.paths, [compile_glob(g) for g in globs])
+    files = [(search_root.path / p, p) for p in paths]
+    hits = await search_with_python(ctx, files, query, as_text=False, max_lines=max_lines)
     return SearchResult(hits.lines, hits.counts, (*listing.problems, *hits.problems))
 
 
@@ -100,17 +122,20 @@ def _report(
     paths: Sequence[str],
     withheld: int,
 ) -> ToolResult:
+
+    def name_of(path: str) -> str:
+        return display_path(posixpath.join(base, path), ctx.env.cwd)
+
     mode = arguments.get("output_mode", "content")
     limit, offset = int(arguments.get("head_limit", DEFAULT_LIMIT)), int(arguments.get("offset", 0))
     is_file = search_root.stat.kind == "file"
     base = posixpath.dirname(search_root.path) if is_file else search_root.path
-    names = {p: display_path(posixpath.join(base, p), ctx.env.cwd) for p in paths}
     total = sum(hits.counts[p] for p in paths)
     if mode == "content":
         lines, count = _format_matches(
             hits,
             paths,
-            {} if is_file else names,
+            None if is_file else name_of,
             offset=offset,
             limit=limit,
             context=int(arguments.get("context", 0)),
@@ -118,7 +143,7 @@ def _report(
         size = total
     else:
         page = paths[offset : offset + limit] if limit else paths[offset:]
-        lines = [names[p] if mode == "files" else f"{names[p]}:{hits.counts[p]}" for p in page]
+        lines = [name_of(p) if mode == "files" else f"{name_of(p)}:{hits.counts[p]}" for p in page]
         count, size = len(page), len(paths)
     summary = f"{total} matching line{'' if total == 1 else 's'} in {len(paths)} file{'' if len(paths) == 1 else 's'}"
     if not paths:
@@ -165,7 +190,13 @@ def _format_notes(
 
 
 def _format_matches(
-    hits: SearchResult, paths: Sequence[str], names: Mapping[str, str], *, offset: int, limit: int, context: int
+    hits: SearchResult,
+    paths: Sequence[str],
+    name_of: Callable[[str], str] | None,
+    *,
+    offset: int,
+    limit: int,
+    context: int,
 ) -> tuple[list[str], int]:
     """Return the requested matching lines with context, under their file names, and the number of lines."""
     out: list[str] = []
@@ -178,8 +209,8 @@ def _format_matches(
         page = matching[max(0, offset - seen) :][: limit - count if limit else None]
         seen += len(matching)
         count += len(page)
-        if page and names:
-            out += ([""] if out else []) + [names[path]]
+        if page and name_of:
+            out += ([""] if out else []) + [name_of(path)]
         out += _lines_with_context(lines, page, context)
     return out, count
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mainspring.env import Job
+from mainspring.text import truncate_end
 from mainspring.tools.support.background import describe_status, job_metadata, job_report
-from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolResult, no_access
 
 _MAX_BYTES = 32_768
 DEFAULT_WAIT = 60
@@ -54,8 +55,7 @@ def _list(jobs: Sequence[Job]) -> ToolResult:
 
 
 def _line(job: Job) -> str:
-    line = job.command.strip().split("\n", 1)[0]
-    return line if len(line) <= 120 else line[:120] + "…"
+    return truncate_end(job.command.strip().split("\n", 1)[0], 120)
 
 
 def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:
@@ -67,10 +67,6 @@ def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:
     )
     text = f"Unknown background command: {id!r}. {there}" if id else f"Give the id of a background command. {there}"
     return ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
-
-
-def _access(_: Mapping[str, Any]) -> list[Access]:
-    return []  # Only commands that shell was allowed to start.
 
 
 jobs = Tool(
@@ -104,6 +100,6 @@ jobs = Tool(
     execute=_execute,
     label="Jobs",
     source="builtin",
-    access=_access,
+    access=no_access,
 )
 """Manage background commands."""

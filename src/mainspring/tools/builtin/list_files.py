@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mainspring.env import FileKind, WalkedPath, WalkResult
-from mainspring.env.paths import display_path
+from mainspring.env.paths import display_path, to_sort_key
+from mainspring.tools.support.paths import failure
 from mainspring.tools.support.search.paths import (
     filter_visible,
     hidden_files_note,
     resolve_search_root,
     search_accesses,
-    search_failure,
 )
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
@@ -37,11 +37,9 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if isinstance(found, ToolResult):
         return found
     if found.glob:
-        return search_failure(
-            ToolErrorCode.VALIDATION_ERROR, f"{display_path(path)} is not a folder. For a pattern use glob."
-        )
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{display_path(path)} is not a folder. For a pattern use glob.")
     if found.stat.kind != "directory":
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"{found.name} is a file; use read_file for that.")
     include_ignored = bool(arguments.get("include_ignored", False))
     walk = await ctx.env.walk(
         found.path, depth=depth + 1, include_ignored=include_ignored, limit=_MAX_WALKED, signal=ctx.signal
@@ -52,7 +50,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     listed = [e for e in near if e.path in visible]
     inside = Counter(e.path.rpartition("/")[0] for e in walk.entries if e.path.count("/") == depth)
     shown = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
-    lines = _lines(sorted(shown, key=lambda e: e.path.split("/")), inside)
+    lines = _lines(sorted(shown, key=lambda e: to_sort_key(e.path)), inside)
     ignored, more_withheld = await filter_visible(ctx, found.path, walk.ignored)
     withheld += more_withheld
     notes = _notes(walk, ignored, depth, len(listed) - len(shown), sum(inside.values()))

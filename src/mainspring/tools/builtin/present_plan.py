@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mainspring.tools.interaction import PlanReview, ProposedPlan, get_interaction, no_user_result
-from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolResult, no_access
 
 _DECISION_TEXTS = {
     "approve": "The user approved the plan. Carry it out.",
@@ -41,10 +40,6 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     )
 
 
-def _access(_: Mapping[str, Any]) -> list[Access]:
-    return []
-
-
 present_plan = Tool(
     name="present_plan",
     description=(
@@ -64,6 +59,6 @@ present_plan = Tool(
     label="Plan",
     source="builtin",
     concurrency_safe=False,
-    access=_access,
+    access=no_access,
 )
 """Show the user a plan."""

@@ -16,6 +16,7 @@ from msgspec import Struct
 from mainspring.extras import install_command
 from mainspring.lazy import lazy_function
 from mainspring.messages import ImageBlock, TextBlock
+from mainspring.text import truncate_bytes
 from mainspring.tools.support.images import (
     MAX_EDGE,
     MAX_IMAGE_BYTES,
@@ -204,7 +205,7 @@ def _truncate(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
 
 def _fit(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
     """Return the part of a line that fits in ``max_bytes``."""
-    fitted = line.encode("utf-8", "replace")[: layout.max_bytes].decode("utf-8", "ignore")
+    fitted = truncate_bytes(line, layout.max_bytes)
     return fitted + _truncation_note(len(line) - len(fitted), number, layout.column + len(fitted)), True
 
 

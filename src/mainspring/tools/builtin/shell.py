@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.env import EditorEnv, OutputLimits, ProcessResult, StreamName, explain
+from mainspring.env import OutputLimits, ProcessResult, StreamName, explain
+from mainspring.env.protocol import ScriptTerminal
 from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
 from mainspring.tools.support.background import TailBuffer, TerminalText, split_limit, start_background
+from mainspring.tools.support.paths import failure
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 _MAX_BYTES = 32_768
@@ -58,7 +60,7 @@ async def _run_in_editor_terminal(
 
     Return ``None`` if no such terminal is available.
     """
-    if not isinstance(ctx.env, EditorEnv):
+    if not isinstance(ctx.env, ScriptTerminal):
         return None
     return await ctx.env.run_in_terminal(
         command,
@@ -75,9 +77,9 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     timeout = float(arguments.get("timeout") or DEFAULT_TIMEOUT)
     limit = int(arguments.get("max_bytes", _MAX_BYTES))
     if not command.strip():
-        return _failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, "The command is empty. Give a bash script to run.")
     if rejected := find_nul_redirect(command):
-        return _failure(ToolErrorCode.VALIDATION_ERROR, rejected)
+        return failure(ToolErrorCode.VALIDATION_ERROR, rejected)
     if arguments.get("background"):
         return await start_background(ctx, command, arguments.get("timeout"), limit)
     collector = _OutputCollector(ctx, limit)
@@ -86,7 +88,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         shown = await _run_in_editor_terminal(ctx, command, timeout, limits)
     except OSError as e:
         text = f"The editor does not report the result of the command: {explain(e)}. Check its effects before you run it again."
-        return _failure(ToolErrorCode.IO_ERROR, text)
+        return failure(ToolErrorCode.IO_ERROR, text)
     if shown is not None:
         collector.append_raw(shown.stdout.data)
         return _report(arguments, ctx, timeout, shown, collector)
@@ -101,7 +103,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         )
     except OSError as e:
         about = f" {e.filename}:" if e.filename else ""
-        return _failure(ToolErrorCode.IO_ERROR, f"The command could not be started:{about} {explain(e)}.")
+        return failure(ToolErrorCode.IO_ERROR, f"The command could not be started:{about} {explain(e)}.")
     return _report(arguments, ctx, timeout, result, collector)
 
 
@@ -167,10 +169,6 @@ def _notes(result: ProcessResult, timeout: float, milliseconds: int, truncated: 
     elif result.survivors:
         notes.append(f"[could not be ended: pid {', '.join(map(str, result.survivors))}]")
     return notes
-
-
-def _failure(code: ToolErrorCode, text: str) -> ToolResult:
-    return ToolResult(output=text, is_error=True, code=code)
 
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:

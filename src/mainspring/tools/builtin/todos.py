@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol, get_args
 
 import msgspec
@@ -13,7 +13,7 @@ from msgspec import Struct
 from mainspring.env import ExecutionEnv, explain
 from mainspring.lazy import lazy_re
 from mainspring.tools.support.text_files import replace_surrogates
-from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolResult, no_access
 
 TODO_STORE_KEY = "todos"
 """Key in `ToolContext.extra` of a `TodoStore`; without a store, a list exists as long as its environment."""
@@ -132,10 +132,6 @@ def _report(todos: Sequence[Todo]) -> ToolResult:
     return ToolResult(output="\n".join([*lines, f"({summary})"]), title=f"Todos: {summary}", metadata={"todos": listed})
 
 
-def _no_access(_: Mapping[str, Any]) -> list[Access]:
-    return []
-
-
 todo_write = Tool(
     name="todo_write",
     description=(
@@ -167,7 +163,7 @@ todo_write = Tool(
     source="builtin",
     concurrency_safe=False,
     idempotent=True,
-    access=_no_access,
+    access=no_access,
 )
 """Replace the todo list."""
 
@@ -180,6 +176,6 @@ todo_read = Tool(
     label="Todos",
     source="builtin",
     idempotent=True,
-    access=_no_access,
+    access=no_access,
 )
 """Return the todo list."""

@@ -15,9 +15,9 @@ from mainspring.tools.support.text_files import DecodedText, decode_text
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
-    from mainspring.tools.support.editing.preview import diff
+    from mainspring.tools.support.editing.diffs import compute_diff
 else:  # loaded on the first write
-    diff = lazy_function("mainspring.tools.support.editing.preview", "diff")
+    compute_diff = lazy_function("mainspring.tools.support.editing.diffs", "compute_diff")
 
 _MAX_COMPARED = 16 << 20
 
@@ -60,7 +60,7 @@ async def _write(ctx: ToolContext, real_path: RealPath, name: str, content: str)
         return ToolResult(output=f"No change needed: {name} already has this content.", title=name, metadata=metadata)
     await ctx.env.write_bytes(real_path, data, parents=is_inside(real_path, ctx.env.cwd))
     before = document.text if document else ""
-    difference = await asyncio.to_thread(diff, before, content, name)
+    difference = await asyncio.to_thread(compute_diff, before, content, name)
     lines = content.count("\n") + (1 if content and not content.endswith("\n") else 0)
     verb = "Created" if stat is None else "Updated"
     encoding_note = f", {document.encoding_note} preserved" if document and document.encoding_note else ""
@@ -73,9 +73,7 @@ async def _write(ctx: ToolContext, real_path: RealPath, name: str, content: str)
             "hash": await asyncio.to_thread(_sha256, data),
             "changed": True,
             "created": stat is None,
-            "diff": difference.text,
-            "added": difference.added,
-            "removed": difference.removed,
+            **difference.metadata,
         },
     )
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from mainspring.env import ExecutionEnv, RealPath
 from mainspring.env.paths import display_path
+from mainspring.text import truncate_end
 from mainspring.tools.diagnostics.client import LanguageServerClient, LanguageServerConfig
 from mainspring.tools.diagnostics.protocol import Diagnostic
 from mainspring.tools.support.text_files import decode_text, replace_surrogates
@@ -186,6 +187,5 @@ def _format_note(watch: _ServerState, name: str, new: Sequence[Diagnostic], fixe
 
 
 def _format_diagnostic(diagnostic: Diagnostic) -> str:
-    text = " ".join(diagnostic.message.split())
-    text = text if len(text) <= _MAX_MESSAGE_CHARS else text[:_MAX_MESSAGE_CHARS] + "…"
+    text = truncate_end(" ".join(diagnostic.message.split()), _MAX_MESSAGE_CHARS)
     return f"{text} ({diagnostic.code})" if diagnostic.code else text

@@ -11,6 +11,7 @@ from typing import Any
 
 from mainspring.extras import install_command
 from mainspring.lazy import lazy_re
+from mainspring.text import truncate_bytes
 from mainspring.tools.support.paths import ResolvedFile, failure
 from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
@@ -153,7 +154,7 @@ async def _read(
 
 
 def _truncate_page(part: str, limit: int) -> str:
-    truncated = part.encode()[:limit].decode("utf-8", "ignore")
+    truncated = truncate_bytes(part, limit)
     return f"{truncated}… ({len(part) - len(truncated)} more characters on this page; raise max_bytes to see them)\n"
 
 

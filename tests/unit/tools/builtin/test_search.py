@@ -351,12 +351,12 @@ async def test_nul_in_a_pattern_is_searched(both_contexts: tuple[ToolContext, To
 async def test_huge_file_is_skipped_without_ripgrep_and_reported(
     env_without_ripgrep: EnvWithoutRipgrep, tree: Path
 ) -> None:
-    with open(tree / "huge", "wb") as file:
-        file.write(b"foo\n")
+    (tree / "huge").write_bytes(b"foo\n" * (17 << 20))
+    with open(tree / "huge_binary", "wb") as file:
         file.truncate(65 << 20)
-    result = await grep(ToolContext(env=env_without_ripgrep), pattern="foo", glob="huge")
+    result = await grep(ToolContext(env=env_without_ripgrep), pattern="foo", glob="huge*")
     assert result.metadata["outcome"] == "incomplete"
-    assert "huge: more than 67108864 bytes" in result.text
+    assert result.metadata["problems"] == ["huge: more than 67108864 bytes, which only ripgrep searches"]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.cancellation import CancelToken
-from mainspring.env import ConfinedEnv, EditorEnv, LocalEnv, RealPath
+from mainspring.env import ConfinedEnv, EditorEnv, LocalEnv, RealPath, beneath
+from mainspring.env.beneath import FolderCache
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.protocol import read_files
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import grep
-from mainspring.tools.support.search.engines import SearchQuery, _Search, compile_regex, required_literal
+from mainspring.tools.support.search.engines import SearchQuery
+from mainspring.tools.support.search.python_engine import (
+    _Search,
+    compile_regex,
+    required_literals,
+    search_with_python,
+)
 from tests.requires import on_posix
 from tests.unit.tools.builtin.test_search import EnvWithoutRipgrep
 
@@ -32,9 +39,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int | None]]:
     recorded: list[tuple[str, int | None]] = []
     read = LocalFiles.read
 
-    def record(self: LocalFiles, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    def record(
+        self: LocalFiles, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None
+    ) -> bytes:
         recorded.append((os.path.basename(path), limit))
-        return read(self, path, offset, limit)
+        return read(self, path, offset, limit, folders)
 
     monkeypatch.setattr(LocalFiles, "read", record)
     return recorded
@@ -98,10 +107,12 @@ async def test_abort_stops_the_thread_that_reads(
     ctx = ToolContext(env=plain_env)
     read = LocalFiles.read
 
-    def abort_at_third(self: LocalFiles, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    def abort_at_third(
+        self: LocalFiles, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None
+    ) -> bytes:
         if path.endswith("f02"):
             ctx.signal.cancel()
-        return read(self, path, offset, limit)
+        return read(self, path, offset, limit, folders)
 
     monkeypatch.setattr(LocalFiles, "read", abort_at_third)
     result = await grep(ctx, pattern="foo")
@@ -113,8 +124,7 @@ async def test_batch_of_files_needs_little_memory(
     plain_env: EnvWithoutRipgrep, project: Path, reads: list[tuple[str, int | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "large").write_bytes(b"x\n" * 40_000 + b"foo\n")
-    with open(project / "huge", "wb") as file:
-        file.truncate(65 << 20)
+    (project / "huge").write_bytes(b"foo\n" * (17 << 20))
     for number in range(300):
         (project / f"f{number}").write_text("foo\n")
     batches: list[int] = []
@@ -156,10 +166,12 @@ async def test_unreadable_file_is_reported_and_the_others_are_searched(
         (project / name).write_text("foo\n")
     read = LocalFiles.read
 
-    def deny(self: LocalFiles, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    def deny(
+        self: LocalFiles, path: str, offset: int = 0, limit: int | None = None, folders: FolderCache | None = None
+    ) -> bytes:
         if path.endswith("/b"):
             raise PermissionError(13, "Permission denied", path)
-        return read(self, path, offset, limit)
+        return read(self, path, offset, limit, folders)
 
     monkeypatch.setattr(LocalFiles, "read", deny)
     result = await grep(ToolContext(env=plain_env), pattern="foo", output_mode="files")
@@ -168,39 +180,50 @@ async def test_unreadable_file_is_reported_and_the_others_are_searched(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "ignore_case", "literal"),
+    ("pattern", "ignore_case", "literals"),
     [
-        ("needle", False, "needle"),
-        ("needle", True, "needle"),
-        (r"def \w+\(self", False, "(self"),
-        (r"^\s*import os$", False, "import os"),
-        ("foo|barbaz", False, ""),
-        ("(foo)?bar", False, "bar"),
-        ("fo+bar*baz", False, "baz"),
-        ("fo{2}ba", False, "ba"),
-        ("foo(?=barbaz)", False, "foo"),
-        ("foo\nquux\r", False, "quux\r"),
-        ("größe", False, "größe"),
-        ("größe", True, ""),
-        ("(?i)stra", False, "stra"),
-        (r"\d{3}-\d{4}", False, "-"),
-        ("[abc]+", False, ""),
-        (r"\x{d800}x", False, ""),
-        (r"\x{dcff}x", False, "\udcffx"),
+        ("needle", False, ["needle"]),
+        ("needle", True, ["needle"]),
+        (r"def \w+\(self", False, ["(self"]),
+        (r"^\s*import os$", False, ["import os"]),
+        ("foo|barbaz", False, ["foo", "barbaz"]),
+        ("(TypeError|KeyError|TypeInfo): x", False, ["TypeError", "KeyError", "TypeInfo"]),
+        ("foo|bar?|", False, []),
+        ("foo|b*", False, []),
+        ("(foo)?bar", False, ["bar"]),
+        ("(foo)+ba", False, ["foo"]),
+        ("(foo){0,3}ba", False, ["ba"]),
+        ("(?i:foo)ba", False, ["ba"]),
+        ("(?-i:FOO)BA", True, ["ba"]),
+        ("fo+bar*baz", False, ["baz"]),
+        ("fo{2}ba", False, ["ba"]),
+        ("foo(?=barbaz)", False, ["foo"]),
+        ("foo\nquux\r", False, ["quux\r"]),
+        ("größe", False, ["größe"]),
+        ("größe", True, ["gr"]),
+        ("ValueError|Class", True, ["valueerror", "cla"]),
+        ("KISS", True, []),
+        ("(?i)stra", False, ["tra"]),
+        (r"\d{3}-\d{4}", False, ["-"]),
+        ("[abc]+", False, []),
+        (r"\x{d800}x", False, ["x"]),
+        (r"\x{dcff}x", False, ["\udcffx"]),
     ],
 )
-def test_text_that_every_match_contains(pattern: str, ignore_case: bool, literal: str) -> None:
+def test_texts_of_which_every_match_contains_one(pattern: str, ignore_case: bool, literals: list[str]) -> None:
     regex = compile_regex(pattern, literal=False, ignore_case=ignore_case, multiline=False)
-    assert required_literal(regex) == literal
+    assert sorted(required_literals(regex)) == sorted(literals)
 
 
 PATTERNS = st.lists(
-    st.sampled_from([*"akKsſßé.^$|", r"\n", r"\r", r"\s", r"\w+", "[ab]", "[^a]", "(?:ab)", "a?", "K*", "k+", "(?!a)"]),
+    st.sampled_from(
+        [*"akKsſßé.^$|", r"\b", r"\W", r"\n", r"\r", r"\s", r"\w+", "[ab]", "[^a]", "(?:ab)", "a?", "K*", "k+", "(?!a)"]
+    ),
     min_size=1,
     max_size=6,
 ).map("".join)
 CONTENTS = st.lists(
-    st.sampled_from([*"aAkKsSſ\u212aéß\n\r\0", "\r\n", "ab"]).map(str.encode)
+    st.sampled_from([*"aAkKsSſ\u212aéß\n\r\0\x1c", "\r\n", "ab"]).map(str.encode)
     | st.sampled_from([b"\xff", b"\xe2\x82", b"\xff\xfea\0k\0", b"\xef\xbb\xbf"]),
     max_size=12,
 ).map(b"".join)
@@ -217,6 +240,70 @@ def test_skipped_files_contain_no_match(
     regex = compile_regex(pattern, literal=False, ignore_case=ignore_case, multiline=multiline)
     query = SearchQuery(pattern, ignore_case=ignore_case, multiline=multiline, context=1)
     found, expected = [
-        _Search(regex, query, as_text, literal).search_files(["a"], [data]) for literal in (required_literal(regex), "")
+        _Search(regex, query, as_text, literals).search_files(["a"], [data], True)
+        for literals in (required_literals(regex), ())
     ]
     assert found == expected
+    counted = _Search(regex, query, as_text, required_literals(regex)).search_files(["a"], [data], False)
+    assert [count for _, _, count in counted] == [count for _, _, count in expected]
+    if multiline:
+        return
+    text = data.decode("utf-8", "surrogateescape")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = lines if lines[-1] else lines[:-1]
+    columns = [match.start() + 1 if (match := regex.search(line)) else 0 for line in lines]
+    if not data.startswith((b"\xff\xfe", b"\xef\xbb\xbf")) and (as_text or b"\0" not in data):
+        assert sum(count for _, _, count in found) == sum(column > 0 for column in columns)
+        assert [(line.number, line.column) for _, rows, _ in found for line in rows if line.column] == [
+            (number, column) for number, column in enumerate(columns, 1) if column
+        ]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+async def test_lines_of_visible_files_are_shown(
+    plain_env: EnvWithoutRipgrep, project: Path, limit: int, local_env: LocalEnv
+) -> None:
+    for number in range(600):
+        (project / f"f{number:03}").write_text("foo\n" * (1 + number % 3))
+    results: list[str] = []
+    for env in (plain_env, local_env) if await local_env.find_program("rg") else (plain_env,):
+        env.path_filter = lambda path: path.endswith(("98", "99"))
+        results.append((await grep(ToolContext(env=env), pattern="foo", head_limit=limit, offset=2)).text)
+    assert results[0].startswith("f098\n3:foo\n(" if limit == 1 else "f098\n3:foo\n\nf099\n1:foo\n\nf198\n1:foo\n")
+    assert len(set(results)) == 1
+
+
+async def test_lines_are_stored_only_up_to_the_limit(plain_env: EnvWithoutRipgrep, project: Path) -> None:
+    for number in range(600):
+        (project / f"f{number:03}").write_text("foo\n")
+    files = [(RealPath(project / f"f{number:03}"), f"f{number:03}") for number in range(600)]
+    ctx = ToolContext(env=plain_env)
+    found = await search_with_python(ctx, files, SearchQuery("foo"), as_text=False, max_lines=250)
+    assert (len(found.counts), len(found.lines)) == (600, 256)
+
+
+async def test_folder_is_opened_once_for_its_files(
+    plain_env: EnvWithoutRipgrep, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "src").mkdir()
+    for number in range(200):
+        (project / "src" / f"f{number}").write_text("foo\n")
+    opened: list[str] = []
+    open_path = beneath.open_beneath
+
+    def record(path: str, flags: int, mode: int = 0o666) -> int:
+        opened.append(path)
+        return open_path(path, flags, mode)
+
+    monkeypatch.setattr(beneath, "open_beneath", record)
+    result = await grep(ToolContext(env=plain_env), pattern="foo", path="src", output_mode="count")
+    assert result.metadata["files"] == 200
+    assert opened.count(str(project / "src")) == 2, "once for its status, and once for its files"
+
+
+async def test_binary_file_is_not_read_to_its_end(
+    plain_env: EnvWithoutRipgrep, project: Path, reads: list[tuple[str, int | None]]
+) -> None:
+    (project / "image").write_bytes(b"foo\n\0" * 100_000)
+    await grep(ToolContext(env=plain_env), pattern="foo")
+    assert [limit for name, limit in reads if name == "image"] == [(1 << 16) + 1]

@@ -18,8 +18,8 @@ from mainspring.app.chat.commands import ChatCommand, ChatCommandBase
 from mainspring.app.chat.events import ChatEvent
 from mainspring.app.chat.types import Status
 from mainspring.events import Envelope, schema
-from mainspring.events.base import snake_case_tag
 from mainspring.messages import Message
+from mainspring.text import to_snake_case
 
 PROTOCOL = 2
 """Version of the protocol. Increases when programs that use the previous version would fail."""
@@ -81,7 +81,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True):
     id: Id | None = None
 
 
-class _Line(Struct, frozen=True, tag_field="type", tag=snake_case_tag):
+class _Line(Struct, frozen=True, tag_field="type", tag=to_snake_case):
     pass
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from mainspring.errors import ConfigError
 from mainspring.frontmatter import parse_front_matter
 from mainspring.lazy import lazy_re
+from mainspring.text import truncate_to_fit
 
 CommandScope = Literal["user", "project"]
 
@@ -116,7 +117,7 @@ def _hint(value: Any) -> str:
 
 def _first_line(body: str) -> str:
     line = next((line.strip("# ").strip() for line in body.splitlines() if line.strip("# ").strip()), "")
-    return line if len(line) <= 80 else line[:77] + "..."
+    return truncate_to_fit(line, 80, "...")
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Settings: typed values from files, the environment and flags."""
 
+from typing import TYPE_CHECKING
+
 from mainspring.app.workspace.settings.load import Settings, load_settings, parse_settings
-from mainspring.app.workspace.settings.save import save_settings
 from mainspring.app.workspace.settings.schema import (
     AgentSettings,
     AppConfig,
@@ -19,6 +20,10 @@ from mainspring.app.workspace.settings.schema import (
     UiSettings,
     iter_agent_settings,
 )
+from mainspring.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mainspring.app.workspace.settings.save import save_settings as save_settings
 
 __all__ = [
     "AgentSettings",
@@ -41,3 +46,5 @@ __all__ = [
     "parse_settings",
     "save_settings",
 ]
+
+_, __getattr__ = lazy_exports(__name__, {"save": "save_settings"})  # most runs do not save

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Union, cast, get_args, get_origin
@@ -15,6 +14,7 @@ from mainspring.app.workspace.settings.schema import AppConfig, Providers, Provi
 from mainspring.lazy import lazy_re
 from mainspring.lenient_json import JsonNode, line_and_column
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
+from mainspring.text import suggest_name
 
 _SUFFIX = lazy_re(r" - at `(?:key in )?\$(.*)`$")
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
@@ -104,9 +104,8 @@ def _convert_list(value: Any, choices: Sequence[str], kind: Any) -> tuple[Any, .
 def _check_choice(value: Any, choices: Sequence[str]) -> str:
     if value in choices:
         return value
-    near = difflib.get_close_matches(str(value), choices, 1, 0.5)
-    hint = f". Did you mean {near[0]!r}?" if near else ""
-    raise SettingValueError(f"must be one of {', '.join(choices)}, not {value!r}{hint}")
+    hint = suggest_name(str(value), choices, cutoff=0.5)
+    raise SettingValueError(f"must be one of {', '.join(choices)}, not {value!r}{hint and f'. {hint}'}")
 
 
 def _explain_error(text: str) -> tuple[str, list[str]]:
@@ -248,8 +247,7 @@ class SettingsChecker:
             self.layer.values[path] = value
 
     def _warn_unknown(self, position: int, key: str, path: SettingKey, known: list[str]) -> None:
-        near = difflib.get_close_matches(to_camel_case(key), known, 1, 0.5)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Available settings: {', '.join(known)}"
+        hint = suggest_name(to_camel_case(key), known, f"Available settings: {', '.join(known)}", cutoff=0.5)
         name = ".".join((*path, key))
         self.layer.warnings.append(self.with_position(position, f"Unknown setting: {name!r}. {hint}"))
 
@@ -309,13 +307,7 @@ def setting_type(path: SettingKey) -> Any:
         return named
     if path not in known:
         names = {".".join(p) for p in known}
-        near = difflib.get_close_matches(".".join(path), names, 1, 0.5)
-        raise ValueError(
-            f"Unknown setting: {'.'.join(path)!r}. "
-            + (
-                f"Did you mean {near[0]!r}?"
-                if near
-                else f"Available settings: {', '.join(sorted(names))}, providers.NAME.apiKey"
-            )
-        )
+        every = f"Available settings: {', '.join(sorted(names))}, providers.NAME.apiKey"
+        hint = suggest_name(".".join(path), names, every, cutoff=0.5)
+        raise ValueError(f"Unknown setting: {'.'.join(path)!r}. {hint}")
     return known[path]

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mainspring.messages import (
+    ContentBlock,
     ImageBlock,
     Message,
     RedactedThinkingBlock,
@@ -322,18 +323,18 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _user(message: Message, dialect: ChatCapabilities) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    shown: list[TextBlock | ImageBlock] = []
+    shown: list[ContentBlock] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):
             items.append(_result(block, dialect, shown))
         elif isinstance(block, TextBlock | ImageBlock):
             shown.append(block)
     if shown:
-        items.append({"role": "user", "content": _content(shown)})
+        items.append({"role": "user", "content": encode_content(shown)})
     return items
 
 
-def _result(block: ToolResultBlock, dialect: ChatCapabilities, shown: list[TextBlock | ImageBlock]) -> dict[str, Any]:
+def _result(block: ToolResultBlock, dialect: ChatCapabilities, shown: list[ContentBlock]) -> dict[str, Any]:
     if dialect.tool_images:
         text, behind = split_text_and_images(block)
         shown += behind
@@ -346,13 +347,14 @@ def _result(block: ToolResultBlock, dialect: ChatCapabilities, shown: list[TextB
     return item
 
 
-def _content(blocks: list[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:
+def encode_content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
+    """Return the content of a user message: a text, or parts if it contains images."""
     if all(isinstance(b, TextBlock) for b in blocks):
         return "\n".join([b.text for b in blocks if isinstance(b, TextBlock)])
     parts: list[dict[str, Any]] = []
     for block in blocks:
         if isinstance(block, TextBlock):
             parts.append({"type": "text", "text": block.text})
-        else:
+        elif isinstance(block, ImageBlock):
             parts.append({"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.data}"}})
     return parts

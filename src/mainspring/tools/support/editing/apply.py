@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.tools.support.editing.preview import Diff, diff
+from mainspring.tools.support.editing.diffs import Diff, compute_diff
 from mainspring.tools.support.editing.replacement import Edit, EditChange, EditError, compute_edit
 from mainspring.tools.support.paths import ResolvedFile, failure, os_error_result, resolve_file
 from mainspring.tools.support.text_files import DecodedText, decode_text, replace_surrogates
@@ -75,7 +75,7 @@ def _compute(before: bytes, edits: Sequence[Edit], name: str) -> _EditResult | T
         data = document.encode(text)
     except UnicodeEncodeError as e:
         return failure(ToolErrorCode.VALIDATION_ERROR, _unencodable(name, e, document))
-    return _EditResult(data, tuple(changes), diff(document.text, text, name))
+    return _EditResult(data, tuple(changes), compute_diff(document.text, text, name))
 
 
 def _without_bom(edit: Edit, document: DecodedText) -> Edit:
@@ -115,9 +115,7 @@ def _result(file: ResolvedFile, edits: Sequence[Edit], outcome: _EditResult, lin
             "lines": [list(span) for c in changes for span in c.lines],
             "notes": [c.note for c in changes],
             "edits": [{"lines": [list(span) for span in c.lines], "note": c.note, "done": c.is_done} for c in changes],
-            "diff": outcome.diff.text,
-            "added": added,
-            "removed": removed,
+            **outcome.diff.metadata,
             "hash": hashlib.sha256(outcome.data).hexdigest(),
             "changed": bool(failed),
         },

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
+from mainspring.text import truncate_end
 from mainspring.tools.support.editing.match import fold_lookalikes
 from mainspring.tools.support.editing.splice import leading_whitespace
 from mainspring.tools.support.editing.text_view import NormalizedText
@@ -145,4 +146,4 @@ def _quoted(line: str) -> str:
 
 
 def _short(line: str) -> str:
-    return line if len(line) <= _MAX_SHOWN_CHARS else line[:_MAX_SHOWN_CHARS] + f"… ({len(line)} characters)"
+    return truncate_end(line, _MAX_SHOWN_CHARS, "… ({size} characters)")

@@ -16,9 +16,9 @@ from mainspring.env import RealPath, explain
 from mainspring.env.paths import display_path, is_inside
 from mainspring.tools.support.editing.apply import MAX_FILE_BYTES
 from mainspring.tools.support.editing.closest_match import describe_closest_match
+from mainspring.tools.support.editing.diffs import Diff, compute_diff
 from mainspring.tools.support.editing.match import TOLERANCE_LABELS, Match, MatchTolerance, fold_lookalikes
 from mainspring.tools.support.editing.patch_parser import PatchChunk, PatchError, PatchSection, parse_patch
-from mainspring.tools.support.editing.preview import Diff, diff
 from mainspring.tools.support.editing.splice import UnclearIndentationError, splice
 from mainspring.tools.support.editing.text_view import NormalizedText
 from mainspring.tools.support.paths import failure, file_accesses, resolve_file
@@ -347,7 +347,7 @@ async def _plan_add(ctx: ToolContext, plan: _PatchPlan, section: PatchSection) -
     data = section.content.encode()
     document = await asyncio.to_thread(decode_text, before) if before else None
     name = display_path(real, ctx.env.cwd)
-    difference = await asyncio.to_thread(diff, document.text if document else "", section.content, name)
+    difference = await asyncio.to_thread(compute_diff, document.text if document else "", section.content, name)
     _write(plan, real, data, before)
     note = ("it was there before and is replaced",) if before is not None else ()
     plan.done.append(_FileSummary("A" if before is None else "M", name, real, difference, note, data=data))
@@ -363,7 +363,7 @@ async def _plan_delete(ctx: ToolContext, plan: _PatchPlan, section: PatchSection
     plan.steps.append(RemoveStep(real))
     document = await asyncio.to_thread(decode_text, content)
     name = display_path(real, ctx.env.cwd)
-    difference = await asyncio.to_thread(diff, document.text if document else "", "", name)
+    difference = await asyncio.to_thread(compute_diff, document.text if document else "", "", name)
     plan.done.append(_FileSummary("D", name, real, difference))
 
 
@@ -411,7 +411,7 @@ def _patch_content(before: bytes, section: PatchSection, name: str) -> tuple[byt
         raise _PatchRejectedError(
             f"it is in {document.encoding_note or 'UTF-8'}, which has no {wrong!r}; write it without"
         ) from None
-    return data, diff(document.text, text, name), notes
+    return data, compute_diff(document.text, text, name), notes
 
 
 def _write(plan: _PatchPlan, real_path: RealPath, data: bytes, before: bytes | None) -> None:
@@ -465,9 +465,7 @@ def _result(plan: _PatchPlan) -> ToolResult:
         {
             "action": done.letter,
             "path": str(done.path),
-            "diff": done.diff.text,
-            "added": done.diff.added,
-            "removed": done.diff.removed,
+            **done.diff.metadata,
             "hash": None if done.data is None else hashlib.sha256(done.data).hexdigest(),
         }
         for done in plan.done

@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.lazy import lazy_re
+from mainspring.text import truncate_end
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 ADD, DELETE, UPDATE, MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
@@ -214,4 +215,4 @@ def _is_section(line: str) -> bool:
 
 
 def _short(line: str) -> str:
-    return repr(line if len(line) <= 80 else line[:80] + "…")
+    return repr(truncate_end(line, 80))

@@ -6,7 +6,6 @@ import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from difflib import unified_diff
 from typing import Any, cast
 
 from msgspec import Struct
@@ -14,7 +13,8 @@ from msgspec import Struct
 from mainspring.env import ExecutionEnv, FileStat
 from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.paths import display_path
-from mainspring.tools.support.text_files import decode_text, replace_surrogates
+from mainspring.tools.support.editing.diffs import compute_diff
+from mainspring.tools.support.text_files import decode_text
 from mainspring.tools.tool import Tool, ToolContext, ToolResult
 
 PREVIEWABLE_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
@@ -128,7 +128,7 @@ def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
             notes.append("lines that ended in LF end in CRLF")
         if old.encoding_note != new.encoding_note:
             notes.append(f"the encoding becomes {new.encoding_note or 'UTF-8'}")
-    return FileChange(path=path, before=before, after=after, diff=diff(a, b, path).text, note="; ".join(notes))
+    return FileChange(path=path, before=before, after=after, diff=compute_diff(a, b, path).text, note="; ".join(notes))
 
 
 class _OverlayEnv:
@@ -205,68 +205,3 @@ class _OverlayEnv:
             self.was[real_path] = await self._env.read_bytes(real_path) if stat.size <= _MAX_BYTES else None
         except FileNotFoundError:
             self.was[real_path] = None
-
-
-MAX_DIFF_BYTES = 16_384
-_MAX_LINES = 2_000
-_CONTEXT = 3
-
-
-class Diff(Struct, frozen=True):
-    """A unified diff, and the numbers of added and removed lines."""
-
-    text: str
-    added: int
-    removed: int
-
-
-def diff(before: str, after: str, path: str) -> Diff:
-    """Return the unified diff.
-
-    Slow for large texts: run it in a thread. A long diff is cut, with a note.
-    """
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    first = max(0, head - _CONTEXT)
-    last_old, last_new = len(old) - max(0, tail - _CONTEXT), len(new) - max(0, tail - _CONTEXT)
-    a, b = old[first:last_old], new[first:last_new]
-    if max(len(a), len(b)) > _MAX_LINES:
-        removed, added = len(old) - head - tail, len(new) - head - tail
-        return Diff(
-            f"--- a/{path}\n+++ b/{path}\n(lines {head + 1} to {len(old) - tail} replaced by {added} lines)\n",
-            added,
-            removed,
-        )
-    lines = [_complete(line) for line in unified_diff(a, b, f"a/{path}", f"b/{path}")]
-    lines = [_shift_hunk_header(line, first) if line.startswith("@@") else line for line in lines]
-    body = lines[2:]
-    added = sum(line.startswith("+") for line in body)
-    removed = sum(line.startswith("-") for line in body)
-    return Diff(_truncate(replace_surrogates("".join(lines))), added, removed)
-
-
-def _complete(line: str) -> str:
-    return line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
-
-
-def _shift_hunk_header(header: str, by: int) -> str:
-    """Return a hunk header with shifted line numbers."""
-    parts = header.split(" ")
-    for i in (1, 2):
-        sign, (start, *rest) = parts[i][0], parts[i][1:].split(",")
-        parts[i] = sign + ",".join([str(int(start) + by), *rest])
-    return " ".join(parts)
-
-
-def _truncate(text: str) -> str:
-    data = text.encode("utf-8", "replace")
-    if len(data) <= MAX_DIFF_BYTES:
-        return text
-    truncated = data[:MAX_DIFF_BYTES].decode("utf-8", "ignore")
-    truncated = truncated[: truncated.rfind("\n") + 1]
-    return f"{truncated}(diff cut: {len(data) - MAX_DIFF_BYTES} bytes more)\n"

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
+from mainspring.tools.support.editing.diffs import count_common_lines
 from mainspring.tools.support.editing.match import Match, fold_lookalikes
 from mainspring.tools.support.editing.text_view import NormalizedText
 
@@ -193,12 +194,7 @@ class _LineMerge:
 
 def _matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
     """Return blocks of equal lines: the start in each text, and the length."""
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
+    head, tail = count_common_lines(old, new)
     blocks = [(0, 0, head)]
     old, new = old[head : len(old) - tail], new[head : len(new) - tail]
     if len(old) * len(new) <= _MAX_COMPARED:

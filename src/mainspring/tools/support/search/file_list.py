@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from mainspring.env import OutputLimits, ProcessResult, RealPath
 from mainspring.env.local_files import FilesBelow
+from mainspring.env.paths import to_sort_key
 from mainspring.env.protocol import FolderInspector
 from mainspring.lazy import lazy_re
 from mainspring.tools.support.text_files import detect_bom
@@ -168,11 +169,7 @@ async def list_files_below(
 def _names(data: bytes) -> tuple[str, ...]:
     names = data.split(b"\0")[:-1]
     paths = [name.removeprefix(b"./").decode("utf-8", "surrogateescape") for name in names]
-    return tuple(sorted(paths, key=_parts))
-
-
-def _parts(path: str) -> list[str]:
-    return path.split("/")
+    return tuple(sorted(paths, key=to_sort_key))
 
 
 async def _list_by_walking(ctx: ToolContext, root: RealPath, include_ignored: bool, depth: int | None) -> FileList:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from mainspring.env.beneath import PathChangedError
 from mainspring.env.paths import display_path
 from mainspring.errors import PermissionDeniedError
 from mainspring.globs import has_wildcard, split_at_wildcard
+from mainspring.tools.support.paths import failure
 from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
 
 
@@ -30,11 +31,6 @@ class SearchRoot(Struct, frozen=True):
     name: str
     stat: FileStat
     glob: str = ""
-
-
-def search_failure(code: ToolErrorCode, text: str) -> ToolResult:
-    """Return an error result."""
-    return ToolResult(output=text, is_error=True, code=code)
 
 
 def changed(verb: str, path: str, error: PathChangedError) -> PermissionDeniedError:
@@ -71,16 +67,24 @@ async def resolve_search_root(ctx: ToolContext, path: str, verb: str = "search")
         raise changed(verb, start, e) from None
     except OSError as e:
         code = ToolErrorCode.NOT_FOUND if isinstance(e, FileNotFoundError) else ToolErrorCode.IO_ERROR
-        return search_failure(code, f"Cannot {verb} {display_path(start)}: {explain(e)}.")
+        return failure(code, f"Cannot {verb} {display_path(start)}: {explain(e)}.")
     name = display_path(real, ctx.env.cwd)
     if stat.kind not in ("file", "directory"):
-        return search_failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {verb} {name}: it is a {stat.kind}.")
+        return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {verb} {name}: it is a {stat.kind}.")
     return SearchRoot(real, name, stat, "" if start == path else split_at_wildcard(path)[1])
 
 
 def search_accesses(path: str) -> list[Access]:
     """Return the read accesses of a path argument: the path, and the folder before its first wildcard."""
     return [Access("fs-read", p) for p in dict.fromkeys((path, path_before_wildcard(path)))]
+
+
+def filter_paths(paths: Iterable[str], filters: Sequence[Callable[[str], bool]]) -> list[str]:
+    """Return the paths that all filters match."""
+    found = list(paths)
+    for matches in filters:
+        found = [path for path in found if matches(path)]
+    return found
 
 
 async def filter_visible(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
