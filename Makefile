@@ -14,7 +14,7 @@ PYTEST ?=
 ASK ?= Read README.md, then say in two sentences what this project is.
 PYTHONS ?= 3.11 3.12 3.13
 
-.PHONY: help setup test check requirements mutants agent bench soak matrix lowest typecheck-314 docs format clean
+.PHONY: help setup test check requirements mutants coverage agent bench soak matrix lowest typecheck-314 docs format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
@@ -40,6 +40,10 @@ requirements: $(DEV) ## run the tests, then list the requirements without proof 
 
 mutants: $(DEV) ## change the code of the loop line by line and list the changes that no test notices: MUTANTS="mainspring.loop.loop.*"
 	@scripts/test_mutants $(VENV) $(MUTANTS)
+
+coverage: $(DEV) ## branch coverage of the loop, wire formats, permissions, sessions, and shell analysis: PACKAGE=sessions
+	@$(BIN)/python -c 'import coverage' 2>/dev/null || $(BIN)/python -m pip install -qq 'coverage>=7.10' || uv pip install --quiet --python $(BIN)/python 'coverage>=7.10'
+	@WORKERS=$(WORKERS) $(BIN)/python -m scripts.measure_coverage $(PACKAGE)
 
 agent: $(RUN) ## ask an embedded model about this folder: make agent ASK="..."
 	@$(BIN)/mainspring -p "$(ASK)"

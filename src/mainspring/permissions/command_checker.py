@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 
+from msgspec.structs import replace
+
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions
 from mainspring.permissions.command_patterns import compile_command_pattern
@@ -33,6 +35,8 @@ MAX_RAW_WORDS = 3_000
 
 Such a line needs approval in any case.
 """
+
+_UNKNOWN_MATCHES = "the files that its wildcards match are unknown"
 
 _QUOTES = lazy_re(r"['\"\\]")
 _RAW_WORD = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$]+")
@@ -157,9 +161,8 @@ class CommandChecker:
         """
         for text in dict.fromkeys(word.text for word in command.words[1:]):
             marked = wildcards.encode_wildcards(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
-            marked = marked.replace(
-                wildcards.ANY_TEXT, wildcards.ANY_CHAR
-            )  # names of programs on the search path have no slash
+            # Names of programs on the search path have no slash.
+            marked = marked.replace(wildcards.ANY_TEXT, wildcards.ANY_CHAR)
             for target in [*await self._resolve(marked), *await self._expand_wildcards(marked)]:
                 for scope in ("fs-read", "fs-write", "fs-delete"):
                     self._add(self.paths.refused(scope, target))
@@ -187,9 +190,14 @@ class CommandChecker:
                     await self._check_path(touch.scope, touch.word, file_grant)
             if verdict.outcome == "allow":
                 await self._check_reads_of_allowed(command, verdict)
-        for text in dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner)):
+        mentions = dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner))
+        for text in mentions:
             for target in [*await self._resolve(text), *await self._expand_wildcards(text)]:
                 self._add(self.paths.check_mention(target))
+        if verdict.outcome == "allow" and not self._is_granted(command):
+            words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
+            if not self._too_broad_words.isdisjoint((*words, *mentions)):  # a file that no tool may access may be one
+                self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
         await self._record_links(command)
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
@@ -268,17 +276,14 @@ class CommandChecker:
         everywhere = list(dict.fromkeys([*own, *[f for one in found for f in await self._folders_of(one)]]))
         problem = await find_project_program(self.env, self.rules.place, command.walk(), everywhere)
         if problem:
-            return Verdict(verdict.scope, verdict.resource, "ask", problem, None, verdict.allow, verdict.remember)
+            return replace(verdict, reason=problem)
         try:
             for one in found:
                 self.folders = await self._folders_of(one)
                 problem = await self._check_reading(command, one)
                 self.folders = own
                 if problem:
-                    reason = f"it reads, but {problem}"
-                    return Verdict(
-                        verdict.scope, verdict.resource, "ask", reason, None, verdict.allow, verdict.remember
-                    )
+                    return replace(verdict, reason=f"it reads, but {problem}")
         finally:
             self.folders = own
         return self._decision(command, "allow", READONLY_REASON)
@@ -300,7 +305,7 @@ class CommandChecker:
         for word in one.paths:
             await self._expand_wildcards(word.text)
             if word.text in self._too_broad_words:
-                problem = problem or "the files that its wildcards match are unknown"
+                problem = problem or _UNKNOWN_MATCHES
         if not problem:
             for word in one.paths:
                 await self._check_path("fs-read", word, NO_GRANT)

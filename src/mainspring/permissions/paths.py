@@ -242,18 +242,6 @@ class ResolvedPath(Struct, frozen=True):
                 return True
         return False
 
-    def may_contain(self, pattern: PathPattern, place: ProjectPaths) -> bool:
-        """Return True if a match of the pattern may be below this folder."""
-        base: PathParts = {"project": place.root, "root": (), "home": place.home_spellings[0]}[pattern.anchor]
-        requested = tuple(map(fold, base)) + pattern.loose
-        here = tuple(map(fold, self.real))
-        for mine, theirs in zip(here, requested, strict=False):
-            if theirs == "**":
-                return True
-            if not wildcards.fullmatch(theirs, mine):
-                return False
-        return True
-
 
 async def resolve_path(env: ResolvesPaths, spelled: str, place: ProjectPaths) -> ResolvedPath:
     """Resolve a path of a tool's argument, as the tool itself would.
@@ -384,7 +372,7 @@ def _distinct(*forms: PathParts) -> tuple[PathParts, ...]:
     return tuple(dict.fromkeys(forms))
 
 
-MAX_PATHS = 200
+MAX_PATHS = 500
 """Maximum number of paths for one word; a word that matches more is not expanded."""
 
 

@@ -174,7 +174,7 @@ class GitHistory:
     async def _walked(self, command: GitCommand, operands: Sequence[str]) -> list[str]:
         """Return the files that commits change."""
         names = [option for option, _ in command.options]
-        if sum(name.startswith(("-C", "--find-copies")) for name in names) > 1:
+        if sum(name.startswith("--find-copies") for name in names) > 1:
             raise UnknownFilesError("it compares with files that did not change")
         arguments = [command.name, "--format=", *_NAMES]
         counts: list[str] = []
@@ -257,9 +257,8 @@ class GitHistory:
         except (OSError, ValueError):
             raise UnknownFilesError("git cannot list the files that it shows") from None
         if result.timed_out or result.overflowed or result.stdout.omitted:
-            raise UnknownFilesError(
-                "the history is too long to check; name the files after --, or fewer commits with -n"
-            )
+            slow.add((self._folder, arguments, stdin))
+            raise UnknownFilesError(_TOO_LONG)
         if result.exit_code and (result.stdout.total or not any(t in result.stderr.data for t in _FAILS_ANYWAY)):
             raise UnknownFilesError("git failed to list the files that it shows")
         return result.stdout.data

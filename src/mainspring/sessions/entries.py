@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.errors import SessionError
 from mainspring.lazy import lazy_decoder
 from mainspring.messages import AgentMessage, CustomMessage, Message, ToolResultBlock, Usage, strip_surrogates
 
@@ -357,6 +358,26 @@ def decode_entry(line: bytes) -> Entry:
         ENTRY_ERRORS: If it is not an entry of this version.
     """
     return _entries.decode(line)
+
+
+def try_decode_entry(line: bytes) -> Entry | None:
+    """Decode a line. ``None`` if it is not an entry of this version."""
+    try:
+        return _entries.decode(line)
+    except ENTRY_ERRORS:
+        return None
+
+
+def decode_session_header(line: bytes, place: object) -> SessionEntry:
+    """Decode the first line of a session.
+
+    Raises:
+        SessionError: If it is not a header. The message names the place.
+    """
+    entry = try_decode_entry(line)
+    if not isinstance(entry, SessionEntry):
+        raise SessionError(f"Not a session: the first line of {place} is not a session header.")
+    return entry
 
 
 def decode_header(line: bytes) -> EntryHeader:

@@ -154,7 +154,7 @@ class History:
             case ResultEntry():
                 calls.results[entry.call] = (entry.id, entry.result)
                 calls.reasons = None
-            case PauseEntry():
+            case _:
                 calls.reasons = entry.reasons
 
     def _apply_results(self, entry: PairEntry, merged_message: Message | None) -> None:

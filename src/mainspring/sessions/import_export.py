@@ -16,9 +16,10 @@ from mainspring.sessions.entries import (
     VERSION,
     CustomEntry,
     SessionEntry,
-    decode_entry,
     decode_header,
+    decode_session_header,
     encode_entry,
+    try_decode_entry,
 )
 from mainspring.sessions.paths import new_session_id, resolve_session_folder
 from mainspring.sessions.rewind.snapshots import decode_record
@@ -135,12 +136,7 @@ def import_session(
 
 
 def _header(path: Path, line: bytes) -> SessionEntry:
-    try:
-        entry = decode_entry(line)
-    except ENTRY_ERRORS:
-        entry = None
-    if not isinstance(entry, SessionEntry):
-        raise SessionError(f"Not a session: the first line of {path} is not a session header.")
+    entry = decode_session_header(line, path)
     if entry.version > VERSION:
         raise SessionError(
             f"{path} uses version {entry.version} of the format. This program supports version {VERSION}. Update Mainspring."
@@ -166,10 +162,7 @@ def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, .
 
 def _disable_file_notes(line: bytes) -> bytes:
     """Return the line in a form that rewind ignores."""
-    try:
-        entry = decode_entry(line)
-    except ENTRY_ERRORS:
-        return line
+    entry = try_decode_entry(line)
     if not isinstance(entry, CustomEntry) or decode_record(entry.custom_type, entry.data) is None:
         return line
     return encode_entry(replace(entry, custom_type=f"imported_{entry.custom_type}"))

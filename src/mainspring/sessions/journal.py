@@ -40,7 +40,7 @@ from mainspring.sessions.loader import (
     read_tree,
     repair_history,
 )
-from mainspring.sessions.store import Problem, SessionLog, StoredLine
+from mainspring.sessions.store import Problem, ReadableLog, SessionLog, StoredLine
 from mainspring.text import pluralize
 
 if TYPE_CHECKING:
@@ -360,7 +360,7 @@ class SessionWriter:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def log_with_pending(self) -> SessionLog:
+    def log_with_pending(self) -> ReadableLog:
         """The log, including lines that are not written yet."""
         return _LogWithPending(self.log, [*self._writer.unsaved, *self._waiting])
 
@@ -470,24 +470,10 @@ class SessionWriter:
 class _LogWithPending:
     """A log followed by lines that are not stored yet."""
 
-    writable = False
-    has_fast_append = True
-
     def __init__(self, log: SessionLog, lines: list[bytes]) -> None:
         self.place = log.place
-        self.problems: list[Problem] = []
-        self.context_folder = log.context_folder
-        self.exists = True
         self._log = log
         self._lines = lines
-
-    def append(self, lines: object, *, sync: bool = False) -> None:
-        raise OSError("This log is read-only.")
-
-    def iter_lines_backward(self) -> Iterator[StoredLine]:
-        for i in range(len(self._lines), 0, -1):
-            yield StoredLine(0, -i, self._lines[i - 1])
-        yield from self._log.iter_lines_backward()
 
     def rows(self) -> Iterator[StoredLine]:
         number = 0
@@ -499,6 +485,3 @@ class _LogWithPending:
 
     def read(self, position: int) -> bytes:
         return self._lines[-position - 1] if position < 0 else self._log.read(position)
-
-    def close(self) -> None:
-        """Do nothing."""

@@ -23,13 +23,13 @@ from mainspring.errors import SessionError
 from mainspring.locks import LockResult, describe_lock_owner, try_lock
 from mainspring.messages import Message
 from mainspring.sessions.entries import (
-    ENTRY_ERRORS,
     VERSION,
     LabelEntry,
     MessageEntry,
     RunStartEntry,
     SessionEntry,
-    decode_entry,
+    decode_session_header,
+    try_decode_entry,
 )
 from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.paths import (
@@ -64,13 +64,7 @@ def read_header(path: Path) -> SessionEntry:
 def _header(path: Path, line: bytes) -> SessionEntry:
     if not line.strip():
         raise SessionError(f"Not a session: {path} is empty." if not line else f"Not a session: {path} has no header.")
-    try:
-        entry = decode_entry(line)
-    except ENTRY_ERRORS:
-        entry = None
-    if not isinstance(entry, SessionEntry):
-        raise SessionError(f"Not a session: the first line of {path} is not a session header.")
-    return entry
+    return decode_session_header(line, path)
 
 
 def read_session_info(path: Path) -> SessionInfo:
@@ -108,7 +102,7 @@ def describe_last_writer(path: Path) -> str:
     except OSError:
         return ""
     for line in reversed(tail.splitlines()):
-        if b'"run_start"' in line and isinstance(entry := _entry(line), RunStartEntry) and entry.pid:
+        if b'"run_start"' in line and isinstance(entry := try_decode_entry(line), RunStartEntry) and entry.pid:
             return f"process {entry.pid} on {entry.host}" if entry.host else f"process {entry.pid}"
     return ""
 
@@ -119,24 +113,17 @@ def _read_range(path: Path, start: int, size: int) -> bytes:
         return file.read(size)
 
 
-def _entry(line: bytes) -> object:
-    try:
-        return decode_entry(line)
-    except ENTRY_ERRORS:
-        return None
-
-
 def _title(header: SessionEntry, head: bytes, tail: bytes) -> str:
     title = header.title
     for line in _iter_lines_containing(b'"label"', head, tail):
-        if isinstance(entry := _entry(line), LabelEntry) and entry.target == header.id:
+        if isinstance(entry := try_decode_entry(line), LabelEntry) and entry.target == header.id:
             title = entry.label
     return title
 
 
 def _preview(head: bytes) -> str:
     for line in _iter_lines_containing(b'"prompt"', head):
-        entry = _entry(line)
+        entry = try_decode_entry(line)
         if isinstance(entry, MessageEntry) and entry.source == "prompt" and isinstance(entry.message, Message):
             return prompt_preview(entry.message.text)[:_PREVIEW]
     return ""
@@ -449,7 +436,7 @@ class JsonlStore:
 
 
 _UNSAVED_NOTICE = "new messages are not saved"
-_FLAGS = getattr(os, "O_FLAGS", 0) | getattr(os, "O_BINARY", 0)
+_FLAGS = getattr(os, "O_BINARY", 0)
 
 
 def _is_empty_leftover(path: Path) -> bool:

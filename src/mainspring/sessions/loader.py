@@ -16,7 +16,6 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from mainspring.errors import SessionError
 from mainspring.sessions.entries import (
     ENTRY_ERRORS,
     ENTRY_TYPES,
@@ -28,11 +27,12 @@ from mainspring.sessions.entries import (
     LabelEntry,
     PairEntry,
     SessionEntry,
-    decode_entry,
     decode_header,
+    decode_session_header,
+    try_decode_entry,
 )
 from mainspring.sessions.history import History, UnfinishedCalls, repair_pairs
-from mainspring.sessions.store import Problem, SessionLog, StoredLine
+from mainspring.sessions.store import Problem, ReadableLog, SessionLog, StoredLine
 from mainspring.text import pluralize
 
 
@@ -84,7 +84,7 @@ class Line(Struct, frozen=True):
     entry: Entry | None
 
 
-def read_tree(log: SessionLog) -> SessionTree:
+def read_tree(log: ReadableLog) -> SessionTree:
     """Read the tree of a session.
 
     Raises:
@@ -98,19 +98,13 @@ def read_tree(log: SessionLog) -> SessionTree:
     return tree
 
 
-def decode_header_row(log: SessionLog, row: StoredLine | None) -> SessionEntry:
+def decode_header_row(log: ReadableLog, row: StoredLine | None) -> SessionEntry:
     """Decode the header of a session from its first row.
 
     Raises:
         SessionError: If it is not a session.
     """
-    try:
-        entry = decode_entry(row.data) if row else None
-    except ENTRY_ERRORS:
-        entry = None
-    if not isinstance(entry, SessionEntry):
-        raise SessionError(f"Not a session: the first line of {log.place} is not a session header.")
-    return entry
+    return decode_session_header(row.data if row else b"", log.place)
 
 
 def _handle_event(tree: SessionTree, row: StoredLine) -> None:
@@ -147,25 +141,19 @@ def _damaged(tree: SessionTree, row: StoredLine) -> None:
 
 
 def _label(tree: SessionTree, row: StoredLine) -> None:
-    try:
-        entry = decode_entry(row.data)
-    except ENTRY_ERRORS:
-        return
+    entry = try_decode_entry(row.data)
     if isinstance(entry, LabelEntry):
         tree.labels[entry.target] = entry.label
 
 
-def read_path(log: SessionLog, nodes: Iterable[EntryNode]) -> Iterator[Line]:
+def read_path(log: ReadableLog, nodes: Iterable[EntryNode]) -> Iterator[Line]:
     """Read the entries of a path."""
     for node in nodes:
         data = log.read(node.position)
-        try:
-            yield Line(node.number, data, decode_entry(data))
-        except ENTRY_ERRORS:
-            yield Line(node.number, data, None)
+        yield Line(node.number, data, try_decode_entry(data))
 
 
-def history_at(tree: SessionTree, log: SessionLog, leaf: str | None) -> History:
+def history_at(tree: SessionTree, log: ReadableLog, leaf: str | None) -> History:
     """Return the history at a leaf. Open calls are still open; `repair` closes them."""
     return apply_entries(tree, read_path(log, select_history_nodes(tree, log, tree.path(leaf))))
 
@@ -173,7 +161,7 @@ def history_at(tree: SessionTree, log: SessionLog, leaf: str | None) -> History:
 _STATE = {"run_start", "run_end", "model_change"}
 
 
-def select_history_nodes(tree: SessionTree, log: SessionLog, nodes: list[EntryNode]) -> list[EntryNode]:
+def select_history_nodes(tree: SessionTree, log: ReadableLog, nodes: list[EntryNode]) -> list[EntryNode]:
     """Select the entries of a path that form its history: those from the last compaction on, and those that it references."""
     last = next((i for i in range(len(nodes) - 1, -1, -1) if nodes[i].kind == "compaction"), 0)
     compaction = next(read_path(log, nodes[last : last + 1])).entry if last else None
@@ -315,8 +303,8 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
         if link.type == "label" and not _name(found, row):
             return None
         if link.type == "compaction":
-            entry = _compaction(row)
-            if entry is None or entry.before is None:
+            entry = try_decode_entry(row.data)
+            if not isinstance(entry, CompactionEntry) or entry.before is None:
                 return None
             found.before = found.before or entry.before
             if found.path[-1].id == link.id:
@@ -328,13 +316,10 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
 
 
 def _name(scan: _BackwardScan, row: StoredLine) -> bool:
-    try:
-        entry = decode_entry(row.data)
-    except ENTRY_ERRORS:
-        return False
+    entry = try_decode_entry(row.data)
     if isinstance(entry, LabelEntry) and scan.before is None:
         scan.labels.setdefault(entry.target, entry.label)
-    return True
+    return entry is not None
 
 
 def _decode_link(row: StoredLine) -> EntryHeader | None:
@@ -342,14 +327,6 @@ def _decode_link(row: StoredLine) -> EntryHeader | None:
         return decode_header(row.data)
     except ENTRY_ERRORS:
         return None
-
-
-def _compaction(row: StoredLine) -> CompactionEntry | None:
-    try:
-        entry = decode_entry(row.data)
-    except ENTRY_ERRORS:
-        return None
-    return entry if isinstance(entry, CompactionEntry) else None
 
 
 def _find_kept_entries(

@@ -73,6 +73,6 @@ def list_session_runs(session: Session) -> list[SessionRun]:
                     last=entry.last,
                     error=entry.error,
                 )
-            case _:
+            case _:  # A line with invalid data, or an end without its start.
                 pass
     return list(found.values())

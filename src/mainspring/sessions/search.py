@@ -18,7 +18,7 @@ from msgspec import Struct
 from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolUseBlock
-from mainspring.sessions.entries import ENTRY_ERRORS, IntentEntry, MessageEntry, ResultEntry, decode_entry
+from mainspring.sessions.entries import IntentEntry, MessageEntry, ResultEntry, try_decode_entry
 from mainspring.sessions.paths import resolve_session_folder, search_index_path
 from mainspring.sessions.session import HomeOrStore, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
@@ -186,12 +186,9 @@ def _iter_texts(store: SessionStore, info: SessionInfo) -> Iterator[tuple[str, s
     """Iterate over entry, role, time, and text of all messages in a session."""
     with closing(store.open(info.place, write=False)) as log:
         for row in log.rows():
-            try:
-                entry = decode_entry(row.data)
-            except ENTRY_ERRORS:
-                continue
+            entry = try_decode_entry(row.data)
             role, text = _entry_text(entry)
-            if text:
+            if entry is not None and text:
                 yield entry.id, role, entry.timestamp.isoformat(), text
 
 

@@ -20,7 +20,14 @@ from typing import Any
 from mainspring.errors import SessionError
 from mainspring.locks import describe_lock_owner, lock_directory, try_lock
 from mainspring.messages import Message
-from mainspring.sessions.entries import ENTRY_ERRORS, VERSION, LabelEntry, MessageEntry, SessionEntry, decode_entry
+from mainspring.sessions.entries import (
+    VERSION,
+    LabelEntry,
+    MessageEntry,
+    SessionEntry,
+    decode_session_header,
+    try_decode_entry,
+)
 from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.paths import event_log_path, remove_event_logs, remove_index, validate_session_id
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine
@@ -340,13 +347,7 @@ class SqliteSessionStore:
 
     def _header(self, id: str) -> SessionEntry:
         [(data,)] = self._rows("SELECT data FROM lines WHERE session = ? ORDER BY position LIMIT 1", (id,))
-        try:
-            header = decode_entry(data)
-        except ENTRY_ERRORS:
-            header = None
-        if not isinstance(header, SessionEntry):
-            raise SessionError(f"Not a session: the first line of {self.path}#{id} is not a session header.")
-        return header
+        return decode_session_header(data, f"{self.path}#{id}")
 
     def _find(self, name: str) -> str:
         begin = name.removeprefix(f"{self.path}#")
@@ -378,10 +379,7 @@ def _list_fields(session: str, lines: Sequence[bytes]) -> Iterator[tuple[str, st
     for line in lines:
         if b'"prompt"' not in line and b'"label"' not in line:
             continue
-        try:
-            entry = decode_entry(line)
-        except ENTRY_ERRORS:
-            continue
+        entry = try_decode_entry(line)
         if isinstance(entry, LabelEntry) and entry.target == session:
             yield "title", entry.label
         elif isinstance(entry, MessageEntry) and entry.source == "prompt" and isinstance(entry.message, Message):

@@ -79,17 +79,33 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class SessionLog(Protocol):
-    """One session in its store, opened for reading or writing.
+class ReadableLog(Protocol):
+    """The lines of one session.
 
     Attributes:
         place: Where it is stored, for users.
+    """
+
+    place: str
+
+    def rows(self) -> Iterator[StoredLine]:
+        """Iterate over all lines, oldest first, while they are read."""
+        ...
+
+    def read(self, position: int) -> bytes:
+        """Return the line at the position of a stored line."""
+        ...
+
+
+class SessionLog(ReadableLog, Protocol):
+    """One session in its store, opened for reading or writing.
+
+    Attributes:
         writable: Whether this opener may write.
         problems: Problems of the opening itself.
         has_fast_append: Whether a small append takes microseconds, so that it can happen in the event loop.
     """
 
-    place: str
     writable: bool
     has_fast_append: bool
     problems: list[Problem]
@@ -118,16 +134,8 @@ class SessionLog(Protocol):
         """
         ...
 
-    def rows(self) -> Iterator[StoredLine]:
-        """Iterate over all lines, oldest first, while they are read."""
-        ...
-
     def iter_lines_backward(self) -> Iterator[StoredLine]:
         """Iterate over all lines, newest first, while they are read. The header comes last."""
-        ...
-
-    def read(self, position: int) -> bytes:
-        """Return the line at a position from `rows` or `iter_lines_backward`."""
         ...
 
     def close(self) -> None:

@@ -104,8 +104,6 @@ def find_readonly_reads(unit: AnalyzedCommand) -> FileReads | None:
     files to a command.
     """
     words = unit.words
-    if not words:
-        return None
     if words[0].text == "command" and len(words) == 3 and words[1].text in ("-v", "-V"):
         return FileReads() if words[2].literal and not words[2].splits else None
     name = _name(words[0]) or ""
@@ -429,7 +427,7 @@ def _find(unit: AnalyzedCommand) -> FileReads | None:
 
 def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
     """Return the folders that a command processes with everything below them; None if it is not such a command."""
-    if not unit.words or not unit.words[0].literal:
+    if not unit.words[0].literal:
         return None
     name = program_name(unit.words[0].text)
     if (

@@ -120,8 +120,6 @@ class Lexer(ABC):
             raise uses("a redirection right after a number, a brace, or a quote")
         if self._char() == "&" and self._char(1) == ">":
             raise uses("'&>' right after a word, a part of which some shells read as a file descriptor")
-        if source in ("{", "}"):
-            raise uses("a brace as a word")
 
     def _literal(self, char: str, start: int, *, assigned: bool) -> str:
         """Read a piece without quotes, in single quotes, or after a backslash."""
@@ -144,8 +142,6 @@ class Lexer(ABC):
         if char == "=" and assigned and text[self.at - 1] == ":":
             raise uses("'=' after ':' in an assignment")
         if char in "=!#^]" or (not char.isascii() and _BLANK_BYTES.isdisjoint(char.encode())):
-            if char == "#" and first and not assigned:
-                raise uses("a '#' that may or may not begin a comment")
             self.at += 1
             return char
         raise self._unexpected()

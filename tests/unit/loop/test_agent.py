@@ -384,3 +384,15 @@ def test_async_subscriber_is_rejected() -> None:
     for register in (core_agent.subscribe, core_agent.bus.subscribe):
         with pytest.raises(TypeError, match="plain function"):
             register(observe)  # pyright: ignore[reportArgumentType]
+
+
+async def test_reasoning_effort_set_between_runs_applies_to_the_next_request() -> None:
+    model = Script(text_reply("one"), text_reply("two"))
+    agent = make_agent(model)
+    await agent.run("go")
+
+    agent.thinking = "low"
+    await agent.run("go on")
+
+    assert agent.thinking == "low"
+    assert [request.thinking for request in model.requests] == [None, "low"]

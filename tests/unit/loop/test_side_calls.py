@@ -52,6 +52,17 @@ async def test_side_call_uses_the_model_of_the_run_by_default() -> None:
     assert result.usage.total_tokens == 15
 
 
+async def test_side_call_counts_without_a_handler_of_usage() -> None:
+    async def select(ctx: ContextTransform) -> None:
+        await ctx.side_call("select", make_request())
+
+    config = make_config(Script(make_priced_reply("mine"), text_reply("ok")), bus=HookBus({ContextTransform: select}))
+
+    result = await agent_loop("go", LoopContext(), config)
+
+    assert {k: v.total_tokens for k, v in result.stats.side_usage.items()} == {"select": 10}
+
+
 async def test_usage_of_side_calls_adds_up_by_purpose() -> None:
     async def select(ctx: ContextTransform) -> None:
         for _ in range(3):

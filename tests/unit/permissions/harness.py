@@ -52,3 +52,12 @@ async def shell(line: str, *allow: str, **options: Any) -> PermissionDecision:
     """Return the decision about a command line by rules alone; read-only commands have separate tests."""
     options.setdefault("reads_free", False)
     return await decide_call("shell", {"command": line}, allow=allow, **options)
+
+
+def make_index(*names: str, mode: int = 0o100644) -> bytes:
+    """Return a git index with these files."""
+    entries = b""
+    for name in names:
+        entry = bytes(24) + mode.to_bytes(4, "big") + bytes(32) + len(name).to_bytes(2, "big") + name.encode()
+        entries += entry + bytes(8 - len(entry) % 8)
+    return b"DIRC" + (2).to_bytes(4, "big") + len(names).to_bytes(4, "big") + entries + bytes(20)

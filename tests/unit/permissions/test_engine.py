@@ -1,5 +1,6 @@
 """Decisions: scopes, modes, sensitive paths, tools without declared access, hosts, rewritten calls."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +353,20 @@ async def test_original_and_rewritten_arguments_are_both_judged() -> None:
     command = await shell("git status", "shell(git status)", original={"command": "rm -rf /"}, deny=["shell(rm *)"])
 
     assert (rewritten.outcome, same.outcome, silent.outcome, command.outcome) == ("deny", "allow", "allow", "deny")
+
+
+async def test_original_arguments_that_declare_nothing_are_not_judged() -> None:
+    def access(arguments: Mapping[str, Any]) -> tuple[Access, ...]:
+        return (Access("fs-read", arguments["path"]),)
+
+    async def decide(name: str) -> str:
+        reader = msgspec.structs.replace(make_tool("reader"), access=access)
+        original = {name: "/etc/passwd"}
+        decision = await decide_call("reader", {"path": "notes.txt"}, definition=reader, original=original)
+        return decision.outcome
+
+    assert await decide("file") == "allow"
+    assert await decide("path") == "ask"
 
 
 async def test_working_folder_of_a_command_is_considered() -> None:

@@ -133,6 +133,85 @@ async def test_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pytes
     assert decision.outcome == "ask"
     assert "too long to check" in decision.reason
 
+    slow.unlink()
+    assert (
+        await decide_line("git log -p", env)
+    ).outcome == "ask"  # without another wait: a call is decided about repeatedly
+    assert (await decide_line("git log -p", LocalEnv(env.cwd))).outcome == "allow"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("cd sub; git diff", "git finds another repository here"),
+        ("git show 'a\nb'", "a revision contains a line break"),
+        ("git diff HEAD~1..HEAD *.md", "it is not known which revisions it shows; write -- after them"),
+    ],
+)
+@pytest.mark.covers("SEC-01")
+async def test_git_command_with_unknown_files_asks(line: str, reason: str, tmp_path: Path) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, "mkdir -p sub/.git")))
+
+    decision = await decide_line(line, env)
+
+    assert f"it reads, but {reason}" in [verdict.reason for verdict in decision.needs_answer]
+
+
+async def test_git_command_with_too_many_files_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, ":")))
+    monkeypatch.setattr("mainspring.permissions.recursive_reads._MAX_FILES", 1)
+
+    assert (await decide_line("git show HEAD -- src", env)).outcome == "allow"
+    assert "too long to check" in (await decide_line("git log -p", env)).reason
+
+
+@pytest.mark.parametrize(
+    ("script", "line", "reason"),
+    [
+        ('git config core.fsmonitor "$RUN"', "git diff", "it is not known which files git shows"),
+        (":", "git log -p --find-copies --find-copies", "it compares with files that did not change"),
+    ],
+)
+async def test_allowed_git_command_with_unknown_files_asks_if_a_rule_restricts_reading(
+    script: str, line: str, reason: str, tmp_path: Path
+) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, script)))
+
+    assert (await decide_line(line, env, allow=["shell(git *)"])).outcome == "allow"
+    decision = await decide_line(line, env, allow=["shell(git *)"], deny=["read_file(old/**)"])
+
+    assert decision.reason == reason
+    assert not (tmp_path / "trace").exists()
+
+
+class _BrokenGitEnv(LocalEnv):
+    """An environment that finds git in the project, or cannot run it."""
+
+    git = ""
+
+    async def find_program(self, name: str) -> str | None:
+        return self.git or await super().find_program(name)
+
+    async def run(self, *arguments: Any, **options: Any) -> Any:
+        raise OSError("no more processes")
+
+
+async def test_git_that_cannot_be_asked_asks_the_user(tmp_path: Path) -> None:
+    env = _BrokenGitEnv(str(make_repository(tmp_path, ":")))
+
+    assert "git cannot list the files that it shows" in (await decide_line("git diff", env)).reason
+    env.git = f"{env.cwd}/bin/git"
+    assert "the project contains its own git program" in (await decide_line("git diff", env)).reason
+
+
+async def test_unknown_git_settings_ask_with_another_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_repository(tmp_path, "mkdir bin")
+    monkeypatch.setenv("PATH", str(folder / "bin"), prepend=":")
+
+    decision = await decide_line("git status && pytest", _BrokenGitEnv(str(folder)), allow=["shell(pytest)"])
+
+    assert "it is not known which programs git starts; run git alone" in decision.reason
+
 
 @pytest.mark.parametrize("line", SIGNATURES)
 async def test_git_signature_checks_ask(line: str, tmp_path: Path) -> None:
@@ -318,6 +397,8 @@ async def test_agent_runs_a_read_only_command_with_the_git_environment(tmp_path:
         ("GIT_CONFIG_GLOBAL", "gitconfig"),
         ("GIT_CONFIG_PARAMETERS", "'core.fsmonitor=./x'"),
         ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_COUNT", "2"),
+        ("GIT_CONFIG_COUNT", "x"),
     ],
 )
 async def test_git_variables_that_redirect_git_ask(

@@ -12,6 +12,7 @@ from mainspring.permissions import Permissions
 from mainspring.permissions.git_config import read_settings
 from mainspring.permissions.git_repository import parse_index
 from mainspring.tools.builtin import shell
+from tests.unit.permissions.harness import make_index
 
 PLAIN = '[core]\n\tbare = false\n[remote "origin"]\n\turl = x\n'
 
@@ -96,6 +97,21 @@ async def test_worktree_of_a_plain_repository_is_allowed() -> None:
     }
 
     assert await decide_line("git status", files) == "allow"
+
+
+async def test_files_of_a_worktree_are_those_of_its_own_index() -> None:
+    files = {
+        ".git": "gitdir: /main/.git/worktrees/x",
+        "/main/.git/worktrees/x/commondir": "../..",
+        "/main/.git/worktrees/x/gitdir": "/project/.git",
+        "/main/.git/config": PLAIN,
+        ".gitignore": ".env\n",
+        ".env": "KEY=1",
+    }
+    assert await decide_line("git diff", files) == "allow"
+
+    files["/main/.git/worktrees/x/index"] = make_index(".env").decode("latin-1")
+    assert await decide_line("git diff", files) == "ask"
 
 
 async def test_git_command_that_may_show_secrets_asks() -> None:
@@ -188,6 +204,43 @@ def test_parse_index_returns_all_paths(tmp_path: Path, version: int, hashes: str
     assert sorted(parse_index(index) or ()) == names
     assert parse_index(index[:-7]) is None
     assert parse_index(b"") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "unusual"),
+    [
+        ('pager = "less" # fsmonitor', ""),
+        ('name = "a;b" ; comment', ""),
+        ('pager = "le\\\\ss"', "core.pager"),
+        ('pager = "le\\xss"', 'pager = "le\\xss"'),
+        ('pager = "less', 'pager = "less'),
+    ],
+)
+def test_values_of_git_settings_are_unquoted(line: str, unusual: str) -> None:
+    section = "user" if line.startswith("name") else "core"
+
+    assert read_settings(f"[{section}]\n{line}").unusual == unusual
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({**repository_files(), ".GIT/config": ""}, "/project contains another spelling of .git"),
+        ({**repository_files(), ".git/config": "#" * (1 << 19)}, "/project/.git/config is too large to check"),
+        (
+            {name: text for n in range(101) for name, text in repository_files(at=f"{'d/' * n}.git").items()},
+            "it contains too many nested repositories to check",
+        ),
+    ],
+)
+@pytest.mark.covers("SEC-01")
+async def test_repository_that_cannot_be_checked_asks(files: dict[str, str], reason: str) -> None:
+    folder = "/project" + "/d" * sum(name.endswith(".git/HEAD") for name in files if name.startswith("d/"))
+    env = MemoryEnv(files)
+
+    decision = await Permissions().decide("shell", {"command": f"cd {folder}; git status"}, env=env, definition=shell)
+
+    assert reason in {verdict.reason.removeprefix("it reads, but ") for verdict in decision.needs_answer}
 
 
 def test_only_a_newline_ends_a_line_of_git_settings() -> None:

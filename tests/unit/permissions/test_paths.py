@@ -340,6 +340,15 @@ async def test_unreadable_ignore_file_hides_its_folder() -> None:
     assert await files.ignored_by(split_path("/project/b")) == ""
 
 
+async def test_cache_of_ignore_files_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.permissions.paths._MAX_CACHED", 3)
+    files = IgnoreFiles(MemoryEnv({f"{name}/.agentignore": "x\n" for name in "abcd"}))
+
+    for name in "abcdabcd":
+        assert await files.ignored_by(split_path(f"/project/{name}/x")) == f"/project/{name}/.agentignore"
+        assert len(files._cached_rules) <= 3
+
+
 async def test_changed_ignore_file_is_reloaded() -> None:
     now = 0.0
     env = MemoryEnv({"a": ""})

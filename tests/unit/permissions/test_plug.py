@@ -13,8 +13,10 @@ from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError, ConfigWarning
 from mainspring.loop import CoreAgent, Plugin
-from mainspring.messages import Message, ToolResultBlock
+from mainspring.loop.hooks import BeforeToolRun
+from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
 from mainspring.permissions import PermissionRequest, Permissions, RuleSet
+from mainspring.permissions import Reply as Answer
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import LazyTool, Tool, ToolErrorCode, tool
 from tests.unit.permissions.harness import TOOLS, project
@@ -75,6 +77,23 @@ async def test_unattended_denial_explains_how_to_allow() -> None:
     assert "--allow 'write_file(notes.txt)'" in block.text
     assert "--allow 'write_file(**)'" in block.text
     assert '"permissions": {"allow": ["write_file(notes.txt)"]}' in block.text
+
+
+async def test_denial_explains_that_no_rule_can_allow_the_call() -> None:
+    ruled = Permissions(ask=["shell(rmdir *)"])
+    [by_rule] = await run_calls(ruled, ScriptedCall("shell", {"command": "rmdir x"}, id="s"))
+    [by_form] = await run_calls(Permissions(), ScriptedCall("shell", {"command": "ln -s a b; cat b"}, id="s"))
+
+    assert "No rule can allow it while 'shell(rmdir *)' (code) is in effect." in by_rule.text
+    assert "No rule can allow it in this form; write it as plain, separate steps." in by_form.text
+
+
+async def test_repeated_question_is_shown_once() -> None:
+    call = ScriptedCall("shell", {"command": "rmdir x; (rmdir x)"}, id="s")
+
+    [block] = await run_calls(Permissions(), call)
+
+    assert block.text.count("run rmdir x") == 1
 
 
 @pytest.mark.covers("SEC-01")
@@ -231,6 +250,42 @@ async def test_grant_of_an_unanalyzable_line_covers_only_that_line() -> None:
     assert len(user.requests) == 3
 
 
+async def test_session_grant_includes_a_wildcard_that_matches_too_many_files() -> None:
+    env = MemoryEnv({f"d/f{n}": "" for n in range(510)}, run=lambda command: "")
+    user = FakeUser("session", False)
+    calls = [ScriptedCall("shell", {"command": "cat d/*"}, id=id) for id in ("1", "2")]
+
+    blocks = await run_calls(Permissions(allow=["shell(cat *)"], on_permission_request=user), *calls, env=env)
+
+    assert [block.is_error for block in blocks] == [False, False]
+    assert len(user.requests) == 1
+
+
+async def test_session_grants_are_listed_and_can_be_revoked() -> None:
+    user = FakeUser("session")
+    permissions = Permissions(on_permission_request=user)
+    await run_calls(permissions, write_call("a"))
+
+    [grant] = permissions.session_grants
+    assert (grant.action, grant.resource) == ("write", "a")
+    permissions.for_child().revoke(grant)
+    await run_calls(permissions, write_call("a"))
+
+    assert len(user.requests) == 2
+
+
+async def test_session_grant_overrides_an_ask_rule() -> None:
+    user = FakeUser("session")
+    permissions = Permissions(ask=["read_file(notes.txt)"], on_permission_request=user)
+    read = ScriptedCall("read_file", {"path": "notes.txt"}, id="r")
+
+    await run_calls(permissions, read)
+    [block] = await run_calls(permissions, read)
+
+    assert not block.is_error
+    assert len(user.requests) == 1
+
+
 async def test_grant_of_a_line_with_a_variable_covers_only_that_line() -> None:
     user = FakeUser("session")
     permissions = Permissions(on_permission_request=user)
@@ -256,6 +311,50 @@ async def test_unattended_run_can_pause_for_approval() -> None:
     result = await make_agent(Permissions(unattended="pause"), Reply(calls=[write_call("a")]), "done").run("go")
 
     assert result.status == "paused"
+
+
+async def test_user_can_pause_the_run_at_a_call() -> None:
+    paused = Permissions(on_permission_request=FakeUser(Answer(allow=False, pause=True)))
+
+    result = await make_agent(paused, Reply(calls=[write_call("a")]), "done").run("go")
+
+    assert result.status == "paused"
+
+
+async def test_decisions_are_reported_with_the_answer_of_the_user() -> None:
+    reported: list[tuple[str, str]] = []
+    permissions = Permissions(
+        on_permission_request=FakeUser(True, False),
+        on_decision=lambda call_id, decision: reported.append((call_id, decision.outcome)),
+    )
+
+    await run_calls(permissions, write_call("a", "1"), write_call("b", "2"))
+
+    assert reported == [("1", "allow"), ("2", "deny")]
+
+
+async def test_approval_request_contains_the_error_of_a_preview() -> None:
+    class UnreadableEnv(MemoryEnv):
+        async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+            if path.endswith("/a"):
+                raise ValueError("the file is locked")
+            return await super().read_bytes(path, offset=offset, limit=limit)
+
+    user = FakeUser(False)
+
+    await run_calls(Permissions(on_permission_request=user), write_call("a"), env=UnreadableEnv({"a": ""}))
+
+    [request] = user.requests
+    assert request.preview is not None
+    assert request.preview.problem == "ValueError: the file is locked"
+
+
+async def test_start_of_a_call_without_a_decision_is_not_blocked() -> None:
+    hook = BeforeToolRun(ToolUseBlock("other", "read_file", {"path": ".env"}), "turn", {"path": ".env"}, True)
+
+    await Permissions().judge_again(hook)
+
+    assert not hook.block
 
 
 async def test_approval_requests_are_sequential() -> None:

@@ -27,6 +27,9 @@ def project(tmp_path: Path) -> Path:
     make_program(folder / "bin" / "gzip")
     make_program(folder / "awks" / "mawk")
     make_program(folder / "bin" / "echo")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "a-file").write_text("")
+    (tmp_path / "not-programs" / "ls").mkdir(parents=True)
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "ls").symlink_to(folder / "bin" / "ls")
     return folder
@@ -72,6 +75,13 @@ def make_program(path: Path, text: str = "#!/bin/sh\n") -> None:
         ("{project}/node_modules/.bin", "ls", "allow"),
         ("", "ls", "allow"),
         ("", "cd bin && ls", "ask"),
+        ("bin", "cd sub; cd ../awks; cd ..; cd bin; cd ../sub; cd ..; ls", "ask"),  # in one of too many folders
+        ("{outside}/loop", "ls", "allow"),
+        ("{outside}/loop", "git status", "allow"),
+        ("missing", "git status", "allow"),
+        ("{outside}/a-file", "ls", "allow"),
+        ("{outside}/unreadable:bin", "stat a", "allow"),
+        ("{outside}/not-programs:bin", "ls", "ask"),
     ],
 )
 @pytest.mark.covers("SEC-01")
@@ -124,10 +134,29 @@ async def test_search_does_not_run_ripgrep_from_the_project(project: Path, monke
     assert found is None or not found.startswith(str(project))
 
 
-async def test_programs_do_not_ask_if_the_project_is_the_root_folder() -> None:
-    decision = await Permissions().decide("shell", {"command": "ls etc"}, env=LocalEnv("/"), definition=TOOLS["shell"])
+@pytest.mark.parametrize("line", ["ls etc", "git -C etc --version", "git status", "egrep x etc/hostname"])
+async def test_programs_do_not_ask_if_the_project_is_the_root_folder(line: str) -> None:
+    decision = await Permissions().decide("shell", {"command": line}, env=LocalEnv("/"), definition=TOOLS["shell"])
 
-    assert decision.outcome == "allow"
+    assert not any("PATH" in verdict.reason for verdict in decision.verdicts)
+    assert decision.outcome == "allow" or "--version" in line
+
+
+class _UnreadableProgramEnv(LocalEnv):
+    """An environment with a program whose content cannot be read."""
+
+    async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        if path.endswith("/stat"):
+            raise PermissionError(13, "Permission denied", path)
+        return await super().read_bytes(path, offset=offset, limit=limit)
+
+
+async def test_program_without_a_search_path_or_with_unreadable_content_is_allowed(project: Path) -> None:
+    env = _UnreadableProgramEnv(project)
+    for search_path in ("", f"{project.parent}/scripts:awks"):
+        env.search_path = search_path
+        decision = await Permissions().decide("shell", {"command": "stat a"}, env=env, definition=TOOLS["shell"])
+        assert decision.outcome == "allow"
 
 
 @pytest.mark.parametrize("given", ["image", "variables"])
@@ -144,6 +173,7 @@ async def test_programs_do_not_ask_if_the_project_is_the_root_folder() -> None:
         ("{outside}/other:bin", "ls", "allow"),
         ("{project}/bin", "/bin/ls", "allow"),
         ("/usr/bin:/bin:{project}/bin", "ls", "allow"),
+        ("bin", "cd sub; cd ../awks; cd ..; cd bin; cd ../sub; cd ..; file a", "ask"),
     ],
 )
 @pytest.mark.covers("SEC-01")

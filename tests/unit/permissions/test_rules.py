@@ -242,3 +242,50 @@ def test_unused_rules_are_found() -> None:
     rules = RuleSet.build(deny=["bash(rm *)", "shell(rm *)", "mcp__*", "scope:fs-write"], allow=["*"])
 
     assert [rule.text for rule in find_unused_rules(rules, ["shell", "read_file"])] == ["bash(rm *)", "mcp__*"]
+
+
+async def test_rule_names_a_whole_line() -> None:
+    rule = "shell(make > /etc/x && make test)"
+
+    assert (await shell("make > /etc/x && make test", rule)).outcome == "allow"
+    assert (await shell("make > /etc/x; make test", rule)).outcome == "ask"
+    assert (await shell("make test", rule)).outcome == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "outcome"),
+    [
+        ("shell(fetch https://git.example/*)", "fetch https://git.example/a", "allow"),
+        ("shell(fetch https://git.example/*)", "fetch https://git.example.org/a", "ask"),
+        ("shell(fetch https://git.example/*)", "fetch other", "ask"),
+        ("shell(frob --file=src/*)", "frob --file=src/app.py", "allow"),
+        ("shell(frob --file=src/*)", "frob ./--file=src/app.py", "ask"),
+    ],
+)
+async def test_wildcard_covers_only_words_of_its_form(rule: str, line: str, outcome: str) -> None:
+    assert (await shell(line, rule)).outcome == outcome
+
+
+async def test_invalid_deny_pattern_for_several_tools_denies_every_command() -> None:
+    decision = await shell("ls", "shell(ls *)", deny=['s*("rm)'])
+
+    assert decision.outcome == "deny"
+
+
+async def test_deny_rule_applies_to_the_home_folder() -> None:
+    decision = await decide_call(
+        "read_file", {"path": "~/notes/a"}, allow=["read_file(/**)"], deny=["read_file(~/notes/**)"]
+    )
+
+    assert decision.outcome == "deny"
+
+
+def test_rule_is_displayed_with_its_origin() -> None:
+    assert str(parse_rule("read_file(docs/**)", "deny", RuleSource("project", "settings.json"))) == (
+        "deny read_file(docs/**) (settings.json)"
+    )
+
+
+def test_name_of_an_mcp_server_means_all_of_its_tools() -> None:
+    assert parse_rule("mcp__files", "deny").tool == "mcp__files__*"
+    assert parse_rule("mcp__files__read", "deny").tool == "mcp__files__read"

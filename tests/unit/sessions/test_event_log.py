@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mainspring.errors import NetworkError, ToolError
-from mainspring.events import AgentEnd, AgentStart, MessageEnd, ToolExecutionEnd, encode
-from mainspring.loop.hooks import SessionClosed
+from mainspring.events import AgentEnd, AgentStart, MessageEnd, ToolExecutionEnd, UsageUpdate, encode
+from mainspring.loop.hooks import BeforeToolRun, SessionClosed
 from mainspring.messages import Cost, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet
@@ -27,10 +28,11 @@ from mainspring.sessions import (
     iter_all_events,
     read_events,
 )
-from mainspring.sessions.event_log import EventLogFile
+from mainspring.sessions.event_log import EventLogFile, redact_call_arguments
 from mainspring.sessions.log_lines import SessionShutdown
 from mainspring.testing import Reply, ScriptedCall
 from mainspring.tools import Access, ToolResult, tool
+from mainspring.tools.builtin import read_file
 from tests.unit.sessions.harness import QUICK, make_agent, make_calls
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
@@ -378,3 +380,46 @@ async def test_lines_are_buffered_during_rotation(tmp_path: Path) -> None:
     file.close()
     lines = [p.read_text().split("\n") for p in (tmp_path / "x.1.jsonl", tmp_path / "x.jsonl")]
     assert sum(lines, []) == ["line 0", "line 1", "line 2", "meanwhile", "", "after", ""]
+
+
+async def test_lines_for_a_slow_disk_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.sessions.event_log._MAX_QUEUED", 2)
+    file = EventLogFile(tmp_path / "x.jsonl")
+    for line in (b"1", b"2", b"3"):
+        file.append(line)
+    await file.rotate(make=True)
+    file.close()
+    assert (tmp_path / "x.jsonl").read_bytes() == b"1\n2\n"
+
+
+async def test_pauses_and_side_calls_are_logged(session: Session) -> None:
+    usage = Usage(10, 2)
+    agent = make_logged_agent(session, make_calls("a"))
+    Permissions(ask=["look"], unattended="pause").install(agent)
+    await agent.run("go")
+    await agent.bus.notify(UsageUpdate(1, usage, usage, purpose="compaction"))
+    assert [e.status for e in read_named(session, "agent_end")] == ["paused"]
+    assert [(e.purpose, e.usage) for e in read_named(session, "usage_update")] == [("compaction", usage)]
+
+
+async def test_call_that_a_handler_blocks_at_its_start_is_logged_as_skipped(session: Session) -> None:
+    agent = make_logged_agent(session, make_calls("a"), "done")
+
+    def block(hook: BeforeToolRun) -> None:
+        hook.block = "not now"
+
+    agent.on(BeforeToolRun, block, order=-1000)
+    await agent.run("go")
+    assert [e.status for e in read_named(session, "tool_execution_end")] == ["skipped"]
+
+
+def test_store_in_memory_has_no_events() -> None:
+    assert list(iter_all_events(home=MemorySessionStore())) == []
+
+
+def test_arguments_of_a_tool_that_cannot_declare_its_access_are_not_logged() -> None:
+    def access(arguments: dict[str, Any]) -> tuple[Access, ...]:
+        raise KeyError("path")
+
+    look = structs.replace(read_file, access=access)
+    assert redact_call_arguments(look, {"key": KEY}, "/work") == ({"key": f"({len(KEY)} characters)"}, True)

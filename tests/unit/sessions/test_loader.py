@@ -25,7 +25,7 @@ from mainspring.sessions import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED, RECORD_LOST, repair_pairs
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED, RECORD_LOST, History, repair_pairs
 from tests.unit.sessions.harness import QUICK, check_paired, describe
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -315,3 +315,55 @@ def test_repair_gives_every_call_one_result(given: list[Message], expected: list
     assert count > 0
     check_paired(messages)
     assert repair_pairs(messages, refs) is None
+
+
+def test_repair_moves_paused_calls_to_the_end_of_the_history(open_lines: OpenLines) -> None:
+    message = Message.assistant([ToolUseBlock("x", "look")], timestamp=NOW)
+    lost = make_entry(MessageEntry, "1", None, message=message, source="model")
+    session = open_lines(
+        lost, intent_entry("2", "1", "a"), make_entry(PauseEntry, "3", "2", intent="2", reasons={"a": "may I?"}),
+        result_entry("4", "3", "2", "a"), make_entry(PauseEntry, "5", "4", intent="2", reasons={"b": "may I?"}),
+    )  # fmt: skip
+
+    assert session.pending is not None
+    assert [p.kind for p in session.problems] == ["damaged"]
+    [calls] = session.journal.history.open.values()
+    assert calls.at == len(session.messages) == 2
+
+
+def test_pair_with_invalid_data_keeps_no_messages(open_lines: OpenLines) -> None:
+    pair = b'{"type":"pair","id":"4","parent":"3","timestamp":"2026-01-02T00:00:00Z","intent":5,"results":[]}'
+    session = open_lines(
+        prompt_entry("1", None), intent_entry("2", "1", "a"), result_entry("3", "2", "2", "a"), pair,
+        make_entry(CompactionEntry, "5", "4", history=[Kept("1"), Kept("4")], reason="x"),
+    )  # fmt: skip
+
+    assert describe(session.messages) == ["user: 1"]
+    assert "damaged" in problem_kinds(session)
+
+
+def test_calls_that_join_late_keep_their_place() -> None:
+    history = History()
+    for entry in (
+        prompt_entry("1", None), intent_entry("2", "1", "a"), prompt_entry("3", "2"), intent_entry("4", "3", "b"),
+        result_entry("5", "4", "2", "a"), make_entry(PairEntry, "6", "5", intent="2", results=("5",), message="m"),
+        result_entry("7", "6", "4", "b"), make_entry(PairEntry, "8", "7", intent="4", results=("7",), message="n"),
+    ):  # fmt: skip
+        history.apply(entry)
+
+    assert describe(history.messages) == [
+        "user: 1", "assistant: a?", "user: a=of a", "user: 3", "assistant: b?", "user: b=of b",
+    ]  # fmt: skip
+    assert history.entry_ids == ["1", "2", "6", "3", "4", "8"]
+
+
+def test_earlier_open_calls_are_found() -> None:
+    history = History()
+    first, second = intent_entry("1", None, "a"), intent_entry("2", "1", "b")
+    for entry in (first, second):
+        history.apply(entry)
+
+    found = [history.find(each.message) for each in (first, second)]
+
+    assert [calls and calls.entry.id for calls in found] == ["1", "2"]
+    assert history.find(Message.user("3")) is None

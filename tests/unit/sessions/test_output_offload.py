@@ -5,10 +5,10 @@ import pytest
 
 from mainspring import Agent, Session
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import ModelError
+from mainspring.errors import ModelError, SessionError
 from mainspring.messages import Message
 from mainspring.models import ModelRequest
-from mainspring.policies.large_results.store import FileOutputStore, MemoryOutputStore
+from mainspring.policies.large_results.store import FileOutputStore, LargeOutput, MemoryOutputStore, OutputReference
 from mainspring.sessions import JsonlStore
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
@@ -201,3 +201,53 @@ async def test_invalid_selection_restores_nothing() -> None:
 
     assert outcome.text == "ok"
     assert not any("may matter here" in text for text in texts(model.requests[-1].request))
+
+
+async def test_output_that_cannot_be_stored_stays_in_the_conversation(caplog: pytest.LogCaptureFixture) -> None:
+    class FullStore(MemoryOutputStore):
+        def save(self, record: LargeOutput) -> OutputReference:
+            raise OSError(28, "No space left on device")
+
+    agent, model = make_offload_agent(
+        OffloadOutputsPlug(FullStore()), ScriptedCall("report", {"topic": "tea"}), Reply("ok")
+    )
+
+    await agent.run("go")
+
+    assert texts(model.requests[1].request)[-1] == f"tea\n{LONG}"
+    assert "a large output of report stays in the conversation: [Errno 28] No space left on device" in caplog.text
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_lost_or_too_long_output_is_not_restored(is_lost: bool) -> None:
+    class LosingStore(MemoryOutputStore):
+        def load(self, name: str) -> LargeOutput:
+            if is_lost:
+                raise SessionError(f"Unknown output: {name}")
+            return super().load(name)
+
+    plug = OffloadOutputsPlug(LosingStore(), budget=200_000 if is_lost else 1_000)
+    agent, model = make_offload_agent(plug, ScriptedCall("report", {"topic": "zebras"}), Reply("done"), Reply("ok"))
+    await agent.run("collect")
+
+    await agent.run("zebras?")
+
+    assert not any(t.startswith("Outputs of earlier calls") for t in texts(model.requests[-1].request))
+
+
+async def test_abort_during_the_selection_ends_the_run() -> None:
+    def abort(request: ModelRequest) -> Reply:
+        agent.abort()
+        return Reply("1", delay=30)
+
+    agent, _ = make_offload_agent(
+        OffloadOutputsPlug(MemoryOutputStore(), select="model"),
+        ScriptedCall("report", {"topic": "zebras"}),
+        Reply("done"),
+        abort,
+    )
+    await agent.run("collect")
+
+    outcome = await agent.run("zebras?", raise_errors=False)
+
+    assert outcome.status == "aborted"

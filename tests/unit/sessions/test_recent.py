@@ -238,7 +238,14 @@ def append_bytes(file: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"garbage", b'{"type":"hologram","id":"h","parent":null,"timestamp":"2030-01-01T00:00:00Z"}']
+    "line",
+    [
+        b"garbage",
+        *(
+            b'{"type":"%b","id":"h","parent":null,"timestamp":"2030-01-01T00:00:00Z"}' % kind
+            for kind in (b"hologram", b"label", b"compaction", b"message")
+        ),
+    ],
 )
 async def test_everything_is_read_if_the_tail_is_damaged(path: Path, line: bytes) -> None:
     file = await read_lines(path)

@@ -1,5 +1,7 @@
 """Supported and unsupported constructs of shell lines."""
 
+import shlex
+
 import pytest
 
 from mainspring.shell_analysis import analyze, wildcards
@@ -21,6 +23,11 @@ NAMED = [
     ("ls > >(cat)", "process substitution"),
     ("cat <<EOF\na\nEOF", "a here-document with an unquoted delimiter"),
     ("cat <<'EOF'\na", "a here-document without an end"),
+    ("cat <<'EOF' ", "a here-document without an end"),
+    ("echo $(cat <<'EOF' )\nx\nEOF", "a here-document without an end"),
+    ("cat <<'EOF'a\nEOF", "a here-document with something right before or after it"),
+    ("cat <<'EOF' 'a\nb'\nx\nEOF", "a quoted line end in the line that begins a here-document"),
+    ("cat <<'EOF' $(ls)\nx\nEOF", "'$(...)' in the line that begins a here-document"),
     ("c0 $(sh <<'EOF'\nc1\nEOF\nc2 b; c3)", "a here-document next to other commands inside '$(...)'"),
     ("c0 $(until c1; do sh <<'EOF'\nc1\nEOF\nbreak; done)", "a here-document next to other commands inside '$(...)'"),
     ("c0 $( (sh <<'EOF'\nc1\nEOF\n); c2)", "a here-document next to other commands inside '$(...)'"),
@@ -55,6 +62,11 @@ NAMED = [
     ("echo $x", "the variable x"),
     ("echo $SECRET_KEY", "the variable SECRET_KEY"),
     ("PATH=. ls", "an assignment to PATH"),
+    ("FOO=$(ls) make", "an assignment to FOO with a value that is not known"),
+    ("x=a:=b ls", "'=' after ':' in an assignment"),
+    ("ls >#a", "a '#' that may or may not begin a comment"),
+    ("echo }", "braces that some shells expand"),
+    ("bash -o posix -c ls", "options that may change how code is read"),
     ("for path in a; do ls; done", "an assignment to path"),
     ("$(echo ls)", "a command name that is not known"),
     ("ls |& cat", "'|&'"),
@@ -198,6 +210,19 @@ def test_loop_is_analyzed_as_its_commands() -> None:
         ("a", False), ("b c", False), (f"d/{wildcards.ANY_CHAR}", False),
         ("a", False), (wildcards.ANY_TEXT, True), (wildcards.ANY_TEXT, True),
     ]  # fmt: skip
+
+
+def test_too_many_values_or_levels_are_not_analyzed() -> None:
+    loops = "".join(f"for {name} in 1 2 3 4; do " for name in "abc")
+    nested = "ls"
+    for _ in range(7):
+        nested = f"sh -c {shlex.quote(nested)}"
+
+    assert analyze(f"{loops} c $a$b; {'done; ' * 3}").problem == ""
+    assert (
+        analyze(f"{loops} c $a$b$c; {'done; ' * 3}").problem == "it uses variables with too many values in one command"
+    )
+    assert analyze(nested).problem == "it is nested too deeply"
 
 
 def test_possibly_unassigned_variable_has_an_unknown_value() -> None:

@@ -7,13 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import Agent, Session
-from mainspring.env import LocalEnv
+from mainspring.env import FileStat, LocalEnv
+from mainspring.env.beneath import PathChangedError
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import SessionError
-from mainspring.messages import Message
+from mainspring.loop.hooks import BeforeToolRun
+from mainspring.messages import Message, ToolUseBlock
 from mainspring.sessions import MemorySessionStore
 from mainspring.sessions.blob_store import BlobStore
 from mainspring.sessions.rewind import FileSnapshots, plan_rewind, plan_undo, rewind
+from mainspring.sessions.rewind.snapshots import BEFORE
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
@@ -133,6 +136,155 @@ async def test_failed_write_leaves_everything_unchanged(project: Project) -> Non
 
     assert project.files() == {"a.txt": "two\n", "z.txt": "new\n"}
     assert len(project.session.messages) == 10
+
+
+class UnreadableEnv(LocalEnv):
+    """An environment that fails to read files: those that end with `name`, after `reads` reads."""
+
+    name = "a.txt"
+    reads = 0
+    error: OSError = PermissionError(13, "Permission denied")
+
+    def _check(self, path: str) -> None:
+        if path.endswith(self.name):
+            self.reads -= 1
+            if self.reads < 0:
+                raise self.error
+
+    async def stat(self, path: str) -> FileStat:
+        self._check(path)
+        return await super().stat(path)
+
+
+async def test_file_that_cannot_be_read_is_not_rewound(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"))
+    plan = await plan_rewind(project.session, project.env, start)
+
+    with pytest.raises(SessionError, match=r"a\.txt: permission denied.*Nothing was rewound\."):
+        await rewind(project.session, UnreadableEnv(str(project.folder)), plan)
+
+    assert project.files() == {"a.txt": "two\n"}
+
+
+async def test_content_that_cannot_be_read_before_a_change_cannot_be_restored(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    project.env = UnreadableEnv(str(project.folder))
+    await project.do(write("a.txt", "two\n"))
+
+    plan = await plan_rewind(project.session, LocalEnv(str(project.folder)), start)
+
+    assert plan.restores == ()
+    assert [conflict.reason for conflict in plan.conflicts] == [
+        "its earlier content cannot be restored: permission denied by the operating system"
+    ]
+
+
+async def test_moved_folder_is_not_followed(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"))
+    env = UnreadableEnv(str(project.folder))
+    env.error = PathChangedError("a.txt")
+
+    plan = await plan_rewind(project.session, env, start)
+
+    assert plan.restores == ()
+    assert "its current content cannot be stored" in plan.conflicts[0].reason
+
+
+async def test_session_that_cannot_be_saved_is_not_rewound(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"))
+    plan = await plan_rewind(project.session, project.env, start)
+
+    def fail(lines: object, *, sync: bool = False) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(project.session.journal.log, "append", fail)
+        with pytest.raises(SessionError, match=r"Cannot save session .*Nothing was rewound"):
+            await rewind(project.session, project.env, plan)
+    project.session.journal.log.writable = False
+    with pytest.raises(SessionError, match=r"Cannot write to session .*Nothing was rewound"):
+        await rewind(project.session, project.env, plan)
+
+    assert project.files() == {"a.txt": "two\n"}
+
+
+async def test_file_that_cannot_be_restored_is_named(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"), write("b.txt", "one\n"))
+    await project.do(write("a.txt", "two\n"), write("b.txt", "two\n"))
+    plan = await plan_rewind(project.session, project.env, start)
+
+    class FailingEnv(UnreadableEnv):
+        async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
+            if path.endswith("b.txt"):
+                self.reads = 0
+                raise PermissionError(13, "Permission denied", path)
+            await super().write_bytes(path, data, parents=parents)
+
+    env = FailingEnv(str(project.folder))
+    env.reads = 100
+
+    with pytest.raises(SessionError, match=r"a\.txt could not be restored; all other files are unchanged"):
+        await rewind(project.session, env, plan)
+
+    assert project.files() == {"a.txt": "one\n", "b.txt": "two\n"}
+
+
+async def test_change_by_an_interrupted_call_conflicts(project: Project) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    snapshots = FileSnapshots(project.session)
+    Agent(ScriptedModel(), execution=project.env, tools=builtin_tools(), plugs=[snapshots])
+    arguments = {"path": "a.txt", "content": "two\n"}
+    await snapshots._on_tool_start(
+        BeforeToolRun(ToolUseBlock("killed", "write_file", arguments), "turn", arguments, True)
+    )
+    (project.folder / "a.txt").write_text("half", encoding="utf-8")
+
+    plan = await plan_rewind(project.session, project.env, start)
+
+    assert [conflict.reason for conflict in plan.conflicts] == [
+        "the call that changed it was interrupted, so its current content may not be the tool's"
+    ]
+
+
+@pytest.mark.parametrize("data", [5, {"path": 5}])
+async def test_invalid_file_record_is_ignored(project: Project, data: object) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    project.session.add_custom(BEFORE, data)
+
+    assert (await plan_rewind(project.session, project.env, start)).restores == ()
+
+
+async def test_record_of_a_newer_version_is_ignored(project: Project, tmp_path: Path) -> None:
+    start = await project.do(write("a.txt", "one\n"))
+    project.session.close()
+    with open(project.session.location, "ab") as file:
+        file.write(b'{"type":"custom","id":"new","parent":"%b","customType":5}\n' % start.encode())
+
+    session = Session.open(project.session.location, home=tmp_path / "home")
+
+    assert (await plan_rewind(session, project.env, start)).restores == ()
+
+
+async def test_call_of_an_unknown_tool_or_path_is_not_recorded(project: Project) -> None:
+    class UnresolvableEnv(LocalEnv):
+        async def realpath(self, path: str) -> str:
+            if path.endswith("a.txt"):
+                raise OSError(40, "Too many levels of symbolic links")
+            return await super().realpath(path)
+
+    snapshots = FileSnapshots(project.session)
+    env = UnresolvableEnv(str(project.folder))
+    Agent(ScriptedModel(), execution=env, tools=builtin_tools(), plugs=[snapshots])
+    before = len(project.session.entries())
+
+    for name in ("write_file", "unknown"):
+        arguments = {"path": "a.txt", "content": ""}
+        await snapshots._on_tool_start(BeforeToolRun(ToolUseBlock("1", name, arguments), "turn", arguments, True))
+
+    assert len(project.session.entries()) == before
 
 
 async def test_plan_lists_shell_commands_that_may_have_changed_files(project: Project) -> None:
