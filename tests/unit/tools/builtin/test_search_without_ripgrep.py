@@ -240,11 +240,11 @@ def test_skipped_files_contain_no_match(
     regex = compile_regex(pattern, literal=False, ignore_case=ignore_case, multiline=multiline)
     query = SearchQuery(pattern, ignore_case=ignore_case, multiline=multiline, context=1)
     found, expected = [
-        _Search(regex, query, as_text, literals).search_files(["a"], [data], True)
+        _Search(regex, query, as_text, literals).search_files(["a"], [data], True, CancelToken())
         for literals in (required_literals(regex), ())
     ]
     assert found == expected
-    counted = _Search(regex, query, as_text, required_literals(regex)).search_files(["a"], [data], False)
+    counted = _Search(regex, query, as_text, required_literals(regex)).search_files(["a"], [data], False, CancelToken())
     assert [count for _, _, count in counted] == [count for _, _, count in expected]
     if multiline:
         return
@@ -307,3 +307,13 @@ async def test_binary_file_is_not_read_to_its_end(
     (project / "image").write_bytes(b"foo\n\0" * 100_000)
     await grep(ToolContext(env=plain_env), pattern="foo")
     assert [limit for name, limit in reads if name == "image"] == [(1 << 16) + 1]
+
+
+def test_abort_stops_the_search_between_files() -> None:
+    signal = CancelToken()
+    search = _Search(
+        compile_regex("foo", literal=False, ignore_case=False, multiline=False), SearchQuery("foo"), False, ()
+    )
+    assert len(search.search_files(["a", "b"], [b"foo", b"foo"], True, signal)) == 2
+    signal.cancel()
+    assert search.search_files(["a", "b"], [b"foo", b"foo"], True, signal) == []

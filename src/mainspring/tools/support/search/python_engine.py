@@ -12,6 +12,7 @@ from typing import Any, AnyStr
 
 from msgspec import Struct
 
+from mainspring.cancellation import CancelToken
 from mainspring.env import RealPath, explain
 from mainspring.env.protocol import read_files
 from mainspring.lazy import lazy_re
@@ -194,7 +195,7 @@ class _Run:
                 else:
                     self.problems.append(f"{file[1]}: more than {limit} bytes, which only ripgrep searches")
         names = [name for _, name in files]
-        found = await asyncio.to_thread(search.search_files, names, contents, self._missing_lines > 0)
+        found = await asyncio.to_thread(search.search_files, names, contents, self._missing_lines > 0, ctx.signal)
         if larger:
             size, limit = larger_batches[0]
             for start in range(0, len(larger), size):
@@ -224,13 +225,15 @@ class _Search(Struct, frozen=True):
     literals: tuple[str, ...]
 
     def search_files(
-        self, names: Sequence[str], contents: Sequence[bytes | OSError], with_lines: bool
+        self, names: Sequence[str], contents: Sequence[bytes | OSError], with_lines: bool, signal: CancelToken
     ) -> list[_FileMatches]:
-        """Return the matches in each file; files without matches are omitted."""
+        """Return the matches in each file; files without matches are omitted, and all after the signal is set."""
         found: list[_FileMatches] = []
         literals = [literal.encode("utf-8", "surrogateescape") for literal in self.literals]
         ignores_case = bool(self.pattern.flags & re.IGNORECASE)
         for name, data in zip(names, contents, strict=True):
+            if signal.cancelled:
+                break
             if not isinstance(data, bytes) or not data:
                 continue
             lower = data.lower() if ignores_case and literals else data
