@@ -300,6 +300,21 @@ async def test_failed_model_call_sets_errors_on_both_spans() -> None:
         assert span.status.description == "RATE_LIMITED"
 
 
+async def test_failure_other_than_an_exception_has_an_error_type() -> None:
+    class Interruption(BaseException):
+        """Neither an Exception nor a cancellation."""
+
+    def interrupt(_: ModelRequest) -> Reply:
+        raise Interruption
+
+    recorder = Recorder()
+
+    with pytest.raises(Interruption):
+        await make_traced_agent(recorder, interrupt).run("go")
+
+    assert (recorder.span("invoke_agent worker").attributes or {})["error.type"].endswith("Interruption")
+
+
 async def test_retry_by_a_handler_has_its_own_span() -> None:
     recorder = Recorder()
     agent = make_traced_agent(recorder, NetworkError("cut"), "done", behavior=RunOptions(retry=None))
