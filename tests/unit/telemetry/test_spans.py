@@ -312,7 +312,7 @@ async def test_failure_other_than_an_exception_has_an_error_type() -> None:
     with pytest.raises(Interruption):
         await make_traced_agent(recorder, interrupt).run("go")
 
-    assert (recorder.span("invoke_agent worker").attributes or {})["error.type"].endswith("Interruption")
+    assert str((recorder.span("invoke_agent worker").attributes or {})["error.type"]).endswith("Interruption")
 
 
 async def test_retry_by_a_handler_has_its_own_span() -> None:
