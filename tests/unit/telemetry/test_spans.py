@@ -326,6 +326,19 @@ async def test_retry_by_a_handler_has_its_own_span() -> None:
     assert [s.status.status_code for s in recorder.spans] == [StatusCode.UNSET, StatusCode.ERROR, StatusCode.UNSET]
 
 
+async def test_compaction_is_a_span_event_of_the_run() -> None:
+    recorder = Recorder()
+    agent = make_traced_agent(recorder, NetworkError("cut"), "done", behavior=RunOptions(retry=None))
+    agent.on(ModelErrorHook, lambda ctx: ctx.retry("shorter"))
+
+    await agent.run([Message.user("one"), Message.user("two")])
+
+    events = recorder.span("invoke_agent worker").events
+    assert [(e.name, dict(e.attributes or {})) for e in events] == [
+        ("mainspring.context.compacted", {"reason": "NETWORK_ERROR", "before": 2, "after": 1})
+    ]
+
+
 @pytest.mark.covers("BYD-30")
 async def test_spans_are_closed_if_a_run_is_aborted_in_a_tool() -> None:
     recorder = Recorder()
