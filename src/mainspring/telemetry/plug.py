@@ -22,9 +22,9 @@ from mainspring.events import (
 )
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import BeforeToolRun, ModelErrorHook, TurnBefore
-from mainspring.telemetry.mcp_spans import McpStartupTracer
 from mainspring.telemetry.run_spans import RunSpan
 from mainspring.telemetry.telemetry import Telemetry
+from mainspring.telemetry.tool_spans import McpStartupTracer
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

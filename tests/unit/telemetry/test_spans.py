@@ -300,6 +300,21 @@ async def test_failed_model_call_sets_errors_on_both_spans() -> None:
         assert span.status.description == "RATE_LIMITED"
 
 
+async def test_failure_other_than_an_exception_has_an_error_type() -> None:
+    class Interruption(BaseException):
+        """Neither an Exception nor a cancellation."""
+
+    def interrupt(_: ModelRequest) -> Reply:
+        raise Interruption
+
+    recorder = Recorder()
+
+    with pytest.raises(Interruption):
+        await make_traced_agent(recorder, interrupt).run("go")
+
+    assert str((recorder.span("invoke_agent worker").attributes or {})["error.type"]).endswith("Interruption")
+
+
 async def test_retry_by_a_handler_has_its_own_span() -> None:
     recorder = Recorder()
     agent = make_traced_agent(recorder, NetworkError("cut"), "done", behavior=RunOptions(retry=None))
@@ -309,6 +324,19 @@ async def test_retry_by_a_handler_has_its_own_span() -> None:
 
     assert recorder.names == ["invoke_agent worker", "chat scripted-1", "chat scripted-1"]
     assert [s.status.status_code for s in recorder.spans] == [StatusCode.UNSET, StatusCode.ERROR, StatusCode.UNSET]
+
+
+async def test_compaction_is_a_span_event_of_the_run() -> None:
+    recorder = Recorder()
+    agent = make_traced_agent(recorder, NetworkError("cut"), "done", behavior=RunOptions(retry=None))
+    agent.on(ModelErrorHook, lambda ctx: ctx.retry("shorter"))
+
+    await agent.run([Message.user("one"), Message.user("two")])
+
+    events = recorder.span("invoke_agent worker").events
+    assert [(e.name, dict(e.attributes or {})) for e in events] == [
+        ("mainspring.context.compacted", {"reason": "NETWORK_ERROR", "before": 2, "after": 1})
+    ]
 
 
 @pytest.mark.covers("BYD-30")
