@@ -43,17 +43,17 @@ class ThreadedFiles:
         """Return the bytes of many files, read in one thread. See `BatchReader`."""
         stop = signal or CancelToken()
 
+        def read(path: str, folders: FolderCache) -> bytes | OSError:
+            try:
+                if stop.cancelled:
+                    raise InterruptedError
+                return self._files.read(self._files.resolve(path), 0, limit, folders)
+            except OSError as e:
+                return e  # a list in this frame would be in a cycle with the traceback, and keep the environment alive
+
         def read_all() -> list[bytes | OSError]:
-            contents: list[bytes | OSError] = []
             with FolderCache() as folders:
-                for path in paths:
-                    try:
-                        if stop.cancelled:
-                            raise InterruptedError
-                        contents.append(self._files.read(self._files.resolve(path), 0, limit, folders))
-                    except OSError as e:
-                        contents.append(e)
-            return contents
+                return [read(path, folders) for path in paths]
 
         return await self._in_thread(read_all)
 

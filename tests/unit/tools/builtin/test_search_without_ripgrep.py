@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from traceback import walk_tb
 
 import pytest
 from hypothesis import example, given
@@ -141,6 +142,14 @@ async def test_batch_of_files_needs_little_memory(
     assert "huge: more than 67108864 bytes" in result.text
     assert max(batches) <= BATCH_BYTES
     assert {limit for name, limit in reads if name == "f7"} == {(1 << 16) + 1}
+
+
+async def test_errors_of_files_are_in_no_cycle(local_env: LocalEnv) -> None:
+    error, _ = await read_files(local_env, ["missing", "missing"], limit=10)
+    assert isinstance(error, FileNotFoundError)
+    values = [value for frame, _ in walk_tb(error.__traceback__) for value in frame.f_locals.values()]
+    assert values
+    assert not any(value is error or (isinstance(value, list) and error in value) for value in values)
 
 
 @on_posix
