@@ -1,5 +1,6 @@
 """The hook bus: which handlers are called, in which order, and the effect of a failure."""
 
+import asyncio
 import subprocess
 import sys
 from typing import Any, cast
@@ -7,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from mainspring.errors import ConfigError
-from mainspring.events import AgentStart, Event, MessageUpdate, StreamStart, TextDelta
+from mainspring.events import AgentStart, Event, MessageUpdate, StreamStart, SubagentEvent, TextDelta, UsageUpdate
 from mainspring.loop import HookBus
 from mainspring.loop.hooks import ALIASES, HOOK_NAMES, HOOKS, Hook, SubagentIdentity, SystemTransform, ToolGate, resolve
-from mainspring.messages import ToolUseBlock
+from mainspring.messages import ToolUseBlock, Usage
 
 
 def make_gate() -> ToolGate:
@@ -337,3 +338,48 @@ async def test_events_of_subagents_arrive_with_the_path_and_only_where_requested
         (("m", "i"), "text_delta"), (("m",), "text_delta"), (("m", "i"), "agent_start"), (("m", "i"), "text_delta"),
     ]  # fmt: skip
     assert [(e.id, e.depth, e.event.text) for e in deltas] == [("i", 2, "a"), ("m", 1, "b")]
+
+
+async def test_async_handlers_of_a_subagent_run_before_those_of_its_parent(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[str] = []
+    parent, child = HookBus(), HookBus()
+    child.forward_to(parent, SubagentIdentity("c1", "helper", 1))
+
+    async def handle_own(event: UsageUpdate) -> None:
+        await asyncio.sleep(0)
+        calls.append("child")
+
+    async def handle_above(event: Any) -> None:
+        assert isinstance(event, SubagentEvent)
+        await asyncio.sleep(0)
+        calls.append(f"parent of {event.path}")
+
+    def fail(event: object) -> None:
+        raise RuntimeError("broken listener")
+
+    child.on(UsageUpdate, handle_own)
+    parent.on(UsageUpdate, handle_above, subagents=True)
+    parent.subscribe(fail, subagents=True)
+
+    await child.notify(UsageUpdate(1, Usage(), Usage(), "title"))
+
+    assert calls == ["child", "parent of ('c1',)"]
+    assert "a listener failed on subagent_event" in caplog.text
+
+
+async def test_published_events_keep_their_order_before_awaited_ones() -> None:
+    seen: list[str] = []
+    bus = HookBus()
+
+    async def handle(event: UsageUpdate) -> None:
+        await asyncio.sleep(0)
+        seen.append(event.purpose)
+
+    bus.on(UsageUpdate, handle)
+    for purpose in ("first", "second"):
+        bus.publish(UsageUpdate(1, Usage(), Usage(), purpose))
+    assert seen == []
+
+    await bus.notify(UsageUpdate(1, Usage(), Usage(), "third"))
+
+    assert seen == ["first", "second", "third"]
