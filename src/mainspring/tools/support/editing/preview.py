@@ -6,16 +6,21 @@ import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, FileStat
 from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.paths import display_path
-from mainspring.tools.support.editing.diffs import compute_diff
+from mainspring.lazy import lazy_function
 from mainspring.tools.support.text_files import decode_text
 from mainspring.tools.tool import Tool, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from mainspring.tools.support.editing.diffs import compute_diff
+else:  # loaded for the first preview
+    compute_diff = lazy_function("mainspring.tools.support.editing.diffs", "compute_diff")
 
 PREVIEWABLE_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
 """Tools whose calls can be previewed."""
