@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.events.codec import unindent_descriptions
 from mainspring.extensions.command_hooks import HookOutput
 from mainspring.extensions.command_hooks.protocol import INPUTS
 
@@ -22,7 +23,7 @@ def schema() -> dict[str, Any]:
             "input": {"properties": dict(zip(INPUTS, refs, strict=False))},
             "output": refs[-1],
         },
-        "$defs": parts,
+        "$defs": unindent_descriptions(parts),
     }
 
 

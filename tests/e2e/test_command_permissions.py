@@ -99,8 +99,8 @@ def test_audit_log_from_settings_records_decisions(command: Command) -> None:
     assert command.run("-p", "x").code == 0
 
     log = command.home / ".agent" / "audit.jsonl"
-    found = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert [(line["tool"], line["outcome"]) for line in found if line["event"] == "decision"] == [
+    found = [json.loads(line)["event"] for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [(event["tool"], event["outcome"]) for event in found if event["type"] == "tool_decision"] == [
         ("list_files", "allow"),
         ("shell", "deny"),
     ]

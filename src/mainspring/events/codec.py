@@ -132,7 +132,23 @@ def schema_components(
         properties = definitions.get(kind.__name__, {}).get("properties", {})
         for name in kind.in_process:
             properties.pop(name, None)
-    return schemas, definitions
+    return schemas, unindent_descriptions(definitions)
+
+
+def unindent_descriptions(schema: Any) -> Any:
+    """Return a JSON Schema whose descriptions do not depend on the version of Python or msgspec.
+
+    They are docstrings, and only Python 3.13 and msgspec 0.23 remove their indentation.
+    """
+    from inspect import cleandoc  # loaded for a schema only
+
+    if isinstance(schema, dict):
+        parts = cast("dict[str, Any]", schema)
+        return {
+            name: cleandoc(part) if name == "description" and isinstance(part, str) else unindent_descriptions(part)
+            for name, part in parts.items()
+        }
+    return [unindent_descriptions(part) for part in cast("list[Any]", schema)] if isinstance(schema, list) else schema
 
 
 def _subclasses(kind: type[Event]) -> Iterator[type[Event]]:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import SessionError
+from mainspring.events.codec import unindent_descriptions
 from mainspring.lazy import lazy_decoder
 from mainspring.messages import AgentMessage, CustomMessage, Message, ToolResultBlock, Usage, strip_surrogates
 
@@ -391,9 +392,8 @@ def decode_header(line: bytes) -> EntryHeader:
 
 def entry_schema() -> dict[str, Any]:
     """Return the JSON Schema of one line of a session file."""
-    schema = msgspec.json.schema(Entry)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"One line of a Mainspring session file, version {VERSION}",
-        **schema,
+        **unindent_descriptions(msgspec.json.schema(Entry)),
     }

@@ -47,6 +47,7 @@ from mainspring.app.servers.http.server import (
 )
 from mainspring.app.servers.http.sse import ID_PATTERN, StreamTimeouts, event_schemas
 from mainspring.app.servers.http.state import Limits, ServerState
+from mainspring.events.codec import unindent_descriptions
 from mainspring.text import pluralize
 
 _REF = "#/components/schemas/{name}"
@@ -97,7 +98,7 @@ def build_openapi() -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": dict(sorted({**events, **schemas, "Event": event}.items())),
+            "schemas": unindent_descriptions(dict(sorted({**events, **schemas, "Event": event}.items()))),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],

@@ -13,6 +13,7 @@ from msgspec.structs import fields
 
 from mainspring.app.workspace.settings.schema import AppConfig, ProviderSettings
 from mainspring.app.workspace.settings.validation import SCHEMA_KEY
+from mainspring.events.codec import unindent_descriptions
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -21,6 +22,7 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 def settings_schema() -> str:
     """Create the JSON Schema of a settings file."""
     _, definitions = msgspec.json.schema_components((AppConfig, ProviderSettings), ref_template="#/$defs/{name}")
+    definitions = unindent_descriptions(definitions)
     for kind in _section_types(AppConfig):
         if kind.__name__ in definitions:
             _describe(definitions[kind.__name__], kind)
