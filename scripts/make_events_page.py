@@ -10,8 +10,9 @@ import docstring_parser
 from msgspec import NODEFAULT, Struct, structs
 
 from mainspring.events import EditOutcome, ErrorInfo, FileDiff, Hunk, Option, RunEvent, ToolDisplay
+from mainspring.events.base import AgentStats, RunStatus, SubagentStats
 from mainspring.events.codec import Envelope
-from mainspring.events.types import AgentStats, MessageSource, RunStatus, SubagentStats
+from mainspring.events.types import MessageSource
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "events.md"
 VALUES = {"RunStatus": RunStatus, "MessageSource": MessageSource}

@@ -23,7 +23,7 @@ from mainspring import (
     tool,
 )
 from mainspring.env.memory import MemoryEnv
-from mainspring.events.types import SubagentStats
+from mainspring.events.base import SubagentStats
 
 
 @dataclass

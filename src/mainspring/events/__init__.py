@@ -1,6 +1,6 @@
 """The events of models and runs: the one vocabulary in which a run is reported, and its codec."""
 
-from mainspring.events.base import ErrorInfo, Event
+from mainspring.events.base import AgentStats, ErrorInfo, Event, RunStatus, SubagentStats
 from mainspring.events.codec import Envelope, UnknownEventError, decode, encode, schema
 from mainspring.events.display import EditOutcome, FileDiff, Hunk, Option, ToolDisplay
 from mainspring.events.response import (
@@ -25,7 +25,6 @@ from mainspring.events.stream import EventStream
 from mainspring.events.types import (
     AgentEnd,
     AgentStart,
-    AgentStats,
     ApprovalRequest,
     ApprovalResult,
     AttemptStart,
@@ -41,12 +40,10 @@ from mainspring.events.types import (
     Notice,
     OauthRefresh,
     RunEvent,
-    RunStatus,
     SkillChange,
     SubagentEnd,
     SubagentEvent,
     SubagentStart,
-    SubagentStats,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,

@@ -1,12 +1,13 @@
-"""The base of all events, and an exception as data."""
+"""The base of all events, and the parts that several of them have: an exception as data, the status and the figures of a run."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from msgspec import Struct
 
 from mainspring.errors import AgentProviderError, ModelError
+from mainspring.messages import Usage
 from mainspring.text import to_snake_case
 
 
@@ -77,3 +78,59 @@ class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
             provider=cause.provider or "",
             model=cause.model or "",
         )
+
+
+RunStatus = Literal[
+    "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
+]
+"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a denied call ended it."""
+
+
+class SubagentStats(Struct, frozen=True, kw_only=True):
+    """Statistics of a subagent.
+
+    Attributes:
+        child_id: The ID of the subagent.
+        child: The name of its definition; empty for a plain one.
+        depth: Its nesting depth; 1 for a subagent of the main agent.
+        status: How its run ended.
+        turns: The number of its model calls with a response.
+        usage: Tokens, including those of its subagents.
+        tool_counts: Number of calls by tool.
+        seconds: Duration of its run.
+        children: Statistics of its subagents.
+    """
+
+    child_id: str
+    child: str
+    depth: int
+    status: RunStatus
+    turns: int = 0
+    usage: Usage = Usage.zero()
+    tool_counts: dict[str, int] = {}
+    seconds: float = 0.0
+    children: tuple[SubagentStats, ...] = ()
+
+
+class AgentStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Figures of a run.
+
+    Attributes:
+        turns: Number of turns.
+        usage: Tokens of all model calls.
+        turn_usage: Tokens of each turn.
+        tool_counts: Number of calls of each tool.
+        seconds: Duration of the run.
+        side_usage: Tokens used outside the conversation (side calls, subagents), by purpose; part of ``usage``.
+        output: The structured output; ``None`` if none was requested or returned.
+        children: Figures of each subagent that the run started, in the order in which they ended.
+    """
+
+    turns: int = 0
+    usage: Usage = Usage()
+    turn_usage: tuple[Usage, ...] = ()
+    tool_counts: dict[str, int] = {}
+    seconds: float = 0.0
+    side_usage: dict[str, Usage] = {}
+    output: Any = None
+    children: tuple[SubagentStats, ...] = ()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self, cast
 
-from msgspec import Struct, field
+from msgspec import field
 
 from mainspring.errors import ModelError
-from mainspring.events.base import ErrorInfo, Event
+from mainspring.events.base import AgentStats, ErrorInfo, Event, RunStatus, SubagentStats
 from mainspring.events.display import Option, ToolDisplay
 from mainspring.events.response import (
     StreamEvent,
@@ -27,62 +27,6 @@ from mainspring.events.response import (
     ToolCallStart,
 )
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage
-
-RunStatus = Literal[
-    "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
-]
-"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a denied call ended it."""
-
-
-class SubagentStats(Struct, frozen=True, kw_only=True):
-    """Statistics of a subagent.
-
-    Attributes:
-        child_id: The ID of the subagent.
-        child: The name of its definition; empty for a plain one.
-        depth: Its nesting depth; 1 for a subagent of the main agent.
-        status: How its run ended.
-        turns: The number of its model calls with a response.
-        usage: Tokens, including those of its subagents.
-        tool_counts: Number of calls by tool.
-        seconds: Duration of its run.
-        children: Statistics of its subagents.
-    """
-
-    child_id: str
-    child: str
-    depth: int
-    status: RunStatus
-    turns: int = 0
-    usage: Usage = Usage.zero()
-    tool_counts: dict[str, int] = {}
-    seconds: float = 0.0
-    children: tuple[SubagentStats, ...] = ()
-
-
-class AgentStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Figures of a run.
-
-    Attributes:
-        turns: Number of turns.
-        usage: Tokens of all model calls.
-        turn_usage: Tokens of each turn.
-        tool_counts: Number of calls of each tool.
-        seconds: Duration of the run.
-        side_usage: Tokens used outside the conversation (side calls, subagents), by purpose; part of ``usage``.
-        output: The structured output; ``None`` if none was requested or returned.
-        children: Figures of each subagent that the run started, in the order in which they ended.
-    """
-
-    turns: int = 0
-    usage: Usage = Usage()
-    turn_usage: tuple[Usage, ...] = ()
-    tool_counts: dict[str, int] = {}
-    seconds: float = 0.0
-    side_usage: dict[str, Usage] = {}
-    output: Any = None
-    children: tuple[SubagentStats, ...] = ()
-
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 

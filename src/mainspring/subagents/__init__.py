@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.events.types import SubagentStats as SubagentStats
+    from mainspring.events.base import SubagentStats as SubagentStats
     from mainspring.subagents.definition import AgentDefinition as AgentDefinition
     from mainspring.subagents.definition import DefinitionScan as DefinitionScan
     from mainspring.subagents.definition import SkippedFile as SkippedFile

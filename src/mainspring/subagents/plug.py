@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from mainspring.errors import AgentError, ConfigError, ToolError, check_option_names
 from mainspring.events import ErrorInfo, RunStatus, SubagentEnd, SubagentStart
-from mainspring.events.types import SubagentStats
+from mainspring.events.base import SubagentStats
 from mainspring.loop import Plugin, RunResult
 from mainspring.loop.hooks import (
     BeforeSpawn,

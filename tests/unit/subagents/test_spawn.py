@@ -8,7 +8,7 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, NetworkError, ToolError
-from mainspring.events.types import SubagentStats
+from mainspring.events.base import SubagentStats
 from mainspring.loop.hooks import BeforeSpawn
 from mainspring.permissions import Permissions
 from mainspring.run_options import RunOptions

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 from msgspec import Struct
 
 from mainspring.errors import ModelError
-from mainspring.events.types import MessageSource, RunStatus
+from mainspring.events.base import RunStatus
+from mainspring.events.types import MessageSource
 from mainspring.loop.hooks.base import (
     require_message_tuple,
     require_messages,
