@@ -197,13 +197,10 @@ async def create_model_provider(
     return adapt_model(await (registry or default_registry()).factory(settings.provider)(settings))
 
 
-def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> AsyncModelFactory:
-    """Return the async factory of a built-in provider.
-
-    Raises:
-        ProviderConfigError: Unknown provider (code PROVIDER_NOT_SUPPORTED).
-    """
-    return (registry or default_registry()).factory(name)
+def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> AsyncModelFactory | None:
+    """Return the async factory of a built-in provider; ``None`` if the provider is unknown."""
+    registry = registry or default_registry()
+    return registry.factory(name) if name in registry else None
 
 
 def is_provider_supported(name: str, registry: ProviderRegistry | None = None) -> bool:

@@ -66,8 +66,10 @@ def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_valid_configuration_creates_a_model_with_defaults(
     name: str, variable: str, url: str, model: str
 ) -> None:
+    factory = get_provider_factory(name)
+    assert factory is not None
     for config in ({"provider": name, "apiKey": "k"}, {"api_key": "k"}, ProviderConfig(provider=name, api_key="k")):
-        created = as_http_model(await get_provider_factory(name)(config))
+        created = as_http_model(await factory(config))
         assert (created.provider, created.model, created.profile.base_url) == (name, model, url)
         assert await get_key(created) == "k"
     other = as_http_model(

@@ -56,8 +56,9 @@ async def test_providers_are_found_by_name() -> None:
     assert not is_provider_supported("nobody")
     assert {"openai", "local", "compatible"} <= set(get_supported_providers())
     assert get_supported_providers() == sorted(get_supported_providers())
+    assert get_provider_factory("nobody") is None
     with pytest.raises(ProviderConfigError, match="Unknown provider: 'nobody'. Available: ") as caught:
-        get_provider_factory("nobody")
+        await create_model_provider({"provider": "nobody"})
     assert caught.value.code is ErrorCode.PROVIDER_NOT_SUPPORTED
 
 
@@ -71,7 +72,9 @@ async def test_providers_are_found_by_name() -> None:
     ],
 )
 async def test_factory_accepts_a_typed_configuration_or_a_dict(config: Any) -> None:
-    first_model = await get_provider_factory("openai")(config)
+    factory = get_provider_factory("openai")
+    assert factory is not None
+    first_model = await factory(config)
     second_model = await create_model_provider(config)
 
     for model in (first_model, second_model):
