@@ -333,7 +333,6 @@ async def test_base_url_can_come_from_the_environment_together_with_the_key(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("opnai:x", "Unknown provider: 'opnai'. Did you mean openai:x? 'opnai:x' was used as a model of openai."),
         ("zzz:x", "Unknown provider: 'zzz'. Available: anthropic,"),
         (
             "gpt-9",
