@@ -244,6 +244,8 @@ async def test_github_token_comes_from_settings_environment_or_gh(
     monkeypatch.setenv("GITHUB_TOKEN", "from-environment")
     assert await get_key(create_model("github")) == "from-environment"
     assert await get_key(create_model("github", api_key="own")) == "own"
+    assert await get_key(await create_model_provider({"provider": "github", "token": "own-token"})) == "own-token"
+    assert await get_key(create_model("github", token=lambda: "from-function")) == "from-function"
     assert notes.read_text().count("\n") == 2
 
 
@@ -284,6 +286,37 @@ async def test_github_organization_has_its_own_endpoint(org: str, url: str, monk
     assert model.profile.base_url == url
     assert model.profile.headers["x-github-api-version"] == "2022-11-28"
     assert await get_key(model) == "t"
+
+
+@pytest.mark.covers("PRV-17", "PRV-18")
+async def test_github_sends_requests_and_the_token_to_the_configured_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "of-the-public-host")
+    answer = plain(sse(chunk({"content": "Hi"}), chunk({}, "stop")), **{"content-type": "text/event-stream"})
+    async with serve(answer) as server:
+        endpoint = f"{server.url}/inference"
+        settings = {"provider": "github", "endpoint": endpoint, "org": "acme", "token": "own"}
+        model = await create_model_provider(settings)
+        await model.complete(ASK)
+
+    assert server.requests[0].target == "/orgs/acme/inference/chat/completions"
+    assert server.requests[0].headers["authorization"] == "Bearer own"
+    with pytest.raises(
+        ProviderConfigError, match="GITHUB_TOKEN belongs to models.github.ai and is not sent to other hosts"
+    ):
+        create_model("github", endpoint="https://models.acme.example/inference")
+
+
+@pytest.mark.covers("PRV-18")
+def test_github_endpoint_may_contain_the_organization_already() -> None:
+    url = "https://h.example/orgs/acme/inference"
+
+    assert as_http_model(create_model("github", token="t", endpoint=url, org="acme")).profile.base_url == url
+    for other in ("https://h.example/v1", "https://h.example/orgs/other/inference"):
+        with pytest.raises(ProviderConfigError, match="Cannot use `org` of github with the endpoint"):
+            create_model("github", token="t", endpoint=other, org="acme")
+    with pytest.raises(ProviderConfigError, match="Invalid setting `token` of github"):
+        create_model("github", token=5)
+    assert "secret" not in repr(ProviderConfig(provider="github", extra={"token": "secret"}))
 
 
 @pytest.mark.covers("PRV-26")

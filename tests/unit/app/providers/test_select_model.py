@@ -1,5 +1,6 @@
 """The selected model, and the error if none is available."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from mainspring.app.providers.select_model import Choice, select_model
 from mainspring.app.workspace.settings import AppConfig, Providers, ProviderSettings, Settings
+from mainspring.app.workspace.settings.load import build_config, parse_settings
 from mainspring.errors import ConfigError, ErrorCode, ProviderConfigError
 from mainspring.models.http_model import HttpModel
 from mainspring.models.providers.local_servers import LocalServer
@@ -121,6 +123,18 @@ async def test_default_provider_uses_its_section() -> None:
     sections["first"] = ProviderSettings(base_url="http://first.example/v1", api_key="k", model="m")
     both = dict(sorted(sections.items()))  # the default is used although another section comes first
     assert (await choose(AppConfig(providers=Providers(default="mine", sections=both)))).name.spec == "mine:big:latest"
+
+
+@pytest.mark.covers("PRV-17", "PRV-18")
+async def test_github_uses_the_endpoint_and_the_token_of_its_section() -> None:
+    url = "https://models.acme.example/inference"
+    config = parse_settings(json.dumps({"providers": {"github": {"endpoint": url, "token": "t-1"}}}), "s.json")
+
+    choice = await choose(build_config(config.values))
+
+    assert isinstance(choice.model, HttpModel)
+    assert (choice.why, choice.model.profile.base_url) == ("set by providers.github", url)
+    assert await choice.model._get_credential() == "t-1"
 
 
 async def test_provider_section_with_a_key_is_enough(key: dict[str, str]) -> None:
