@@ -97,10 +97,11 @@ def test_providers_are_listed_and_removed(command: Command) -> None:
 
 
 @pytest.mark.covers("CFG-13")
-def test_config_set_project_rejects_an_api_key(command: Command) -> None:
+@pytest.mark.parametrize("name", ["openai.apiKey", "github.token"])
+def test_config_set_project_rejects_an_api_key(command: Command, name: str) -> None:
     assert command.run("config", "set", "--project", "agent.maxTurns", "3").code == 0
     assert command.run("config", "set", "--project", "permissions.deny", '["shell(rm *)"]').code == 0
-    rejected = command.run("config", "set", "--project", "providers.openai.apiKey", "sk-1")
+    rejected = command.run("config", "set", "--project", f"providers.{name}", "sk-1")
 
     assert (rejected.code, "is not allowed in a project's settings" in rejected.err) == (2, True)
     file = command.folder / ".agent" / "settings.json"

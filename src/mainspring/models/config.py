@@ -75,7 +75,7 @@ class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
     extra: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return redacted_repr(self, "api_key", "headers")
+        return redacted_repr(self, "api_key", "headers", "extra")
 
 
 _FIELDS = {**{name: name for name in ProviderConfig.__struct_fields__}}

@@ -147,7 +147,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key="maybe",
             model="gpt-4o-mini",
             setup_model="openai/gpt-4.1-mini",
-            settings=("org",),
+            settings=("endpoint", "org", "token"),
             module="mainspring.models.providers.github",
             selected_by_key=False,  # The token usually serves other purposes.
         ),

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
+from mainspring.lazy import lazy_re
 from mainspring.models.config import ProviderConfig, reject_misspelled_settings, to_provider_config
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider
@@ -26,6 +27,17 @@ ModelFactory = Callable[[ProviderConfig], ModelProvider]
 
 DEFAULT_PROVIDER = "openai"
 """Provider of a model ID without a provider prefix."""
+
+
+_WORDS = lazy_re(r"[a-z]+")
+
+
+_SIMILARITY = 0.75
+"""Similarity from which a prefix is a misspelled provider: one swapped pair of letters in a name of four."""
+
+
+_MAX_LENGTH_GAP = 2
+"""Largest difference in length between a provider and its misspelling, so that ``codellama`` does not mean ``ollama``."""
 
 
 class ProviderRegistry:
@@ -94,19 +106,24 @@ class ProviderRegistry:
         """Split a spec into provider and model; the text before the first colon is a provider only if it is registered.
 
         The name of a provider alone selects its default model.
+
+        Raises:
+            ProviderConfigError: The provider seems misspelled (code PROVIDER_NOT_SUPPORTED): its prompts would go to another one.
         """
         name, colon, model = spec.partition(":")
         if colon and name in self:
             return name, model or None
         if not colon and name in self:
             return name, None
+        if colon and (meant := self._find_similar(name)):
+            raise ProviderConfigError(
+                f"Unknown provider: {name!r}. Did you mean {meant}:{model}? For a model of {self.default} with this name, write "
+                f"{self.default}:{spec}.",
+                code=ErrorCode.PROVIDER_NOT_SUPPORTED,
+                reason="unknown_provider",
+                provider=name,
+            )
         return self.default, spec
-
-    def suggest(self, spec: str) -> str:
-        """Return the spec with its misspelled provider corrected; empty if no name is similar (model names may contain colons)."""
-        prefix, colon, model = spec.partition(":")
-        near = difflib.get_close_matches(prefix, self.names(), 1, 0.8) if colon and prefix not in self else []
-        return f"{near[0]}:{model}" if near else ""
 
     def with_hint(self, error: ProviderConfigError, spec: str) -> ProviderConfigError:
         """Return the error with a hint about the provider that was used, if the spec has no provider prefix."""
@@ -121,9 +138,17 @@ class ProviderRegistry:
         prefix, colon, _ = spec.partition(":")
         if not colon:
             return f"{spec!r} has no provider prefix, so {name} was used. To choose another provider, write PROVIDER:{spec}"
-        suggestion = self.suggest(spec)
-        hint = f"Did you mean {suggestion}?" if suggestion else f"Available: {', '.join(self.names())}."
-        return f"Unknown provider: {prefix!r}. {hint} {spec!r} was used as a model of {name}"
+        available = ", ".join(self.names())
+        return f"Unknown provider: {prefix!r}. Available: {available}. {spec!r} was used as a model of {name}"
+
+    def _find_similar(self, prefix: str) -> str:
+        """Return the provider that a misspelled prefix means; empty if the prefix may be the name of a model."""
+        compact = _compact(prefix)
+        names = {_compact(name): name for name in self.names()}
+        for near in difflib.get_close_matches(compact, names, 1, _SIMILARITY):
+            if near == compact or (abs(len(near) - len(compact)) <= _MAX_LENGTH_GAP and not _is_model_name(prefix)):
+                return names[near]
+        return ""
 
     def _builder(self, name: str) -> ModelFactory:
         found = self._builders.get(name)
@@ -140,6 +165,24 @@ class ProviderRegistry:
             reason="unknown_provider",
             provider=name,
         )
+
+
+def _compact(name: str) -> str:
+    return name.strip().lower().replace("-", "").replace("_", "")
+
+
+def _is_model_name(prefix: str) -> bool:
+    """Return True if the text is a path (``org/model``) or names a family of the catalog, for example ``llama`` in ``llama3``."""
+    from mainspring.models.catalog import load_catalog
+
+    family = prefix.lower()
+    if "/" in family:
+        return True
+    if digits := [at for at, char in enumerate(family) if char.isdigit()]:
+        family = family[: digits[0]].split("-")[0]
+    if family in PROVIDERS:
+        return False
+    return any(family in _WORDS.findall(entry.id.lower()) for entry in load_catalog().models)
 
 
 def default_registry() -> ProviderRegistry:
@@ -171,7 +214,7 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
 
     Raises:
         TypeError: A setting resembles a field. Pass such a setting of a custom provider in ``extra={...}``.
-        ProviderConfigError: The provider is unknown or lacks a setting.
+        ProviderConfigError: The provider is unknown, seems misspelled, or lacks a setting.
     """
     registry = registry or default_registry()
     reject_misspelled_settings(settings)
@@ -197,13 +240,10 @@ async def create_model_provider(
     return adapt_model(await (registry or default_registry()).factory(settings.provider)(settings))
 
 
-def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> AsyncModelFactory:
-    """Return the async factory of a built-in provider.
-
-    Raises:
-        ProviderConfigError: Unknown provider (code PROVIDER_NOT_SUPPORTED).
-    """
-    return (registry or default_registry()).factory(name)
+def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> AsyncModelFactory | None:
+    """Return the async factory of a built-in provider; ``None`` if the provider is unknown."""
+    registry = registry or default_registry()
+    return registry.factory(name) if name in registry else None
 
 
 def is_provider_supported(name: str, registry: ProviderRegistry | None = None) -> bool:

@@ -94,9 +94,11 @@ async def test_default_settings() -> None:
     ],
 )
 async def test_configuration_can_be_typed_or_a_dict(config: Any) -> None:
+    factory = get_provider_factory("anthropic")
+    assert factory is not None
     models = [
         await create_model_provider(config),
-        await get_provider_factory("anthropic")(config),
+        await factory(config),
         create_http_model(config),
         create_model("anthropic:claude-opus-4-8", api_key="k"),
     ]

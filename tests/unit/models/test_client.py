@@ -204,6 +204,7 @@ async def test_model_is_built_on_first_use_and_again_after_a_config_change() -> 
 async def test_provider_that_cannot_be_built_is_a_failure() -> None:
     for config, code in (
         ({"provider": "three"}, ErrorCode.PROVIDER_NOT_SUPPORTED),
+        ("antropic:claude", ErrorCode.PROVIDER_NOT_SUPPORTED),
         ({}, ErrorCode.PROVIDER_NOT_CONFIGURED),
         ({"provider": "openai"}, ErrorCode.PROVIDER_NOT_CONFIGURED),
     ):

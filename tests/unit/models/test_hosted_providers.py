@@ -66,8 +66,10 @@ def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_valid_configuration_creates_a_model_with_defaults(
     name: str, variable: str, url: str, model: str
 ) -> None:
+    factory = get_provider_factory(name)
+    assert factory is not None
     for config in ({"provider": name, "apiKey": "k"}, {"api_key": "k"}, ProviderConfig(provider=name, api_key="k")):
-        created = as_http_model(await get_provider_factory(name)(config))
+        created = as_http_model(await factory(config))
         assert (created.provider, created.model, created.profile.base_url) == (name, model, url)
         assert await get_key(created) == "k"
     other = as_http_model(
@@ -242,6 +244,8 @@ async def test_github_token_comes_from_settings_environment_or_gh(
     monkeypatch.setenv("GITHUB_TOKEN", "from-environment")
     assert await get_key(create_model("github")) == "from-environment"
     assert await get_key(create_model("github", api_key="own")) == "own"
+    assert await get_key(await create_model_provider({"provider": "github", "token": "own-token"})) == "own-token"
+    assert await get_key(create_model("github", token=lambda: "from-function")) == "from-function"
     assert notes.read_text().count("\n") == 2
 
 
@@ -282,6 +286,37 @@ async def test_github_organization_has_its_own_endpoint(org: str, url: str, monk
     assert model.profile.base_url == url
     assert model.profile.headers["x-github-api-version"] == "2022-11-28"
     assert await get_key(model) == "t"
+
+
+@pytest.mark.covers("PRV-17", "PRV-18")
+async def test_github_sends_requests_and_the_token_to_the_configured_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "of-the-public-host")
+    answer = plain(sse(chunk({"content": "Hi"}), chunk({}, "stop")), **{"content-type": "text/event-stream"})
+    async with serve(answer) as server:
+        endpoint = f"{server.url}/inference"
+        settings = {"provider": "github", "endpoint": endpoint, "org": "acme", "token": "own"}
+        model = await create_model_provider(settings)
+        await model.complete(ASK)
+
+    assert server.requests[0].target == "/orgs/acme/inference/chat/completions"
+    assert server.requests[0].headers["authorization"] == "Bearer own"
+    with pytest.raises(
+        ProviderConfigError, match="GITHUB_TOKEN belongs to models.github.ai and is not sent to other hosts"
+    ):
+        create_model("github", endpoint="https://models.acme.example/inference")
+
+
+@pytest.mark.covers("PRV-18")
+def test_github_endpoint_may_contain_the_organization_already() -> None:
+    url = "https://h.example/orgs/acme/inference"
+
+    assert as_http_model(create_model("github", token="t", endpoint=url, org="acme")).profile.base_url == url
+    for other in ("https://h.example/v1", "https://h.example/orgs/other/inference"):
+        with pytest.raises(ProviderConfigError, match="Cannot use `org` of github with the endpoint"):
+            create_model("github", token="t", endpoint=other, org="acme")
+    with pytest.raises(ProviderConfigError, match="Invalid setting `token` of github"):
+        create_model("github", token=5)
+    assert "secret" not in repr(ProviderConfig(provider="github", extra={"token": "secret"}))
 
 
 @pytest.mark.covers("PRV-26")
@@ -331,7 +366,6 @@ async def test_base_url_can_come_from_the_environment_together_with_the_key(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("opnai:x", "Unknown provider: 'opnai'. Did you mean openai:x? 'opnai:x' was used as a model of openai."),
         ("zzz:x", "Unknown provider: 'zzz'. Available: anthropic,"),
         (
             "gpt-9",

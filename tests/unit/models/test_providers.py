@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mainspring.agent import Agent
 from mainspring.errors import ErrorCode, ModelError, NetworkError, ProviderConfigError
 from mainspring.messages import Message
 from mainspring.models import (
@@ -56,8 +57,9 @@ async def test_providers_are_found_by_name() -> None:
     assert not is_provider_supported("nobody")
     assert {"openai", "local", "compatible"} <= set(get_supported_providers())
     assert get_supported_providers() == sorted(get_supported_providers())
+    assert get_provider_factory("nobody") is None
     with pytest.raises(ProviderConfigError, match="Unknown provider: 'nobody'. Available: ") as caught:
-        get_provider_factory("nobody")
+        await create_model_provider({"provider": "nobody"})
     assert caught.value.code is ErrorCode.PROVIDER_NOT_SUPPORTED
 
 
@@ -71,7 +73,9 @@ async def test_providers_are_found_by_name() -> None:
     ],
 )
 async def test_factory_accepts_a_typed_configuration_or_a_dict(config: Any) -> None:
-    first_model = await get_provider_factory("openai")(config)
+    factory = get_provider_factory("openai")
+    assert factory is not None
+    first_model = await factory(config)
     second_model = await create_model_provider(config)
 
     for model in (first_model, second_model):
@@ -124,6 +128,66 @@ async def test_registries_are_independent() -> None:
 )
 def test_model_spec_is_split_only_at_a_known_provider(spec: str, provider: str, model: str | None) -> None:
     assert default_registry().split(spec) == (provider, model)
+
+
+@pytest.mark.covers("PRV-34")
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("antropic:claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
+        ("opnai:gpt-5", "openai:gpt-5"),
+        ("open-ai:gpt-5", "openai:gpt-5"),
+        ("OpenAI:gpt-5", "openai:gpt-5"),
+        ("gorq:llama3:8b", "groq:llama3:8b"),
+        ("olama:llama3.3:latest", "ollama:llama3.3:latest"),
+        ("ollama3:8b", "ollama:8b"),
+    ],
+)
+def test_misspelled_provider_is_an_error_with_the_meant_name(
+    spec: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    for create in (create_model, Agent):
+        with pytest.raises(ProviderConfigError, match=f"Did you mean {meant}\\?") as caught:
+            create(spec)
+        assert caught.value.code is ErrorCode.PROVIDER_NOT_SUPPORTED
+    assert create_model(f"openai:{spec}").model == spec
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "llama3.3",
+            "llama3",
+            "llama2",
+            "llama",
+            "codellama",
+            "llava",
+            "gemma3",
+            "gemini-3-flash-preview",
+            "grok",
+            "openchat",
+        ),
+        *(
+            "mixtral",
+            "qwen3",
+            "qwen2.5-coder",
+            "deepseek-r1",
+            "opencoder",
+            "phi4",
+            "gpt-oss",
+            "openai/gpt-oss",
+            "codeqwen",
+        ),
+    ],
+)
+def test_model_names_with_tags_are_not_misspelled_providers(name: str) -> None:
+    custom_registry = default_registry()
+    for provider in ("mistral", "qwen", "deepseek"):
+        custom_registry.register(provider, build=lambda _: ScriptedModel("Hi"))
+
+    assert custom_registry.split(f"{name}:latest") == ("openai", f"{name}:latest")
 
 
 def test_default_provider_can_be_changed() -> None:

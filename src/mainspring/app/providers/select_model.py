@@ -115,11 +115,9 @@ async def _explicit_choice(settings: Settings, registry: ProviderRegistry, serve
         return Choice(make(None, config, registry), f"set by {_describe_origin(settings, 'providers.default')}")
     reason = f"set by {_describe_origin(settings, 'model')}"
     try:
-        model = make(config.model, config, registry)
-        suggestion = None if registry.split(config.model)[1] != config.model else registry.suggest(config.model)
-        return Choice(model, f"{reason}; did you mean {suggestion}?" if suggestion else reason)
-    except ProviderConfigError:
-        if registry.split(config.model)[1] != config.model:
+        return Choice(make(config.model, config, registry), reason)
+    except ProviderConfigError as error:
+        if error.reason != "unknown_provider" and registry.split(config.model)[1] != config.model:
             raise
         for server in await servers():  # without a provider name, a local server may have the model
             if config.model in server.models:
@@ -171,7 +169,7 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
     """Create a model from ``provider:model``, with the settings of its provider.
 
     Raises:
-        ProviderConfigError: If a setting is missing; the message explains how ``spec`` was interpreted.
+        ProviderConfigError: If the provider seems misspelled, or a setting is missing; the message explains how ``spec`` was interpreted.
         ConfigError: If the provider has no such model.
     """
     name, model = registry.split(spec) if spec else (registry.default, None)

@@ -131,7 +131,8 @@ PROVIDER_SETUPS: dict[str, ProviderSetup] = {
 
 _TRY_SECONDS = 60.0
 _TRY_TOKENS = 256
-_FIELDS = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring", "baseUrl", "model"}
+_KEY_SOURCES = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring", "token"}
+_FIELDS = _KEY_SOURCES | {"baseUrl", "model"}
 
 
 class SetupAnswers(Struct, frozen=True, kw_only=True):
@@ -240,7 +241,7 @@ async def set_up_provider(
     cwd, settings = load_rules(place, {}, environ)
     changes, notes = _changes(answers, settings)
     file = settings_file(cwd, settings, project=answers.project)
-    if answers.project and ("apiKey" in answers.values or answers.values.get("headers")):
+    if answers.project and ({"apiKey", "token"} & answers.values.keys() or answers.values.get("headers")):
         raise ConfigError("A key is not allowed in a project's settings, which others can read. Omit --project.")
     candidate = _settings_after(settings, changes, answers.values.get("apiKey", ""), answers)
     model = make(f"{answers.provider}:", candidate, registry_of(candidate))
@@ -310,9 +311,9 @@ def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey
     if answers.keyring and "apiKey" in values:
         del changes["providers", name, "apiKey"]
         changes["providers", name, "apiKeyKeyring"] = name
-    given = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring"} & {k[2] for k in changes}
+    given = _KEY_SOURCES & {k[2] for k in changes}
     if given:  # the new source of the key replaces the previous one
-        for other in {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring"} - given:
+        for other in _KEY_SOURCES - given:
             if ("providers", name, other) in settings.values:
                 changes["providers", name, other] = None
     if answers.default:

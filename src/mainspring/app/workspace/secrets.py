@@ -10,7 +10,7 @@ import msgspec
 from mainspring.app.workspace.settings import Settings
 from mainspring.redaction import Redactor, environment_secrets
 
-HIDDEN = frozenset({"apiKey", "env", "headers", "clientSecret", "client_secret"})
+HIDDEN = frozenset({"apiKey", "env", "headers", "token", "clientSecret", "client_secret"})
 """Settings whose values are never shown."""
 
 

@@ -67,7 +67,7 @@ _TOKEN_TTL = 900.0  # seconds until gh is called again, so that another login is
 
 
 TOKEN_HELP = (
-    "Set providers.github.apiKey (in code: api_key=...), set the environment variable GITHUB_TOKEN, "
+    "Set providers.github.apiKey (or its other name, token; in code: api_key=...), set the environment variable GITHUB_TOKEN, "
     "or run `gh auth login` (its token is read with `gh auth token --secure-storage`)."
 )
 """Instructions to provide a token, in the order in which the sources are tried."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote, urlsplit
+
+from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth.cli_tokens import GitHubCliCredential, is_cli_installed, missing_token_error
@@ -16,20 +19,29 @@ from mainspring.models.providers.http import build_chat_model, provider_setting,
 
 _NAME = "github"
 _HOST = PROVIDERS[_NAME]
+_PATH = "/inference"
 
 
 def build(config: ProviderConfig) -> HttpModel:
     """Create a model of GitHub.
 
     The token comes from the settings, from ``GITHUB_TOKEN``, or from the GitHub CLI, which is called at the first request.
-    Own setting: ``org``, the organization that pays.
+    Own settings: ``token``, another name of ``api_key``; ``endpoint``, another name of ``base_url``; ``org``, the organization
+    that pays.
 
     Raises:
-        ProviderConfigError: The token and the GitHub CLI are missing.
+        ProviderConfigError: The token and the GitHub CLI are missing, or a setting is wrong.
     """
-    org = provider_setting(config, "org")
-    home = _HOST.base_url.replace("/inference", f"/orgs/{quote(org, safe='')}/inference") if org else _HOST.base_url
-    base_url = get_setting(config.base_url) or home
+    if token := provider_setting(config, "token", Any):
+        if not isinstance(token, str) and not callable(token):
+            raise ProviderConfigError(
+                f"Invalid setting `token` of {_NAME}: expected a text or a function, not {type(token).__name__}.",
+                provider=_NAME,
+            )
+        config = replace(config, api_key=token)
+    base_url = get_setting(provider_setting(config, "endpoint") or config.base_url) or _HOST.base_url
+    if org := provider_setting(config, "org"):
+        base_url = _organization_url(base_url, org)
     return build_chat_model(
         config,
         provider=_NAME,
@@ -39,6 +51,20 @@ def build(config: ProviderConfig) -> HttpModel:
         capabilities=ChatCapabilities(),
         headers={"x-github-api-version": api_versions.GITHUB},
     )
+
+
+def _organization_url(base_url: str, org: str) -> str:
+    path = f"/orgs/{quote(org, safe='')}{_PATH}"
+    url = base_url.rstrip("/")
+    if url.endswith(path):
+        return url
+    if "/orgs/" in url or not url.endswith(_PATH):
+        raise ProviderConfigError(
+            f"Cannot use `org` of {_NAME} with the endpoint {base_url}. Use an endpoint that ends with {_PATH} and contains no "
+            "organization, or remove `org`.",
+            provider=_NAME,
+        )
+    return url.removesuffix(_PATH) + path
 
 
 def _credential(config: ProviderConfig, base_url: str) -> str | CredentialCallback:

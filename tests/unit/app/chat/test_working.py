@@ -96,6 +96,17 @@ async def test_unknown_model_changes_nothing(folder: Path, home: Path) -> None:
     assert end.text == "still here"
 
 
+async def test_misspelled_provider_changes_nothing(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    async with chatting(folder, home, "still here", make_model=None) as chat:
+        done = await chat.slash("/model antropic:claude")
+        end = await chat.run("go")
+        switched = await chat.slash("/model llama3.3:latest")
+
+    assert "Unknown provider: 'antropic'. Did you mean anthropic:claude?" in done.error
+    assert (end.text, switched.error) == ("still here", "")
+
+
 async def test_reasoning_effort_can_be_changed(folder: Path, home: Path) -> None:
     model = ScriptedModel("a", "b", info=ModelInfo("m", "p", reasoning=True))
     async with chatting(folder, home, model) as chat:

@@ -219,7 +219,7 @@ class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     extra: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return redacted_repr(self, "api_key", "headers")
+        return redacted_repr(self, "api_key", "headers", "extra")
 
 
 class Providers(Struct, frozen=True, kw_only=True):
