@@ -106,13 +106,13 @@ async def _finish_run(run: RunState, error: BaseException | None) -> None:
     assert run.status is not None
     reason = (run.signal.reason or "cancelled") if is_aborted else ""
     if run.bus.has(SessionEnd):
-        end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason)
+        end = _session_end(run, error, reason)
         await run.emit(end, only=lambda order, _: not is_order_of_done(order))
     run.has_ended, run.context.side_call, run.context.spend = True, None, None
     if isinstance(error, AgentError):
         error.outcome = run.result()
     if run.bus.has(SessionEnd):
-        end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason)
+        end = _session_end(run, error, reason)
         await run.emit(end, only=lambda order, _: is_order_of_done(order))
     if run.bus.is_heard(AgentEnd):
         await run.notify(_agent_end(run, error))
@@ -130,6 +130,16 @@ def _agent_start(run: RunState) -> AgentStart:
         tools=context.tools.active,
         system=context.system if config.has_custom_system_prompt else "",
     )
+
+
+def _session_end(run: RunState, error: BaseException | None, reason: str) -> SessionEnd:
+    assert run.status is not None
+    result, added = run.result(), {message.id for message in run.added}
+    turns = [message for message in run.context.messages if isinstance(message, Message)]
+    places = [place for place, turn in enumerate(turns) if turn.id in added]
+    end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason, output=result.output, stats=result.stats)
+    end.turn_range = (places[0], places[-1]) if places else None
+    return end
 
 
 def _agent_end(run: RunState, error: BaseException | None) -> AgentEnd:

@@ -21,6 +21,9 @@ CHAT: Final = "chat"
 INVOKE_AGENT: Final = "invoke_agent"
 EXECUTE_TOOL: Final = "execute_tool"
 CLASSIC_NAMES: Final = {INVOKE_AGENT: "agent.run", CHAT: "gen_ai.chat", EXECUTE_TOOL: "tool.execute"}
+CLASSIC_TOOL_NAME: Final = "tool.name"
+CLASSIC_TOOL_SUCCESS: Final = "tool.result.success"
+CLASSIC_TOOL_MILLISECONDS: Final = "duration_ms"
 
 # --- attributes ---
 AGENT_NAME: Final = "gen_ai.agent.name"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -160,8 +161,17 @@ class TelemetryHelpers:
         of_call: Attributes = {c.OPERATION: c.EXECUTE_TOOL, c.TOOL_NAME: name, c.TOOL_TYPE: "function", **attributes}
         if call_id:
             of_call[c.TOOL_CALL_ID] = call_id
+        signals = self._signals
+        if signals is not None:
+            of_call = signals.tool_attributes(of_call)
+        started = time.perf_counter()
         with self._started(c.EXECUTE_TOOL, name, of_call) as span:
-            yield span
+            try:
+                yield span
+            finally:
+                if signals is not None and span.span is not None:
+                    seconds = time.perf_counter() - started
+                    span.span.set_attributes(signals.tool_attributes({c.TOOL_SECONDS: seconds}))
 
     def record_token_usage(self, span: HelperSpan, usage: Usage) -> None:
         """Record the tokens of a call: on the span, and in the metric."""
@@ -183,7 +193,7 @@ class TelemetryHelpers:
         signals = self._signals
         if signals is None or span.span is None:
             return
-        span.span.set_attribute(c.TOOL_SUCCESS, success)
+        span.span.set_attributes(signals.tool_attributes({c.TOOL_SUCCESS: success}))
         if not success:
             signals.api.mark_failed(span.span, error, error)
         if signals.options.sensitive and result:
@@ -250,6 +260,20 @@ class TelemetryContext:
         if self.options.span_names == "classic":
             return CLASSIC_NAMES[operation]
         return f"{operation} {target}" if target else operation
+
+    def tool_attributes(self, attributes: Attributes) -> Attributes:
+        """Return the attributes of a tool call, with the classic ones in addition if the span names are classic."""
+        if self.options.span_names != "classic":
+            return attributes
+        classic: Attributes = {}
+        if c.TOOL_NAME in attributes:
+            classic[c.CLASSIC_TOOL_NAME] = attributes[c.TOOL_NAME]
+        if c.TOOL_SUCCESS in attributes:
+            classic[c.CLASSIC_TOOL_SUCCESS] = attributes[c.TOOL_SUCCESS]
+        seconds = attributes.get(c.TOOL_SECONDS)
+        if isinstance(seconds, int | float):
+            classic[c.CLASSIC_TOOL_MILLISECONDS] = round(seconds * 1000)
+        return {**classic, **attributes}
 
     def error_text(self, error: BaseException) -> str:
         """Return the description of an error: hosts and servers quote their input, so the first line of an error's text is content like

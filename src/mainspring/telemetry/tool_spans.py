@@ -87,7 +87,8 @@ class ToolCallSpan:
         self._scope.leave()
         ran = self.span is not None
         span = self.span or self._create_span(self._started_at)
-        span.set_attributes({conventions.TOOL_SUCCESS: not result.is_error, conventions.TOOL_SECONDS: event.seconds})
+        outcome: Attributes = {conventions.TOOL_SUCCESS: not result.is_error, conventions.TOOL_SECONDS: event.seconds}
+        span.set_attributes(signals.tool_attributes(outcome))
         kind = ""
         if result.is_error:
             kind = result_error(result, event.exception)
@@ -116,9 +117,8 @@ class ToolCallSpan:
         if self._id is not None and signals.ids is not None:
             signals.ids.use_for_next_span(self._id)
         name = signals.span_name(conventions.EXECUTE_TOOL, str(self._attributes[conventions.TOOL_NAME]))
-        return signals.tracer.start_span(
-            name, self._parent, signals.api.internal, self._attributes, start_time=started_at
-        )
+        attributes = signals.tool_attributes(self._attributes)
+        return signals.tracer.start_span(name, self._parent, signals.api.internal, attributes, start_time=started_at)
 
 
 _NAME = "mcp.bootstrap"

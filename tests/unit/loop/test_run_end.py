@@ -187,3 +187,37 @@ async def test_end_hooks_contain_how_the_run_ended(by: str) -> None:
         assert last.exception is end.error is done.error is caught.value
     else:
         assert last.exception is None
+
+
+@pytest.mark.covers("AGT-15", "AGT-34")
+async def test_done_has_the_output_and_the_figures_of_the_run() -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    agent = make_agent(Script(tool_call_reply("look"), text_reply("the answer")), tools=[look])
+    done: list[SessionEnd] = []
+    agent.on("agent:done", done.append)
+
+    result = await agent.run("go")
+
+    [hook] = done
+    assert hook.output == result.output == "the answer"
+    assert (hook.stats.turns, hook.stats.tool_counts) == (2, {"look": 1})
+    assert (hook.stats.usage, hook.stats.turn_usage) == (result.usage, result.stats.turn_usage)
+    assert 0 < hook.stats.seconds <= result.stats.seconds
+
+
+@pytest.mark.covers("AGT-34", "SES-17")
+async def test_end_has_the_range_of_turns_that_the_run_added() -> None:
+    agent = make_agent(Script(text_reply("one"), text_reply("two"), text_reply("three")))
+    ranges: list[Any] = []
+    agent.on("session:end", lambda ctx: ranges.append(ctx.turn_range))
+
+    await agent.run("first")
+    agent.follow_up("more")
+    await agent.run("second")
+    await agent.run(behavior=LoopOptions(max_turns=0))
+
+    assert ranges == [(0, 1), (2, 5), None]

@@ -2,7 +2,7 @@
 
 import asyncio
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -416,6 +416,49 @@ async def test_transform_that_sets_an_unusable_result_fails_the_call() -> None:
     assert result.is_error
     assert "TypeError" in result.text
     assert len(turn.fired(ToolFailed)) == 1
+
+
+@pytest.mark.covers("HOK-26")
+@pytest.mark.parametrize(
+    "change",
+    [{"is_error": True}, {"is_error": True, "result": "3"}, {"result": "3", "is_error": True}],
+)
+async def test_transform_can_make_a_failure_of_a_success(change: dict[str, Any]) -> None:
+    turn = await run_turn(tool_call_reply("add", a=2), hooks={ToolTransform: lambda c: change})
+    [result] = turn.results
+    assert (result.text, result.is_error) == ("3", True)
+    assert [f.is_error for f in turn.fired(ToolFinished)] == [True]
+    assert [e.status for e in turn.of("tool_execution_end")] == ["error"]
+
+
+@pytest.mark.covers("HOK-26")
+async def test_transform_can_make_a_success_of_a_failure() -> None:
+    shared = ToolResult(output="nothing found", is_error=True, code=ToolErrorCode.NOT_FOUND)
+
+    @tool
+    async def find() -> ToolResult:
+        """Find something."""
+        return shared
+
+    def accept(ctx: ToolTransform) -> None:
+        assert ctx.is_error
+        ctx.is_error = False
+
+    turn = await run_turn(ToolUseBlock("c1", "find"), tools=[find], hooks={ToolTransform: accept})
+    [result] = turn.results
+    assert (result.text, result.is_error, result.details) == ("nothing found", False, None)
+    assert [e.status for e in turn.of("tool_execution_end")] == ["ok"]
+    assert shared.is_error
+
+
+async def test_new_result_of_a_later_transform_has_its_own_error_flag() -> None:
+    hook = ToolTransform(ToolUseBlock("c1", "add"), "t", {}, ToolResult(output="2"), 1)
+    hook.is_error = True
+    hook.result = ToolResult(output="4")
+    assert not hook.is_error
+    with pytest.raises(TypeError, match="is_error must be True or False, not str"):
+        cast("Any", hook).is_error = "yes"
+    assert hook.result.output == "4"
 
 
 async def test_failure_of_a_transform_can_be_replaced() -> None:

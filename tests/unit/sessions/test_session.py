@@ -669,6 +669,24 @@ async def test_run_end_has_status_usage_and_entry_range() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.covers("SES-17")
+async def test_end_of_a_resumed_session_has_the_range_of_its_turns() -> None:
+    session = Session.create(options=QUICK)
+    await make_agent(session, "one").run("first")
+    resumed = reopen(session)
+    agent = make_agent(resumed, make_calls("a"), "two")
+    ranges: list[Any] = []
+    agent.on("session:end", lambda ctx: ranges.append(ctx.turn_range))
+
+    result = await agent.run("second")
+
+    [(first, last)] = ranges
+    with reopen(resumed) as stored:
+        turns = stored.turns
+    assert [turn.id for turn in turns[first : last + 1]] == [cast("Message", m).id for m in result.messages]
+    assert (first, last) == (2, len(turns) - 1)
+
+
 async def test_run_without_turns_is_not_stored() -> None:
     session = Session.create(options=QUICK)
     agent = make_agent(session, "hi")

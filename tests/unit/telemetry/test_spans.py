@@ -102,6 +102,25 @@ async def test_classic_span_names_can_be_selected() -> None:
     assert recorder.names == ["agent.run", "gen_ai.chat", "tool.execute", "gen_ai.chat"]
 
 
+@pytest.mark.covers("TEL-02", "TEL-03")
+async def test_classic_tool_spans_have_the_classic_attributes_too() -> None:
+    recorder, standard = Recorder(span_names="classic"), Recorder()
+
+    for each in (recorder, standard):
+        calls = [ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "bad"})]
+        await make_traced_agent(each, calls, "done").run("go")
+
+    good, bad = (s.attributes or {} for s in recorder.spans if s.name == "tool.execute")
+    assert (good["tool.name"], good["tool.result.success"], bad["tool.result.success"]) == ("look", True, False)
+    assert (good["gen_ai.tool.name"], good["mainspring.tool.success"]) == ("look", True)
+    seconds, milliseconds = good["mainspring.tool.duration"], good["duration_ms"]
+    assert isinstance(seconds, float)
+    assert isinstance(milliseconds, int)
+    assert milliseconds == round(seconds * 1000)
+    classic = {"tool.name", "tool.result.success", "duration_ms"}
+    assert not [s.name for s in standard.spans if classic & (s.attributes or {}).keys()]
+
+
 @pytest.mark.covers("TEL-06")
 async def test_parallel_calls_have_separate_spans() -> None:
     recorder, barrier = Recorder(), asyncio.Barrier(3)

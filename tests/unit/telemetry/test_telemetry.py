@@ -42,6 +42,20 @@ def test_helpers_create_spans_and_record_results() -> None:
     assert helpers.meter is recorder.telemetry.meter
 
 
+@pytest.mark.covers("TEL-07")
+def test_tool_span_of_a_helper_has_the_classic_attributes_too() -> None:
+    recorder = Recorder(span_names="classic")
+
+    with recorder.telemetry.helpers.start_tool_span("look") as call:
+        recorder.telemetry.helpers.record_tool_result(call, success=True)
+
+    attributes = recorder.span("tool.execute").attributes or {}
+    assert (attributes["tool.name"], attributes["tool.result.success"]) == ("look", True)
+    seconds, milliseconds = attributes["mainspring.tool.duration"], attributes["duration_ms"]
+    assert isinstance(seconds, float)
+    assert milliseconds == round(seconds * 1000)
+
+
 def test_exception_is_recorded_and_raised_again() -> None:
     recorder = Recorder(sensitive=True)
 

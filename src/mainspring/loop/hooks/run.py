@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 from msgspec import Struct
 
 from mainspring.errors import ModelError
-from mainspring.events.base import RunStatus
+from mainspring.events.base import AgentStats, RunStatus
 from mainspring.events.types import MessageSource
 from mainspring.loop.hooks.base import (
     require_message_tuple,
@@ -152,13 +152,16 @@ class MessagesAdded(Hook):
 class SessionEnd(Hook):
     """A run has ended, for any reason.
 
-    ``turns`` is the number of its turns, which are counted from 1. ``reason`` is the reason of an abort.
+    ``turns`` is the number of its turns, which are counted from 1. ``reason`` is the reason of an abort. ``stats`` has the figures
+    of the run, and ``output`` its output: the structured one, which is complete at `agent:done`, otherwise the text.
+    ``turn_range`` has the positions in `Session.turns` of the first and the last one that the run added, counted from 0; it is
+    ``None`` if none was added.
     """
 
     event = "session:end"
     kept = True
     when = "At the end of a run, however it ends."
-    __slots__ = ("error", "reason", "run_id", "status", "turns", "usage")
+    __slots__ = ("_run_output", "error", "reason", "run_id", "stats", "status", "turn_range", "turns", "usage")
 
     def __init__(
         self,
@@ -168,6 +171,9 @@ class SessionEnd(Hook):
         usage: Usage,
         error: BaseException | None,
         reason: str = "",
+        *,
+        output: Any = None,
+        stats: AgentStats | None = None,
     ) -> None:
         self.run_id = run_id
         self.status = status
@@ -175,6 +181,14 @@ class SessionEnd(Hook):
         self.usage = usage
         self.error = error
         self.reason = reason
+        self._run_output = output
+        self.stats = stats or AgentStats(turns=turns, usage=usage)
+        self.turn_range: tuple[int, int] | None = None
+
+    @property
+    def output(self) -> Any:
+        """The output of the run."""
+        return self._run_output
 
 
 class ContextTransform(Hook):

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from mainspring.loop.hooks.base import text, validated_property
 from mainspring.loop.hooks.run import Hook
 from mainspring.messages import ToolResultBlock, ToolUseBlock
+from mainspring.tools import to_tool_result
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -333,21 +336,49 @@ class ToolFailed(ToolCallHook):
 class ToolTransform(ToolCallHook):
     """The result of a tool, before the model sees it.
 
-    ``result`` (output, ``is_error``, metadata) may be changed or replaced.
+    ``result`` (output, ``is_error``, metadata) may be changed or replaced. ``is_error`` is that of the result; set it to make a
+    failure of a success, or the reverse. A new `ToolResult` has its own; new text keeps the one that was set.
     """
 
     event = "tool:transform"
-    mutable = ("result",)
+    mutable = ("is_error", "result")
     when = "When a call has a result, including a substitute, before the model sees it."
-    __slots__ = ("output_bytes", "result")
+    __slots__ = ("_given_is_error", "_result", "output_bytes")
 
     def __init__(
         self, call: ToolUseBlock, turn_id: str, arguments: dict[str, Any], result: ToolResult, output_bytes: int
     ) -> None:
         super().__init__(call, turn_id)
         self.input = arguments
-        self.result = result
+        self._given_is_error: bool | None = None
+        self._result = result
         self.output_bytes = output_bytes
+
+    @property
+    def result(self) -> ToolResult:
+        """The result so far."""
+        return self._result
+
+    @result.setter
+    def result(self, value: ToolResult) -> None:
+        is_plain = isinstance(value, str | list | tuple)
+        self._result = value
+        if is_plain and self._given_is_error is not None:
+            self.is_error = self._given_is_error
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the call failed, for the model and the application."""
+        return to_tool_result(self._result).is_error
+
+    @is_error.setter
+    def is_error(self, value: bool) -> None:
+        if type(value) is not bool:
+            raise TypeError(f"is_error must be True or False, not {type(value).__name__}.")
+        # A copy: the tool or a policy may keep the same result for other calls.
+        result = to_tool_result(self._result)
+        self._result = replace(result, is_error=value, code=result.code if value else None)
+        self._given_is_error = value
 
 
 class ToolFinished(ToolCallHook):

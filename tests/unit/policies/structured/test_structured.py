@@ -316,3 +316,15 @@ def test_every_run_ends_with_a_valid_output_or_an_error(steps: list[Any], retrie
     if result.status == "completed":
         assert output_events[0].attempts <= retries + 3  # all attempts of the last message are counted
     assert agent.run_sync("again", behavior=RunOptions(schema=None), model=ScriptedModel("fine")).output == "fine"
+
+
+@pytest.mark.covers("AGT-15")
+async def test_done_has_the_structured_output() -> None:
+    agent = make_agent(output_call(ANN))
+    done: list[Any] = []
+    agent.on("agent:done", done.append)
+
+    result = await agent.run("go")
+
+    assert result.output == Person("Ann", 4)
+    assert [(hook.output, hook.stats.output) for hook in done] == [(result.output, result.output)]
