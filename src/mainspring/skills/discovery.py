@@ -30,6 +30,7 @@ from mainspring.skills.skill import (
     SkillsConfig,
     SkillSource,
 )
+from mainspring.skills.toolset_files import find_toolset_problem
 
 SUFFIX = ".skill.md"
 _MAX_FOLDERS = 20_000
@@ -390,6 +391,9 @@ def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool, fields: 
     if directory is not None and trusted:
         named = {s.path for s in scripts} | {s.name for s in scripts}
         scripts += tuple([s for s in _find_scripts(Path(directory)) if s.path not in named and s.name not in named])
+    if trusted and fields is None:
+        reasons = [(spec, find_toolset_problem(directory, spec)) for spec in skill.toolsets]
+        odd += [f"the toolset {spec} cannot be loaded: {reason}" for spec, reason in reasons if reason]
     return replace(skill, scripts=scripts, warnings=(*skill.warnings, *odd))
 
 

@@ -71,7 +71,8 @@ class Skill(Struct, frozen=True, kw_only=True):
         allowed_tools: The tools that may be called while it is active, as rules such as ``shell(git:*)``. ``None`` for no rule.
         triggers: Prompts that trigger it.
         scripts: Its programs.
-        toolsets: Classes whose methods are tools while it is active, as ``tools.py:Class`` or ``module:Class``.
+        toolsets: Classes whose methods are tools while it is active, as ``tools.py:Class``, ``toolsets/index:Class``, or
+            ``module:Class``.
         requires: Required programs, Python packages (``python:NAME``), and variables (``env:NAME``).
         default_enabled: Whether it is enabled by default.
         model_invocable: Whether the model may use it without the user. ``False`` for ``disable-model-invocation``.
