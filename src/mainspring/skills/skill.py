@@ -126,7 +126,7 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
     """Where to find skills, and limits.
 
     Attributes:
-        enabled: Whether skills are enabled.
+        enabled: Whether skills are enabled, or the names of the only enabled ones, even those that are disabled by default.
         project: The root of the project. Without it, no project skills are read.
         layouts: The folders in it that are read, by precedence.
         up_to: A folder above the project: the folders between are searched, too, the nearest first.
@@ -141,7 +141,7 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
         max_active: Maximum number of active skills. ``None`` for no limit.
     """
 
-    enabled: bool = True
+    enabled: bool | tuple[str, ...] = True
     project: str | None = None
     layouts: tuple[str, ...] = SKILL_FOLDERS
     up_to: str | None = None
