@@ -14,7 +14,7 @@ _SPACES = lazy_re("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _QUOTE_MAP = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
 GUARDED_NAMES = (
-    ".agent", ".agents", ".agentignore", ".mcp.json", ".claude", ".cursor", ".vscode", ".idea", ".zed", ".fleet", ".devcontainer",
+    ".agent", ".agents", ".agentignore", ".mcp.json", "mcp.json", ".claude", ".cursor", ".vscode", ".idea", ".zed", ".fleet", ".devcontainer",
     "*.code-workspace", ".husky", ".envrc", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".gdbinit", ".lldbinit",
     ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile",
     ".zshenv", ".zlogin", ".gitconfig",

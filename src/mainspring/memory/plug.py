@@ -157,11 +157,19 @@ class MemoryFile:
     Args:
         path: The file. A link is followed; for a project's file only inside the project.
         private: True if only the file's owner may read it (the user's file), False for a project's file.
+        folder: The project's folder (default: the one that contains the file's folder).
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, private: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        private: bool = True,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
         self.path = Path(path)
         self.owner_only = private
+        self._folder = self.path.parent.parent if folder is None else Path(folder)
 
     def read(self) -> str:
         """Return the text. Empty if the file does not exist.
@@ -190,8 +198,10 @@ class MemoryFile:
             MainspringError: If the file cannot be written. It is unchanged then.
         """
         try:
-            folder = self.path.parent.parent
-            target = Path(os.path.realpath(self.path)) if self.owner_only else resolve_project_file(self.path, folder)
+            if self.owner_only:
+                target = Path(os.path.realpath(self.path))
+            else:
+                target = resolve_project_file(self.path, self._folder)
             target.parent.mkdir(mode=0o700 if self.owner_only else 0o777, parents=True, exist_ok=True)
             with lock_directory(target.parent):
                 old = self._bytes().decode("utf-8-sig")
@@ -222,16 +232,25 @@ class MemoryFiles(Struct, frozen=True):
 
 
 def find_memory_files(cwd: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> MemoryFiles:
-    """Return the memory files for a folder.
+    """Return the memory files for a folder. The project's is ``.agent/MEMORY.md``, or ``MEMORY.md`` if only that exists.
 
     Args:
         cwd: The project's folder.
         home: The user's folder, for example, ``~/.agent``.
     """
     user = None if home is None else MemoryFile(Path(home) / MEMORY_FILE_NAME)
-    path = Path(cwd) / ".agent" / MEMORY_FILE_NAME
-    same = user is not None and os.path.realpath(path) == os.path.realpath(user.path)
-    return MemoryFiles(user, None if same else MemoryFile(path, private=False))
+    path, plain = Path(cwd) / ".agent" / MEMORY_FILE_NAME, Path(cwd) / MEMORY_FILE_NAME
+    real = "" if user is None else os.path.realpath(user.path)
+    if os.path.realpath(path) == real:
+        return MemoryFiles(user, None)
+    if not os.path.lexists(path) and os.path.realpath(plain) != real and _is_file_inside(plain, cwd):
+        path = plain
+    return MemoryFiles(user, MemoryFile(path, private=False, folder=cwd))
+
+
+def _is_file_inside(path: Path, folder: str | os.PathLike[str]) -> bool:
+    """Return True for a file that no link leads out of the folder."""
+    return path.is_file() and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 Where = Literal["user", "project"]
@@ -320,7 +339,7 @@ class Memory:
         trusted: bool = True,
         confirm: ConfirmNote | None = None,
     ) -> Memory:
-        """Return the memory of a folder: ``MEMORY.md`` in ``home``, and ``.agent/MEMORY.md`` in ``cwd`` if that is trusted."""
+        """Return the memory of a folder: ``MEMORY.md`` in ``home``, and that of the project in ``cwd`` if that is trusted."""
         found = find_memory_files(cwd, home)
         return cls(found.user, found.project if trusted else None, confirm=confirm)
 

@@ -28,6 +28,7 @@ from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
 from mainspring.skills.content import list_skill_files, read_body, render_content
 from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
+from mainspring.skills.toolset_files import find_toolset_file
 from mainspring.tools import Tool, tool
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def load_toolset(skill: Skill, spec: str) -> ToolsetFactory:
 
     Args:
         skill: The skill. Toolsets of an untrusted one are not loaded.
-        spec: ``tools.py:Class``, a file of the skill, or ``module:Class``.
+        spec: ``tools.py:Class`` or ``toolsets/index:Class``, a file of the skill, or ``module:Class``.
 
     Raises:
         ToolsetError: If it may not or cannot be loaded.
@@ -93,7 +94,8 @@ def load_toolset(skill: Skill, spec: str) -> ToolsetFactory:
     if not place or not name.isidentifier():
         raise ToolsetError(f"{skill.name}: invalid toolset {spec!r}; use tools.py:Class")
     try:
-        factory = getattr(_import_file(skill, place), name) if place.endswith(".py") else pkgutil.resolve_name(spec)
+        file = find_toolset_file(skill.directory, place)
+        factory = pkgutil.resolve_name(spec) if file is None else getattr(_import_file(skill, file), name)
     except ToolsetError:
         raise
     except (Exception, SystemExit) as error:  # The code may raise anything.

@@ -30,6 +30,8 @@ from mainspring.skills.skill import (
     SkillsConfig,
     SkillSource,
 )
+from mainspring.skills.toolset_files import find_toolset_problem
+from mainspring.text import suggest_name
 
 SUFFIX = ".skill.md"
 _MAX_FOLDERS = 20_000
@@ -239,6 +241,7 @@ class SkillCatalog:
         problems: Files with errors or warnings.
         disabled: Names of disabled skills.
         switched_on: Names of enabled skills that are disabled by default.
+        enabled: Names of the only enabled skills; True for no such list.
     """
 
     def __init__(
@@ -248,8 +251,10 @@ class SkillCatalog:
         *,
         disabled: Iterable[str] = (),
         switched_on: Iterable[str] = (),
+        enabled: bool | tuple[str, ...] = True,
     ) -> None:
         unwanted, requested = set(disabled), set(switched_on)
+        listed = None if isinstance(enabled, bool) else enabled
         found: dict[str, Skill] = {}
         off: dict[str, Skill] = {}
         shadowed: list[Skill] = []
@@ -260,8 +265,10 @@ class SkillCatalog:
                 shadowed.append(skill)
                 diagnostics.append(_conflict(skill, first))
                 continue
-            on = skill.name not in unwanted and (skill.default_enabled or skill.name in requested)
-            (found if on else off)[skill.name] = skill
+            on = skill.default_enabled or skill.name in requested if listed is None else skill.name in listed
+            (found if on and skill.name not in unwanted else off)[skill.name] = skill
+        known = {**found, **off}
+        diagnostics += [_unknown(name, known) for name in dict.fromkeys(listed or ()) if name not in known]
         self.skills: tuple[Skill, ...] = tuple([found[name] for name in sorted(found)])
         """The usable skills by name."""
         self.disabled_skills: tuple[Skill, ...] = tuple([off[name] for name in sorted(off)])
@@ -286,6 +293,11 @@ class SkillCatalog:
         if not colon:
             return next((s for s in self.skills if s.name == name), None)
         return next((s for s in (*self.skills, *self.shadowed) if s.source == source and s.name == rest), None)
+
+
+def _unknown(name: str, known: Iterable[str]) -> SkillDiagnostic:
+    hint = suggest_name(name, tuple(known))
+    return SkillDiagnostic("skills.enabled", f"no skill has the name {name!r}{hint and f'. {hint}'}", level="warning")
 
 
 def _conflict(skill: Skill, first: Skill) -> SkillDiagnostic:
@@ -352,7 +364,9 @@ def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
                 continue
             found.append(skill)
             problems += [SkillDiagnostic(str(place.file), text, level="warning") for text in skill.warnings]
-    return SkillCatalog(found, problems, disabled=config.disabled, switched_on=config.switched_on)
+    return SkillCatalog(
+        found, problems, disabled=config.disabled, switched_on=config.switched_on, enabled=config.enabled
+    )
 
 
 def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool, fields: dict[str, Any] | None = None) -> Skill:
@@ -390,6 +404,9 @@ def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool, fields: 
     if directory is not None and trusted:
         named = {s.path for s in scripts} | {s.name for s in scripts}
         scripts += tuple([s for s in _find_scripts(Path(directory)) if s.path not in named and s.name not in named])
+    if trusted and fields is None:
+        reasons = [(spec, find_toolset_problem(directory, spec)) for spec in skill.toolsets]
+        odd += [f"the toolset {spec} cannot be loaded: {reason}" for spec, reason in reasons if reason]
     return replace(skill, scripts=scripts, warnings=(*skill.warnings, *odd))
 
 

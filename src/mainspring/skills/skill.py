@@ -71,7 +71,8 @@ class Skill(Struct, frozen=True, kw_only=True):
         allowed_tools: The tools that may be called while it is active, as rules such as ``shell(git:*)``. ``None`` for no rule.
         triggers: Prompts that trigger it.
         scripts: Its programs.
-        toolsets: Classes whose methods are tools while it is active, as ``tools.py:Class`` or ``module:Class``.
+        toolsets: Classes whose methods are tools while it is active, as ``tools.py:Class``, ``toolsets/index:Class``, or
+            ``module:Class``.
         requires: Required programs, Python packages (``python:NAME``), and variables (``env:NAME``).
         default_enabled: Whether it is enabled by default.
         model_invocable: Whether the model may use it without the user. ``False`` for ``disable-model-invocation``.
@@ -125,7 +126,7 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
     """Where to find skills, and limits.
 
     Attributes:
-        enabled: Whether skills are enabled.
+        enabled: Whether skills are enabled, or the names of the only enabled ones, even those that are disabled by default.
         project: The root of the project. Without it, no project skills are read.
         layouts: The folders in it that are read, by precedence.
         up_to: A folder above the project: the folders between are searched, too, the nearest first.
@@ -140,7 +141,7 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
         max_active: Maximum number of active skills. ``None`` for no limit.
     """
 
-    enabled: bool = True
+    enabled: bool | tuple[str, ...] = True
     project: str | None = None
     layouts: tuple[str, ...] = SKILL_FOLDERS
     up_to: str | None = None

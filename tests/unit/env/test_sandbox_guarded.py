@@ -108,6 +108,8 @@ NEW = [
     "new/deep/CLAUDE.md",
     "sub/.agent/commands/a.md",
     "sub/.mcp.json",
+    "mcp.json",
+    "sub/mcp.json",
 ]
 
 SCRIPTS = [

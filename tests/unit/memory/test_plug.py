@@ -55,6 +55,37 @@ async def test_memory_is_in_the_system_prompt_of_every_turn(tmp_path: Path) -> N
     assert system.index("likes tea") < system.index("builds with make")
 
 
+@pytest.mark.covers("MEM-02")
+async def test_plain_file_of_the_project_is_used_without_one_in_the_agent_folder(tmp_path: Path) -> None:
+    plain, home = tmp_path / "MEMORY.md", tmp_path / "home"
+    plain.write_text("- builds with make", encoding="utf-8")
+
+    memory = Memory.for_folder(tmp_path, home, confirm=lambda note: True)
+    assert "- builds with make" in memory.read()
+    assert Memory.for_folder(tmp_path, home, trusted=False).read() == ""
+    await memory.remember("tests need docker")
+    assert "- builds with make" in plain.read_text(encoding="utf-8")
+    assert "- tests need docker" in Memory.for_folder(tmp_path, home).read()
+    assert os.listdir(tmp_path) == ["MEMORY.md"]
+
+    (tmp_path / ".agent").mkdir()
+    (tmp_path / ".agent" / "MEMORY.md").write_text("- builds with ninja", encoding="utf-8")
+    text = Memory.for_folder(tmp_path, home).read()
+    assert ("ninja" in text, "make" in text) == (True, False)
+
+
+def test_plain_file_is_ignored_if_it_is_the_users_or_leads_out_of_the_project(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "p"
+    for folder in (home, project):
+        folder.mkdir()
+    (home / "MEMORY.md").write_text("- likes tea", encoding="utf-8")
+    (tmp_path / "outside.md").write_text("- secret", encoding="utf-8")
+    (project / "MEMORY.md").symlink_to(tmp_path / "outside.md")
+
+    assert Memory.for_folder(home, home).read().count("likes tea") == 1
+    assert "secret" not in Memory.for_folder(project, home).read()
+
+
 @pytest.mark.covers("MEM-03")
 async def test_prompt_is_unchanged_without_memory_files(tmp_path: Path) -> None:
     agent, model = make_agent(Memory.for_folder(tmp_path, tmp_path / "home"), Reply("hi"))

@@ -88,6 +88,9 @@ async def test_toolset_can_be_replaced_in_tests(tmp_path: Path) -> None:
         ("tools.py:Broken", "1 / 0", "ZeroDivisionError"),
         ("../outside.py:T", "", "outside the skill's folder"),
         ("link.py:T", "", "outside the skill's folder"),
+        ("../outside:T", "", "outside the skill's folder"),
+        ("link:T", "", "outside the skill's folder"),
+        ("toolsets/index:T", "", "FileNotFoundError"),
         ("no.module.there:T", "", "ModuleNotFoundError"),
         ("tools.py:Leaves", "raise SystemExit(3)", "SystemExit: 3"),
         ("os:getcwd.x", "", "use tools.py:Class"),
@@ -130,6 +133,22 @@ async def test_each_public_method_becomes_a_tool(tmp_path: Path) -> None:
 
     assert [t.name for t in model.requests[1].request.tools][3:] == ["one", "two"]
     assert [r.text for r in results(agent)[1:]] == ["1", "2"]
+
+
+@pytest.mark.covers("SKL-08")
+async def test_toolset_file_may_be_named_without_its_ending(tmp_path: Path) -> None:
+    skill_folder = write_skill(tmp_path, "hello", head='toolsets: ["toolsets/index:HelloToolset", "more:More"]')
+    (skill_folder / "toolsets").mkdir()
+    code = "class HelloToolset:\n    def wave(self) -> str:\n        return 'waves'\n"
+    (skill_folder / "toolsets" / "index.py").write_text(code, encoding="utf-8")
+    (skill_folder / "more.py").write_text("class More:\n    def bow(self) -> str:\n        return 'bows'\n")
+    agent, _, skills = make_agent(tmp_path, use_skill(), [ScriptedCall("wave"), ScriptedCall("bow")], "done")
+
+    await agent.run("go")
+
+    assert [r.text for r in results(agent)[1:]] == ["waves", "bows"]
+    assert skills.problems == ()
+    assert skills.catalog.problems == ()
 
 
 @pytest.mark.covers("SKL-08")

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.skills.discovery import SkillFile, load_skill
+from mainspring.skills.discovery import SkillFile, discover_skills, load_skill
 from mainspring.skills.manifest import parse_skill
-from mainspring.skills.validation import find_missing
+from mainspring.skills.skill import SkillsConfig
+from mainspring.skills.validation import check_skills, find_missing
 
 HERE = {"git": "/usr/bin/git", "python3": "/usr/bin/python3"}
 
@@ -68,3 +69,41 @@ def test_shebang_lines_of_scripts_are_checked(tmp_path: Path) -> None:
 def test_packages_are_searched_in_the_current_environment() -> None:
     skill = parse_skill("---\nname: a\ndescription: d\nrequires: ['python:msgspec', 'python:no-such-package-x']\n---\n")
     assert [each.name for each in find_missing(skill)] == ["no-such-package-x"]
+
+
+@pytest.mark.covers("SKL-08")
+@pytest.mark.parametrize(
+    ("spec", "code", "reason"),
+    [
+        ("toolsets/index:T", "class T: 1 / 0", ""),
+        ("toolsets/index.py:T", "from somewhere_else import *", "imports somewhere_else, which is not installed"),
+        (
+            "toolsets/index:T",
+            "import json, no_such_module.part\nclass T: ...",
+            "imports no_such_module.part, which is not",
+        ),
+        ("toolsets/index:T", "try:\n    import no_such_module\nexcept ImportError:\n    T = None", ""),
+        ("toolsets/index:Other", "class T: ...", "toolsets/index.py has no Other"),
+        ("toolsets/index:T", "\nclass T(:", "toolsets/index.py:2: invalid syntax"),
+        ("toolsets/other:T", "", "toolsets/other.py: No such file or directory"),
+        ("link:T", "", "link.py is outside the skill's folder"),
+        ("no_such_module.part:T", "", "no_such_module.part is neither a file of the skill nor an installed module"),
+        ("json.decoder:JSONDecoder", "", ""),
+    ],
+)
+def test_toolset_that_cannot_be_loaded_is_reported_without_running_it(
+    tmp_path: Path, spec: str, code: str, reason: str
+) -> None:
+    folder = tmp_path / "a"
+    (folder / "toolsets").mkdir(parents=True)
+    (folder / "toolsets" / "index.py").write_text(code)
+    (tmp_path / "outside.py").write_text("class T: ...")
+    (folder / "link.py").symlink_to(tmp_path / "outside.py")
+    (folder / "SKILL.md").write_text(f"---\nname: a\ndescription: d\ntoolsets: ['{spec}']\n---\nText.\n")
+
+    warnings = check_skills(folder)[0].warnings
+    problems = discover_skills(SkillsConfig(user=(str(tmp_path),), builtin=False)).problems
+
+    assert [w.startswith(f"the toolset {spec} cannot be loaded: ") for w in warnings] == ([True] if reason else [])
+    assert all(reason in w for w in warnings)
+    assert tuple(p.reason for p in problems) == warnings

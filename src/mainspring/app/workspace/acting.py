@@ -72,6 +72,7 @@ def _acts_in(folder: Path) -> Iterator[ActiveContent]:
     own = folder / PROJECT_FOLDER
     for file, read in (
         (folder / SHARED_SERVERS, _servers),
+        (folder / SERVERS, _servers),
         (own / SERVERS, _servers),
         (own / SETTINGS_FILE, _settings),
     ):
@@ -86,7 +87,7 @@ def _acts_in(folder: Path) -> Iterator[ActiveContent]:
     yield from _commands(own / COMMANDS_FOLDER)
     yield from _definitions(folder)
     yield from _instructions(folder)
-    for file in (folder / SHARED_SERVERS, own / SERVERS, own / SETTINGS_FILE):
+    for file in (folder / SHARED_SERVERS, folder / SERVERS, own / SERVERS, own / SETTINGS_FILE):
         yield from _programs(file, folder)
 
 

@@ -56,7 +56,7 @@ def discover_mcp_servers(cwd: str, settings: Settings, given: Any = None) -> Mcp
     """Find all servers that are configured for a folder. Those of the project require trust. Blocks.
 
     Precedence, from lowest to highest: the user's ``mcp.json``, the user's settings, the project's ``.mcp.json``, its
-    ``.agent/mcp.json``, its settings, and servers ``given`` by the front end.
+    ``.agent/mcp.json`` (without that file: its ``mcp.json``), its settings, and servers ``given`` by the front end.
     """
     sources: list[tuple[str, Any]] = []
     notices: list[str] = []
@@ -133,8 +133,18 @@ def _project_files(cwd: str, home: UserPaths | None) -> list[Path]:
             break
         if place == inside:
             break
-    root = find_project_root(cwd, _FILE, home)
-    return [*files, root / PROJECT_FOLDER / _FILE] if root else files
+    own = _find_own_project_file(folder, inside, home)
+    return [*files, own] if own else files
+
+
+def _find_own_project_file(folder: Path, top: Path, home: UserPaths | None) -> Path | None:
+    """Return the closest ``.agent/mcp.json`` of a project, or else the closest plain ``mcp.json`` up to the top of the repository."""
+    root = find_project_root(str(folder), _FILE, home)
+    if root is not None:
+        return root / PROJECT_FOLDER / _FILE
+    plain = (p / _FILE for p in (folder, *folder.parents) if p.is_relative_to(top))
+    user = os.path.realpath(home.root / _FILE) if home else None
+    return next((file for file in plain if os.path.lexists(file) and os.path.realpath(file) != user), None)
 
 
 def _root(file: Path) -> Path:
@@ -203,7 +213,7 @@ def add_server(
         _rewrite(file, change, private=not project)
     message = f"Added {name} to {file}"
     if project and not TrustStore(home).covers(file.parent):
-        message += f"\nTo start it, trust the folder: mainspring trust {file.parent.parent}"
+        message += f"\nTo start it, trust the folder: mainspring trust {_root(file)}"
     return message
 
 
@@ -241,7 +251,9 @@ def _other_file_hint(name: str, place: WorkspaceOptions, project: bool, environ:
 def _file(place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> tuple[Path, Any]:
     cwd, settings = load_rules(place, {}, environ)[:2]
     if project:
-        return (find_project_root(cwd, _FILE, settings.home) or Path(cwd)) / PROJECT_FOLDER / _FILE, settings.home
+        folder = Path(cwd)
+        own = _find_own_project_file(folder, find_repository(folder) or folder, settings.home)
+        return own or folder / PROJECT_FOLDER / _FILE, settings.home
     if settings.home is None:
         raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME, or add --project.")
     return settings.home.root / _FILE, settings.home
@@ -264,7 +276,7 @@ def _entry_path(root: JsonNode, name: str, file: Path) -> tuple[tuple[str, ...],
 
 def _rewrite(file: Path, change: Any, *, private: bool) -> None:
     try:
-        target = Path(os.path.realpath(file)) if private else resolve_project_file(file, file.parent.parent)
+        target = Path(os.path.realpath(file)) if private else resolve_project_file(file, _root(file))
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         with lock_directory(target.parent):
             text = target.read_text(encoding="utf-8-sig") if target.exists() else ""

@@ -293,10 +293,12 @@ def set_skill_enabled(name: str, on: bool, place: WorkspaceOptions, environ: Map
     if on and skill.name in settings.config.skills.disabled:
         origin = settings.origins.get("skills.disabled", "the settings")
         raise ConfigError(f"{skill.name} is disabled in skills.disabled of {origin}. Remove it there.")
+    enabled = settings.config.skills.enabled
+    if on and not isinstance(enabled, bool) and skill.name not in enabled:
+        origin = settings.origins.get("skills.enabled", "the settings")
+        raise ConfigError(f"{skill.name} is not in the list skills.enabled of {origin}. Add it there.")
     open_skill_registry(_require_home(settings)).set_enabled(skill.name, on)
-    return (
-        "all skills are disabled, because skills.enabled is false" if on and not settings.config.skills.enabled else ""
-    )
+    return "all skills are disabled, because skills.enabled is false" if on and not enabled else ""
 
 
 def remove_skill(

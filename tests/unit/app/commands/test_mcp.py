@@ -110,6 +110,30 @@ def test_project_servers_need_trust(command: Command, server: list[str]) -> None
     assert command.run("mcp", "remove", "little", "--project").code == 0
 
 
+def list_places(command: Command) -> dict[str, str]:
+    listed = command.run("mcp", "list", "--no-connect", "--json")
+    return {s["name"]: s["place"] for s in json.loads(listed.out)["servers"]}
+
+
+def test_plain_file_of_a_trusted_project_is_used_without_one_in_the_agent_folder(command: Command) -> None:
+    plain = command.folder / "mcp.json"
+    plain.write_text(json.dumps({"servers": {"theirs": {"transport": "stdio", "command": "x"}}}), encoding="utf-8")
+    untrusted = command.run("mcp", "list", "--no-connect", "--json")
+    assert json.loads(untrusted.out)["servers"] == []
+    assert f"The MCP servers in {plain} are not started, because the folder is not trusted" in untrusted.err
+    command.run("trust")
+    assert list_places(command) == {"theirs": str(plain)}
+
+    assert command.run("mcp", "add", "added", "--project", "--", "y").code == 0
+    assert list_places(command) == {"theirs": str(plain), "added": str(plain)}
+
+    own = command.folder / ".agent" / "mcp.json"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text(json.dumps({"mcpServers": {"ours": {"command": "z"}}}), encoding="utf-8")
+    command.run("trust")
+    assert list_places(command) == {"ours": str(own)}
+
+
 def test_remove_names_the_file_of_a_server(command: Command) -> None:
     command.run("mcp", "add", "mine", "--", "x")
     shared = command.folder / ".mcp.json"

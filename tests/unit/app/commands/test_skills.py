@@ -171,6 +171,10 @@ def test_settings_control_skill_folders_and_availability(command: Command) -> No
     rejected = command.run("skills", "enable", "extra")
     assert rejected.code == 2
     assert "skills.disabled" in rejected.err
+    command.settings({"skills": {"enabled": ["own"], "pluginDir": [str(command.folder.parent / "plugins"), "~/more"]}})
+    assert list_names(command) == {"extra": "off", "own": "on"}
+    rejected = command.run("skills", "enable", "extra")
+    assert (rejected.code, "extra is not in the list skills.enabled" in rejected.err) == (2, True)
     command.settings({"skills": {"enabled": False, "pluginDir": str(command.folder.parent / "plugins")}})
     assert command.run("skills", "--json").value["skills"] == []
 

@@ -9,6 +9,7 @@ from mainspring.app.workspace.paths import find_user_paths
 from mainspring.app.workspace.settings import load_settings
 from mainspring.app.workspace.skills import build_skills_config, open_skill_registry
 from mainspring.app.workspace.trust import TrustStore
+from mainspring.errors import ConfigError
 from mainspring.skills.discovery import discover_skills
 from mainspring.skills.skill import SkillsConfig
 
@@ -102,6 +103,51 @@ def test_disabled_lists_of_user_and_project_are_combined(tmp_path: Path, home: P
     config = make_config(tmp_path, '{"skills": {"disabled": ["a", "b"]}}', '{"skills": {"disabled": ["b", "c"]}}')
 
     assert config.disabled == ("a", "b", "c")
+
+
+@pytest.mark.covers("CFG-10")
+def test_enabled_may_be_a_list_of_names(tmp_path: Path, home: Path) -> None:
+    for name in ("aa", "bb", "cc", "dd"):
+        write_skill(home / ".agent" / "skills" / name)
+    mine = '{"skills": {"enabled": ["aa", "bb", "hello-extended", "dda"], "disabled": ["bb"]}}'
+    config = make_config(tmp_path, mine)
+    catalog = discover_skills(config)
+
+    assert config.enabled == ("aa", "bb", "hello-extended", "dda")
+    assert [s.name for s in catalog.skills] == ["aa", "hello-extended"]
+    assert {"bb", "cc", "dd", "create-skill"} <= {s.name for s in catalog.disabled_skills}
+    assert [(p.path, p.level, p.reason) for p in catalog.problems] == [
+        ("skills.enabled", "warning", "no skill has the name 'dda'. Did you mean 'dd'?")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mine", "project", "enabled"),
+    [
+        ('{"skills": {"enabled": ["a"]}}', '{"skills": {"enabled": ["b"]}}', ("a", "b")),
+        ('{"skills": {"enabled": false}}', '{"skills": {"enabled": ["b"]}}', ("b",)),
+        ('{"skills": {"enabled": ["a"]}}', '{"skills": {"enabled": true}}', True),
+        ('{"skills": {"enabled": []}}', "", ()),
+        ('{"skills": {"enabled": "false"}}', "", False),
+    ],
+)
+def test_lists_of_enabled_skills_add_up(
+    tmp_path: Path, home: Path, mine: str, project: str, enabled: bool | tuple[str, ...]
+) -> None:
+    make_config(tmp_path, mine, project)
+    trust(tmp_path)  # the project's file as it is now
+    assert make_config(tmp_path, mine, project).enabled == enabled
+
+
+def test_untrusted_project_cannot_choose_the_enabled_skills(tmp_path: Path, home: Path) -> None:
+    config = make_config(tmp_path, '{"skills": {"enabled": ["a"]}}', '{"skills": {"enabled": ["b"]}}')
+    assert config.enabled == ("a",)
+
+
+@pytest.mark.parametrize("value", ['"pdf"', "[1]", "{}"])
+def test_invalid_value_of_enabled_is_an_error(tmp_path: Path, home: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match=r"skills\.enabled must be (true, false, or )?a list of strings"):
+        make_config(tmp_path, f'{{"skills": {{"enabled": {value}}}}}')
 
 
 @pytest.mark.covers("SKL-35", "SKL-20")

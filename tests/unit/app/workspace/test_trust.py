@@ -73,6 +73,7 @@ def test_nested_repository_needs_its_own_trust(project: Path, tmp_path: Path) ->
 ACTIVE_CONTENT = {
     ".agent/settings.json": '{"hooks": {"Stop": [{"command": "COMMAND"}]}}',
     ".agent/mcp.json": '{"mcpServers": {"a": {"command": "COMMAND"}}}',
+    "mcp.json": '{"servers": {"a": {"command": "COMMAND"}}}',
     ".mcp.json": '{"mcpServers": {"a": {"command": "COMMAND"}}}',
     ".agent/extensions/a.py": "COMMAND = 1",
     ".agent/extensions/pack/b.py": "COMMAND = 1",
@@ -126,7 +127,7 @@ def test_active_content_is_listed_and_changes_revoke_trust(
     assert store.covers(where)
 
 
-@pytest.mark.parametrize("file", [".agent/settings.json", ".agent/mcp.json", ".mcp.json"])
+@pytest.mark.parametrize("file", [".agent/settings.json", ".agent/mcp.json", ".mcp.json", "mcp.json"])
 @pytest.mark.parametrize(
     "command", ["sh .agent/hooks/run.sh", "${CLAUDE_PROJECT_DIR}/.agent/hooks/run.sh x", "./.agent/hooks/run.sh"]
 )

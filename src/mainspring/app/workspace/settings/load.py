@@ -323,9 +323,10 @@ def merge_sources(layers: list[SettingsSource]) -> tuple[dict[SettingKey, Any], 
     for layer in layers:
         for path, value in layer.values.items():
             name = ".".join(path)
-            if path[0] in _ACCUMULATING_SECTIONS and path in values and isinstance(value, tuple | list):
-                old = values[path]
-                values[path] = type(old)([*old, *(v for v in cast("list[Any]", value) if v not in old)])
+            old = values.get(path)
+            if path[0] in _ACCUMULATING_SECTIONS and isinstance(old, tuple | list) and isinstance(value, tuple | list):
+                first, second = cast("list[Any]", old), cast("list[Any]", value)
+                values[path] = type(first)([*first, *(v for v in second if v not in first)])
                 origins[name] = f"{origins[name]}, {layer.origin}"
             else:
                 values[path] = value

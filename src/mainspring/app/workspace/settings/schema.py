@@ -133,7 +133,7 @@ class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Skills. The lists of all files are concatenated.
 
     Attributes:
-        enabled: Whether to enable skills.
+        enabled: Whether to enable skills, or the names of the only enabled ones.
         plugin_dir: Additional folders of skills: absolute, relative to ``~/``, or within the project.
         disabled: Names of disabled skills.
         builtin: Whether to enable bundled skills.
@@ -142,7 +142,7 @@ class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         max_active: Maximum number of active skills (default: no limit).
     """
 
-    enabled: bool = True
+    enabled: bool | tuple[str, ...] = True
     plugin_dir: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     builtin: bool = True

@@ -23,6 +23,7 @@ _TYPE_NAMES = {
     "`float`": "a number",
     "`str`": "a string",
     "`bool`": "true or false",
+    "`bool | array`": "true, false, or a list of strings",
     "`array`": "a list",
     "`object`": "an object",
 }
@@ -49,8 +50,9 @@ def convert_value(value: Any, kind: Any) -> Any:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     choices = allowed_values(kind)
-    if get_origin(kind) is tuple:
-        return _convert_list(value, choices, kind)
+    list_kind = next((each for each in (kind, *get_args(kind)) if get_origin(each) is tuple), None)
+    if list_kind is not None and (list_kind is kind or isinstance(value, list)):
+        return _convert_list(cast("object", value), choices, list_kind)
     if choices:
         return _check_choice(value, choices)
     if isinstance(value, int | float) and not isinstance(value, bool) and kind == str | None:
