@@ -43,6 +43,9 @@ if TYPE_CHECKING:
         PermissionDeniedError as PermissionDeniedError,
     )
     from mainspring.errors import (
+        ProviderError as ProviderError,
+    )
+    from mainspring.errors import (
         SessionError as SessionError,
     )
     from mainspring.errors import (
@@ -242,7 +245,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentProviderError ConfigError ErrorCode MainspringError ModelError PermissionDeniedError SessionError ToolError",
+    "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentProviderError ConfigError ErrorCode MainspringError ModelError PermissionDeniedError ProviderError SessionError ToolError",
     "events": "AgentEnd Event AgentStart Done EventStream MessageEnd MessageStart MessageUpdate ModelRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
     "cancellation": "CancelToken",
     "loop.hooks": "Hook ToolFinished ToolBefore ToolGate PermissionCheck TurnAfter TurnBefore",

@@ -2,23 +2,24 @@
 
 ```
 MainspringError
-├── ModelError                    a model call failed (raised by ``mainspring.models``)
-│   ├── AuthenticationError       key missing or wrong, or it lacks permission
-│   ├── RateLimitedError          too many requests; ``retry_after`` may contain the time to wait
-│   ├── ModelNotFoundError        no such model or deployment
-│   ├── ContextExceededError      the conversation does not fit the model's window
-│   ├── NetworkError              host unreachable, connection lost, 5xx
-│   ├── ModelTimeoutError         no response in time
-│   ├── InvalidResponseError      the provider's response is invalid
-│   └── ProviderConfigError       provider unknown or not configured
-├── AgentError                    a run failed (raised by ``run()`` and ``result()``)
-│   ├── AgentProviderError        wraps the ModelError that ended the run (``cause``)
-│   ├── AgentContextExceededError nothing could make the conversation fit
+├── AgentError                    what an agent raises: a run failed, or it cannot start
+│   ├── ProviderError             a provider failed: a model call, or the run that it ended
+│   │   ├── ModelError            a model call failed (raised by ``mainspring.models``)
+│   │   │   ├── AuthenticationError   key missing or wrong, or it lacks permission
+│   │   │   ├── RateLimitedError      too many requests; ``retry_after`` may contain the time to wait
+│   │   │   ├── ModelNotFoundError    no such model or deployment
+│   │   │   ├── ContextExceededError  the conversation does not fit the model's window
+│   │   │   ├── NetworkError          host unreachable, connection lost, 5xx
+│   │   │   ├── ModelTimeoutError     no response in time
+│   │   │   ├── InvalidResponseError  the provider's response is invalid
+│   │   │   └── ProviderConfigError   provider unknown or not configured
+│   │   └── AgentProviderError    wraps the ModelError that ended the run (``cause``)
+│   │       └── AgentContextExceededError  nothing could make the conversation fit
 │   ├── AgentAbortedError         ``abort()`` or the caller's `CancelToken` ended the run
-│   └── AgentBusyError            the agent is already running
-├── ConfigError                   a setting, file, or option is wrong
-├── ToolError                     a tool failed in a way the model should read
-├── PermissionDeniedError         a rule or the user denied
+│   ├── AgentBusyError            the agent is already running
+│   ├── ConfigError               a setting, file, or option is wrong
+│   ├── ToolError                 a tool failed in a way the model should read
+│   └── PermissionDeniedError     a rule or the user denied
 ├── SessionError                  a session cannot be opened, read, or written
 └── DurableError                  a durable run cannot be stored, found, or continued
 
@@ -67,7 +68,17 @@ class MainspringError(Exception):
     """Base of all intentional exceptions of this package."""
 
 
-class ModelError(MainspringError):
+class AgentError(MainspringError):
+    """An agent failed. ``outcome`` is the `mainspring.RunResult` of the finished part, if the failure ended a run."""
+
+    outcome: PartialRunResult | None = None
+
+
+class ProviderError(AgentError):
+    """A provider failed: its limit, the key, the network, or its response. Base of failed model calls and of the runs they end."""
+
+
+class ModelError(ProviderError):
     """A model call failed.
 
     Attributes:
@@ -256,13 +267,7 @@ class PartialRunResult(Protocol):
         ...
 
 
-class AgentError(MainspringError):
-    """A run failed. ``outcome`` is the `mainspring.RunResult` of the finished part, if the run started."""
-
-    outcome: PartialRunResult | None = None
-
-
-class AgentProviderError(AgentError):
+class AgentProviderError(ProviderError):
     """The model could not be used; ``cause`` is the ModelError, if any."""
 
     def __init__(self, message: str, *, cause: ModelError | None = None) -> None:
@@ -283,7 +288,7 @@ class AgentBusyError(AgentError):
     """A second run was started during a run; use ``steer()`` or ``follow_up()``."""
 
 
-class ConfigError(MainspringError):
+class ConfigError(AgentError):
     """A setting, a file, or an option is wrong; the message names it and its location."""
 
 
@@ -291,11 +296,11 @@ class ConfigWarning(UserWarning):
     """A valid option probably has no effect: for example a rule about an unknown tool."""
 
 
-class ToolError(MainspringError):
+class ToolError(AgentError):
     """Raise it in a tool to give the model a clear error result."""
 
 
-class PermissionDeniedError(MainspringError):
+class PermissionDeniedError(AgentError):
     """A rule or the user denied a call; the message contains the rule and a way to allow the call."""
 
 

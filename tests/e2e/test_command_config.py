@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.models.provider_table import PROVIDERS
 from tests.e2e.command import KEY, Command, command
 from tests.e2e.servers.chat import error
 
@@ -40,6 +41,17 @@ def test_config_init_saves_a_provider_that_responds(command: Command) -> None:
     assert "// mine" in user_file(command).read_text(encoding="utf-8")
     result = command.run("-p", "2+2?", "--output", "json")
     assert (result.code, result.result["model"]["spec"]) == (0, "mine:m-1")
+
+
+@pytest.mark.covers("CFG-15")
+def test_config_init_of_local_takes_the_default_model(command: Command) -> None:
+    profile = PROVIDERS["local"]
+
+    done = command.run("config", "init", "local", "--no-test")
+
+    assert (done.code, f"Model: local:{profile.model}" in done.err) == (0, True), done.err
+    providers = json.loads(user_file(command).read_text(encoding="utf-8"))["providers"]
+    assert providers == {"local": {"baseUrl": profile.base_url, "model": profile.model}, "default": "local"}
 
 
 @pytest.mark.covers("CFG-15")

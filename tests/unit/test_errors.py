@@ -16,6 +16,7 @@ from mainspring.errors import (
     ModelError,
     NetworkError,
     PermissionDeniedError,
+    ProviderError,
     RateLimitedError,
     ToolError,
     model_error,
@@ -23,7 +24,7 @@ from mainspring.errors import (
 from mainspring.loop import LoopContext, agent_loop
 from mainspring.loop.hooks import SessionEnd, TurnAfter
 from mainspring.messages import Message
-from mainspring.models import LLMClient, RetryConfig
+from mainspring.models import LLMClient, RetryConfig, complete
 from mainspring.models.client import Failure, ModelCallbacks
 from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import ScriptedModel
@@ -32,11 +33,37 @@ from tests.unit.loop.harness import Script, as_message, fail, make_config, text_
 
 
 @pytest.mark.covers("ERR-01")
-def test_exception_tree_has_a_class_for_each_kind() -> None:
-    for kind in (AgentError, ConfigError, ToolError, PermissionDeniedError, ModelError):
-        assert issubclass(kind, MainspringError)
-    assert issubclass(AgentProviderError, AgentError)
-    assert not issubclass(ConfigError, AgentError)
+@pytest.mark.parametrize("kind", [ProviderError, ConfigError, ToolError, PermissionDeniedError])
+def test_agent_error_catches_each_kind_of_failure(kind: type[Exception]) -> None:
+    assert issubclass(kind, AgentError)
+    others = {ProviderError, ConfigError, ToolError, PermissionDeniedError} - {kind}
+    assert not any(issubclass(kind, other) for other in others)
+
+
+@pytest.mark.covers("ERR-01")
+async def test_provider_error_catches_a_failed_call_and_the_run_it_ends() -> None:
+    with pytest.raises(ProviderError, match="slow down"):
+        await complete(ScriptedModel(RateLimitedError("slow down", retryable=False)), "go")
+    script = Script(fail(RateLimitedError("slow down", retryable=False)))
+    with pytest.raises(ProviderError, match="slow down"):
+        await agent_loop("go", LoopContext(), make_config(script))
+
+
+@pytest.mark.covers("ERR-01")
+async def test_agent_error_catches_a_configuration_failure_of_a_run_with_its_result() -> None:
+    def refuse(messages: object) -> list[Message]:
+        raise ConfigError("no such folder")
+
+    config = make_config(Script(text_reply("never")), convert_to_llm=refuse)
+    with pytest.raises(AgentError, match="no such folder") as caught:
+        await agent_loop("go", LoopContext(), config)
+    assert caught.value.outcome is not None
+    assert caught.value.outcome.status == "error"
+
+
+@pytest.mark.covers("ERR-01")
+def test_docstring_shows_the_whole_exception_tree() -> None:
+    assert issubclass(AgentError, MainspringError)
     defined = {n for n, v in vars(errors).items() if isinstance(v, type) and issubclass(v, Exception)}
     assert defined == {name for name in defined if name in str(errors.__doc__)}, (
         "the tree in the docstring is incomplete"

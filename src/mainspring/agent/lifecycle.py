@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken, cancel_scope
-from mainspring.errors import AgentAbortedError, AgentError, ModelError
+from mainspring.errors import AgentAbortedError, AgentError
 from mainspring.loop import Plugin, RunResult
 from mainspring.loop.hooks import (
     BeforeRun,
@@ -264,7 +264,7 @@ class AssistPlug(Plugin):
             answer = await hook.side_call("assist", question)
         except AgentAbortedError:
             hook.result = _with_refusal(hook.result, request, "the run was stopped")
-        except (ModelError, AgentError) as error:
+        except AgentError as error:
             hook.result = _with_refusal(hook.result, request, str(error))
         else:
             hook.result = _with_model_answer(hook.result, allowed, answer.text)

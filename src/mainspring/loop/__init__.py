@@ -5,7 +5,7 @@ from mainspring.loop.agent import CoreAgent, MessageQueue, Plugin, PreparablePlu
 from mainspring.loop.hooks import EventListener, Handler, HookBus, Hooks
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import LoopOptions
-from mainspring.loop.result import RunHandle, RunResult
+from mainspring.loop.result import LoopRun, RunHandle, RunResult
 from mainspring.loop.state import Approve, Deny, LoopConfig, LoopContext, PendingCalls
 from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.tools import output_bytes
@@ -23,6 +23,7 @@ __all__ = [
     "LoopConfig",
     "LoopContext",
     "LoopOptions",
+    "LoopRun",
     "MessageQueue",
     "PendingCalls",
     "Plugin",

@@ -1,6 +1,6 @@
 """The agent loop: call the model, execute the tool calls of its response, and repeat until a response has none.
 
-Read this file from top to bottom: `agent_loop` opens a `run_scope`; `run_loop` takes turns and injects queued messages;
+Read this file from top to bottom: `_run_to_end` opens a `run_scope`; `run_loop` takes turns and injects queued messages;
 `take_turn` calls the model (`model_calls.py`); `execute_tool_calls` runs its tool calls (`tool_calls.py`). These are functions
 over explicit data and need no agent.
 """
@@ -25,20 +25,22 @@ from mainspring.loop.hooks import (
     is_order_of_done,
 )
 from mainspring.loop.model_calls import call_model, prepare_request, side_call
-from mainspring.loop.result import RunResult
+from mainspring.loop.result import LoopRun, RunResult
 from mainspring.loop.state import LoopConfig, LoopContext, PendingCalls, RunState
 from mainspring.loop.tool_calls import ToolCallBatch
 from mainspring.messages import AgentMessage, Message, Usage, to_messages
 from mainspring.tools.execute import EMPTY_RESPONSE_PROMPT, SKIPPED, TRUNCATED
 
 
-async def agent_loop(
+def agent_loop(
     prompts: str | AgentMessage | Sequence[AgentMessage],
     context: LoopContext,
     config: LoopConfig,
     signal: CancelToken | None = None,
-) -> RunResult:
+) -> LoopRun:
     """Run a conversation until the model has responded, a limit is reached, or something fails.
+
+    Await the run for its result, or iterate over it for its events: ``async for event in agent_loop(...)``.
 
     Args:
         prompts: Messages to append to the history first; none to continue from the history.
@@ -53,6 +55,15 @@ async def agent_loop(
         AgentProviderError: If the model failed; AgentContextExceededError if the conversation is too long.
         AgentAbortedError: If ``signal`` was set.
     """
+    return LoopRun(config.bus, _run_to_end(prompts, context, config, signal))
+
+
+async def _run_to_end(
+    prompts: str | AgentMessage | Sequence[AgentMessage],
+    context: LoopContext,
+    config: LoopConfig,
+    signal: CancelToken | None,
+) -> RunResult:
     run = RunState(context, config)
     async with run_scope(run, signal):
         await _start_run(run)

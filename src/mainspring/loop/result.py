@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -155,3 +155,49 @@ class RunHandle:
                 "The run has not started. Use `async with agent.stream(...) as run:`, then `async for event in run:`."
             )
         return self._events
+
+
+class LoopRun(Coroutine[Any, Any, RunResult]):
+    """A run of `agent_loop`: await it for its result, or iterate over it for its events.
+
+    It is a coroutine, so ``asyncio.run`` and ``create_task`` accept it. The iteration raises the failure of the run after the
+    last event; after the iteration, await the run for its result. Leaving the iteration early cancels the run.
+    """
+
+    def __init__(self, bus: HookBus, run: Coroutine[Any, Any, RunResult]) -> None:
+        self._bus = bus
+        self._run = run
+        self._task: asyncio.Task[RunResult] | None = None
+
+    def __await__(self) -> Generator[Any, Any, RunResult]:
+        return (self._task or self._run).__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Continue the run up to its next wait: for the event loop."""
+        return self._run.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error in the run: for the event loop."""
+        return self._run.throw(*error)
+
+    def close(self) -> None:
+        """Close a run that is not needed."""
+        self._run.close()
+
+    async def __aiter__(self) -> AsyncGenerator[Event]:
+        if self._task is not None:
+            raise RuntimeError("This run has already started. Call agent_loop(...) for a new one.")
+        events: EventStream[Event, None] = EventStream()
+        forget = self._bus.subscribe(events.publish)
+        self._task = task = asyncio.create_task(self._run)
+        task.add_done_callback(lambda _: events.end())
+        try:
+            async for event in events:
+                yield event
+            await task
+        finally:
+            forget()
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # The caller who left early does not ask for it.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from mainspring.errors import SessionError
@@ -15,6 +17,7 @@ from mainspring.sessions.entries import (
     ENTRY_ERRORS,
     VERSION,
     CustomEntry,
+    Kept,
     SessionEntry,
     decode_header,
     decode_session_header,
@@ -27,6 +30,7 @@ from mainspring.sessions.session import HomeOrStore, list_sessions, resolve_stor
 from mainspring.sessions.store import SessionInfo, SessionStore
 
 _BATCH = 256  # lines per write
+_SUMMARY = "Summary of the conversation so far:\n\n"
 
 
 def find_session(
@@ -110,8 +114,9 @@ def import_session(
         raise SessionError(f"Not a session: {path} is not a file.")
     try:
         with path.open("rb") as stream:
-            header = _header(path, stream.readline())
-            lines, problems = _read_valid_lines(stream)
+            convert = _ParentIdConverter().convert
+            header = _header(path, convert(stream.readline()))
+            lines, problems = _read_valid_lines(map(convert, stream))
     except OSError as error:
         raise SessionError(f"Cannot read {path}: {error.strerror or error}") from error
     store = resolve_store(home)
@@ -166,3 +171,69 @@ def _disable_file_notes(line: bytes) -> bytes:
     if not isinstance(entry, CustomEntry) or decode_record(entry.custom_type, entry.data) is None:
         return line
     return encode_entry(replace(entry, custom_type=f"imported_{entry.custom_type}"))
+
+
+class _ParentIdConverter:
+    """Convert lines with ``parentId``, in order; other lines do not change."""
+
+    def __init__(self) -> None:
+        self._timestamp = ""
+        self._links: dict[str, tuple[str | None, bool]] = {}
+
+    def convert(self, line: bytes) -> bytes:
+        """Return the line as an entry of Session v1."""
+        try:
+            decode_header(line)
+        except ENTRY_ERRORS:
+            pass
+        else:
+            return line
+        try:
+            decoded = msgspec.json.decode(line)
+        except ENTRY_ERRORS:
+            return line
+        if not isinstance(decoded, dict):
+            return line
+        entry = cast("dict[str, Any]", decoded)
+        kind, parent = entry.get("type"), entry.pop("parentId", ...)
+        is_header = kind == "session"
+        if is_header:
+            parent = None
+        if "parent" in entry or not (parent is None or isinstance(parent, str)):
+            return line
+        entry["parent"] = parent
+        self._timestamp = entry.setdefault("timestamp", self._timestamp)
+        self._links[str(entry.get("id"))] = (parent, kind == "message")
+        if is_header:
+            entry.setdefault("cwd", "")
+        elif kind == "message":
+            entry.setdefault("source", "given")
+            entry["message"] = self._to_message(entry.get("message"))
+        elif kind == "compaction" and "history" not in entry:
+            summary = {"role": "user", "content": _SUMMARY + str(entry.pop("summary", ""))}
+            kept = self._list_kept(parent, entry.pop("firstKeptId", None))
+            entry["history"] = [self._to_message(summary), *map(Kept, kept)]
+        return msgspec.json.encode(entry)
+
+    def _list_kept(self, leaf: str | None, first: str | None) -> list[str]:
+        """Return the messages of the path from ``first`` to ``leaf``; all if ``first`` is not on it."""
+        kept: list[str] = []
+        for _ in self._links:  # at most once each: the links of a damaged file may form a circle
+            if leaf is None or leaf not in self._links:
+                break
+            parent, is_message = self._links[leaf]
+            if is_message:
+                kept.append(leaf)
+            if leaf == first:
+                break
+            leaf = parent
+        return kept[::-1]
+
+    def _to_message(self, message: Any) -> Any:
+        """Return a message with all required fields, whose text is a content block."""
+        if not isinstance(message, dict):
+            return message
+        fields = cast("dict[str, Any]", message)
+        content = fields.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        return {"kind": "message", "timestamp": self._timestamp, **fields, "content": blocks}

@@ -1,6 +1,7 @@
 """The loop without an agent: requests, tool calls, history, and the end of a run."""
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from mainspring.errors import (
     ContextExceededError,
     NetworkError,
 )
-from mainspring.events import UsageUpdate
+from mainspring.events import AgentEnd, AgentStart, Event, ToolExecutionStart, TurnEnd, TurnStart, UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
@@ -541,3 +542,64 @@ async def test_text_response_keeps_its_blocks() -> None:
     ctx = make_context()
     await agent_loop("go", ctx, make_config(Script(text_reply("a"))))
     assert as_message(ctx.messages[1]).content == (TextBlock("a"),)
+
+
+@pytest.mark.covers("AGT-08")
+async def test_loop_can_be_iterated_for_its_events() -> None:
+    run = agent_loop("go", make_context(), make_config(Script(tool_call_reply("look", key="a"), text_reply("done"))))
+
+    events = [event async for event in run]
+
+    assert isinstance(events[0], AgentStart)
+    assert isinstance(events[-1], AgentEnd)
+    assert [type(e) for e in events if isinstance(e, TurnStart | TurnEnd)] == [TurnStart, TurnEnd, TurnStart, TurnEnd]
+    assert (await run).text == events[-1].text == "done"
+    with pytest.raises(RuntimeError, match="already started"):
+        await anext(aiter(run))
+
+
+@pytest.mark.covers("AGT-08")
+async def test_iteration_raises_the_failure_after_the_last_event() -> None:
+    run = agent_loop("go", make_context(), make_config(Script(fail(NetworkError("down", retryable=False)))))
+    events: list[Event] = []
+
+    async def read() -> None:
+        async for event in run:
+            events.append(event)
+
+    with pytest.raises(AgentProviderError, match="down"):
+        await read()
+    assert isinstance(events[-1], AgentEnd)
+    assert events[-1].status == "error"
+
+
+@pytest.mark.covers("AGT-08")
+@pytest.mark.parametrize("leave_after", [AgentStart, ToolExecutionStart])
+async def test_leaving_the_iteration_cancels_the_run(leave_after: type[Event]) -> None:
+    ended: list[AgentEnd] = []
+
+    @tool
+    async def wait() -> str:
+        """Wait forever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    ctx, config = make_context(wait), make_config(Script(tool_call_reply("wait")))
+    config.bus.on(AgentEnd, ended.append)
+    async with aclosing(aiter(agent_loop("go", ctx, config))) as events:
+        async for event in events:
+            if isinstance(event, leave_after):
+                break
+
+    assert [end.status for end in ended] == ["aborted"]
+    assert_results_follow_calls(ctx.messages)
+
+
+@pytest.mark.covers("AGT-08")
+async def test_two_runs_on_one_bus_can_be_iterated_one_after_the_other() -> None:
+    bus, ctx = HookBus(), make_context()
+
+    for text in ("first", "second"):
+        run = agent_loop("go", ctx, make_config(Script(text_reply(text)), bus=bus))
+        ends = [event.text async for event in run if isinstance(event, AgentEnd)]
+        assert ends == [text]

@@ -382,6 +382,52 @@ def test_import_skips_empty_and_unreadable_lines(tmp_path: Path) -> None:
     assert [line.data for line in log.rows()][1:] == [odd, mine, make_line("a")]
 
 
+PARENT_ID_LINES = b"""\
+{"type":"session","version":1,"id":"abc123","timestamp":"2026-02-03T10:00:00Z"}
+{"type":"message","id":"m1","parentId":null,"message":{"role":"user","content":"Hello"}}
+{"type":"message","id":"m2","parentId":"m1","message":{"role":"assistant","content":"Hi!"}}
+{"type":"branch","id":"b1","parentId":"m2","label":"Alternative approach"}
+{"type":"message","id":"m3","parentId":"m2","message":{"role":"user","content":"Try again"}}
+"""
+COMPACTION_LINE = b'{"type":"compaction","id":"c1","parentId":"m3","summary":"Greetings.","firstKeptId":"%s"}\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "texts"),
+    [
+        (PARENT_ID_LINES, ["Hello", "Hi!", "Try again"]),
+        (PARENT_ID_LINES + COMPACTION_LINE % b"m3", ["Greetings.", "Try again"]),
+        (PARENT_ID_LINES + COMPACTION_LINE % b"m2", ["Greetings.", "Hi!", "Try again"]),
+        (PARENT_ID_LINES + COMPACTION_LINE % b"gone", ["Greetings.", "Hello", "Hi!", "Try again"]),
+    ],
+)
+def test_import_converts_parent_ids_and_kept_messages(tmp_path: Path, lines: bytes, texts: list[str]) -> None:
+    file, home = tmp_path / "s.jsonl", tmp_path / "home"
+    file.write_bytes(lines)
+
+    id, problems = import_session(file, "/work", home=home)
+
+    assert (id, problems) == ("abc123", ())
+    messages = Session.open(id, home=home, write=False).messages
+    assert [m.text.removeprefix("Summary of the conversation so far:\n\n") for m in messages] == texts
+
+
+def test_import_of_damaged_parent_ids_skips_lines_and_ends(tmp_path: Path) -> None:
+    circle = b'{"type":"%s","id":"%s","parentId":"%s"}\n'
+    file, home = tmp_path / "s.jsonl", tmp_path / "home"
+    file.write_bytes(
+        PARENT_ID_LINES
+        + b'{"id":"x","parentId":"m3"}\n{"type":"message","id":"y","parentId":["m3"]}\n{"type":"message","id":"z"}\n'
+        + circle % (b"branch", b"b2", b"b3")
+        + circle % (b"branch", b"b3", b"b2")
+        + b'{"type":"compaction","id":"c1","parentId":"b3","summary":"","firstKeptId":5}\n'
+    )
+
+    _, problems = import_session(file, "/work", home=home)
+
+    assert problems == tuple(f"Line {number} cannot be read and was skipped." for number in (6, 7, 8))
+
+
 def test_import_of_a_newer_version_stores_nothing(tmp_path: Path) -> None:
     file = tmp_path / "s1.jsonl"
     file.write_bytes(encode_entry(HEADER).replace(b'"version":1', b'"version":99') + b"\n")

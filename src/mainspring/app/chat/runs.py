@@ -266,10 +266,12 @@ class RunController:
         except AgentAbortedError as error:
             return RunResult(status="aborted", error=error)
         except Exception as error:
-            if isinstance(error, AgentError):
-                return RunResult(status="error", error=error)
             is_known = isinstance(error, MainspringError | OSError)
-            failure = AgentError(redact_environment(str(error) if is_known else f"{type(error).__name__}: {error}"))
+            text = str(error) if is_known else f"{type(error).__name__}: {error}"
+            redacted = redact_environment(text)
+            if isinstance(error, AgentError) and redacted == text:
+                return RunResult(status="error", error=error)
+            failure = AgentError(redacted)
             failure.__cause__ = error
             return RunResult(status="error", error=failure)
         finally:

@@ -99,7 +99,7 @@ _QUESTIONS: dict[str, tuple[SetupQuestion, ...]] = {
         _model(text="Model or deployment (empty: the default)"),
     ),
     "ollama": (_url(PROVIDERS["ollama"].base_url), _model(PROVIDERS["ollama"].model)),
-    "local": (_url("http://localhost:1234/v1"), _model(needed=True)),
+    "local": (_url(PROVIDERS["local"].base_url), _model(PROVIDERS["local"].model)),
     "compatible": (_url(text="Base URL, up to /v1"), _model(needed=True)),
     "embedded": (
         SetupQuestion(
