@@ -22,14 +22,19 @@ from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.env.paths import is_inside
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.events import SkillChange
+from mainspring.lazy import lazy_function
 from mainspring.locks import LoopLock
 from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
 from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
 from mainspring.skills.content import list_skill_files, read_body, render_content
 from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
-from mainspring.skills.toolset_files import find_toolset_file
 from mainspring.tools import Tool, tool
+
+if TYPE_CHECKING:
+    from mainspring.skills.toolset_files import find_toolset_file
+else:  # loaded for the first skill with toolsets
+    find_toolset_file = lazy_function("mainspring.skills.toolset_files", "find_toolset_file")
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

@@ -11,7 +11,7 @@ import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from mainspring.env.walk import IgnoreRules, is_ignored, load_parent_rules, load_rules
 from mainspring.frontmatter import FrontMatter, parse_front_matter
+from mainspring.lazy import lazy_function
 from mainspring.skills.content import read_text
 from mainspring.skills.manifest import MAX_NAME_CHARS, normalize_name, parse_skill
 from mainspring.skills.skill import (
@@ -30,8 +31,12 @@ from mainspring.skills.skill import (
     SkillsConfig,
     SkillSource,
 )
-from mainspring.skills.toolset_files import find_toolset_problem
 from mainspring.text import suggest_name
+
+if TYPE_CHECKING:
+    from mainspring.skills.toolset_files import find_toolset_problem
+else:  # loaded for the first skill with toolsets
+    find_toolset_problem = lazy_function("mainspring.skills.toolset_files", "find_toolset_problem")
 
 SUFFIX = ".skill.md"
 _MAX_FOLDERS = 20_000
