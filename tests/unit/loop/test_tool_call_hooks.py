@@ -129,7 +129,7 @@ async def test_tool_call_hooks_contain_their_data() -> None:
     assert (start.input, start.idempotent) == ({"a": 40, "b": 2}, False)
     assert (transform.input, transform.result.output, transform.output_bytes) == ({"a": 40, "b": 2}, "42", 2)
     assert (finished.result, finished.is_error, finished.output_bytes) == (turn.results[0], False, 2)
-    assert (finished.metadata, dict(finished.tool_counts)) == ({}, {"add": 1, "count": 1})
+    assert (finished.metadata, dict(finished.tool_counts)) == ({}, {})
     assert finished.seconds > 0
     assert turn.fired(BeforeToolRun)[1].idempotent is True
 
@@ -473,13 +473,39 @@ async def test_substitute_result_is_counted_transformed_and_finished() -> None:
     turn = await run_turn(tool_call_reply("add", a=1), hooks={ToolGate: lambda c: {"result": substitute}})
     assert call_hook_names(turn) == ["tool:gate", "tool:transform", "tool:after"]
     [finished] = turn.fired(ToolFinished)
-    assert (finished.metadata, finished.seconds, dict(finished.tool_counts)) == ({"hit": True}, 0, {"add": 1})
+    assert (finished.metadata, finished.seconds, dict(finished.tool_counts)) == ({"hit": True}, 0, {})
     assert turn.fired(ToolTransform)[0].output_bytes == 6
     assert [(e.title, e.seconds) for e in turn.of("tool_execution_end")] == [("from the cache", 0)]
     turn = await run_turn(
         tool_call_reply("add", a=1), tool_call_reply("add", a=1), hooks={ToolGate: lambda c: {"result": "x"}}
     )
-    assert [dict(f.tool_counts) for f in turn.fired(ToolFinished)] == [{"add": 2}, {"add": 2}]
+    assert [dict(f.tool_counts) for f in turn.fired(ToolFinished)] == [{}, {}]
+
+
+@pytest.mark.covers("HOK-31", "TEX-24")
+async def test_tool_counts_of_every_hook_are_those_before_the_call_without_blocked_calls() -> None:
+    counts: list[tuple[str, str, dict[str, int]]] = []
+
+    def record(hook: Any) -> None:
+        counts.append((hook.call_id, hook.event, dict(hook.tool_counts)))
+
+    def gate(hook: ToolGate) -> dict[str, Any] | None:
+        record(hook)
+        return {"c1": {"block": "no"}, "c2": {"result": "cached"}}.get(hook.call_id)
+
+    calls = [ToolUseBlock(f"c{n}", "count") for n in (1, 2, 3, 4)]
+    await run_turn(
+        *calls,
+        hooks={ToolGate: gate, ToolBefore: record, ToolFinished: record},
+        behavior=LoopOptions(tool_execution="sequential"),
+    )
+    assert counts == [
+        ("c1", "tool:gate", {}),
+        ("c2", "tool:gate", {}),
+        ("c2", "tool:after", {}),
+        *[("c3", f"tool:{step}", {"count": 1}) for step in ("gate", "before", "after")],
+        *[("c4", f"tool:{step}", {"count": 2}) for step in ("gate", "before", "after")],
+    ]
 
 
 @pytest.mark.covers("TEX-17")

@@ -151,6 +151,15 @@ async def test_mcp_tool_gate_reaches_the_parent() -> None:
     assert texts == ["value of a", "Blocked: not from docs for helper-1"]
 
 
+async def test_mcp_tool_gate_of_the_parent_applies_to_subagents() -> None:
+    helper = make_definition("helper", ScriptedCall("find", {"key": "a"}), "end")
+    find = replace(look, name="find", source="mcp:docs")
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper], tools=[find])
+    agent.on("mcp:tool:gate", lambda hook: {"block": f"not {hook.name}"})
+    await agent.run("go")
+    assert [r.text for r in requests_of(helper)[-1].messages[-1].tool_results] == ["Blocked: not find"]
+
+
 @pytest.mark.covers("HOK-37")
 def test_child_names_select_the_hooks_and_events_of_a_subagent() -> None:
     assert sorted(NAMES) == sorted([
