@@ -391,18 +391,25 @@ class ApprovalResult(Event, frozen=True):
 
 
 class McpStartup(Event, frozen=True):
-    """MCP servers are being connected, or, with ``seconds``, have all been connected or failed."""
+    """An MCP server is being connected at warm-up, or, with ``seconds``, has been connected or failed (``error``).
 
-    servers: tuple[str, ...]
+    All of them begin before the first one ends.
+    """
+
+    server: str
     seconds: float | None = None
-    failed: tuple[str, ...] = ()
+    tool_count: int = 0
+    error: ErrorInfo | None = None
 
     @property
-    def status(self) -> Literal["ok", "partial", "failed"]:
-        """Return the outcome."""
-        if not self.failed:
-            return "ok"
-        return "failed" if len(self.failed) == len(self.servers) else "partial"
+    def ok(self) -> bool:
+        """Return True if the server is connected."""
+        return self.seconds is not None and self.error is None
+
+    @property
+    def duration_ms(self) -> float:
+        """Return the duration in milliseconds."""
+        return (self.seconds or 0.0) * 1000
 
 
 class McpServer(Event, frozen=True):

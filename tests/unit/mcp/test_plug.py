@@ -145,28 +145,55 @@ async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
 
 
 @pytest.mark.covers("HOK-34", "MCP-11")
-async def test_bootstrap_hooks_report_duration_and_outcome() -> None:
+async def test_bootstrap_hooks_report_duration_and_outcome_of_each_server() -> None:
     published: list[tuple[str, Any]] = []
 
     def record_event(name: str, event: Any) -> None:
         published.append((name, event))
 
-    agent = make_agent({"good": make_echo_server("echo"), "bad": make_echo_server(connect_error="broken")}, "done")
+    servers = {"good": make_echo_server("echo", "other"), "bad": make_echo_server(connect_error="broken")}
+    agent = make_agent(servers, "done", "done")
     for name in ("mcp:bootstrap:start", "mcp:bootstrap:end", "mcp:connect", "mcp:error"):
         agent.on(name, partial(record_event, name))
     await agent.run("go")
-    by_event = dict(published)
-    assert len(published) == 4
-    assert by_event["mcp:bootstrap:start"].servers == ("good", "bad")
-    end = by_event["mcp:bootstrap:end"]
-    assert (end.failed, end.status) == (("bad",), "partial")
-    assert 0 < end.seconds < 60
-    assert by_event["mcp:connect"].tools == ("mcp__good__echo",)
-    assert by_event["mcp:error"].server == "bad"
-    assert published[0][0] == "mcp:bootstrap:start"
-    assert published[-1][0] == "mcp:bootstrap:end"
+    await agent.run("again")
+    assert Counter((name, event.server) for name, event in published) == {
+        ("mcp:bootstrap:start", "good"): 1,
+        ("mcp:bootstrap:start", "bad"): 1,
+        ("mcp:connect", "good"): 1,
+        ("mcp:error", "bad"): 1,
+        ("mcp:bootstrap:end", "good"): 1,
+        ("mcp:bootstrap:end", "bad"): 1,
+    }
+    assert [name for name, _ in published[:2]] == ["mcp:bootstrap:start"] * 2
+    ends = {event.server: event for name, event in published if name == "mcp:bootstrap:end"}
+    assert (ends["good"].ok, ends["good"].tool_count, ends["good"].error) == (True, 2, None)
+    assert (ends["bad"].ok, ends["bad"].tool_count) == (False, 0)
+    assert "broken" in ends["bad"].error.message
+    for end in ends.values():
+        assert 0 < end.seconds < 60
+        assert end.duration_ms == end.seconds * 1000
+    assert [(e.ok, e.duration_ms) for name, e in published if name == "mcp:bootstrap:start"] == [(False, 0)] * 2
 
 
+@pytest.mark.covers("HOK-34")
+async def test_bootstrap_end_of_a_server_does_not_wait_for_slower_servers() -> None:
+    gate, ended = asyncio.Event(), list[str]()
+    agent = make_agent(
+        {"slow": make_echo_server("echo", delay=gate), "fast": make_echo_server("echo")},
+        "done",
+        mcp={"startup_wait": 0.01},
+    )
+    agent.on("mcp:bootstrap:end", lambda event: ended.append(event.server))
+    await agent.run("go")
+    await wait_until(lambda: ended)
+    assert ended == ["fast"]
+    gate.set()
+    await wait_until(lambda: len(ended) == 2)
+    assert ended == ["fast", "slow"]
+
+
+@pytest.mark.covers("HOK-34", "MCP-11")
 async def test_bootstrap_end_hook_fires_after_a_shutdown_during_the_start() -> None:
     published: list[Any] = []
     agent = make_agent({"never": make_echo_server(delay=asyncio.Event())}, "done", mcp={"startup_wait": 0.01})
@@ -174,7 +201,7 @@ async def test_bootstrap_end_hook_fires_after_a_shutdown_during_the_start() -> N
     await agent.run("go")
     assert published == []
     await agent.shutdown()
-    assert [(h.failed, h.status) for h in published] == [(("never",), "failed")]
+    assert [(e.server, e.ok, e.error.message) for e in published] == [("never", False, "MCP server 'never' is closed")]
 
 
 @pytest.mark.covers("MCP-13")

@@ -104,12 +104,12 @@ ALIASES: dict[str, Target] = {
     "mcp:bootstrap:start": Target(
         McpStartup,
         where=lambda event: event.seconds is None,
-        when="At warm-up or the first run, if there are MCP servers.",
+        when="At warm-up or the first run, for each MCP server.",
     ),
     "mcp:bootstrap:end": Target(
         McpStartup,
         where=lambda event: event.seconds is not None,
-        when="When every MCP server has connected or failed.",
+        when="For each MCP server, when it has connected or failed.",
     ),
     "mcp:connect": Target(
         McpServer, where=lambda event: event.error is None, when="For each MCP server, when its tools are known."
