@@ -215,6 +215,8 @@ class Disclosure:
     def _on_tool_gate(self, hook: ToolGate) -> None:
         if not self._locking or hook.approved or hook.name in self._unlocked or self._agent is None:
             return
+        if hook.block or hook.result is not None:
+            return
         tool = self._agent.tools.get(hook.name)
         if tool is None or not self.is_lazy(tool):
             return
