@@ -246,7 +246,7 @@ class _SearchTool:
         return list(found.values()), notes
 
     def _render_tools(self, tools: Sequence[Tool]) -> list[str]:
-        """Return the tools as JSON, one per line, limited to the size of a result."""
+        """Return the tools, limited to the size of a result."""
         lines: list[str] = []
         remaining = _MAX_OUTPUT_BYTES
         for tool in tools:
@@ -261,7 +261,8 @@ class _SearchTool:
 
 
 def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
-    entry: dict[str, Any] = {"name": name, "description": truncate_end(tool.description, _DESCRIPTION)}
+    description = truncate_end(tool.description, _DESCRIPTION)
+    about = "\n".join(map(escape_text, description.splitlines()))
     schema = ""
     if has_room:
         try:
@@ -269,8 +270,10 @@ def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
         except ValueError:
             schema = ""
     if not schema or len(schema) > _SCHEMA:
-        return escape_json({**entry, "note": "the schema is too long to show here; it stands among your tools now"})
-    return f'{escape_json(entry)[:-1]},"input_schema":{schema}}}'
+        schema = "<note>the schema is too long to show here; it stands among your tools now</note>"
+    else:
+        schema = f"<input_schema>{schema}</input_schema>"
+    return f"<tool>\n<name>{escape_text(name)}</name>\n<description>{about}</description>\n{schema}\n</tool>"
 
 
 def _is_from_server(tool: Tool, server: str) -> bool:

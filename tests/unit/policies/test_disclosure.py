@@ -25,6 +25,7 @@ from mainspring.policies.disclosure import Disclosure
 from mainspring.prompt_tags import escape_json, escape_text, tag_list
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, define_tool
+from tests.unit.mcp.harness import parse_search_results
 from tests.unit.policies.harness import model_of, requests, results, texts, words
 
 SERVERS = {"files": ("copy", "move"), "mail": ("send", "list_folders"), "calendar": ("add_event",)}
@@ -251,10 +252,10 @@ async def test_aliases_are_used_in_the_list_and_in_search() -> None:
     assert locked_tools(seen[0]) == sorted([*(n for n in NAMES if n != "mcp__mail__send"), "send_mail"])
     assert "call find_tools with" in seen[0].system
     assert texts(agent.messages)[0].startswith("Blocked: send_mail is locked. Call find_tools with")
-    assert '{"name":"send_mail",' in texts(agent.messages)[1]
+    assert "<name>send_mail</name>" in texts(agent.messages)[1]
     assert offered_tools(seen[2]) == ["clock", "find_tools", "send_mail"]
     assert texts(agent.messages)[2] == "send done"
-    assert '{"name":"send_mail",' in texts(agent.messages)[3]
+    assert "<name>send_mail</name>" in texts(agent.messages)[3]
     assert [b.name for b in results(agent.messages)][:2] == ["mcp__mail__send", "tool_search"]
 
 
@@ -603,11 +604,11 @@ async def test_hostile_server_cannot_escape_the_search_result(
     await agent.run("go")
 
     for text in texts(agent.messages):
-        assert text.count("<") in (0, 2)
+        assert text.count("<") in (0, 2, 10)
         assert not _UNSEEN.search(text)
-    lines = texts(agent.messages)[0].split("\n")
-    assert (lines[0], lines[2]) == ("<tool_search_results>", "</tool_search_results>")
-    assert json.loads(lines[1])["name"] == "mcp__x__y"
+    (found,) = parse_search_results(texts(agent.messages)[0])
+    assert found["name"] == "mcp__x__y"
+    assert found["input_schema"] == json.loads(json.dumps(hostile.input_schema))
     assert "y" in requests(agent)[0].system
 
 
