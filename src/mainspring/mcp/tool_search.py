@@ -163,24 +163,27 @@ class ToolSearchPlug:
 
     def __init__(self) -> None:
         self.tool: Tool | None = None
+        self._limit = 0
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`."""
         disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
-        if (
-            disclosure is None
-            or not disclosure.has_lazy_servers
-            or not disclosure.tool
-            or TOOL_SEARCH_NAME in agent.tools
-        ):
-            return
-        self.tool = create_tool_search(
-            lambda: disclosure.lazy_tools,
-            disclosure.on_found,
-            limit=disclosure.limit,
-            model_name=disclosure.model_name,
-        )
-        agent.tools.add(self.tool)
+        if disclosure is not None:
+            self.update(agent, disclosure)
+
+    def update(self, agent: CoreAgent, disclosure: Disclosure) -> None:
+        """Add, replace, or remove the tool, as the options of the next run require."""
+        limit = disclosure.search.limit if disclosure.has_lazy_servers and disclosure.search.tool else 0
+        if self.tool is not None and limit != self._limit:
+            if agent.tools.get(TOOL_SEARCH_NAME) is self.tool:
+                agent.tools.remove(TOOL_SEARCH_NAME)
+            self.tool = None
+        if limit and TOOL_SEARCH_NAME not in agent.tools:
+            self._limit = limit
+            self.tool = create_tool_search(
+                lambda: disclosure.lazy_tools, disclosure.on_found, limit=limit, model_name=disclosure.model_name
+            )
+            agent.tools.add(self.tool)
 
     def for_child(self) -> ToolSearchPlug:
         """Return a separate search for a subagent."""
