@@ -427,11 +427,19 @@ class SkillChange(Event, frozen=True):
     """A skill became active or inactive.
 
     ``reason`` is the cause: ``model``, ``explicit``, ``trigger``, or ``resume``; ``run-end``, ``explicit``, or ``reset``.
+    ``skill`` is the skill itself, in this process only.
     """
 
+    in_process: ClassVar[tuple[str, ...]] = ("skill",)
     name: str
     active: bool
     reason: str
+    skill: Any = None
+
+    @property
+    def via(self) -> str:
+        """Return the cause of an activation; empty for a deactivation."""
+        return self.reason if self.active else ""
 
 
 class OauthRefresh(Event, frozen=True):
@@ -478,6 +486,11 @@ class SubagentEvent(Event, frozen=True):
     @property
     def id(self) -> str:
         """Return the ID of the subagent."""
+        return self.path[-1]
+
+    @property
+    def child_id(self) -> str:
+        """Return the ID of the subagent, by the name that its hooks have for it."""
         return self.path[-1]
 
     @property

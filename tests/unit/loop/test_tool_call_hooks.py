@@ -28,7 +28,8 @@ from mainspring.loop.hooks import (
     TurnAfter,
     ValidationReject,
 )
-from mainspring.messages import ImageBlock, Message, TextBlock, ToolUseBlock
+from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from mainspring.tools import Access, ToolContext, ToolErrorCode, ToolRegistry, ToolResult, define_tool, tool
 from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
@@ -519,6 +520,30 @@ async def test_images_are_left_out_only_for_models_without_vision() -> None:
     assert turn.results[0].content == (TextBlock("a"), TextBlock("[image left out: this model cannot see images]"))
     turn = await run_turn(tool_call_reply("draw"), tools=[draw])
     assert turn.results[0].content == (TextBlock("a"), ImageBlock("image/png", "AAAA"))
+
+
+@pytest.mark.covers("TEX-17")
+@pytest.mark.parametrize("hooks", [{}, {"context:transform": lambda hook: None}])
+async def test_stored_images_are_left_out_only_for_models_without_vision(hooks: Any) -> None:
+    image = ImageBlock("image/png", "AAAA")
+    history = [
+        Message.user("draw"),
+        Message("assistant", (ToolUseBlock("c1", "draw"), ToolUseBlock("c2", "draw"))),
+        Message(
+            "user", (ToolResultBlock("c1", "draw", (TextBlock("a"), image)), ToolResultBlock("c2", "draw", "text"))
+        ),
+        Message.user("go on"),
+    ]
+    for vision in (False, True):
+        model = Script(text_reply("done"))
+        model.info = ModelInfo("m", "p", vision=vision)
+        agent = make_agent(model, messages=history, hooks=hooks)
+        await agent.run()
+        _, _, results, last = model.requests[0].messages
+        expected = image if vision else TextBlock("[image left out: this model cannot see images]")
+        assert [r.content for r in results.tool_results] == [(TextBlock("a"), expected), "text"]
+        assert last is history[3]
+        assert agent.messages[2] is history[2], "the history has the images"
 
 
 async def test_calls_and_results_are_appended_together_with_id_and_time() -> None:

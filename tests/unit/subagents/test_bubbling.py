@@ -47,6 +47,9 @@ async def test_child_events_have_its_id_and_depth() -> None:
         "stream:text", "stream:end", "turn:after",
     ]  # fmt: skip
     assert {read_identity(each) for _, each in events} == {("helper-1", 1)}
+    assert {(h.child_id, h.depth) for _, h in events} == {("helper-1", 1)}, (
+        "hooks and events have the same names for it"
+    )
     assert {h.child for _, h in events if not isinstance(h, SubagentEvent)} == {"helper"}
     hooks = dict(reversed(events))
     thinking, text = hooks["child:stream:thinking"].event, hooks["child:stream:text"].event
