@@ -178,7 +178,7 @@ class ToolSearchPlug:
             if agent.tools.get(TOOL_SEARCH_NAME) is self.tool:
                 agent.tools.remove(TOOL_SEARCH_NAME)
             self.tool = None
-        if limit and TOOL_SEARCH_NAME not in agent.tools:
+        if limit and disclosure.search_name not in agent.tools:
             self._limit = limit
             self.tool = create_tool_search(
                 lambda: disclosure.lazy_tools, disclosure.on_found, limit=limit, model_name=disclosure.model_name

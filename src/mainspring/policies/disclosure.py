@@ -145,6 +145,15 @@ class Disclosure:
         """The options of the search in the current run."""
         return self._search
 
+    @property
+    def search_name(self) -> str:
+        """The name of the search tool: `tool_search`, or that of a tool that the model knows as `tool_search`."""
+        agent = self._agent
+        aliased = (
+            [n for n, a in agent.tool_aliases.items() if a == TOOL_SEARCH_NAME and n in agent.tools] if agent else []
+        )
+        return aliased[0] if aliased else TOOL_SEARCH_NAME
+
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`. Does nothing if no tools are ever locked."""
         self._agent = agent
@@ -255,9 +264,9 @@ class Disclosure:
         self._searchable = (
             self._searchable or bool(lazy) or "lazy" in self.servers.values() or not self._is_own_search_tool()
         )
-        by_name = {s.name: s for s in specs}
+        by_name, search_name = {s.name: s for s in specs}, self.search_name
         for name in by_name:
-            if name not in lazy and (name != TOOL_SEARCH_NAME or self._searchable):
+            if name not in lazy and (name != search_name or self._searchable):
                 self._order.setdefault(name)
         for name in self._unlocked:
             self._order.setdefault(name)
@@ -272,8 +281,8 @@ class Disclosure:
         if tool is None or not self.is_lazy(tool):
             return
         name = self.model_name(hook.name)
-        if TOOL_SEARCH_NAME in self._agent.tools:
-            hook.block = f'{name} is locked. Call {self.model_name(TOOL_SEARCH_NAME)} with {{"names": ["{name}"]}} first; then call it again'
+        if self.search_name in self._agent.tools:
+            hook.block = f'{name} is locked. Call {self.model_name(self.search_name)} with {{"names": ["{name}"]}} first; then call it again'
         else:
             hook.block = f"{name} is locked; the application has not unlocked it"
 
@@ -292,7 +301,7 @@ class Disclosure:
         self._announced.update(new)
         names = tag_list(_CATALOG_TAG, map(self.model_name, new))
         return [
-            Message.user(_NEW_TOOLS_NOTE.format(search=escape_text(self.model_name(TOOL_SEARCH_NAME)), names=names))
+            Message.user(_NEW_TOOLS_NOTE.format(search=escape_text(self.model_name(self.search_name)), names=names))
         ]
 
     def _on_context_compacted(self, hook: ContextCompacted) -> None:
@@ -315,15 +324,15 @@ class Disclosure:
 
     def _hides_any(self, offered: Sequence[str]) -> bool:
         """Return True if any of these tools are locked: only in runs that can unlock them."""
-        return not self._search.tool or TOOL_SEARCH_NAME in offered
+        return not self._search.tool or self.search_name in offered
 
     def _is_own_search_tool(self) -> bool:
-        tool = self._agent.tools.get(TOOL_SEARCH_NAME) if self._agent is not None else None
+        tool = self._agent.tools.get(self.search_name) if self._agent is not None else None
         return tool is not None and tool.source == "builtin"
 
     def _unlock_instructions(self) -> str:
-        if self._agent is not None and TOOL_SEARCH_NAME in self._agent.tools:
-            return _SEARCH_INSTRUCTIONS.format(search=escape_text(self.model_name(TOOL_SEARCH_NAME)))
+        if self._agent is not None and self.search_name in self._agent.tools:
+            return _SEARCH_INSTRUCTIONS.format(search=escape_text(self.model_name(self.search_name)))
         return _UNLOCKED_BY_APP
 
 

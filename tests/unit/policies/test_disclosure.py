@@ -657,6 +657,28 @@ async def test_run_option_overrides_the_disclosure_of_the_agent_but_not_that_of_
     assert locked_tools(requests(agent)[-1]) == [n for n in NAMES if "files" not in n], "the same prompt"
 
 
+@pytest.mark.covers("DIS-10")
+async def test_host_tool_with_the_alias_tool_search_replaces_the_builtin_one() -> None:
+    @tool
+    def find() -> str:
+        """Find tools."""
+        return "found"
+
+    call = ScriptedCall("tool_search", {})
+    agent = make_agent(
+        [call, ScriptedCall("mcp__mail__send")],
+        "done",
+        tools=[find, *all_server_tools()],
+        tool_aliases={"find": "tool_search"},
+    )
+    await agent.run("go")
+
+    assert offered_tools(requests(agent)[0]) == ["clock", "tool_search"]
+    assert "call tool_search with" in requests(agent)[0].system
+    assert texts(agent.messages)[0] == "found"
+    assert texts(agent.messages)[1].startswith("Blocked: mcp__mail__send is locked. Call tool_search with")
+
+
 @pytest.mark.covers("DIS-05", "DIS-10")
 async def test_search_options_of_a_run_apply_to_this_run() -> None:
     agent = make_agent(
