@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from mainspring.agent.plugs import offered_tool_specs
 from mainspring.errors import ConfigWarning
 from mainspring.events import RunStatus, UsageUpdate
-from mainspring.loop import CoreAgent
+from mainspring.loop import CoreAgent, LiveSteps
 from mainspring.loop.hooks import SessionStart, TurnBefore
 from mainspring.loop.policy import ORDER_GUARDS, ORDER_SPENDING, PolicyContext, PolicyHandlers
 from mainspring.models import ModelProvider
@@ -76,7 +76,9 @@ class RunPolicies:
         agent = self._agent
         if self._messages is not agent.context.messages:  # another conversation
             self._messages, self._states, self._session_states = agent.context.messages, {}, {}
-        run = PolicyContext(agent, model, tools, lambda: offered_tool_specs(agent), self._states, self._session_states)
+        # A run that is replayed, in a durable engine or from a tape, must not depend on other runs.
+        session_states = self._session_states if type(agent.steps) is LiveSteps else {}
+        run = PolicyContext(agent, model, tools, lambda: offered_tool_specs(agent), self._states, session_states)
         handlers = [
             *self._tool_name_check_handlers(options),
             *self._spending_limit_handlers(options, self._run),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring import RunOptions, ToolResult, define_tool
+from mainspring.loop import LiveSteps
 from mainspring.loop.hooks import ToolFinished, ToolGate, ToolTransform
 from mainspring.sessions import JsonlStore, MemorySessionStore, Session
 from mainspring.testing import ScriptedCall
@@ -158,6 +159,18 @@ async def test_resumed_session_uses_cached_results(tmp_path: Path, store: Any) -
     with Session.open(name, home=home) as later:
         await run_agent(later)
     assert tool.runs == 3, "the results do not outlive the session objects"
+
+
+async def test_run_that_can_be_replayed_uses_only_its_own_results() -> None:
+    class RecordedSteps(LiveSteps):
+        """Steps of a durable engine or of a tape."""
+
+    tool = CountingTool()
+    script = (look_call("a"), look_call("a"), "done") * 2
+    agent = make_agent(*script, tools=[tool.tool()], dedup_tools={"look": hash_all_arguments}, steps=RecordedSteps())
+    await agent.run("go")
+    await agent.run("go")
+    assert tool.runs == 2
 
 
 @pytest.mark.covers("GRD-05")
