@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from mainspring.errors import ModelError, ProviderConfigError
-from mainspring.models.provider_table import PROVIDERS
+from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 from mainspring.models.transport.environment import is_loopback
 
 CredentialValue = str | Mapping[str, str]
@@ -51,6 +51,15 @@ def check_base_url(provider: str, base_url: str) -> None:
         raise ProviderConfigError(
             f"The base URL of {provider} must start with http:// or https://: {base_url!r}", provider=provider
         )
+
+
+def is_environment_key_for(
+    profile: ProviderProfile, base_url: str, environment: Mapping[str, str] | None = None
+) -> bool:
+    """Return True if a base URL is the provider's own, so that a key of the environment belongs to it."""
+    host = urlsplit(base_url).hostname or ""
+    home = get_setting(None, *profile.url_variables, environment=environment) or profile.base_url
+    return host == urlsplit(home).hostname or host.endswith(profile.key_hosts)
 
 
 def require_key(

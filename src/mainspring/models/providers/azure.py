@@ -1,8 +1,8 @@
 """Azure OpenAI: deployments of a resource, over Chat Completions or Responses.
 
 The resource and the deployment can be set in two styles: ``endpoint``, ``deployment``, and ``apiVersion``; or the base URL of
-the ``v1`` interface (or the resource name), a model, and a map from models to deployments. The configuration overrides the
-environment.
+the ``v1`` interface (or the resource name), a model, and a map from models to deployments. The configuration, in which
+environment variables have already replaced settings of files, overrides the environment.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 _NAME = "azure"
 URL_VARIABLES = PROVIDERS[_NAME].url_variables
-RESOURCE_VARIABLE = "AZURE_OPENAI_RESOURCE_NAME"
-DEPLOYMENT_VARIABLES = ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME")
-VERSION_VARIABLE = "AZURE_OPENAI_API_VERSION"
-MAP_VARIABLE = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP"
+_VARIABLES = {each.setting: each.variables for each in PROVIDERS[_NAME].other_variables}
+RESOURCE_VARIABLE = _VARIABLES["resourceName"][0]
+DEPLOYMENT_VARIABLES = _VARIABLES["deployment"]
+VERSION_VARIABLE = _VARIABLES["apiVersion"][0]
+MAP_VARIABLE = _VARIABLES["deploymentNameMap"][0]
 KEY_HEADER = "api-key"
 
 _CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
@@ -189,7 +190,7 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
         case "entra":
             return EntraIdCredential(client_id=client_id)
         case "managed_identity":
-            return EntraIdCredential(client_id=client_id or get_setting(None, "AZURE_CLIENT_ID"), managed=True)
+            return EntraIdCredential(client_id=client_id or get_setting(None, *_VARIABLES["clientId"]), managed=True)
         case "key_vault":
             vault, name = provider_setting(config, "vault_url"), provider_setting(config, "secret_name")
             if not (vault and name):
@@ -231,7 +232,7 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialRes
 def key_base_url(root: str, *variables: str) -> str:
     """Return the address to which a key of the environment may be sent: Azure, or the address in an environment variable."""
     host = urlsplit(root).hostname or ""
-    if host.endswith((".azure.com", ".azure.us", ".azure.cn")):
+    if host.endswith(PROVIDERS[_NAME].key_hosts):
         return root
     return get_setting(None, *variables) or "https://openai.azure.com"
 

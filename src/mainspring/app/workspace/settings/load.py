@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -29,8 +29,17 @@ from mainspring.app.workspace.settings.validation import (
     setting_type,
 )
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_function
 from mainspring.lenient_json import JsonError, parse_jsonc
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
+
+if TYPE_CHECKING:
+    from mainspring.app.workspace.settings.provider_variables import apply_provider_variables
+else:  # Only files with a section of a provider need it.
+    apply_provider_variables = lazy_function(
+        "mainspring.app.workspace.settings.provider_variables", "apply_provider_variables"
+    )
+
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})
@@ -202,6 +211,8 @@ def load_settings(
     if strict and warnings:
         raise ConfigError("\n".join(warnings))
     values, origins = merge_sources(layers)
+    if any(path[0] == "providers" and len(path) > 2 for path in values):
+        apply_provider_variables(values, origins, environ)
     return Settings(
         config=build_config(values),
         rules=(
