@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from mainspring.errors import InvalidResponseError
 from mainspring.events import Done, StreamEvent
-from mainspring.messages import Message, StopReason, ToolDefinition, Usage
+from mainspring.messages import ContentBlock, Message, StopReason, ToolDefinition, Usage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model should reason before it responds."""
@@ -79,6 +79,11 @@ class ModelResponse(Struct, frozen=True, eq=False):
     """A complete response. ``message.content`` is never empty."""
 
     message: Message
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """Blocks of the response."""
+        return self.message.content
 
     @property
     def text(self) -> str:

@@ -51,6 +51,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
         quirks: Differences of the host from the defaults of `ChatCapabilities`, by field.
         settings: Settings that it supports in addition to those of every provider, in camelCase.
         module: Module with its ``build(config)``; empty for a host of Chat Completions without peculiarities.
+        model_function: Function of ``module`` that returns the model ID of a configuration, if it is not the setting ``model``.
         prices_of: Provider whose models it sells at the same prices.
         local: Whether its models usually run on this machine, free of charge and as slowly as they need.
         login: Whether ``mainspring login`` replaces a key.
@@ -74,6 +75,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
     quirks: Mapping[str, Any] = {}
     settings: tuple[str, ...] = ()
     module: str = ""
+    model_function: str = ""
     prices_of: str = ""
     local: bool = False
     login: bool = False
@@ -146,6 +148,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             setup_model="gemini-2.5-flash",
             settings=("apiVersion", "useVertexai"),
             module="mainspring.models.providers.gemini",
+            model_function="model_id",
         ),
         ProviderProfile(
             name="azure",
@@ -171,6 +174,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
                 *("resourceName", "secretName", "vaultUrl"),
             ),
             module="mainspring.models.providers.azure",
+            model_function="select_deployment",
             prices_of="openai",
             selected_by_key=False,
         ),
@@ -187,6 +191,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             model="phi-4",
             settings=("api", "mode", "modelAlias", "modelDeployment", "projectEndpoint", "temperature"),
             module="mainspring.models.providers.foundry",
+            model_function="select_alias_or_deployment",
             selected_by_key=False,
         ),
         ProviderProfile(

@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.agent.agent import Agent
-from mainspring.app.providers.api_keys import save_key_to_keyring
 from mainspring.app.providers.availability import missing_requirement
 from mainspring.app.providers.select_model import EMBEDDED_PROVIDER, make
 from mainspring.app.run.options import WorkspaceOptions
@@ -26,6 +25,7 @@ from mainspring.app.workspace.settings.provider_variables import apply_provider_
 from mainspring.app.workspace.settings.validation import SettingKey
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
+from mainspring.models.auth.key_sources import save_key_to_keyring
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.provider_table import PROVIDERS

@@ -150,7 +150,19 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
         )
     path = url.partition("?")[0]
     model, deployment = _deployment(config, environment)
+    if not deployment:
+        raise ProviderConfigError(
+            f"Missing deployment of provider {_NAME}. Use --model {_NAME}:DEPLOYMENT, or set providers.{_NAME}.deployment or "
+            f"{DEPLOYMENT_VARIABLES[0]}.",
+            reason="missing_deployment",
+            provider=_NAME,
+        )
     return DeploymentTarget(_PATHS.sub("", path).rstrip("/"), deployment, model, "/openai/v1" in path)
+
+
+def select_deployment(config: ProviderConfig) -> str:
+    """Return the deployment of a configuration; empty if it is missing."""
+    return _deployment(config, None)[1]
 
 
 def deployment_map(value: str | Mapping[str, str] | None) -> dict[str, str]:
@@ -243,21 +255,14 @@ def key_or_token(key: str) -> CredentialValue:
 
 
 def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -> tuple[str, str]:
-    """Return the model and its deployment."""
+    """Return the model and its deployment; both are empty if none is set."""
     named = get_setting(provider_setting(config, "deployment"))
     model = get_setting(config.model)
     if named is None and model is not None:
         known = deployment_map(provider_setting(config, "deployment_name_map", str | dict[str, str]))
         known = known or deployment_map(get_setting(None, MAP_VARIABLE, environment=environment))
         named = known.get(model, model)
-    named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment)
-    if named is None:
-        raise ProviderConfigError(
-            f"Missing deployment of provider {_NAME}. Use --model {_NAME}:DEPLOYMENT, or set providers.{_NAME}.deployment or "
-            f"{DEPLOYMENT_VARIABLES[0]}.",
-            reason="missing_deployment",
-            provider=_NAME,
-        )
+    named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment) or ""
     return model or named, named
 
 

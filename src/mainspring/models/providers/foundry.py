@@ -55,7 +55,7 @@ def build(config: ProviderConfig) -> ModelProvider:
         ProviderConfigError: A setting is missing or wrong.
     """
     temperature = provider_setting(config, "temperature", float)
-    match (provider_setting(config, "mode") or "local").lower():
+    match _mode(config):
         case "local":
             return _local(config, temperature)
         case "cloud":
@@ -65,6 +65,17 @@ def build(config: ProviderConfig) -> ModelProvider:
             raise ProviderConfigError(
                 f"Invalid `mode` of {NAME}: {mode!r}. Use local or cloud.", reason="mode", provider=NAME
             )
+
+
+def select_alias_or_deployment(config: ProviderConfig) -> str:
+    """Return the deployment (mode cloud) or the alias of the model (mode local) of a configuration."""
+    if _mode(config) == "cloud":
+        return get_setting(provider_setting(config, "model_deployment") or config.model) or DEFAULT_DEPLOYMENT
+    return get_setting(provider_setting(config, "model_alias") or config.model) or _HOST.model
+
+
+def _mode(config: ProviderConfig) -> str:
+    return (provider_setting(config, "mode") or "local").lower()
 
 
 class FoundryModel(ModelBase):
@@ -124,7 +135,7 @@ def _cloud(config: ProviderConfig) -> HttpModel:
             provider=NAME,
         )
     base_url = f"{endpoint.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
-    model = get_setting(provider_setting(config, "model_deployment") or config.model) or DEFAULT_DEPLOYMENT
+    model = select_alias_or_deployment(config)
     credential: CredentialResolver
     if isinstance(config.api_key, CredentialResolver):
         credential = config.api_key
@@ -159,7 +170,7 @@ def _cloud(config: ProviderConfig) -> HttpModel:
 
 
 def _local(config: ProviderConfig, temperature: float | None) -> FoundryModel:
-    alias = get_setting(provider_setting(config, "model_alias") or config.model) or _HOST.model
+    alias = select_alias_or_deployment(config)
     limits = timeouts_from(config, LOCAL_TIMEOUTS)
 
     async def connect() -> HttpModel:
