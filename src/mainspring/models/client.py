@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, TypeGuard, TypeVar, cast
 
 import msgspec
@@ -17,6 +16,7 @@ from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, Provi
 from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent, TextDelta
 from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ContentBlock, Message, StopReason, Usage, convert_to_llm, to_messages
+from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.errors import classify_exception
 from mainspring.models.langchain.detect import adapt_model, adapt_prompt
@@ -211,10 +211,6 @@ def _json_path(steps: Sequence[str | int]) -> str:
     return "$" + "".join([f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps])
 
 
-ApiKeyProvider = Callable[[str], "str | Awaitable[str]"]
-"""Function that returns the API key of a provider by name; may be async."""
-
-
 _CACHE_SIZE = 4
 _ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking"}
 _REQUEST_OPTIONS = frozenset(ModelRequest.__struct_fields__) - {"messages"}
@@ -253,7 +249,7 @@ class ModelCache:
     def __init__(self, registry: ProviderRegistry | None, get_api_key: ApiKeyProvider | None) -> None:
         self._registry = registry
         self._get_api_key = get_api_key
-        self._keys: dict[str, Callable[[], str | Awaitable[str]]] = {}
+        self._keys: dict[str, Callable[[], Any]] = {}
         self._cached: list[tuple[ProviderConfig, ModelProvider]] = []
 
     def config_for(self, spec: str) -> ProviderConfig:
@@ -308,7 +304,7 @@ class ModelCache:
         if self._get_api_key is None or config.api_key:
             return config
         name = config.provider
-        find = self._keys.setdefault(name, partial(self._get_api_key, name))
+        find = self._keys.setdefault(name, bind_provider(self._get_api_key, name))
         return replace(config, api_key=find)
 
 

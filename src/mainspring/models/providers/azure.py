@@ -27,7 +27,7 @@ from mainspring.models.auth import (
     KeyVaultSecret,
 )
 from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_package_installed
-from mainspring.models.auth.credentials import KEY_VARIABLES, CredentialValue, get_setting, require_key
+from mainspring.models.auth.credentials import KEY_VARIABLES, get_setting, key_or_token, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
@@ -60,7 +60,6 @@ _CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_
 """Capabilities of Azure over Chat Completions. In this version, models without reasoning use the older output limit field."""
 
 _AUTH_MODES = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
-_JWT = lazy_re(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
 _PATHS = lazy_re(r"/openai(/v1|/deployments(/[^/]+)?)?(/(chat/completions|responses))?/*$")
 
 
@@ -247,11 +246,6 @@ def key_base_url(root: str, *variables: str) -> str:
     if host.endswith(PROVIDERS[_NAME].key_hosts):
         return root
     return get_setting(None, *variables) or "https://openai.azure.com"
-
-
-def key_or_token(key: str) -> CredentialValue:
-    """Return a key, or a token of Entra ID if the result of a function resembles one."""
-    return {"authorization": f"Bearer {key}"} if _JWT.match(key) else key
 
 
 def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -> tuple[str, str]:

@@ -15,13 +15,13 @@ from mainspring.errors import ModelNotFoundError, ProviderConfigError
 from mainspring.events import StreamEvent
 from mainspring.extras import install_command
 from mainspring.models.auth import ApiKey, CallableKey, CredentialResolver, KeyCallback
-from mainspring.models.auth.credentials import get_setting, require_key
+from mainspring.models.auth.credentials import get_setting, key_or_token, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ZERO_PRICES, ModelBase, ModelInfo, ModelProvider, ModelRequest
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
 from mainspring.models.provider_table import PROVIDERS
-from mainspring.models.providers.azure import KEY_HEADER, key_base_url, key_or_token
+from mainspring.models.providers.azure import KEY_HEADER, key_base_url
 from mainspring.models.providers.http import (
     LOCAL_TIMEOUTS,
     PLACEHOLDER_API_KEY,
