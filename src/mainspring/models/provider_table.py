@@ -46,8 +46,8 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
         key_hosts: Ends of the names of its hosts, if they differ from that of ``base_url``: a key of the environment is sent there.
         other_variables: Environment variables of other settings.
         key: Whether it needs a key: ``yes``, ``no``, or ``maybe``.
-        model: Default model; empty if one must be set.
-        setup_model: Default model of the setup, if it differs.
+        cloud_model: Default deployment in the cloud, of a provider that runs models on this machine too.
+        model: Default model, of the library and of the setup; empty if one must be set.
         quirks: Differences of the host from the defaults of `ChatCapabilities`, by field.
         settings: Settings that it supports in addition to those of every provider, in camelCase.
         module: Module with its ``build(config)``; empty for a host of Chat Completions without peculiarities.
@@ -71,7 +71,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
     other_variables: tuple[SettingVariables, ...] = ()
     key: Literal["yes", "no", "maybe"] = "yes"
     model: str = ""
-    setup_model: str = ""
+    cloud_model: str = ""
     quirks: Mapping[str, Any] = {}
     settings: tuple[str, ...] = ()
     module: str = ""
@@ -130,8 +130,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             base_url="https://api.anthropic.com",
             url_variables=("ANTHROPIC_BASE_URL",),
             key_variables=("ANTHROPIC_API_KEY",),
-            model="claude-sonnet-4-20250514",
-            setup_model="claude-sonnet-4-5",
+            model="claude-sonnet-5-5",
             settings=("anthropicVersion", "cacheTtl", "contextManagement", "extraBetas"),
             module="mainspring.models.providers.anthropic",
         ),
@@ -144,8 +143,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             base_url="https://generativelanguage.googleapis.com",
             url_variables=("GOOGLE_GEMINI_BASE_URL",),
             key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-            model="gemini-2.0-flash-exp",
-            setup_model="gemini-2.5-flash",
+            model="gemini-3.7-flash",
             settings=("apiVersion", "useVertexai"),
             module="mainspring.models.providers.gemini",
             model_function="model_id",
@@ -189,6 +187,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key_hosts=_AZURE_HOSTS,
             key="maybe",
             model="phi-4",
+            cloud_model="gpt-4o",
             settings=("api", "mode", "modelAlias", "modelDeployment", "projectEndpoint", "temperature"),
             module="mainspring.models.providers.foundry",
             model_function="select_alias_or_deployment",
@@ -202,8 +201,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             base_url="https://models.github.ai/inference",
             key_variables=("GITHUB_TOKEN",),
             key="maybe",
-            model="gpt-4o-mini",
-            setup_model="openai/gpt-4.1-mini",
+            model="openai/gpt-4.1-mini",
             settings=("endpoint", "org", "token"),
             module="mainspring.models.providers.github",
             selected_by_key=False,  # The token usually serves other purposes.

@@ -119,7 +119,7 @@ PROVIDER_SETUPS: dict[str, ProviderSetup] = {
         provider=name,
         label=profile.label,
         about=profile.about,
-        questions=_QUESTIONS.get(name) or (_model(profile.setup_model or profile.model),),
+        questions=_QUESTIONS.get(name) or (_model(profile.model),),
         wants_key=profile.key,
         login=profile.login,
         named=name == "compatible",

@@ -37,7 +37,6 @@ from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 NAME = "foundry"
-DEFAULT_DEPLOYMENT = "gpt-4o"
 _HOST = PROVIDERS[NAME]
 ENDPOINT_VARIABLE = _HOST.url_variables[0]
 APP_NAME = "mainspring"
@@ -70,7 +69,7 @@ def build(config: ProviderConfig) -> ModelProvider:
 def select_alias_or_deployment(config: ProviderConfig) -> str:
     """Return the deployment (mode cloud) or the alias of the model (mode local) of a configuration."""
     if _mode(config) == "cloud":
-        return get_setting(provider_setting(config, "model_deployment") or config.model) or DEFAULT_DEPLOYMENT
+        return get_setting(provider_setting(config, "model_deployment") or config.model) or _HOST.cloud_model
     return get_setting(provider_setting(config, "model_alias") or config.model) or _HOST.model
 
 
