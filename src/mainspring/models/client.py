@@ -17,7 +17,7 @@ from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent, TextDel
 from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ContentBlock, Message, StopReason, Usage, convert_to_llm, to_messages
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
-from mainspring.models.config import ProviderConfig, to_provider_config
+from mainspring.models.config import ProviderConfig, override_settings, to_provider_config
 from mainspring.models.errors import classify_exception
 from mainspring.models.langchain.detect import adapt_model, adapt_prompt
 from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, collect
@@ -212,7 +212,7 @@ def _json_path(steps: Sequence[str | int]) -> str:
 
 
 _CACHE_SIZE = 4
-_ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking"}
+_ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking", "deployment_name": "deployment"}
 _REQUEST_OPTIONS = frozenset(ModelRequest.__struct_fields__) - {"messages"}
 _PROVIDER_OPTIONS = (frozenset(ProviderConfig.__struct_fields__) | {"api_version", "deployment"}) - _REQUEST_OPTIONS
 
@@ -286,7 +286,7 @@ class ModelCache:
                     model=source.model,
                 )
             return source
-        config = self._with_key(_apply_settings(source, settings))
+        config = self._with_key(override_settings(source, settings))
         model = self.cached(config)
         if model is None:
             model = await create_model_provider(config, registry=self._registry)
@@ -306,13 +306,6 @@ class ModelCache:
         name = config.provider
         find = self._keys.setdefault(name, bind_provider(self._get_api_key, name))
         return replace(config, api_key=find)
-
-
-def _apply_settings(config: ProviderConfig, settings: Mapping[str, Any]) -> ProviderConfig:
-    if not settings:
-        return config
-    fields = {name: getattr(config, name) for name in ProviderConfig.__struct_fields__}
-    return to_provider_config({**fields, **settings})
 
 
 Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]

@@ -98,6 +98,28 @@ async def test_call_can_override_options() -> None:
 
 
 @pytest.mark.covers("MOD-33")
+async def test_call_option_wins_over_a_setting_of_the_provider_with_the_same_meaning() -> None:
+    settings = {
+        "endpoint": "https://one.openai.azure.com",
+        "deployment": "d1",
+        "api_version": "2024-06-01",
+        "apiKey": "k",
+    }
+    client: Any = LLMClient({"provider": "azure", **settings})
+    github: Any = LLMClient({"provider": "github", "token": "configured"})
+
+    async def model_of(client: Any, **options: Any) -> Any:
+        return await client._models.get(client._current(), models.client.split_options(options)[1])
+
+    moved = await model_of(client, base_url="https://two.openai.azure.com", model="m2")
+    assert moved.profile.base_url == "https://two.openai.azure.com/openai/deployments/m2"
+    named = await model_of(client, deployment_name="d3", api_version="2030-01-01")
+    assert (named.model, named.profile.query) == ("d3", "api-version=2030-01-01")
+    assert (await model_of(client)).profile.base_url == "https://one.openai.azure.com/openai/deployments/d1"
+    assert await (await model_of(github, api_key="of the call"))._get_credential() == "of the call"
+
+
+@pytest.mark.covers("MOD-33")
 async def test_unknown_or_unsupported_option_is_a_failure() -> None:
     misspelled = await LLMClient(ScriptedModel("Hi")).invoke("Hi", temprature=1)
     ready = await LLMClient(ScriptedModel("Hi")).invoke("Hi", api_key="k")
