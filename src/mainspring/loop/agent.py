@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, get_args, overload, runtime_checkable
 
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
-from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
+from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.events import Event, MessageUpdate, StreamEvent
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
@@ -446,6 +446,7 @@ class CoreAgent:
 
     @thinking.setter
     def thinking(self, level: ThinkingLevel | None) -> None:
+        _check_thinking_level(level)
         self.behavior = LoopOptions(thinking=level).merged_with(self.behavior)
         if self._config is not None:
             self._config.behavior = LoopOptions(thinking=level).merged_with(self._config.behavior)
@@ -529,11 +530,16 @@ class CoreAgent:
             TypeError: If the listener is async; only handlers can be async.
         """
         reject_async(observer)
-
         return self.bus.subscribe(
             lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event),
             subagents=subagents,
         )
+
+
+def _check_thinking_level(level: str | None) -> None:
+    levels = get_args(ThinkingLevel)
+    if level is not None and level not in levels:
+        raise ConfigError(f"thinking must be {', '.join(levels)}, or None, not {level!r}.")
 
 
 def _has_content(block: ContentBlock) -> bool:
