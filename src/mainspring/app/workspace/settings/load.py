@@ -115,6 +115,7 @@ ENVIRONMENT: dict[str, tuple[SettingKey, Callable[[Mapping[str, str], str], Any]
     "MAINSPRING_PROVIDER": (("providers", "default"), env_str),
     "MAINSPRING_SYSTEM_PROMPT": (("agent", "systemPrompt"), env_str),
     "MAINSPRING_SANDBOX": (("sandbox", "layer"), env_str),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": (("telemetry", "endpoint"), env_str),
     **{variable_name(path[1]): (path, _READERS.get(option.kind, env_str)) for path, option, _ in _AGENT_OPTIONS},
 }
 """Environment variables for settings, and functions that read them. API keys and URLs of providers have their own variables."""
