@@ -387,8 +387,9 @@ class LLMClient:
     The model is created at the first call and reused until the configuration changes.
 
     Args:
-        source: A model, also a LangChain chat model; a name such as ``provider:model``; a `ProviderConfig` or dict; or a
-            function that returns one of these (called before each call, so that a changed default takes effect).
+        source: A model, also a LangChain chat model; a name such as ``provider:model``; a `ProviderConfig` or dict; a dict with
+            ``providers``, see `from_config`; or a function that returns one of these (called before each call, so that a changed
+            default takes effect).
         retry_config: Retry settings.
         callbacks: Callbacks of each call.
         registry: Registry of providers; the built-in ones by default.
@@ -405,6 +406,10 @@ class LLMClient:
         registry: ProviderRegistry | None = None,
         get_api_key: ApiKeyProvider | None = None,
     ) -> None:
+        if _is_app_config(source):
+            configured = ConfiguredProviders(source, registry)
+            source, registry = configured.select, configured.registry
+            retry_config = retry_config or configured.retry
         self._source = adapt_model(source)
         self._retry = retry_config or RetryConfig()
         self._callbacks = callbacks or ModelCallbacks()
@@ -543,6 +548,10 @@ class LLMClient:
         if isinstance(source, str):
             return self._models.config_for(source)
         return to_provider_config(source) if isinstance(source, ProviderConfig | Mapping) else adapt_model(source)
+
+
+def _is_app_config(source: object) -> bool:
+    return isinstance(source, Mapping) and "providers" in source
 
 
 async def complete(

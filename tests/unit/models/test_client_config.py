@@ -57,9 +57,8 @@ def registry(built: list[ProviderConfig]) -> ProviderRegistry:
     ],
 )
 def test_names_are_known_before_the_first_call_and_without_a_key(config: Any, provider: str, model: str) -> None:
-    client = LLMClient.from_config(config)
-
-    assert (client.get_provider_name(), client.get_model_name()) == (provider, model)
+    for client in (LLMClient.from_config(config), LLMClient({"providers": {}, **config})):
+        assert (client.get_provider_name(), client.get_model_name()) == (provider, model)
 
 
 @pytest.mark.covers("MOD-20")
@@ -93,6 +92,7 @@ def test_retry_settings_of_the_configuration_apply_unless_others_are_passed() ->
     config = {"retry": {"maxRetries": 1, "base_delay_ms": 20, "enableJitter": False}}
 
     assert LLMClient.from_config({})._retry == RetryConfig()
+    assert LLMClient({"providers": {}, **config})._retry.max_retries == 1
     assert LLMClient.from_config(config)._retry == RetryConfig(max_retries=1, base_delay_ms=20, jitter=0)
     assert LLMClient.from_config({"retry": {"enabled": False}})._retry.enabled is False
     assert LLMClient.from_config(config, retry_config=RetryConfig(max_retries=7))._retry.max_retries == 7
