@@ -32,6 +32,27 @@ if TYPE_CHECKING:
     from mainspring.models.errors import classify_exception as classify_exception
     from mainspring.models.errors import extract_retry_after as extract_retry_after
     from mainspring.models.errors import map_error_to_code as map_error_to_code
+    from mainspring.models.factories import PROVIDER_REGISTRY as PROVIDER_REGISTRY
+    from mainspring.models.factories import create_anthropic_adapter as create_anthropic_adapter
+    from mainspring.models.factories import create_anthropic_client as create_anthropic_client
+    from mainspring.models.factories import create_azure_client as create_azure_client
+    from mainspring.models.factories import create_cerebras_client as create_cerebras_client
+    from mainspring.models.factories import create_codex_client as create_codex_client
+    from mainspring.models.factories import create_compatible_client as create_compatible_client
+    from mainspring.models.factories import create_embedded_client as create_embedded_client
+    from mainspring.models.factories import create_foundry_client as create_foundry_client
+    from mainspring.models.factories import create_gemini_client as create_gemini_client
+    from mainspring.models.factories import create_github_client as create_github_client
+    from mainspring.models.factories import create_groq_client as create_groq_client
+    from mainspring.models.factories import create_langchain_client as create_langchain_client
+    from mainspring.models.factories import create_local_client as create_local_client
+    from mainspring.models.factories import create_ollama_client as create_ollama_client
+    from mainspring.models.factories import create_openai_client as create_openai_client
+    from mainspring.models.factories import create_openai_compat_adapter as create_openai_compat_adapter
+    from mainspring.models.factories import create_openrouter_client as create_openrouter_client
+    from mainspring.models.factories import get_provider_factory as get_provider_factory
+    from mainspring.models.factories import get_supported_providers as get_supported_providers
+    from mainspring.models.factories import is_provider_supported as is_provider_supported
     from mainspring.models.http_model import HttpModel as HttpModel
     from mainspring.models.langchain import LangChainModel as LangChainModel
     from mainspring.models.langchain import from_langchain as from_langchain
@@ -50,32 +71,11 @@ if TYPE_CHECKING:
     from mainspring.models.providers.compatible import openai_compatible as openai_compatible
     from mainspring.models.providers.local_servers import LocalServer as LocalServer
     from mainspring.models.providers.local_servers import detect_local_servers as detect_local_servers
-    from mainspring.models.registry import PROVIDER_REGISTRY as PROVIDER_REGISTRY
     from mainspring.models.registry import AsyncModelFactory as AsyncModelFactory
     from mainspring.models.registry import ProviderRegistry as ProviderRegistry
-    from mainspring.models.registry import create_anthropic_adapter as create_anthropic_adapter
-    from mainspring.models.registry import create_anthropic_client as create_anthropic_client
-    from mainspring.models.registry import create_azure_client as create_azure_client
-    from mainspring.models.registry import create_cerebras_client as create_cerebras_client
-    from mainspring.models.registry import create_codex_client as create_codex_client
-    from mainspring.models.registry import create_compatible_client as create_compatible_client
-    from mainspring.models.registry import create_embedded_client as create_embedded_client
-    from mainspring.models.registry import create_foundry_client as create_foundry_client
-    from mainspring.models.registry import create_gemini_client as create_gemini_client
-    from mainspring.models.registry import create_github_client as create_github_client
-    from mainspring.models.registry import create_groq_client as create_groq_client
-    from mainspring.models.registry import create_langchain_client as create_langchain_client
-    from mainspring.models.registry import create_local_client as create_local_client
     from mainspring.models.registry import create_model as create_model
     from mainspring.models.registry import create_model_provider as create_model_provider
-    from mainspring.models.registry import create_ollama_client as create_ollama_client
-    from mainspring.models.registry import create_openai_client as create_openai_client
-    from mainspring.models.registry import create_openai_compat_adapter as create_openai_compat_adapter
-    from mainspring.models.registry import create_openrouter_client as create_openrouter_client
     from mainspring.models.registry import default_registry as default_registry
-    from mainspring.models.registry import get_provider_factory as get_provider_factory
-    from mainspring.models.registry import get_supported_providers as get_supported_providers
-    from mainspring.models.registry import is_provider_supported as is_provider_supported
     from mainspring.models.replay import decode_exchange_to_dict as decode_exchange_to_dict
     from mainspring.models.retry import RetryConfig as RetryConfig
     from mainspring.models.retry import RetryContext as RetryContext
@@ -110,7 +110,8 @@ __all__, __getattr__ = lazy_exports(
         "client": "LLMClient ModelCallbacks ResultStream complete Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response StructuredResponse parse_structured",
         "config": "ModelFacts ProviderConfig",
         "codec.text": "extract_text",
-        "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_groq_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
+        "factories": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_groq_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client get_provider_factory get_supported_providers is_provider_supported",
+        "registry": "AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry",
         "wrappers.fallback": "FallbackEvent FallbackModel",
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache ThinkingLevel ToolChoice",

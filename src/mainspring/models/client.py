@@ -17,7 +17,7 @@ from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, Provi
 from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
-from mainspring.models.config import ProviderConfig, to_provider_config
+from mainspring.models.config import ProviderConfig, known_settings, to_provider_config
 from mainspring.models.errors import classify_exception
 from mainspring.models.langchain.detect import adapt_model, adapt_prompt
 from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, collect
@@ -263,7 +263,7 @@ class ModelCache:
             await model.aclose()
 
     def _with_key(self, config: ProviderConfig) -> ProviderConfig:
-        if self._get_api_key is None or config.api_key:
+        if self._get_api_key is None or config.api_key or "apiKey" not in known_settings(config.provider):
             return config
         name = config.provider
         find = self._keys.setdefault(name, partial(self._get_api_key, name))

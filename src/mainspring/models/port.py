@@ -24,6 +24,10 @@ ToolChoice = Literal["auto", "required", "none"] | str
 """Whether the model may, must, or must not call a tool; any other text is the name of the tool it must call."""
 
 
+REQUEST_OPTIONS = ("temperature", "thinking", "timeout")
+"""Options of a request, which users may expect among the settings of a provider."""
+
+
 class EncodingCache:
     """Encoded parts of earlier requests of a conversation, so that a provider encodes only new messages.
 

@@ -32,6 +32,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
         setup_model: Default model of the setup, if it differs.
         quirks: Differences of the host from the defaults of `ChatCapabilities`, by field.
         settings: Settings that it supports in addition to those of every provider, in camelCase.
+        unsupported: Settings of every provider that it does not support, in camelCase.
         module: Module with its ``build(config)``; empty for a host of Chat Completions without peculiarities.
         prices_of: Provider whose models it sells at the same prices.
         local: Whether its models usually run on this machine, free of charge and as slowly as they need.
@@ -53,6 +54,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
     setup_model: str = ""
     quirks: Mapping[str, Any] = {}
     settings: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
     module: str = ""
     prices_of: str = ""
     local: bool = False
@@ -200,6 +202,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key="no",
             model="gpt-5.5",
             settings=("clientId", "issuer", "loginPort", "tokenFile"),
+            unsupported=("apiKey", "maxOutputTokens"),
             module="mainspring.models.providers.codex",
             login=True,
         ),
@@ -215,6 +218,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key="no",
             model="llama3.3:latest",
             settings=("keepAlive", "numCtx"),
+            unsupported=("knownAs",),
             module="mainspring.models.providers.ollama",
             local=True,
             selected_by_key=False,
@@ -228,6 +232,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             url_variables=("MAINSPRING_LOCAL_BASE_URL",),
             key="no",
             model="llama3.3:latest",
+            unsupported=("knownAs",),
             local=True,
             selected_by_address=True,
         ),
@@ -247,6 +252,10 @@ PROVIDERS: dict[str, ProviderProfile] = {
             docs="local-models.md",
             key="no",
             model="qwen-coder-0.5b",
+            unsupported=(
+                *("apiKey", "baseUrl", "headers", "vision", "prices", "knownAs", "models", "dialect"),
+                *("connectTimeout", "firstByteTimeout", "idleTimeout"),
+            ),
             module="mainspring.models.embedded.provider",
             local=True,
         ),
@@ -256,6 +265,10 @@ PROVIDERS: dict[str, ProviderProfile] = {
             protocols=(),
             key="no",
             settings=("class", "options"),
+            unsupported=(
+                *("headers", "maxOutputTokens", "knownAs", "dialect"),
+                *("connectTimeout", "firstByteTimeout", "idleTimeout"),
+            ),
             module="mainspring.models.providers.langchain",
         ),
     )

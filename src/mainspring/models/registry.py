@@ -5,12 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.lazy import lazy_re
-from mainspring.models.config import ProviderConfig, reject_misspelled_settings, to_provider_config
+from mainspring.models.config import ProviderConfig, check_settings, reject_misspelled_settings, to_provider_config
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider
 from mainspring.models.provider_table import PROVIDERS, ProviderProfile
@@ -195,6 +194,7 @@ def default_registry() -> ProviderRegistry:
 
 def _lazy_builder(profile: ProviderProfile) -> ModelFactory:
     def build(config: ProviderConfig) -> ModelProvider:
+        check_settings(config, profile.name)
         if profile.module:
             return import_module(profile.module).build(config)
         return import_module("mainspring.models.providers.http").build_hosted_model(config, profile)
@@ -213,7 +213,8 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
             only this provider supports.
 
     Raises:
-        TypeError: A setting resembles a field. Pass such a setting of a custom provider in ``extra={...}``.
+        TypeError: A built-in provider does not support a setting, or a setting resembles a field; the text contains the setting
+            that was meant. Pass such a setting of a custom provider in ``extra={...}``.
         ProviderConfigError: The provider is unknown, seems misspelled, or lacks a setting.
     """
     registry = registry or default_registry()
@@ -223,6 +224,8 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
     try:
         return registry.build(config)
     except ProviderConfigError as error:
+        if error.reason == "unknown_setting":
+            raise TypeError(str(error)) from None
         raise registry.with_hint(error, spec) from error
 
 
@@ -238,88 +241,3 @@ async def create_model_provider(
     if not settings.provider:
         raise ProviderConfigError("The configuration contains no provider. Set `provider`.", reason="missing_provider")
     return adapt_model(await (registry or default_registry()).factory(settings.provider)(settings))
-
-
-def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> AsyncModelFactory | None:
-    """Return the async factory of a built-in provider; ``None`` if the provider is unknown."""
-    registry = registry or default_registry()
-    return registry.factory(name) if name in registry else None
-
-
-def is_provider_supported(name: str, registry: ProviderRegistry | None = None) -> bool:
-    """Return True if the provider is built in."""
-    return name in (registry or default_registry())
-
-
-def get_supported_providers(registry: ProviderRegistry | None = None) -> list[str]:
-    """Return the names of all built-in providers, sorted."""
-    return (registry or default_registry()).names()
-
-
-def _factory(name: str) -> AsyncModelFactory:
-    async def create(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
-        return await default_registry().factory(name)(config)
-
-    create.__name__ = create.__qualname__ = f"create_{name}_client"
-    create.__doc__ = f"""Create a model of the provider ``{name}``.
-
-    Args:
-        config: Settings of the provider, as `ProviderConfig` or a plain dict in camelCase or snake_case.
-
-    Raises:
-        ProviderConfigError: A setting is missing (PROVIDER_NOT_CONFIGURED).
-    """
-    return create
-
-
-PROVIDER_REGISTRY: Mapping[str, AsyncModelFactory] = MappingProxyType(
-    {name: _factory(name) for name in default_registry().names()}
-)
-"""Async factories of the built-in providers, by name. Read-only; add custom providers to a `ProviderRegistry`."""
-
-
-create_anthropic_client = _factory("anthropic")
-create_azure_client = _factory("azure")
-create_cerebras_client = _factory("cerebras")
-create_codex_client = _factory("codex")
-create_compatible_client = _factory("compatible")
-create_embedded_client = _factory("embedded")
-create_foundry_client = _factory("foundry")
-create_gemini_client = _factory("gemini")
-create_github_client = _factory("github")
-create_groq_client = _factory("groq")
-create_langchain_client = _factory("langchain")
-create_local_client = _factory("local")
-create_ollama_client = _factory("ollama")
-create_openai_client = _factory("openai")
-create_openrouter_client = _factory("openrouter")
-
-
-def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
-    """Create a model that uses Anthropic Messages, synchronously.
-
-    Args:
-        config: Settings, for example ``api_key``, ``model``, and ``base_url``.
-
-    Raises:
-        ProviderConfigError: A setting is missing.
-    """
-    return default_registry().build(to_provider_config({**_fields(config), "provider": "anthropic"}))
-
-
-def create_openai_compat_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
-    """Create a model of an OpenAI-compatible host that uses Chat Completions, synchronously.
-
-    Args:
-        config: Settings, for example ``base_url``, ``model``, ``api_key``, and ``vision``.
-
-    Raises:
-        ProviderConfigError: A setting is missing.
-    """
-    return default_registry().build(to_provider_config({**_fields(config), "provider": "compatible"}))
-
-
-def _fields(config: ProviderConfig | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(config, ProviderConfig):
-        return {name: getattr(config, name) for name in ProviderConfig.__struct_fields__}
-    return dict(config)

@@ -292,7 +292,6 @@ def test_settings_reach_the_model() -> None:
             firstByteTimeout=0,
             idle_timeout=2,
             dialect={"stream_usage": False},
-            region="eu",
         )
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.app.workspace.settings import AppConfig
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import ProviderRegistry, default_registry
-from mainspring.models.config import ProviderConfig
+from mainspring.models.config import ProviderConfig, check_settings
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers.http import build_chat_model, static_api_key
@@ -32,6 +32,7 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
 
 def _create_openai_compatible(config: ProviderConfig) -> HttpModel:
     """Create a model of a provider that is defined only in the settings."""
+    check_settings(config, "compatible")
     if not config.model:
         raise ProviderConfigError(
             f"Provider {config.provider} requires a model. Use {config.provider}:MODEL, or set "

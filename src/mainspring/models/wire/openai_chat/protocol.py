@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import lazy_function
 from mainspring.models.profile import ModelProfile
 from mainspring.models.wire.openai_chat.decode import ChatDecoder
-from mainspring.models.wire.openai_chat.encode import encode_request, profiles_without_rejected
+from mainspring.models.wire.openai_chat.encode import encode_request
+
+if TYPE_CHECKING:
+    from mainspring.models.codec.chat_rejections import profiles_without_rejected
+else:
+    profiles_without_rejected = lazy_function("mainspring.models.codec.chat_rejections", "profiles_without_rejected")
 
 
 class ChatCompletionsProtocol:
