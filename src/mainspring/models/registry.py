@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function
 from mainspring.models.config import ProviderConfig, check_settings, reject_misspelled_settings, to_provider_config
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider
 from mainspring.models.provider_table import PROVIDERS, ProviderProfile
+
+_Explain = Callable[[str, Sequence[str], str], str]
+_explain_interpretation: _Explain = lazy_function("mainspring.models.provider_prefix", "explain_interpretation")
+_explain_unknown_prefix: _Explain = lazy_function("mainspring.models.provider_prefix", "explain_unknown_prefix")
 
 AsyncModelFactory = Callable[[Any], Awaitable[ModelProvider]]
 """Create a model from a `ProviderConfig` or a plain dict, asynchronously, for providers that need I/O.
@@ -26,17 +29,6 @@ ModelFactory = Callable[[ProviderConfig], ModelProvider]
 
 DEFAULT_PROVIDER = "openai"
 """Provider of a model ID without a provider prefix."""
-
-
-_WORDS = lazy_re(r"[a-z]+")
-
-
-_SIMILARITY = 0.75
-"""Similarity from which a prefix is a misspelled provider: one swapped pair of letters in a name of four."""
-
-
-_MAX_LENGTH_GAP = 2
-"""Largest difference in length between a provider and its misspelling, so that ``codellama`` does not mean ``ollama``."""
 
 
 class ProviderRegistry:
@@ -107,20 +99,17 @@ class ProviderRegistry:
         The name of a provider alone selects its default model.
 
         Raises:
-            ProviderConfigError: The provider seems misspelled (code PROVIDER_NOT_SUPPORTED): its prompts would go to another one.
+            ProviderConfigError: The text before the colon seems to be an unknown or misspelled provider, whose prompts would go to
+                another one (code PROVIDER_NOT_SUPPORTED).
         """
         name, colon, model = spec.partition(":")
         if colon and name in self:
             return name, model or None
         if not colon and name in self:
             return name, None
-        if colon and (meant := self._find_similar(name)):
+        if colon and (text := _explain_unknown_prefix(spec, self.names(), self.default)):
             raise ProviderConfigError(
-                f"Unknown provider: {name!r}. Did you mean {meant}:{model}? For a model of {self.default} with this name, write "
-                f"{self.default}:{spec}.",
-                code=ErrorCode.PROVIDER_NOT_SUPPORTED,
-                reason="unknown_provider",
-                provider=name,
+                text, code=ErrorCode.PROVIDER_NOT_SUPPORTED, reason="unknown_provider", provider=name
             )
         return self.default, spec
 
@@ -129,25 +118,8 @@ class ProviderRegistry:
         name, model = self.split(spec)
         if not model or model != spec:
             return error
-        return ProviderConfigError(
-            f"{self._interpretation_hint(spec, name)}. {error}", code=error.code, reason=error.reason, provider=name
-        )
-
-    def _interpretation_hint(self, spec: str, name: str) -> str:
-        prefix, colon, _ = spec.partition(":")
-        if not colon:
-            return f"{spec!r} has no provider prefix, so {name} was used. To choose another provider, write PROVIDER:{spec}"
-        available = ", ".join(self.names())
-        return f"Unknown provider: {prefix!r}. Available: {available}. {spec!r} was used as a model of {name}"
-
-    def _find_similar(self, prefix: str) -> str:
-        """Return the provider that a misspelled prefix means; empty if the prefix may be the name of a model."""
-        compact = _compact(prefix)
-        names = {_compact(name): name for name in self.names()}
-        for near in difflib.get_close_matches(compact, names, 1, _SIMILARITY):
-            if near == compact or (abs(len(near) - len(compact)) <= _MAX_LENGTH_GAP and not _is_model_name(prefix)):
-                return names[near]
-        return ""
+        hint = _explain_interpretation(spec, self.names(), name)
+        return ProviderConfigError(f"{hint}. {error}", code=error.code, reason=error.reason, provider=name)
 
     def _builder(self, name: str) -> ModelFactory:
         found = self._builders.get(name)
@@ -164,24 +136,6 @@ class ProviderRegistry:
             reason="unknown_provider",
             provider=name,
         )
-
-
-def _compact(name: str) -> str:
-    return name.strip().lower().replace("-", "").replace("_", "")
-
-
-def _is_model_name(prefix: str) -> bool:
-    """Return True if the text is a path (``org/model``) or names a family of the catalog, for example ``llama`` in ``llama3``."""
-    from mainspring.models.catalog import load_catalog
-
-    family = prefix.lower()
-    if "/" in family:
-        return True
-    if digits := [at for at, char in enumerate(family) if char.isdigit()]:
-        family = family[: digits[0]].split("-")[0]
-    if family in PROVIDERS:
-        return False
-    return any(family in _WORDS.findall(entry.id.lower()) for entry in load_catalog().models)
 
 
 def default_registry() -> ProviderRegistry:
