@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from mainspring.models.port import ModelRequest as ModelRequest
     from mainspring.models.port import ModelResponse as ModelResponse
     from mainspring.models.port import PriceTier as PriceTier
+    from mainspring.models.port import Sampling as Sampling
     from mainspring.models.port import ThinkingLevel as ThinkingLevel
     from mainspring.models.port import ToolChoice as ToolChoice
     from mainspring.models.profile import ChatCapabilities as ChatCapabilities
@@ -114,7 +115,7 @@ __all__, __getattr__ = lazy_exports(
         "registry": "AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry",
         "wrappers.fallback": "FallbackEvent FallbackModel",
         "http_model": "HttpModel",
-        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache ThinkingLevel ToolChoice",
+        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache Sampling ThinkingLevel ToolChoice",
         "profile": "ChatCapabilities ModelProfile GeminiDialect OllamaCapabilities",
         "langchain": "LangChainModel from_langchain",
         "providers.compatible": "openai_compatible",

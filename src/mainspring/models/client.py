@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeGuard, TypeVar, cast
@@ -13,16 +14,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
+from mainspring.errors import ConfigWarning, ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
 from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.config import ProviderConfig, known_settings, to_provider_config
 from mainspring.models.errors import classify_exception
 from mainspring.models.langchain.detect import adapt_model, adapt_prompt
-from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, Sampling, collect
 from mainspring.models.registry import ProviderRegistry, create_model_provider, default_registry
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
+from mainspring.text import suggest_name
 
 _T = TypeVar("_T")
 
@@ -179,7 +181,10 @@ ApiKeyProvider = Callable[[str], "str | Awaitable[str]"]
 
 
 _CACHE_SIZE = 4
-_ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking"}
+_ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking", "extra_body": "extra"}
+_SAMPLING_OPTIONS = frozenset(Sampling.__struct_fields__)
+_NOTED_OPTIONS = frozenset({"temperature", "stop", "tool_choice", "sampling"})
+"""Options with a warning if the model does not support them."""
 _REQUEST_OPTIONS = frozenset(ModelRequest.__struct_fields__) - {"messages"}
 _PROVIDER_OPTIONS = (frozenset(ProviderConfig.__struct_fields__) | {"api_version", "deployment"}) - _REQUEST_OPTIONS
 
@@ -192,17 +197,28 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     """
     request: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    sampling: dict[str, Any] = {}
     for given, value in options.items():
         name = _ALIASES.get(given, given)
-        if name in _REQUEST_OPTIONS:
+        if name in _SAMPLING_OPTIONS:
+            sampling[name] = value
+        elif name in _REQUEST_OPTIONS:
             request[name] = value
         elif name in _PROVIDER_OPTIONS:
             settings[name] = value
         else:
-            raise TypeError(
-                f"Unknown call option {given!r}. Valid options: {', '.join(sorted(_REQUEST_OPTIONS | _PROVIDER_OPTIONS))}."
-            )
+            every = sorted({*_REQUEST_OPTIONS, *_SAMPLING_OPTIONS, *_PROVIDER_OPTIONS})
+            hint = suggest_name(given, every, f"Valid options: {', '.join(every)}.")
+            raise TypeError(f"Unknown call option {given!r}. {hint}")
+    if sampling:
+        request["sampling"] = replace(request.get("sampling") or Sampling(), **sampling)
+    if sampling or request.keys() & _NOTED_OPTIONS:
+        request.setdefault("notify", _warn)
     return request, settings
+
+
+def _warn(note: str) -> None:
+    warnings.warn(note, ConfigWarning, stacklevel=2)
 
 
 class ModelCache:
@@ -399,8 +415,8 @@ class LLMClient:
             prompt: Text or messages, also LangChain messages.
             signal: Signal that aborts a wait for a retry.
             options: Fields of `ModelRequest`: ``system``, ``tools``, ``temperature``, ``max_output_tokens`` (or
-                ``max_tokens``), ``thinking`` (or ``reasoning_effort``), ``session_id``, ``timeout``, ...; if the client was
-                created from a configuration, also settings of the provider for this call only: ``api_key``, ``base_url``,
+                ``max_tokens``), ``thinking`` (or ``reasoning_effort``), ``session_id``, ``timeout``, ..., also those of
+                `Sampling` (``top_p``, ``seed``, ...), and ``extra_body``; if the client was created from a configuration, also settings of the provider for this call only: ``api_key``, ``base_url``,
                 ``model``, ``deployment``, ``api_version``, ``headers``, ...
         """
         try:

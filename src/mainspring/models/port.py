@@ -6,7 +6,7 @@ Used by the loop and `LLMClient`; implemented by wire protocols over a `Transpor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
@@ -24,10 +24,6 @@ ToolChoice = Literal["auto", "required", "none"] | str
 """Whether the model may, must, or must not call a tool; any other text is the name of the tool it must call."""
 
 
-REQUEST_OPTIONS = ("temperature", "thinking", "timeout")
-"""Options of a request, which users may expect among the settings of a provider."""
-
-
 class EncodingCache:
     """Encoded parts of earlier requests of a conversation, so that a provider encodes only new messages.
 
@@ -38,6 +34,26 @@ class EncodingCache:
 
     def __init__(self) -> None:
         self.entries: dict[str, Any] = {}
+
+
+class Sampling(Struct, frozen=True):
+    """Options of a request that only some protocols and hosts support; ``None`` leaves each to the provider.
+
+    Attributes:
+        top_p: Probability mass of the tokens to choose from, 0 to 1.
+        top_k: Number of tokens to choose from.
+        seed: Seed of the random choice.
+        presence_penalty: Penalty of tokens that occurred, -2 to 2.
+        frequency_penalty: Penalty of tokens by how often they occurred, -2 to 2.
+        parallel_tool_calls: Whether a response may contain several tool calls.
+    """
+
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    parallel_tool_calls: bool | None = None
 
 
 class ModelRequest(Struct, eq=False):
@@ -59,6 +75,8 @@ class ModelRequest(Struct, eq=False):
         session_id: Identifies the conversation to the provider's prompt cache, if supported.
         cache: Whether to control the provider's prompt cache with breakpoints and cache keys. No effect without a cache.
         extra: Additional fields of the request body, passed through unchanged.
+        sampling: Further options; see `Sampling`.
+        notify: Function that receives a note if the model does not support an option, which is then not sent.
         scratch: See `EncodingCache`.
     """
 
@@ -77,6 +95,15 @@ class ModelRequest(Struct, eq=False):
     cache: bool = True
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
     scratch: EncodingCache | None = None
+    sampling: Sampling | None = None
+    notify: Callable[[str], object] | None = None
+
+
+REQUEST_OPTIONS = (
+    *("temperature", "thinking", "timeout", "stop", "tool_choice", "extra_body"),
+    *Sampling.__struct_fields__,
+)
+"""Options of a request that users set, and may expect among the settings of a provider."""
 
 
 class ModelResponse(Struct, frozen=True, eq=False):

@@ -180,6 +180,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
                 "efforts": ("low", "medium", "high"),
                 "cache_breakpoints": False,  # It caches prefixes automatically and rejects unknown fields.
                 "tool_images": False,
+                "unsupported": ("top_k",),
             },
         ),
         ProviderProfile(
@@ -190,7 +191,11 @@ PROVIDERS: dict[str, ProviderProfile] = {
             url_variables=("GROQ_BASE_URL",),
             key_variables=("GROQ_API_KEY",),
             model="openai/gpt-oss-120b",
-            quirks={"max_tokens_field": "max_completion_tokens", "efforts": ("low", "medium", "high")},
+            quirks={
+                "max_tokens_field": "max_completion_tokens",
+                "efforts": ("low", "medium", "high"),
+                "unsupported": ("top_k",),
+            },
         ),
         ProviderProfile(
             name="codex",

@@ -18,6 +18,9 @@ _EQUIVALENTS = {
 }
 """Names of other providers and libraries for a setting."""
 
+_WITHOUT_SETTING = ("stop", "tool_choice", "extra_body")
+"""Options of requests that only code can set."""
+
 
 def explain_unknown_setting(
     provider: str, name: str, known: Iterable[str], *, spell: Callable[[str], str] = str
@@ -45,5 +48,6 @@ def explain_unknown_setting(
     hint = f"Did you mean {spell(meant)!r}?"
     if meant not in known:
         option = per_request[meant]
-        hint += f" It is an option of requests: {option} of Behavior and of each call, and the setting agent.{meant}."
+        setting = "" if option in _WITHOUT_SETTING else f", and the setting agent.{meant}"
+        hint += f" It is an option of requests: {option} of Behavior and of each call{setting}."
     return f"{text} {hint}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mainspring.models.codec.sampling import without_rejected_options
 from mainspring.models.codec.unsupported import (
     is_images_unsupported,
     is_unsupported_parameter,
@@ -47,6 +48,8 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
     if "effort" in text:
         known = parse_supported_efforts(text)
         yield _changed(profile, {"efforts": known if known != profile.dialect.efforts else ()})
+    for unsupported in without_rejected_options("chat_completions", text, profile.dialect):
+        yield _changed(profile, {"unsupported": unsupported})
     for pattern, change in _REFUSABLE:
         if re.search(pattern, text, re.DOTALL):
             yield _changed(profile, change)

@@ -55,7 +55,9 @@ VERSION_VARIABLE = "AZURE_OPENAI_API_VERSION"
 MAP_VARIABLE = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP"
 KEY_HEADER = "api-key"
 
-_CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
+_CHAT = ChatCapabilities(
+    max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none", unsupported=("top_k",)
+)
 """Capabilities of Azure over Chat Completions. In this version, models without reasoning use the older output limit field."""
 
 _AUTH_MODES = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")

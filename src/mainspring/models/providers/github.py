@@ -48,7 +48,7 @@ def build(config: ProviderConfig) -> HttpModel:
         model=config.model or _HOST.model,
         base_url=base_url,
         key=_credential(config, base_url),
-        capabilities=ChatCapabilities(),
+        capabilities=ChatCapabilities(unsupported=("top_k",)),
         headers={"x-github-api-version": api_versions.GITHUB},
     )
 

@@ -8,8 +8,9 @@ their breakpoints.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mainspring.lazy import lazy_function
 from mainspring.messages import (
     ContentBlock,
     ImageBlock,
@@ -21,6 +22,7 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from mainspring.models.codec.effort import nearest_effort
 from mainspring.models.codec.encoded_history import MessageEncodingCache
 from mainspring.models.codec.normalize import (
     EMPTY_PROMPT_TEXT,
@@ -31,11 +33,15 @@ from mainspring.models.codec.normalize import (
     split_text_and_images,
 )
 from mainspring.models.codec.tool_schema import split_description
-from mainspring.models.codec.unsupported import nearest_effort
-from mainspring.models.json_values import as_dict, to_json
+from mainspring.models.json_values import as_dict, as_list, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ChatCapabilities, ModelProfile
 from mainspring.models.token_limits import output_limit
+
+if TYPE_CHECKING:
+    from mainspring.models.codec.sampling import sampling_fields
+else:
+    sampling_fields = lazy_function("mainspring.models.codec.sampling", "sampling_fields")
 
 
 def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
@@ -63,6 +69,8 @@ def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, 
         choice = request.tool_choice
         named = choice not in ("required", "none")
         fields["tool_choice"] = {"type": "function", "function": {"name": choice}} if named else choice
+    if request.sampling is not None:
+        fields.update(sampling_fields("chat_completions", request, dialect.unsupported))
     fields.update(request.extra)
     return fields
 
@@ -164,17 +172,18 @@ def _head(
 ) -> bytes:
     """Encode everything but the messages, without the closing brace; encoded again only after a change."""
     fields = {"model": profile.model, "stream": True, **_request_options(request, profile)}
+    own = as_list(fields.pop("tools")) if "tools" in fields else None  # server-side tools, passed by the caller
     tools = list(request.tools)
     known = history.head
-    if known is not None and known[0] == (fields, tools, has_cache_mark):
+    if known is not None and known[0] == (fields, tools, own, has_cache_mark):
         return known[1]
     head = to_json(fields)[:-1]
-    if tools:
-        encoded = [_tool(tool) for tool in tools]
+    if tools or own:
+        encoded = [*[_tool(tool) for tool in tools], *map(to_json, own or ())]
         if has_cache_mark:
             encoded[-1] = tool_with_cache_breakpoint(encoded[-1])
         head += b',"tools":[' + b",".join(encoded) + b"]"
-    history.head = ((fields, tools, has_cache_mark), head)
+    history.head = ((fields, tools, own, has_cache_mark), head)
     return head
 
 
