@@ -21,6 +21,7 @@ from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ZERO_PRICES, ModelBase, ModelInfo, ModelProvider, ModelRequest
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
 from mainspring.models.provider_table import PROVIDERS
+from mainspring.models.providers.addresses import single_address
 from mainspring.models.providers.azure import KEY_HEADER, key_base_url, key_or_token
 from mainspring.models.providers.http import (
     LOCAL_TIMEOUTS,
@@ -55,7 +56,10 @@ def build(config: ProviderConfig) -> ModelProvider:
         ProviderConfigError: A setting is missing or wrong.
     """
     temperature = provider_setting(config, "temperature", float)
-    match (provider_setting(config, "mode") or "local").lower():
+    mode = provider_setting(config, "mode")
+    if mode is None:
+        _reject_cloud_settings(config)
+    match (mode or "local").lower():
         case "local":
             return _local(config, temperature)
         case "cloud":
@@ -65,6 +69,23 @@ def build(config: ProviderConfig) -> ModelProvider:
             raise ProviderConfigError(
                 f"Invalid `mode` of {NAME}: {mode!r}. Use local or cloud.", reason="mode", provider=NAME
             )
+
+
+def _reject_cloud_settings(config: ProviderConfig) -> None:
+    """Reject settings of a cloud project if the mode is not set: the local mode, which is the default, would ignore them."""
+    given = {
+        "project_endpoint": provider_setting(config, "project_endpoint"),
+        "model_deployment": provider_setting(config, "model_deployment"),
+        "base_url": config.base_url,
+        "api": provider_setting(config, "api"),
+    }
+    names = [name for name, value in given.items() if value]
+    if names:
+        raise ProviderConfigError(
+            f"The mode local of {NAME}, which is the default, ignores {' and '.join(names)}. Set `mode` to cloud or local.",
+            reason="conflicting_settings",
+            provider=NAME,
+        )
 
 
 class FoundryModel(ModelBase):
@@ -115,7 +136,10 @@ def _already_connected(model: HttpModel) -> Callable[[], Awaitable[HttpModel]]:
 
 
 def _cloud(config: ProviderConfig) -> HttpModel:
-    endpoint = get_setting(provider_setting(config, "project_endpoint") or config.base_url, ENDPOINT_VARIABLE)
+    project = provider_setting(config, "project_endpoint")
+    endpoint = single_address(config, project_endpoint=project, base_url=config.base_url) or get_setting(
+        None, ENDPOINT_VARIABLE
+    )
     if endpoint is None:
         raise ProviderConfigError(
             f"Missing project endpoint of provider {NAME} in mode cloud. Set providers.{NAME}.projectEndpoint, or "
