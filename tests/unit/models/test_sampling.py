@@ -1,7 +1,10 @@
 """Sampling options in each protocol: the fields of recorded requests, and a note about options that are not sent."""
 
 import json
+import sys
+from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from mainspring.models import (
     Success,
     create_model,
 )
+from mainspring.models.embedded import create_embedded_model
 
 EVERY = Sampling(top_p=0.9, top_k=40, seed=7, presence_penalty=0.5, frequency_penalty=-0.5, parallel_tool_calls=False)
 LOOK = ToolDefinition("look", "Looks.", {"type": "object", "properties": {}})
@@ -201,3 +205,49 @@ async def test_client_takes_each_option_per_call() -> None:
     assert not isinstance(wrong, Success)
     assert isinstance(wrong, Failure)
     assert "Did you mean 'temperature'?" in wrong.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings"),
+    [
+        ("openai:m", {}),
+        ("openai:m", {"api": "responses"}),
+        ("anthropic:claude-sonnet-4-5", {}),
+        ("gemini:gemini-2.5-flash", {}),
+        ("ollama:m", {}),
+    ],
+)
+def test_request_without_options_calls_no_function_for_them(spec: str, settings: dict[str, Any]) -> None:
+    model = create_model(spec, api_key="k", **settings)
+    assert isinstance(model, HttpModel)
+    request = ModelRequest([Message.user("Hi")], tools=(LOOK,), temperature=0.5)
+    with_options = ModelRequest([Message.user("Hi")], tools=(LOOK,), sampling=EVERY)
+
+    assert count_calls_into("sampling.py", lambda: model._protocol.encode(request, model.profile)) == 0
+    assert count_calls_into("sampling.py", lambda: model._protocol.encode(with_options, model.profile)) > 0
+
+
+def count_calls_into(file: str, run: Callable[[], object]) -> int:
+    """Return the number of calls of functions in a file."""
+    calls: list[str] = []
+
+    def record(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.endswith(f"/{file}"):
+            calls.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(record)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return len(calls)
+
+
+def test_embedded_model_sends_them_to_its_server_but_parallel_calls() -> None:
+    model = create_embedded_model({"model": "/tmp/none.gguf"})
+    notes: list[str] = []
+    request = ModelRequest([Message.user("Hi")], tools=(LOOK,), sampling=EVERY, notify=notes.append)
+
+    assert model._build_request(request, "", messages=[]).sampling == EVERY
+    assert [note.partition(":")[0] for note in notes] == ["parallel_tool_calls"]

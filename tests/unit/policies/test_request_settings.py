@@ -213,7 +213,7 @@ async def test_option_that_the_model_does_not_support_is_reported_once_per_conve
 
 
 async def test_unset_options_cost_nothing_per_turn() -> None:
-    """No handler is added, and the request has no further object."""
+    """No handler is added, and the request has no further object; see `test_sampling` for its encoding."""
     context: Any = None
     [request] = await sent_requests("done", max_output_tokens=5, thinking="low")
 
