@@ -163,6 +163,12 @@ def test_option_groups_reject_unknown_options(group: type[Options]) -> None:
         group(**WRONG)
 
 
+@pytest.mark.parametrize(("name", "meant"), [("temprature", "temperature"), ("topp", "top_p"), ("timeot", "timeout")])
+def test_misspelled_run_option_suggests_the_right_name(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"Unexpected keyword argument '{name}'. Did you mean '{meant}'?"):
+        RunOptions(**cast("Any", {name: 1}))
+
+
 def test_options_object_and_single_options_are_exclusive() -> None:
     with pytest.raises(TypeError, match="not both"):
         Telemetry(TelemetryOptions(), endpoint="http://localhost:1")
@@ -193,7 +199,13 @@ def test_misspelled_model_setting_suggests_the_right_name(settings: Any, suggest
         ("org", "'org' is a setting of github, not of openai. Did you mean 'headers'?"),
         ("token", "'token' is a setting of github, not of openai. Did you mean 'api_key'?"),
         ("temprature", "Unknown setting: 'temprature'. openai does not support it. Did you mean 'temperature'?"),
-        ("timeot", "Did you mean 'timeout'? It is an option of requests: timeout of Behavior"),
+        ("timeot", "Did you mean 'timeout'? It is an option of requests. Use timeout=... of Behavior or of a call"),
+        (
+            "top_p",
+            "'top_p' is an option of requests, not a setting of openai. Use top_p=... of Behavior or of a call, or",
+        ),
+        ("temperature", "'temperature' is an option of requests, not a setting of openai."),
+        ("tool_choice", "Use tool_choice=... of Behavior or of a call."),
         ("foo", "Unknown setting: 'foo'. openai does not support it. Available settings: model, api_key, base_url"),
     ],
 )

@@ -37,6 +37,9 @@ def explain_unknown_setting(
     per_request = {to_camel_case(each): each for each in REQUEST_OPTIONS}
     owners = [profile.name for profile in PROVIDERS.values() if name in profile.settings]
     meant = next((each for each, others in _EQUIVALENTS.items() if name in others and each in known), None)
+    if name in per_request:
+        text = f"{spell(name)!r} is an option of requests, not a setting of {provider}."
+        return f"{text} {_describe_option(per_request[name], name)}"
     near = difflib.get_close_matches(name, {*known, *per_request}, 1, 0.6)
     if owners:
         text = f"{spell(name)!r} is a setting of {' and '.join(owners)}, not of {provider}."
@@ -47,7 +50,11 @@ def explain_unknown_setting(
         return f"{text} Available settings: {', '.join([spell(each) for each in known])}."
     hint = f"Did you mean {spell(meant)!r}?"
     if meant not in known:
-        option = per_request[meant]
-        setting = "" if option in _WITHOUT_SETTING else f", and the setting agent.{meant}"
-        hint += f" It is an option of requests: {option} of Behavior and of each call{setting}."
+        hint += f" It is an option of requests. {_describe_option(per_request[meant], meant)}"
     return f"{text} {hint}"
+
+
+def _describe_option(option: str, setting: str) -> str:
+    """Return how to set an option of requests."""
+    in_settings = "" if option in _WITHOUT_SETTING else f", or the setting agent.{setting}"
+    return f"Use {option}=... of Behavior or of a call{in_settings}."
