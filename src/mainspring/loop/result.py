@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import AgentAbortedError, AgentError
+from mainspring.errors import AgentAbortedError, AgentError, AgentOutputError
 from mainspring.events import AgentStats, Event, EventStream, RunStatus
 from mainspring.loop.hooks import HookBus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
@@ -25,7 +25,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         status: ``completed``, or the reason why the run ended early.
         text: Text of the last response.
-        output: The structured output, if one was requested and returned; otherwise the text.
+        output: The structured output if one was requested, ``None`` if it is missing; otherwise the text.
         output_error: Why a requested structured output is missing.
         messages: The messages that the run added to the history.
         stop_reason: Why the model stopped last.
@@ -80,7 +80,8 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
 
     def with_error(self, error: AgentError) -> RunResult:
         """Return a copy with the failure that ended the run."""
-        return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else "error", error=error)
+        status: RunStatus = "no_output" if isinstance(error, AgentOutputError) else "error"
+        return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else status, error=error)
 
 
 class RunHandle:

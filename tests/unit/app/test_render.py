@@ -17,6 +17,7 @@ from mainspring.app.printing.text_output import create_printer
 from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
 from mainspring.errors import (
     AgentAbortedError,
+    AgentOutputError,
     AgentProviderError,
     AuthenticationError,
     ConfigError,
@@ -252,7 +253,7 @@ def test_exit_codes_of_errors(error: BaseException, code: int) -> None:
     ("outcome", "signal", "code"),
     [
         (RunOutcome(status="completed"), 0, 0),
-        (RunOutcome(status="completed", output_error="does not fit"), 0, 1),
+        (RunOutcome(status="no_output", output_error="does not fit", error=AgentOutputError("none")), 0, 1),
         (RunOutcome(status="completed", stop_reason="max_tokens"), 0, 3),
         (RunOutcome(status="error", error=ConfigError("x")), 0, 2),
         (RunOutcome(status="max_turns"), 0, 3),

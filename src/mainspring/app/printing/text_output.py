@@ -133,13 +133,11 @@ class TextRenderer:
         )
         console.end_answer()
         match outcome.status:
-            case "error" if outcome.error:
+            case "error" | "no_output" if outcome.error:
                 console.fail(f"Error: {describe_error(outcome.error)}")
                 console.verbose_info(format_traceback(outcome.error))
             case "aborted":
                 console.fail("Interrupted." + (" Resume with --continue." if outcome.session_id else ""))
-            case "completed" if outcome.output_error:
-                console.fail(f"Error: The response does not match the schema: {one_line(outcome.output_error, 1000)}")
             case "completed" if outcome.stop_reason == "max_tokens":
                 console.fail("The response hit the output limit. Raise it with --max-output-tokens.")
             case "denied":
