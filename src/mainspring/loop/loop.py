@@ -55,7 +55,8 @@ def agent_loop(
         AgentProviderError: If the model failed; AgentContextExceededError if the conversation is too long.
         AgentAbortedError: If ``signal`` was set.
     """
-    return LoopRun(config.bus, _run_to_end(prompts, context, config, signal))
+    signal = signal or CancelToken()
+    return LoopRun(config.bus, signal, _run_to_end(prompts, context, config, signal))
 
 
 async def _run_to_end(
