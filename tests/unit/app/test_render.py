@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.app.cli import json_schema
 from mainspring.app.cli.console import Console
@@ -33,6 +34,7 @@ from mainspring.events import (
     AgentStart,
     ErrorInfo,
     Event,
+    LimitWarning,
     McpServer,
     MessageEnd,
     MessageStart,
@@ -192,6 +194,15 @@ def test_stream_json_redacts_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(out.splitlines()) == 5
     assert "no route with" in out
     assert "correct-horse" not in out
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_warning_of_a_limit_is_a_note_of_both_printers(form: str) -> None:
+    near = LimitWarning("max_cost", "run", 0.8, 1.0)
+    out, err, _ = print_run(form, events=[near, replace(near, exceeded=True)])
+    assert "Note: $0.80 of $1.00 used. The run stops at the limit." in err
+    assert err.count("$0.80") == 1
+    assert "0.80" not in out
 
 
 def test_downloads_are_reported_on_stderr_only() -> None:

@@ -19,7 +19,8 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.messages import ToolDefinition
-from mainspring.policies.structured.schema import OUTPUT_TOOL, Answer, OutputSchema, extract_json_values
+from mainspring.policies.structured.options import OUTPUT_TOOL
+from mainspring.policies.structured.schema import Answer, OutputSchema, extract_json_values
 from mainspring.text import pluralize
 from mainspring.tools import ToolErrorCode, error_result
 
