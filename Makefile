@@ -38,8 +38,8 @@ check: $(DEV) ## what CI runs: lint, format, types, layers, sizes, tests
 requirements: $(DEV) ## run the tests, then list the requirements without proof (ISSUE=2: those of one issue)
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not soak" --requirements $(if $(ISSUE),--requirements-issue $(ISSUE)) $(PYTEST)
 
-mutants: $(DEV) ## change the code of the loop line by line and list the changes that no test notices: MUTANTS="mainspring.loop.loop.*"
-	@scripts/test_mutants $(VENV) $(MUTANTS)
+mutants: $(DEV) ## break the feature of each requirement and list those whose tests do not fail: MUTANTS="SES-17 RET"
+	@$(BIN)/python -m scripts.mutants $(MUTANTS)
 
 coverage: $(DEV) ## branch coverage of the loop, wire formats, permissions, sessions, and shell analysis: PACKAGE=sessions
 	@$(BIN)/python -c 'import coverage' 2>/dev/null || $(BIN)/python -m pip install -qq 'coverage>=7.10' || uv pip install --quiet --python $(BIN)/python 'coverage>=7.10'

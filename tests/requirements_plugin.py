@@ -5,6 +5,7 @@ its file. A run ends with `requirements covered: N of M`: the IDs all of whose t
 A test that was skipped, failed, or was deselected leaves its IDs uncovered.
 
 Options: `--requirements` also lists the uncovered IDs, by section; `--requirements-issue 2` counts only the IDs of one issue.
+`--covers SES-17` runs only the tests that claim this ID.
 """
 
 import tomllib
@@ -92,6 +93,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("requirements")
     group.addoption("--requirements", action="store_true", help="list the requirements without a passing test")
     group.addoption("--requirements-issue", metavar="N", help="count and list only the ids of issue N")
+    group.addoption("--covers", metavar="ID", help="run only the tests that claim a requirement")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -124,7 +126,12 @@ def unknown_ids(items: Iterable[pytest.Item]) -> list[tuple[str, str]]:
     return [(item.nodeid, str(name)) for item in items for name in ids_of(item) if name not in known_ids]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    requested = config.getoption("covers")
+    if requested is not None:
+        others = [item for item in items if requested not in ids_of(item)]
+        items[:] = [item for item in items if requested in ids_of(item)]
+        config.hook.pytest_deselected(items=others)
     for item in items:
         item.user_properties.extend((PROPERTY, name) for name in ids_of(item))
 
