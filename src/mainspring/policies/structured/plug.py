@@ -43,9 +43,10 @@ _FORMAT_REMINDER = (
     "fits this schema:\n{schema}"
 )
 _NO_OUTPUT = (
-    "The model stopped without the requested output: {reason}. Allow more attempts (output_retries), simplify the schema, or use "
-    "another model. The text of the last response is in the result (error.outcome.text)."
+    "The model stopped without the requested output: {reason}. {advice}, or use another model. The text of the last response is in "
+    "the result (error.outcome.text)."
 )
+_CUT_OFF = "it was cut off at the output limit"
 _OFFER_ORDER = 50  # after handlers that choose tools, before handlers that count the request
 _ACCEPT_ORDER = 1  # after the application's own gates, before gates that know only registered tools
 _SCHEMA_CHARACTERS = 8000  # a longer schema is in the tool's definition only: it would fill the window of a small model
@@ -174,7 +175,7 @@ class StructuredOutput:
         if len(found) == 1 and not cut_off:
             self._accept(found[0])
             return
-        error = "it was cut off at the output limit" if cut_off else _problem(answers, found)
+        error = _CUT_OFF if cut_off else _problem(answers, found)
         if self._can_retry(error):
             self._force = True
             hook.continue_with = _FORMAT_REMINDER.format(error=error, tool=OUTPUT_TOOL, schema=self._schema_text())
@@ -218,7 +219,9 @@ class StructuredOutput:
             if self.output is not None:  # a handler may provide one in place of the missing one
                 self.error = ""
         if self.error and hook.status == "completed":
-            hook.correct("no_output", AgentOutputError(_NO_OUTPUT.format(reason=self.error)))
+            more = "Allow more attempts (output_retries), simplify the schema"
+            advice = "Raise max_output_tokens" if self.error.endswith(_CUT_OFF) else more
+            hook.correct("no_output", AgentOutputError(_NO_OUTPUT.format(reason=self.error, advice=advice)))
         elif not self.error and hook.status in ("max_turns", "max_tokens", "max_cost"):
             # A valid answer on the last turn that a limit allows is complete: no further request was needed.
             hook.correct("completed")
