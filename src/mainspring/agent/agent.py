@@ -26,6 +26,7 @@ from mainspring.agent.plugs import (
     TokenRefreshPlug,
     bind_sampling,
     close_servers,
+    configure_disclosure,
     disclosure_plugs,
     find_skill_activator,
     find_tool_search,
@@ -329,12 +330,14 @@ class Agent(CoreAgent):
         if super().running:
             return await super()._run(prompt)  # raises, and leaves the policies of the current run unchanged
         self._check_run()
-        settled = behavior.merged_with(self.behavior)
+        configure_disclosure(self, behavior.merged_with(self.behavior))
         if self._lifecycle.needed:
             entered = await self._prepare_run(prompt, options)
             if entered.result is not None:
-                return entered.result if settled.schema is None else self._without_output(entered.result)
+                wants_text = behavior.merged_with(self.behavior).schema is None
+                return entered.result if wants_text else self._without_output(entered.result)
             prompt, options = entered.prompt, entered.options
+        settled = behavior.merged_with(self.behavior)
         offered = [*self.tools, *self._lazy] if given is None else given
         with ExitStack() as ending:
             self._structured = None
