@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         AgentError as AgentError,
     )
     from mainspring.errors import (
+        AgentOutputError as AgentOutputError,
+    )
+    from mainspring.errors import (
         AgentProviderError as AgentProviderError,
     )
     from mainspring.errors import (
@@ -246,7 +249,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentProviderError ConfigError ErrorCode MainspringError ModelError PermissionDeniedError ProviderError SessionError ToolError",
+    "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentOutputError AgentProviderError ConfigError ErrorCode MainspringError ModelError PermissionDeniedError ProviderError SessionError ToolError",
     "events": "AgentEnd Event AgentStart Done EventStream MessageEnd MessageStart MessageUpdate ModelRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
     "cancellation": "CancelToken",
     "loop.hooks": "Hook ToolFinished ToolBefore ToolGate PermissionCheck TurnAfter TurnBefore",

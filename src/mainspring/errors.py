@@ -17,6 +17,7 @@ MainspringError
 │   │       └── AgentContextExceededError  nothing could make the conversation fit
 │   ├── AgentAbortedError         ``abort()`` or the caller's `CancelToken` ended the run
 │   ├── AgentBusyError            the agent is already running
+│   ├── AgentOutputError          a run ended without the requested structured output
 │   ├── ConfigError               a setting, file, or option is wrong
 │   ├── ToolError                 a tool failed in a way the model should read
 │   └── PermissionDeniedError     a rule or the user denied
@@ -286,6 +287,10 @@ class AgentAbortedError(AgentError):
 
 class AgentBusyError(AgentError):
     """A second run was started during a run; use ``steer()`` or ``follow_up()``."""
+
+
+class AgentOutputError(AgentError):
+    """A run ended without the requested structured output; ``outcome`` has the reason and the text of the response."""
 
 
 class ConfigError(AgentError):

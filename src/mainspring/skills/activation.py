@@ -32,12 +32,10 @@ from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
 from mainspring.tools import Tool, tool
 
 if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
     from mainspring.skills.toolset_files import find_toolset_file
 else:  # loaded for the first skill with toolsets
     find_toolset_file = lazy_function("mainspring.skills.toolset_files", "find_toolset_file")
-
-if TYPE_CHECKING:
-    from mainspring.loop import CoreAgent
 
 
 class ToolsetError(MainspringError):

@@ -183,6 +183,12 @@ async def test_long_script_is_run(make: Make) -> None:
     assert await output(make(), script) == "1\n"
 
 
+async def test_long_script_of_sh_is_a_file_in_the_container(make_fake: Make) -> None:
+    env = make_fake(shell="sh")
+    path = await output(env, "# filling\n" * 20_000 + 'printf %s "$0"; rm "$0"')
+    assert path.startswith("/tmp/mainspring-script-")
+
+
 async def test_connect_talks_to_a_program(make: Make) -> None:
     connection = await make().connect(["cat"])
     await connection.write(b"hello")

@@ -587,7 +587,8 @@ async def test_stream_not_entered_or_entered_twice_raises_a_helpful_error() -> N
     async with handle:
         await handle.result()
     with pytest.raises(
-        RuntimeError, match=r"^This run has already started\. Call agent\.stream\(\.\.\.\) for a new one\.$"
+        RuntimeError,
+        match=r"^This run has already started\. Start a new one with agent\.stream\(\.\.\.\) or agent_loop",
     ):
         await handle.__aenter__()
 

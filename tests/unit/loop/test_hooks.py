@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
 from mainspring.events import ToolInputCoerced
@@ -322,6 +323,10 @@ async def test_end_hooks_fire_for_every_status() -> None:
         assert ("agent:abort" in names) == (status == "aborted")
         done: Any = seen[-1][1]
         assert (done.status, isinstance(done.error, Exception)) == (status, status in ("error", "aborted"))
+        assert replace(done.stats, seconds=0.0) == replace(result.stats, seconds=0.0)
+        assert (done.stats.turns, sum(done.stats.tool_counts.values())) == {
+            "completed": (1, 0), "max_turns": (1, 1), "error": (1, 0), "aborted": (1, 0), "denied": (1, 1), "paused": (1, 1),
+        }[status]  # fmt: skip
         if status == "error":
             failed = next(ctx for _, ctx in seen if isinstance(ctx, TurnAfter))
             assert (failed.usage.total_tokens, type(failed.error)) == (0, AgentProviderError)

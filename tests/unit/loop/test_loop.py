@@ -586,11 +586,14 @@ async def test_leaving_the_iteration_cancels_the_run(leave_after: type[Event]) -
 
     ctx, config = make_context(wait), make_config(Script(tool_call_reply("wait")))
     config.bus.on(AgentEnd, ended.append)
-    async with aclosing(aiter(agent_loop("go", ctx, config))) as events:
+    run = agent_loop("go", ctx, config)
+    async with aclosing(aiter(run)) as events:
         async for event in events:
             if isinstance(event, leave_after):
                 break
 
+    with pytest.raises(AgentAbortedError, match="left the stream"):
+        await run
     assert [end.status for end in ended] == ["aborted"]
     assert_results_follow_calls(ctx.messages)
 

@@ -251,7 +251,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
             return JsonlStore(tmp_path)
 
 
-@pytest.mark.covers("SES-10", "SES-11")
+@pytest.mark.covers("SES-10", "SES-11", "TST-03")
 async def test_branch_continues_from_an_earlier_entry(store: SessionStore) -> None:
     session = Session.create(home=store, options=QUICK)
     agent = make_agent(session, "one", make_calls("a"), "two", "three")

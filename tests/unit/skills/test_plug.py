@@ -30,7 +30,6 @@ def test_short_lists_stay_within_their_token_budget() -> None:
     assert count_tokens(listed) / 50 <= 18
 
 
-@pytest.mark.covers("SKL-15")
 def test_short_list_of_real_skills_stays_within_its_token_budget(material: Path) -> None:
     folders = tuple(str(p) for p in sorted((material / "skills").iterdir()) if p.is_dir())
     found = discover_skills(SkillsConfig(user=folders, builtin=False)).skills

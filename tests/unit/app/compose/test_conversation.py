@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mainspring import Agent
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import (
     Conversation,
     are_skills_allowed,
     build_behavior,
+    build_plugs,
     build_retry,
     is_server_allowed,
     open_conversation,
@@ -27,14 +29,17 @@ from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AppConfig, PermissionSettings, RetrySettings, Settings
 from mainspring.app.workspace.settings.load import RuleFile, build_config, env_bool, env_float, env_int, env_str
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Event, Notice
 from mainspring.mcp import McpPlug
 from mainspring.models import ModelInfo, RetryConfig
 from mainspring.permissions import RuleSet
+from mainspring.redaction import Redactor
 from mainspring.sessions import Session
 from mainspring.skills import SkillsPlug
-from mainspring.testing.scripted_model import ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
+from mainspring.tools import Tool, ToolContext
 from mainspring.tools.builtin import builtin_tools
 
 
@@ -199,6 +204,29 @@ def test_agent_settings_become_run_limits() -> None:
 def test_retry_settings_become_a_retry_config(settings: RetrySettings, expected: RetryConfig | None) -> None:
     assert build_retry(settings) == expected
     assert build_behavior(AppConfig(retry=settings)).retry == expected
+
+
+@pytest.mark.covers("CTX-09")
+async def test_default_list_of_tools_keeps_their_large_output_in_the_history(tmp_path: Path) -> None:
+    names = ("read_file", "skills_use", "skills_read", "spawn", "context_read", "other")
+    plugs, outputs = build_plugs(str(tmp_path), Settings(config=AppConfig()), None, Redactor(), minimal=False)
+    assert outputs is not None
+
+    async def print_much(arguments: dict[str, Any], ctx: ToolContext) -> str:
+        return "x" * 40_000
+
+    def large_tool(name: str) -> Tool:
+        return Tool(name=name, description="Large.", input_schema={"type": "object"}, execute=print_much)
+
+    tools = [large_tool(name) for name in names]
+    model = ScriptedModel([ScriptedCall(name) for name in names], "done")
+    agent = Agent(model, tools=tools, plugs=plugs, execution=MemoryEnv())
+
+    result = await agent.run("go")
+
+    kept = {block.name for m in result.messages for block in m.tool_results if block.text == "x" * 40_000}
+    assert kept == {*names} - {"other"}
+    assert [pointer.tool for pointer in outputs.store.list()] == ["other"]
 
 
 def test_invalid_rule_error_names_the_file() -> None:
