@@ -74,6 +74,8 @@ async def test_stream_publishes_every_event_in_order() -> None:
         "usage_update", "turn_end", "agent_end",
     ]  # fmt: skip
     assert events[-1].messages == result.messages
+    assert tuple(e.message for e in events if e.type == "message_end") == result.messages
+    assert [e.message.role for e in events if e.type == "message_start"] == ["user", "assistant", "user", "assistant"]
     assert [r.text for r in events[16].tool_results] == ["value of a"]
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "hi"
 

@@ -17,7 +17,7 @@ from mainspring.errors import (
 from mainspring.events import AgentEnd, AgentStart, Event, ToolExecutionStart, TurnEnd, TurnStart, UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
-from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
+from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, Usage, convert_to_llm
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from mainspring.tools.execute import NOT_RUN_ABORTED
 from tests.unit.loop.harness import (
@@ -111,7 +111,7 @@ async def test_steering_message_skips_the_remaining_sequential_calls() -> None:
     assert_results_follow_calls(ctx.messages)
 
 
-@pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-18")
+@pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-08", "AGT-18")
 async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     signal, ran = CancelToken(), list[str]()
 
@@ -271,7 +271,7 @@ async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_erro
     after: list[TurnAfter] = []
     bus = HookBus({TurnAfter: after.append})
     bus.subscribe(events.append)
-    model = Script(truncated_reply("half an ans", tool_call_reply("look", key="a")))
+    model = Script(truncated_reply("half an ans", tool_call_reply("look", key="a", tokens=3)))
     ctx = make_context()
     with pytest.raises(AgentProviderError) as caught:
         await agent_loop("go", ctx, make_config(model, bus=bus))
@@ -284,7 +284,8 @@ async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_erro
     assert (partial.stop_reason, partial.text) == ("error", "half an ans")
     assert "ended before it was complete" in as_message(ctx.messages[2]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
-    assert (after[0].usage.total_tokens, type(after[0].error)) == (0, AgentProviderError)
+    assert partial.usage == Usage(output_tokens=3)
+    assert (after[0].usage, type(after[0].error)) == (Usage(), AgentProviderError)
     assert (events[-1].type, events[-1].status) == ("agent_end", "error")
 
 
@@ -320,7 +321,7 @@ async def test_model_error_handler_can_retry_with_a_shorter_history() -> None:
 
 
 @pytest.mark.covers("AGT-18", "AGT-25")
-@pytest.mark.parametrize("when", ["before", "in the stream", "in a tool", "after the turn"])
+@pytest.mark.parametrize("when", ["before", "in the stream", "in a tool", "after the turn", "after the response"])
 async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> None:
     signal = CancelToken()
     started = asyncio.Event()
@@ -333,12 +334,14 @@ async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> Non
         return "never"
 
     def after(ctx: TurnAfter) -> None:
-        if when == "after the turn":
+        if when in {"after the turn", "after the response"}:
             signal.cancel("by hand")
 
     model = Script(
         text_reply("a long answer", hang_after=1, started=started)
         if when == "in the stream"
+        else text_reply("the last response")
+        if when == "after the response"
         else tool_calls_reply(tool_call_reply("wait"), tool_call_reply("wait"))
     )
     ctx = make_context(wait)
