@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, get_args
 
@@ -82,6 +83,7 @@ async def test_callbacks_run_in_order() -> None:
         "llm_start", "llm_stream", "llm_end", "spinner_stop", "agent_end",
     ]  # fmt: skip
     assert recorder.calls_of("agent_start")[0][1] == "what is a?"
+    assert (recorder.calls_of("spinner_start"), recorder.calls_of("spinner_stop")) == ([("Thinking",)], [()])
     assert recorder.calls_of("agent_end")[0][1] == "it is a"
     _, model, messages = recorder.calls_of("llm_start")[0]
     assert (model, [m.text for m in messages]) == ("scripted:scripted-1", ["what is a?"])
@@ -193,7 +195,7 @@ async def test_failure_fixed_by_a_retry_is_not_reported() -> None:
     assert recorder.names.count("llm_start") == 2
 
 
-@pytest.mark.covers("HOK-43")
+@pytest.mark.covers("HOK-06", "HOK-43")
 async def test_abort_is_reported_as_an_abort() -> None:
     recorder = CallbackRecorder()
     one = make_agent(recorder, ScriptedCall("look", {"key": "a"}), "never")
@@ -275,8 +277,10 @@ async def test_permission_requests_reach_the_callback_and_never_block_the_loop(i
         requests.append({k: request[k] for k in ("scope", "resource", "action")})
         before = ticks
         if not is_async:
-            while ticks < before + 5:  # runs in a thread while the loop continues
+            deadline = time.monotonic() + 5
+            while ticks < before + 5 and time.monotonic() < deadline:  # runs in a thread while the loop continues
                 pass
+            assert ticks >= before + 5, "the loop waits for the callback"
         return request["resource"].endswith("yes.txt")
 
     async def answer_later(request: Any) -> bool:

@@ -30,6 +30,7 @@ from mainspring.policies.budgets import ToolBudget
 from mainspring.presets import Preset, merge_presets
 from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
+from mainspring.tools.builtin import read_file
 from mainspring.tools.interaction import Reply as Said
 from mainspring.tools.interaction import UserQuestion
 from tests.unit.mcp.harness import get_plugin, make_agent, make_echo_server, make_tool_info, results, wait_until
@@ -386,7 +387,9 @@ async def test_mcp_tool_hooks_follow_the_general_tool_hooks() -> None:
         {"s": make_echo_server("echo", "other")},
         ScriptedCall("mcp__s__echo", {"text": "a"}),
         ScriptedCall("mcp__s__other", {}),
+        ScriptedCall("read_file", {"path": "a.txt"}),
         "done",
+        tools=[read_file],
     )
     for event in ("tool:gate", "tool:before", "tool:transform", "tool:after"):
         for name in (event, f"mcp:{event}"):
@@ -407,7 +410,10 @@ async def test_mcp_tool_hooks_follow_the_general_tool_hooks() -> None:
     assert echo == [
         (f"{prefix}tool:{step}", "s") for step in ("gate", "before", "transform", "after") for prefix in ("", "mcp:")
     ]
-    assert [r.content for r in results(agent)] == ["ECHO: A!", "Blocked: not this one"]
+    assert [r.content for r in results(agent)][:2] == ["ECHO: A!", "Blocked: not this one"]
+    assert [event for event, name, _ in hooks if name == "read_file"] == [
+        f"tool:{step}" for step in ("gate", "before", "transform", "after")
+    ], "a tool of no server"
 
 
 @pytest.mark.covers("MCP-13")

@@ -258,7 +258,7 @@ async def test_failed_subagent_is_reported_and_the_parent_continues() -> None:
     broken = make_definition("broken", Reply("half an", error=NetworkError("the line is cut", retryable=False)))
     fine = make_definition("fine", "fine")
     agent = make_parent([spawn_call("a", "broken"), spawn_call("b", "fine")], "both seen", kinds=[broken, fine])
-    errors = record_events(agent, "spawn:error")
+    ends = record_events(agent, "spawn:error", "spawn:complete")
     result = await agent.run("go")
 
     assert result.text == "both seen"
@@ -267,8 +267,11 @@ async def test_failed_subagent_is_reported_and_the_parent_continues() -> None:
     assert "it failed (the line is cut)" in first.text
     assert "half an" in first.text
     assert (second.text, second.is_error) == ("fine", False)
-    assert len(errors) == 1
-    assert errors[0][1].stats.status == "error"
+    assert {(name, end.name, end.stats.status) for name, end in ends} == {
+        ("spawn:error", "broken", "error"),
+        ("spawn:complete", "fine", "completed"),
+    }
+    assert len(ends) == 2
     assert {s.status for s in result.stats.children} == {"error", "completed"}
 
 

@@ -214,7 +214,7 @@ async def test_preview_is_in_the_history_and_in_every_request(tmp_path: Path) ->
     assert texts(seen)[0].startswith("<persisted-output")
 
 
-@pytest.mark.covers("CTX-07")
+@pytest.mark.covers("CTX-07", "TEX-11")
 async def test_persisting_runs_after_transform_and_before_finished(tmp_path: Path) -> None:
     agent = persisting_agent(tmp_path, "short")
     sizes: list[int] = []
