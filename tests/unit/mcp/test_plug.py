@@ -640,6 +640,7 @@ def test_servers_work_for_repeated_run_sync_calls() -> None:
     assert server.connections == 2
 
 
+@pytest.mark.covers("SUB-02")
 async def test_subagents_share_the_connections() -> None:
     server = make_echo_server("echo")
     hooks: list[str] = []
