@@ -40,6 +40,7 @@ async def test_old_results_become_stubs_above_the_threshold() -> None:
     await agent.run("go")
 
     sent = [texts(r.messages) for r in requests(agent)]
+    assert (RunOptions().compact_threshold, RunOptions().compact_keep_turns) == (128 * 1024, 4)
     assert sent[3] == [BIG] * 3  # 120,000 bytes
     assert sent[4] == [BIG] * 4  # above the threshold, but all within the last four turns
     assert sent[5] == [STUB, *[BIG] * 4]

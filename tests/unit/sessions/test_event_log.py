@@ -78,15 +78,16 @@ async def test_run_is_logged_from_start_to_shutdown(session: Session, tmp_path: 
     message: Any = model.message
     assert (message.provider, message.model, message.stop_reason) == ("scripted", "scripted-1", "tool_use")
     assert (message.usage, message.content, model.error) == (usage, (), None)
-    assert model.seconds >= 0
+    assert model.seconds > 0
     assert isinstance(call, ToolExecutionEnd)
     assert (call.call, call.status) == (ToolUseBlock("c1", "look", {"key": "a"}), "ok")
+    assert call.seconds > 0
     assert call.result == ToolResultBlock("c1", "look")
     assert isinstance(end, AgentEnd)
     assert (end.status, end.stats.turns, end.messages, end.text) == ("completed", 2, (), "")
     assert end.stats.usage.cost is not None
     assert end.stats.usage.cost.total == 1.5
-    assert end.stats.seconds >= model.seconds
+    assert end.stats.seconds >= model.seconds + call.seconds
     assert isinstance(shutdown, SessionShutdown)
     assert shutdown.reason == "exit"
     text = (tmp_path / "logs" / "s1.jsonl").read_text()

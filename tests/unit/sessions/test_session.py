@@ -150,6 +150,7 @@ def test_invalid_session_file_is_skipped_and_reported() -> None:
     assert "empty" in str(again.problems[0])
 
 
+@pytest.mark.covers("SES-02")
 @pytest.mark.parametrize("other", ["HOME", "MAINSPRING_HOME"])
 def test_user_folder_can_be_changed_by_environment_variables(other: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "h")} | {other: str(tmp_path / "x")}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mainspring.agent.agent import Agent
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import (
     Conversation,
@@ -27,14 +28,18 @@ from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AppConfig, PermissionSettings, RetrySettings, Settings
 from mainspring.app.workspace.settings.load import RuleFile, build_config, env_bool, env_float, env_int, env_str
+from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Event, Notice
 from mainspring.mcp import McpPlug
 from mainspring.models import ModelInfo, RetryConfig
 from mainspring.permissions import RuleSet
+from mainspring.policies.large_results.store import FileOutputStore
 from mainspring.sessions import Session
+from mainspring.sessions.output_offload import OffloadOutputsPlug
 from mainspring.skills import SkillsPlug
-from mainspring.testing.scripted_model import ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
+from mainspring.tools import tool
 from mainspring.tools.builtin import builtin_tools
 
 
@@ -82,6 +87,29 @@ async def test_warnings_are_reported(project_with_unknown_setting: Path, environ
     await open_and_close(make_options(project_with_unknown_setting), environ, events.append)
 
     assert [type(t) for t in events] == [Notice]
+
+
+@pytest.mark.covers("CTX-06")
+async def test_missing_outputs_of_a_resumed_session_are_reported(
+    tmp_path: Path, home: Path, environ: dict[str, str]
+) -> None:
+    @tool
+    async def report() -> str:
+        """Report."""
+        return "x" * 100_000
+
+    session = Session.create(tmp_path, home=home / ".agent")
+    outputs = OffloadOutputsPlug(FileOutputStore(session.context_folder or ""))
+    model = ScriptedModel(ScriptedCall("report"), "done")
+    await Agent(model, tools=[report], session=session, plugs=[outputs], execution=MemoryEnv()).run("go")
+    events: list[Event] = []
+    await outputs.close()
+    session.close()
+
+    await open_and_close(make_options(tmp_path, continued=True), environ, events.append)
+
+    [notice] = [event for event in events if isinstance(event, Notice)]
+    assert notice.text.startswith("1 large outputs of earlier tool calls are no longer stored.")
 
 
 async def test_session_is_closed_if_the_agent_cannot_be_built(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mainspring import Agent, RunOptions, Session
 from mainspring.env.memory import MemoryEnv
@@ -140,7 +141,7 @@ def test_cut_never_separates_a_call_from_its_result(shape: list[tuple[str, int]]
 
 @pytest.mark.covers("CMP-05", "CMP-06", "OPT-09")
 async def test_summary_replaces_the_old_messages_and_lists_files() -> None:
-    messages = make_conversation(40)
+    messages = [replace(message, id=f"m{i}") for i, message in enumerate(make_conversation(40))]
     summarizer = FakeSummarizer()
     compactor = SummaryCompactor(Compaction(keep_recent=10_000))
 
@@ -155,6 +156,8 @@ async def test_summary_replaces_the_old_messages_and_lists_files() -> None:
     report = compactor.last_result
     assert report is not None
     assert report.summary == GOOD
+    assert report.first_kept == rest[0].id == f"m{len(messages) - len(rest)}"
+    assert (report.tokens_before, report.tokens_after) == (estimate_tokens(messages), estimate_tokens(shorter))
     assert report.tokens_after < report.tokens_before / 2
     assert report.files.read[:2] == ("f0.py", "f1.py")
     assert "Request 0" in text_of(head)
@@ -291,6 +294,7 @@ async def test_important_messages_are_kept_verbatim() -> None:
     assert has_complete_pairs(shorter[2:])
 
 
+@pytest.mark.covers("CMP-01", "CMP-02")
 def test_limits_depend_on_the_context_window() -> None:
     assert Compaction().limit(200_000) == 200_000 - 16384
     assert Compaction().limit(8192) == 6144

@@ -18,7 +18,6 @@ from mainspring.errors import SessionError
 from mainspring.loop.hooks import ToolFinished, ToolTransform
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.policies.large_results.store import (
-    PREVIEW_BYTES,
     FileOutputStore,
     IContextManager,
     LargeOutput,
@@ -53,6 +52,7 @@ def test_output_is_saved_and_loaded_unchanged(store: LargeOutputStore) -> None:
     assert manager.save(make_record()) == pointer
     assert [p.name for p in manager.list()] == [pointer.name]
     assert manager.save(make_record("other")).name != pointer.name
+    assert IContextManager is LargeOutputStore
 
 
 @pytest.mark.covers("CTX-02", "CTX-03")
@@ -165,8 +165,8 @@ async def test_large_result_becomes_a_preview_with_a_path(tmp_path: Path) -> Non
     assert (name, int(size)) == ("look", len(text))
     assert read_content(path) == text
     assert Path(path).parent == tmp_path / "kept"
-    assert preview_text.startswith(text[:PREVIEW_BYTES])
-    assert len(preview_text) < PREVIEW_BYTES + 100
+    assert preview_text.startswith(text[:2048])
+    assert len(preview_text) < 2048 + 100
     assert results(agent.messages)[0].details["persisted"] == path
 
 
