@@ -177,7 +177,7 @@ async def test_failure_is_reported_once_and_agent_end_still_fires() -> None:
     assert recorder.names[-3:] == ["error", "spinner_stop", "agent_end"]
     assert recorder.names.count("error") == 1
     span, report = recorder.calls_of("error")[0]
-    assert isinstance(span, SpanContext)
+    assert span == recorder.calls_of("llm_start")[0][0]
     assert (report.code, report.reason, report.retry_after, report.status) == ("RATE_LIMITED", "quota", 7, 429)
     assert (report.provider, report.retryable) == ("scripted", True)
     assert "sk-" not in report.message
@@ -250,6 +250,8 @@ async def test_debug_and_trace_callbacks_receive_messages_and_events() -> None:
         behavior=RunOptions(retry=RetryConfig(base_delay_ms=1)),
     ).run("go")
     lines = [message for _, message, _ in recorder.calls_of("debug")]
+    facts = [each for _, _, each in recorder.calls_of("debug")]
+    assert (facts[0]["turn"], facts[1]["attempt"], facts[-1]) == (1, 1, {"status": "completed"})
     assert lines[0] == "turn 1 begins"
     assert any(line.startswith("the model call is retried in") for line in lines)
     assert "look failed" in lines

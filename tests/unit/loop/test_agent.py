@@ -51,6 +51,7 @@ async def test_runs_continue_the_conversation_until_a_reset() -> None:
     assert (result.text, result.output, result.status, result.stop_reason) == ("one", "one", "completed", "end_turn")
     assert (result.turns, result.usage.total_tokens, result.stats.tool_counts) == (2, 3, {"look": 1})
     await core_agent.prompt("second")
+    assert model.requests[-1].messages[-1].text == "second"
     assert [len(r.messages) for r in model.requests] == [1, 3, 5]
     assert block_types(core_agent.messages) == ["user", "assistant", "user", "assistant", "user", "assistant"]
     core_agent.reset()
@@ -75,6 +76,7 @@ async def test_stream_publishes_every_event_in_order() -> None:
     ]  # fmt: skip
     assert events[-1].messages == result.messages
     assert tuple(e.message for e in events if e.type == "message_end") == result.messages
+    assert [e.message for e in events if e.type == "turn_end"] == [result.messages[1], result.messages[3]]
     assert [e.message.role for e in events if e.type == "message_start"] == ["user", "assistant", "user", "assistant"]
     assert [r.text for r in events[16].tool_results] == ["value of a"]
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "hi"

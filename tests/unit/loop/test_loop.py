@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import (
@@ -137,7 +138,7 @@ async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     assert len(model.requests) == 1
 
 
-@pytest.mark.covers("AGT-20")
+@pytest.mark.covers("AGT-20", "AGT-02")
 async def test_steering_message_between_turns_continues_the_run() -> None:
     waiting = [Message.user("also Bergen")]
     model = Script(text_reply("Oslo"), text_reply("Bergen"))
@@ -217,7 +218,7 @@ async def test_turn_before_can_change_the_request_and_turn_after_can_continue_th
     def before(ctx: TurnBefore) -> None:
         ctx.request.tools = ()
         ctx.request.tool_choice = "none"
-        ctx.request.max_output_tokens = 3
+        ctx.request = replace(ctx.request, max_output_tokens=3)
 
     def after(ctx: TurnAfter) -> None:
         if ctx.turn == 1:

@@ -333,8 +333,7 @@ async def test_gates_run_in_a_fixed_order() -> None:
         return None
 
     agent = make_agent(
-        look_call(),
-        "done",
+        *(look_call(), "done") * 2,
         tools=make_tools(),
         tool_budgets={"look": ToolBudget(0, decide)},
         dedup_tools={"look": hasher},
@@ -346,3 +345,9 @@ async def test_gates_run_in_a_fixed_order() -> None:
     await agent.run("go", hooks={ToolGate: lambda hook: order.append("run")})
 
     assert order == ["lifetime", "run", "allowed tools", "budget", "dedup", "disclosure"]
+
+    order.clear()
+    await agent.run("go", hooks={ToolGate: lambda hook: {"block": "not now"}})
+
+    assert order == ["lifetime"]
+    assert texts(agent.messages)[-1] == "Blocked: not now"
