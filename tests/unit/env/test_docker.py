@@ -1,6 +1,7 @@
 """Containers: with podman if it is installed, and always with a program that accepts the arguments of docker."""
 
 import asyncio
+import gc
 import os
 import time
 from collections.abc import AsyncIterator, Callable
@@ -206,6 +207,19 @@ async def test_docker_command_line_contains_the_options(fake_docker: str, projec
     await open_env.run("true")
     await open_env.aclose()
     assert "--network" not in read_log(fake_docker).splitlines()[1]
+
+
+async def test_container_stops_with_an_environment_that_is_not_closed(fake_docker: str, project: Path) -> None:
+    env = ContainerEnv("image:1", project, engine=fake_docker)
+    await env.run("true")
+    client = env._container._client
+    assert client is not None
+    assert client.poll() is None
+
+    del env
+    gc.collect()
+
+    assert client.poll() is not None
 
 
 async def test_fetch_is_denied_without_network(fake_docker: str, project: Path) -> None:

@@ -64,6 +64,14 @@ async def test_steps_of_a_tool_call_happen_in_order() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.covers("TEX-11")
+async def test_call_is_counted_between_the_gate_and_the_lookup() -> None:
+    counts: list[tuple[str, dict[str, int]]] = []
+    hooks = {n: (lambda ctx, n=n: counts.append((n, dict(ctx.tool_counts)))) for n in ("tool:gate", "tool:before")}
+    await run_calls(tool_call_reply("add", a=1), hooks=hooks, behavior=LoopOptions(tool_execution="sequential"))
+    assert counts == [("tool:gate", {}), ("tool:before", {"add": 1})]
+
+
 @pytest.mark.covers("TEX-10")
 async def test_tool_gets_the_coerced_arguments() -> None:
     received: list[dict[str, Any]] = []

@@ -108,7 +108,7 @@ async def test_inactive_tools_are_not_passed_to_a_subagent() -> None:
     assert [t.name for t in requests_of(helper)[0].tools] == ["look"]
 
 
-@pytest.mark.covers("SUB-02", "SUB-07")
+@pytest.mark.covers("SUB-03", "SUB-02", "SUB-07")
 async def test_subagent_can_spawn_only_down_to_the_depth() -> None:
     def reply_with_tool_names(request: Any) -> Reply:
         return Reply(",".join(t.name for t in request.tools))
@@ -216,6 +216,7 @@ async def test_parent_gets_events_and_stats_of_each_subagent() -> None:
     assert (complete.id, complete.name, complete.depth, complete.task) == ("helper-1", "helper", 1, "find a")
     assert complete.error is None
     assert complete.stats.tool_counts == {"look": 1}
+    assert 0 < complete.stats.seconds <= result.stats.seconds
     assert result.stats.children == (complete.stats,)
     assert isinstance(complete.stats, SubagentStats)
     details = results(agent)[0].details

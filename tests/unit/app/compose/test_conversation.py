@@ -32,15 +32,17 @@ from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Event, Notice
 from mainspring.mcp import McpPlug
+from mainspring.messages import utc_now
 from mainspring.models import ModelInfo, RetryConfig
 from mainspring.permissions import RuleSet
-from mainspring.policies.large_results.store import FileOutputStore
+from mainspring.policies.large_results.store import FileOutputStore, LargeOutput
 from mainspring.sessions import Session
 from mainspring.sessions.output_offload import OffloadOutputsPlug
 from mainspring.skills import SkillsPlug
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from mainspring.tools.builtin import builtin_tools
+from tests.unit.env.test_process import is_running
 
 
 @pytest.fixture
@@ -87,6 +89,23 @@ async def test_warnings_are_reported(project_with_unknown_setting: Path, environ
     await open_and_close(make_options(project_with_unknown_setting), environ, events.append)
 
     assert [type(t) for t in events] == [Notice]
+
+
+@pytest.mark.covers("EXE-05", "CTX-05")
+async def test_programs_end_and_outputs_are_deleted_with_the_conversation(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    conversation = await open_conversation(make_options(tmp_path), print, environ)
+    process = int((await conversation.env.run("sleep 60 >/dev/null 2>&1 & echo $!")).stdout.text)
+    assert conversation.output_store is not None
+    store = conversation.output_store.store
+    store.save(LargeOutput(tool="look", args={}, result="x", timestamp=utc_now(), query_id="r"))
+    assert is_running(process)
+
+    await conversation.aclose()
+
+    assert not is_running(process)
+    assert store.list() == ()
 
 
 @pytest.mark.covers("CTX-06")
