@@ -376,6 +376,13 @@ async def test_calls_to_a_permanently_failed_server_return_its_error() -> None:
     assert result.content == "the database is gone"
 
 
+@pytest.mark.covers("CAC-10")
+async def test_tools_of_a_server_are_offered_by_name() -> None:
+    agent = make_agent({"s": make_echo_server("zeta", "alpha", "mid")}, "done")
+    await agent.run("go")
+    assert offered_tool_names(agent)[0] == ["mcp__s__alpha", "mcp__s__mid", "mcp__s__zeta"]
+
+
 @pytest.mark.covers("HOK-27")
 async def test_mcp_tool_hooks_follow_the_general_tool_hooks() -> None:
     hooks: list[tuple[str, str, str]] = []

@@ -14,7 +14,7 @@ from mainspring.loop.hooks import ContextTransform
 from mainspring.messages import AgentMessage, CustomMessage
 from mainspring.models import ModelInfo, ModelProfile
 from mainspring.models.profile import AnthropicCapabilities
-from mainspring.policies.compaction import ToolResultClearing
+from mainspring.policies.compaction import Compaction, ToolResultClearing
 from mainspring.testing import ScriptedCall, ScriptedModel
 from tests.unit.policies.harness import edit, make_agent, project, read, requests, results, texts, turn, words
 
@@ -187,6 +187,11 @@ async def test_clearing_is_left_to_a_provider_that_supports_it() -> None:
 
     await agent.run("go", model=hosted)
     assert texts(hosted.requests[-1].messages) == [BIG] * 8
+
+    small = ModelInfo("m", "anthropic", context_window=20_000)
+    hosted = HostedModel(*[ScriptedCall("look")] * 8, "done", info=small)
+    await looking_agent(8, compaction=Compaction()).run("go", model=hosted)
+    assert len(hosted.requests) == 9, "no summary is requested"
 
     hosted = HostedModel(read("a.txt"), read("a.txt"), "done")
     reading = make_agent("", env=project(a__txt="a"))

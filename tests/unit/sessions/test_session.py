@@ -78,6 +78,7 @@ from tests.unit.sessions.harness import (
 def test_new_session_has_an_id_and_creates_its_file_on_the_first_message(home: Path) -> None:
     session = Session.create(options=QUICK)
     assert session.id
+    assert Session.create(options=QUICK).id != session.id
     assert not any(home.rglob("*"))
     asyncio.run(make_agent(session, "hi").run("go"))
     path = Path(session.location)

@@ -33,6 +33,18 @@ async def count(key: str) -> str:
     return "3"
 
 
+@pytest.mark.covers("CAC-10")
+def test_kinds_are_listed_by_name() -> None:
+    kinds = [make_definition(name, "x", description=f"Does {name}.") for name in ("zeta", "alpha", "mid")]
+    tool = make_parent("x", kinds=kinds).tools.get("spawn")
+    same = make_parent("x", kinds=kinds[::-1]).tools.get("spawn")
+    assert tool is not None
+    assert same is not None
+    assert tool.description.endswith("- alpha: Does alpha.\n- mid: Does mid.\n- zeta: Does zeta.")
+    assert tool.input_schema["properties"]["agent"]["enum"] == ["alpha", "mid", "zeta"]
+    assert (same.description, same.input_schema) == (tool.description, tool.input_schema)
+
+
 @pytest.mark.covers("SUB-01", "SUB-02", "TOL-20")
 async def test_subagent_gets_only_its_task_and_the_setup_of_its_parent() -> None:
     helper = make_definition("helper", ScriptedCall("look", {"key": "a"}), "it is a", description="Looks.")

@@ -41,7 +41,7 @@ def make_record(result: str = "long " * 1000, tool: str = "grep", query: str = "
     return LargeOutput(tool=tool, args={"pattern": "x"}, result=result, timestamp=NOW, query_id=query)
 
 
-@pytest.mark.covers("CTX-01", "CTX-11")
+@pytest.mark.covers("CTX-03", "CTX-01", "CTX-11")
 def test_output_is_saved_and_loaded_unchanged(store: LargeOutputStore) -> None:
     manager: IContextManager = store
     pointer = manager.save(make_record())
@@ -176,7 +176,7 @@ async def test_small_result_is_unchanged_and_persisting_is_off_by_default(tmp_pa
     await agent.run("go")
     assert texts(agent.messages) == ["x" * 100]
 
-    plain = make_agent(ScriptedCall("look"), "done", tools=[make_tool("x" * 10**6)])
+    plain = make_agent(ScriptedCall("look"), "done", tools=[make_tool("x" * 10**6)], persist_dir=str(tmp_path / "kept"))
     await plain.run("go")
     assert texts(plain.messages) == ["x" * 10**6]
     assert not (tmp_path / "kept").exists()
