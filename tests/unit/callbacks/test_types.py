@@ -93,6 +93,7 @@ async def test_callbacks_run_in_order() -> None:
         ("it is a", 0),
     ]
     assert recorder.calls_of("tool_start")[0][1:] == ("look", {"key": "a"})
+    assert recorder.calls_of("tool_end")[0][1] == "look"
 
 
 @pytest.mark.covers("HOK-12", "TDF-11")

@@ -248,6 +248,7 @@ async def test_environments_of_one_folder_have_separate_locks(make: Make) -> Non
     assert "write the same file at the same time overwrite each other" in " ".join((ContainerEnv.__doc__ or "").split())
     await asyncio.gather(output(one, "echo 3 > b"), output(two, "echo 4 > c"))
     assert await output(one, "cat b c") == await output(two, "cat b c") == "3\n4\n"
+    assert one.container != two.container
 
 
 async def test_changes_of_guarded_files_are_undone(make: Make, project: Path) -> None:

@@ -247,12 +247,15 @@ async def test_options_of_one_run_do_not_affect_the_next() -> None:
     assert (first.requests[1].system, len(first.requests[1].tools), len(first.requests[1].messages)) == ("S", 1, 5)
 
 
-@pytest.mark.covers("AGT-13", "SES-16")
+@pytest.mark.covers("AGT-14", "AGT-13", "SES-16")
 async def test_prompt_is_required_without_a_history() -> None:
     with pytest.raises(AgentError, match="Nothing to run"):
         await make_agent(Script()).run()
-    with pytest.raises(AgentError, match="empty"):
-        await make_agent(Script()).run([Message.user([])])
+    started: list[Any] = []
+    for prompt in ([Message.user([])], " "):
+        with pytest.raises(AgentError, match="empty"):
+            await make_agent(Script(), hooks={"session:start": started.append}).run(prompt)
+    assert started == [], "the prompt is checked before the run starts"
     core_agent = make_agent(Script(text_reply("ok")), messages=[Message.user("from before")])
     assert (await core_agent.run()).text == "ok"
 

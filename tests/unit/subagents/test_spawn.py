@@ -120,7 +120,7 @@ async def test_inactive_tools_are_not_passed_to_a_subagent() -> None:
     assert [t.name for t in requests_of(helper)[0].tools] == ["look"]
 
 
-@pytest.mark.covers("SUB-03", "SUB-02", "SUB-07")
+@pytest.mark.covers("SUB-06", "SUB-03", "SUB-02", "SUB-07")
 async def test_subagent_can_spawn_only_down_to_the_depth() -> None:
     def reply_with_tool_names(request: Any) -> Reply:
         return Reply(",".join(t.name for t in request.tools))
