@@ -205,6 +205,7 @@ async def test_agent_has_plain_defaults() -> None:
     assert isinstance(core_agent.steps, LiveSteps)
 
 
+@pytest.mark.covers("CAC-09")
 async def test_request_contains_every_option_of_the_run() -> None:
     core_agent = make_agent(Script(text_reply("a"), text_reply("b")), system="S", tools=[look])
     core_agent.session_id = "s1"

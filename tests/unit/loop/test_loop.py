@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import (
@@ -17,7 +18,7 @@ from mainspring.errors import (
 from mainspring.events import AgentEnd, AgentStart, Event, ToolExecutionStart, TurnEnd, TurnStart, UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
-from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
+from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, Usage, convert_to_llm
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from mainspring.tools.execute import NOT_RUN_ABORTED
 from tests.unit.loop.harness import (
@@ -111,7 +112,7 @@ async def test_steering_message_skips_the_remaining_sequential_calls() -> None:
     assert_results_follow_calls(ctx.messages)
 
 
-@pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-18")
+@pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-08", "AGT-18")
 async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     signal, ran = CancelToken(), list[str]()
 
@@ -137,7 +138,7 @@ async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     assert len(model.requests) == 1
 
 
-@pytest.mark.covers("AGT-20")
+@pytest.mark.covers("AGT-20", "AGT-02")
 async def test_steering_message_between_turns_continues_the_run() -> None:
     waiting = [Message.user("also Bergen")]
     model = Script(text_reply("Oslo"), text_reply("Bergen"))
@@ -217,7 +218,7 @@ async def test_turn_before_can_change_the_request_and_turn_after_can_continue_th
     def before(ctx: TurnBefore) -> None:
         ctx.request.tools = ()
         ctx.request.tool_choice = "none"
-        ctx.request.max_output_tokens = 3
+        ctx.request = replace(ctx.request, max_output_tokens=3)
 
     def after(ctx: TurnAfter) -> None:
         if ctx.turn == 1:
@@ -271,7 +272,7 @@ async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_erro
     after: list[TurnAfter] = []
     bus = HookBus({TurnAfter: after.append})
     bus.subscribe(events.append)
-    model = Script(truncated_reply("half an ans", tool_call_reply("look", key="a")))
+    model = Script(truncated_reply("half an ans", tool_call_reply("look", key="a", tokens=3)))
     ctx = make_context()
     with pytest.raises(AgentProviderError) as caught:
         await agent_loop("go", ctx, make_config(model, bus=bus))
@@ -284,7 +285,8 @@ async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_erro
     assert (partial.stop_reason, partial.text) == ("error", "half an ans")
     assert "ended before it was complete" in as_message(ctx.messages[2]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
-    assert (after[0].usage.total_tokens, type(after[0].error)) == (0, AgentProviderError)
+    assert partial.usage == Usage(output_tokens=3)
+    assert (after[0].usage, type(after[0].error)) == (Usage(), AgentProviderError)
     assert (events[-1].type, events[-1].status) == ("agent_end", "error")
 
 
@@ -320,7 +322,7 @@ async def test_model_error_handler_can_retry_with_a_shorter_history() -> None:
 
 
 @pytest.mark.covers("AGT-18", "AGT-25")
-@pytest.mark.parametrize("when", ["before", "in the stream", "in a tool", "after the turn"])
+@pytest.mark.parametrize("when", ["before", "in the stream", "in a tool", "after the turn", "after the response"])
 async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> None:
     signal = CancelToken()
     started = asyncio.Event()
@@ -333,12 +335,14 @@ async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> Non
         return "never"
 
     def after(ctx: TurnAfter) -> None:
-        if when == "after the turn":
+        if when in {"after the turn", "after the response"}:
             signal.cancel("by hand")
 
     model = Script(
         text_reply("a long answer", hang_after=1, started=started)
         if when == "in the stream"
+        else text_reply("the last response")
+        if when == "after the response"
         else tool_calls_reply(tool_call_reply("wait"), tool_call_reply("wait"))
     )
     ctx = make_context(wait)

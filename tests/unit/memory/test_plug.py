@@ -96,7 +96,7 @@ async def test_prompt_is_unchanged_without_memory_files(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.covers("MEM-04", "MEM-07", "TOL-18")
+@pytest.mark.covers("MEM-04", "MEM-07", "TOL-18", "SES-21")
 async def test_confirmed_note_is_appended_and_read_by_the_next_session(tmp_path: Path) -> None:
     request: list[Note] = []
 

@@ -281,6 +281,17 @@ def test_options_use_the_field_names_of_the_host() -> None:
     assert not {"max_tokens", "stream_options", "temperature", "stop", "reasoning_effort"} & set(sent)
 
 
+@pytest.mark.covers("CAC-09")
+def test_session_id_is_the_cache_key_if_supported_and_enabled() -> None:
+    with_cache_key = profile(ChatCapabilities(prompt_cache_key=True))
+    hi = [Message.user("Hi")]
+
+    assert body(hi, with_cache_key, session_id="s1")["prompt_cache_key"] == "s1"
+    assert "prompt_cache_key" not in body(hi, with_cache_key, session_id="s1", cache=False)
+    assert "prompt_cache_key" not in body(hi, with_cache_key)
+    assert "prompt_cache_key" not in body(hi, profile(), session_id="s1")
+
+
 @pytest.mark.parametrize(
     ("level", "accepted", "reasons", "sent"),
     [

@@ -78,15 +78,16 @@ async def test_run_is_logged_from_start_to_shutdown(session: Session, tmp_path: 
     message: Any = model.message
     assert (message.provider, message.model, message.stop_reason) == ("scripted", "scripted-1", "tool_use")
     assert (message.usage, message.content, model.error) == (usage, (), None)
-    assert model.seconds >= 0
+    assert model.seconds > 0
     assert isinstance(call, ToolExecutionEnd)
     assert (call.call, call.status) == (ToolUseBlock("c1", "look", {"key": "a"}), "ok")
+    assert call.seconds > 0
     assert call.result == ToolResultBlock("c1", "look")
     assert isinstance(end, AgentEnd)
     assert (end.status, end.stats.turns, end.messages, end.text) == ("completed", 2, (), "")
     assert end.stats.usage.cost is not None
     assert end.stats.usage.cost.total == 1.5
-    assert end.stats.seconds >= model.seconds
+    assert end.stats.seconds >= model.seconds + call.seconds
     assert isinstance(shutdown, SessionShutdown)
     assert shutdown.reason == "exit"
     text = (tmp_path / "logs" / "s1.jsonl").read_text()
@@ -129,7 +130,8 @@ async def test_errors_are_logged_redacted_and_shortened(session: Session) -> Non
 
     script = [
         Reply(calls=[ScriptedCall("explode", {"why": f"token={KEY}", "password": "hunter2hunter2"}, "c1")]),
-        NetworkError(f"refused, key {KEY}"),
+        Reply(calls=[ScriptedCall("explode", {"why": "x"}, "c2")]),
+        NetworkError(f"refused, key {KEY}\nsecond line"),
     ]
     agent = make_logged_agent(session, *script, tools=[explode], behavior=RunOptions(retry=None))
     result = await agent.run("go", raise_errors=False)
@@ -139,13 +141,15 @@ async def test_errors_are_logged_redacted_and_shortened(session: Session) -> Non
     assert KEY not in text
     assert "hunter2" not in text
     assert "second line" not in text
-    (call,) = read_named(session, "tool_execution_end")
-    assert call.status == "error"
-    assert call.result.content.startswith("Validation error")  # the tool has no such argument
+    rejected, raised = read_named(session, "tool_execution_end")
+    assert (rejected.status, raised.status) == ("error", "error")
+    assert rejected.result.content.startswith("Validation error")  # the tool has no such argument
+    assert raised.result.content.startswith("ToolError: no: [redacted]")
+    assert len(raised.result.content) <= 301
     (end,) = read_named(session, "agent_end")
     assert (end.status, end.error.type) == ("error", "NetworkError")
     assert "[redacted]" in end.error.message
-    assert [bool(e.error) for e in read_named(session, "message_end")] == [False, True]
+    assert [bool(e.error) for e in read_named(session, "message_end")] == [False, False, True]
 
 
 def read_log_text(session: Session) -> str:

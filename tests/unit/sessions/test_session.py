@@ -78,6 +78,7 @@ from tests.unit.sessions.harness import (
 def test_new_session_has_an_id_and_creates_its_file_on_the_first_message(home: Path) -> None:
     session = Session.create(options=QUICK)
     assert session.id
+    assert Session.create(options=QUICK).id != session.id
     assert not any(home.rglob("*"))
     asyncio.run(make_agent(session, "hi").run("go"))
     path = Path(session.location)
@@ -150,6 +151,7 @@ def test_invalid_session_file_is_skipped_and_reported() -> None:
     assert "empty" in str(again.problems[0])
 
 
+@pytest.mark.covers("SES-02")
 @pytest.mark.parametrize("other", ["HOME", "MAINSPRING_HOME"])
 def test_user_folder_can_be_changed_by_environment_variables(other: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "h")} | {other: str(tmp_path / "x")}

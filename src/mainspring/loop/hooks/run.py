@@ -271,10 +271,7 @@ class TurnBefore(Hook):
 
     @property
     def request(self) -> ModelRequest:
-        """The request that is about to be sent.
-
-        It is frozen: create a changed copy with `msgspec.structs.replace`.
-        """
+        """The request that is about to be sent. Change its fields, or replace it."""
         return self._request
 
     @request.setter

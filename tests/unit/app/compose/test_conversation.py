@@ -29,18 +29,22 @@ from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AppConfig, PermissionSettings, RetrySettings, Settings
 from mainspring.app.workspace.settings.load import RuleFile, build_config, env_bool, env_float, env_int, env_str
-from mainspring.env.memory import MemoryEnv
+from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Event, Notice
 from mainspring.mcp import McpPlug
+from mainspring.messages import utc_now
 from mainspring.models import ModelInfo, RetryConfig
 from mainspring.permissions import RuleSet
+from mainspring.policies.large_results.store import FileOutputStore, LargeOutput
 from mainspring.redaction import Redactor
 from mainspring.sessions import Session
+from mainspring.sessions.output_offload import OffloadOutputsPlug
 from mainspring.skills import SkillsPlug
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
-from mainspring.tools import Tool, ToolContext
+from mainspring.tools import Tool, ToolContext, tool
 from mainspring.tools.builtin import builtin_tools
+from tests.unit.env.test_process import is_running
 
 
 @pytest.fixture
@@ -87,6 +91,46 @@ async def test_warnings_are_reported(project_with_unknown_setting: Path, environ
     await open_and_close(make_options(project_with_unknown_setting), environ, events.append)
 
     assert [type(t) for t in events] == [Notice]
+
+
+@pytest.mark.covers("EXE-05", "CTX-05")
+async def test_programs_end_and_outputs_are_deleted_with_the_conversation(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    conversation = await open_conversation(make_options(tmp_path), print, environ)
+    process = int((await conversation.env.run("sleep 60 >/dev/null 2>&1 & echo $!")).stdout.text)
+    assert conversation.output_store is not None
+    store = conversation.output_store.store
+    store.save(LargeOutput(tool="look", args={}, result="x", timestamp=utc_now(), query_id="r"))
+    assert is_running(process)
+
+    await conversation.aclose()
+
+    assert not is_running(process)
+    assert store.list() == ()
+
+
+@pytest.mark.covers("CTX-06")
+async def test_missing_outputs_of_a_resumed_session_are_reported(
+    tmp_path: Path, home: Path, environ: dict[str, str]
+) -> None:
+    @tool
+    async def report() -> str:
+        """Report."""
+        return "x" * 100_000
+
+    session = Session.create(tmp_path, home=home / ".agent")
+    outputs = OffloadOutputsPlug(FileOutputStore(session.context_folder or ""))
+    model = ScriptedModel(ScriptedCall("report"), "done")
+    await Agent(model, tools=[report], session=session, plugs=[outputs], execution=MemoryEnv()).run("go")
+    events: list[Event] = []
+    await outputs.close()
+    session.close()
+
+    await open_and_close(make_options(tmp_path, continued=True), environ, events.append)
+
+    [notice] = [event for event in events if isinstance(event, Notice)]
+    assert notice.text.startswith("1 large outputs of earlier tool calls are no longer stored.")
 
 
 async def test_session_is_closed_if_the_agent_cannot_be_built(tmp_path: Path, environ: dict[str, str]) -> None:
