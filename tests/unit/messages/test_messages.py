@@ -62,23 +62,30 @@ def test_every_block_round_trips(role: Any, blocks: list[ContentBlock]) -> None:
     assert (back.role, back.id, back.timestamp) == (role, "m1", message.timestamp)
 
 
-@pytest.mark.covers("MSG-08")
+@pytest.mark.covers("MSG-08", "MSG-01", "MSG-02", "MSG-03", "MSG-04", "MSG-05", "MSG-06", "MSG-07")
 def test_blocks_have_the_anthropic_type_names() -> None:
     blocks = [
-        TextBlock("a"),
-        ThinkingBlock("b"),
+        TextBlock("a", "mark"),
+        ThinkingBlock("b", "mark"),
         RedactedThinkingBlock("c"),
         ImageBlock("image/png", "d"),
-        ToolUseBlock("e", "f"),
-        ToolResultBlock("e"),
+        ToolUseBlock("e", "f", {"g": 1}),
+        ToolResultBlock("e", "f", "h", is_error=True, details={"i": 2}),
     ]
-    assert [b["type"] for b in msgspec.to_builtins(blocks)] == [
-        "text",
-        "thinking",
-        "redacted_thinking",
-        "image",
-        "tool_use",
-        "tool_result",
+    assert msgspec.to_builtins(blocks) == [
+        {"type": "text", "text": "a", "signature": "mark"},
+        {"type": "thinking", "thinking": "b", "signature": "mark"},
+        {"type": "redacted_thinking", "data": "c"},
+        {"type": "image", "media_type": "image/png", "data": "d"},
+        {"type": "tool_use", "id": "e", "name": "f", "input": {"g": 1}},
+        {
+            "type": "tool_result",
+            "tool_use_id": "e",
+            "name": "f",
+            "content": "h",
+            "is_error": True,
+            "details": {"i": 2},
+        },
     ]
     with pytest.raises(msgspec.ValidationError):
         decode_message(b'{"kind":"message","role":"user","content":[{"type":"video"}]}')
@@ -105,6 +112,7 @@ def test_message_has_a_role_content_and_a_utc_timestamp() -> None:
     assert history[1].content == (TextBlock("Hi"),)
     assert [type(b) for b in history[2].content] == [TextBlock, ImageBlock]
     assert all(before <= m.timestamp <= datetime.now(UTC) and m.timestamp.tzinfo is UTC for m in history)
+    assert [decode_message(encode_message(m)).id for m in history] == [""] * 4
     back = decode_message(encode_message(history[3]))
     assert isinstance(back, Message)
     assert (back.usage, back.stop_reason, back.error, back.provider, back.model) == (

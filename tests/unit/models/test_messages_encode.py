@@ -108,6 +108,7 @@ def test_other_messages_become_plain_objects() -> None:
     }
 
 
+@pytest.mark.covers("MSG-04")
 def test_turn_with_parallel_calls() -> None:
     sent = body(
         [
@@ -216,6 +217,7 @@ def test_invalid_arguments_ids_and_names_are_repaired() -> None:
     assert [b["content"] for b in answered["content"]] == ["(no output)", "(no output)"]
 
 
+@pytest.mark.covers("MSG-22")
 def test_lone_surrogates_are_replaced() -> None:
     sent = body([Message.user("a\ud800b"), assistant(ToolUseBlock("c", "look", {"at": "\udc00"}))], system="\ud800")
 

@@ -156,6 +156,7 @@ def test_empty_messages_are_not_sent() -> None:
     assert sent["messages"] == [{"role": "user", "content": "Hi"}]
 
 
+@pytest.mark.covers("MSG-22")
 def test_lone_surrogates_are_replaced() -> None:
     sent = body(
         [Message.user("a\ud83d"), assistant(ToolUseBlock("c1", "look", {"at": "\ude00"}))],

@@ -337,6 +337,7 @@ def test_invalid_arguments_become_an_object() -> None:
     assert json.loads(sent["input"][0]["arguments"]) == {"unreadable_arguments": '{"a": 1'}
 
 
+@pytest.mark.covers("MSG-22")
 def test_lone_surrogates_are_replaced() -> None:
     assert body([Message.user("a\ud800b")])["input"][0]["content"] == "a�b"
 
