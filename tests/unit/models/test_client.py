@@ -76,7 +76,7 @@ async def test_client_returns_failures_instead_of_raising(error: Exception, code
     assert isinstance(await llm_client.invoke(5), Failure)  # type: ignore[arg-type]
 
 
-@pytest.mark.covers("MOD-17")
+@pytest.mark.covers("MOD-17", "MOD-12")
 async def test_failure_contains_a_long_retry_after() -> None:
     result = await make_client(RateLimitedError("slow", retry_after=99.0)).invoke("Hi")
 

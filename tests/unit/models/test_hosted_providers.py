@@ -45,6 +45,7 @@ async def get_key(model: Any) -> Any:
 HOSTED = [
     ("openrouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "openrouter/auto"),
     ("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1", "gpt-oss-120b"),
+    ("groq", "GROQ_API_KEY", "https://api.groq.com/openai/v1", "openai/gpt-oss-120b"),
     ("github", "GITHUB_TOKEN", "https://models.github.ai/inference", "gpt-4o-mini"),
     ("gemini", "GOOGLE_API_KEY", "https://generativelanguage.googleapis.com/v1beta", "gemini-2.0-flash-exp"),
 ]

@@ -40,6 +40,7 @@ LOOK = ToolDefinition("look", "Look at it.", {"type": "object", "properties": {"
 NOW = ToolDefinition("now", "Tell the time.", {"type": "object"})
 PICTURE = ImageBlock("image/png", "QUJD")
 HI = [Message.user("Hi")]
+LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 
 
 def test_plain_request_contains_only_what_is_needed() -> None:
@@ -112,7 +113,7 @@ def test_session_id_is_the_cache_key_if_supported_and_enabled() -> None:
     [
         ("minimal", ("low", "medium", "high"), {"effort": "low", "summary": "auto"}),
         ("xhigh", ("low", "medium", "high"), {"effort": "high", "summary": "auto"}),
-        ("medium", ("minimal", "low", "medium", "high", "xhigh"), {"effort": "medium", "summary": "auto"}),
+        *((level, LEVELS, {"effort": level, "summary": "auto"}) for level in LEVELS),
         ("off", ("none", "low", "high"), {"effort": "none"}),
         ("off", ("minimal", "low"), {"effort": "minimal"}),
         ("high", (), None),

@@ -209,6 +209,8 @@ async def test_openai_has_defaults_and_ignores_empty_settings(monkeypatch: pytes
     assert model.profile.base_url == "https://api.openai.com/v1"
     assert model.profile.dialect.max_tokens_field == "max_completion_tokens"
     assert await get_key(model) == "from-environment"
+    typed = as_http_model(await create_model_provider(ProviderConfig(provider="openai", base_url=" ")))
+    assert typed.profile.base_url == "https://api.openai.com/v1"
     other = as_http_model(create_model("openai:m", base_url="http://127.0.0.1:1/v1/", api_key="k"))
     assert other.profile.base_url == "http://127.0.0.1:1/v1"
     assert other.profile.dialect == ChatCapabilities()
@@ -222,6 +224,7 @@ async def test_openai_has_defaults_and_ignores_empty_settings(monkeypatch: pytes
         ("anthropic", "ANTHROPIC_API_KEY"),
         ("azure", "AZURE_OPENAI_API_KEY"),
         ("gemini", "GOOGLE_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
         ("github", "GITHUB_TOKEN"),
         ("foundry", "AZURE_FOUNDRY_API_KEY"),
     ],
