@@ -116,7 +116,7 @@ async def test_error_without_a_model_lists_setup_commands() -> None:
     assert "export OPENAI_API_KEY" in text
 
 
-@pytest.mark.covers("CFG-07")
+@pytest.mark.covers("CFG-07", "CFG-16")
 async def test_default_provider_uses_its_section() -> None:
     sections = {"mine": ProviderSettings(base_url="http://mine.example/v1", api_key="k", model="big:latest")}
     config = AppConfig(providers=Providers(default="mine", sections=sections))

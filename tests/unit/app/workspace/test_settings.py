@@ -143,6 +143,7 @@ def test_keys_are_camel_case_or_snake_case(project: Path, home: Path) -> None:
     assert {f.encode_name for f in __import__("msgspec").structs.fields(type(config.agent))} >= {
         "systemPrompt",
         "maxTokens",
+        "maxTurns",
     }
 
 
