@@ -176,12 +176,13 @@ def test_custom_messages_round_trip_and_are_not_sent_to_the_model() -> None:
 @pytest.mark.covers("MSG-22")
 @pytest.mark.parametrize("code", [0xD800, 0xDBFF, 0xDC00, 0xDFFF])
 def test_lone_surrogates_are_not_stored(code: int) -> None:
-    message = Message.user([TextBlock(f"a{chr(code)}b"), ToolUseBlock("i", "n", {"k": [chr(code)]})])
+    message = Message.user([TextBlock(f"a{chr(code)}b"), ToolUseBlock("i", "n", {f"k{chr(code)}": [chr(code)]})])
     data = encode_message(message)
     assert data.decode("utf-8")
     back = decode_message(data)
     assert isinstance(back, Message)
     assert back.text == "a\ufffdb"
+    assert back.tool_uses[0].input == {"k\ufffd": ["\ufffd"]}
 
 
 @given(TEXT)

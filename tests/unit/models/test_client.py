@@ -38,9 +38,10 @@ def record_callbacks() -> tuple[list[Any], ModelCallbacks]:
     )
 
 
-@pytest.mark.covers("MOD-18", "MOD-12", "MOD-13")
+@pytest.mark.covers("MOD-18", "MOD-12", "MOD-13", "MSG-25")
 async def test_invoke_accepts_text_or_messages_and_returns_text_and_usage() -> None:
-    llm_client = make_client(Reply("Hello", usage=Usage(3, 2)), "Again")
+    model = ScriptedModel(Reply("Hello", usage=Usage(3, 2)), "Again")
+    llm_client = LLMClient(model)
 
     first = await llm_client.invoke("Hi", system="Be kind.")
     second = await llm_client.invoke([Message.user("Hi"), Message.assistant("Hello"), Message.user("Once more")])
@@ -51,6 +52,8 @@ async def test_invoke_accepts_text_or_messages_and_returns_text_and_usage() -> N
     assert (first.result.text, first.result.usage, first.success) == ("Hello", Usage(3, 2), True)
     assert isinstance(second, Success)
     assert second.result.text == "Again"
+    sent = [[(m.role, m.text) for m in s.request.messages] for s in model.requests]
+    assert sent == [[("user", "Hi")], [("user", "Hi"), ("assistant", "Hello"), ("user", "Once more")]]
 
 
 @pytest.mark.covers("MOD-17", "MOD-15")

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 import mainspring.models as models
+from mainspring.cancellation import CancelToken
 from mainspring.errors import (
     AgentAbortedError,
     AuthenticationError,
@@ -95,6 +96,18 @@ async def test_call_can_override_options() -> None:
     assert (factory.configs[-1].api_key, factory.configs[-1].base_url, factory.configs[-1].extra) == ("old", None, {})
     await client.invoke("Hi")
     assert len(factory.configs) == 2
+
+
+@pytest.mark.covers("MOD-33")
+async def test_signal_ends_the_retries_of_a_call() -> None:
+    signal = CancelToken()
+    signal.cancel()
+    model = ScriptedModel(NetworkError("gone"), "never")
+
+    result = await LLMClient(model, retry_config=RetryConfig(base_delay_ms=1)).invoke("Hi", signal=signal)
+
+    assert isinstance(result, Failure)
+    assert len(model.requests) == 1
 
 
 @pytest.mark.covers("MOD-33")
@@ -224,6 +237,8 @@ def test_success_and_error_responses_can_be_created() -> None:
     assert error_response(ErrorCode.UNKNOWN, "x").retry_after is None
     assert is_model_success(good)
     assert is_model_error(bad)
+    assert not is_model_success(bad)
+    assert not is_model_error(good)
 
 
 @pytest.mark.covers("MOD-38")

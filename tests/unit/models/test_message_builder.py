@@ -90,6 +90,15 @@ def test_redacted_thinking_keeps_its_position() -> None:
     assert draft.done("end_turn").message.content == (RedactedThinkingBlock("opaque"), TextBlock("a"))
 
 
+@pytest.mark.covers("STR-06")
+def test_thinking_events_have_the_index_of_their_block() -> None:
+    draft = MessageBuilder()
+    draft.open_text()
+    draft.close_text(0)
+    events = [draft.open_thinking(), draft.thinking(1, "hm"), draft.close_thinking(1)]
+    assert [(e.type, e.index) for e in events] == [("thinking_start", 1), ("thinking_delta", 1), ("thinking_end", 1)]
+
+
 @pytest.mark.covers("MSG-02")
 def test_text_keeps_its_signature() -> None:
     draft = MessageBuilder()

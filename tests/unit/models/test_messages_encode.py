@@ -60,6 +60,7 @@ def roles(sent: dict[str, Any]) -> list[str]:
 # --- the conversation --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("STR-12")
 def test_plain_request_contains_only_what_is_needed() -> None:
     assert body([Message.user("Hi")], system="Be kind.") == {
         "model": "m1",

@@ -30,6 +30,7 @@ def assistant(*blocks: Any, **fields: Any) -> Message:
     return Message("assistant", blocks, **{"provider": "host", "model": "m1", **fields})
 
 
+@pytest.mark.covers("STR-12")
 def test_plain_request_contains_only_what_is_needed() -> None:
     assert body([Message.user("Hi")], system="Be kind.") == {
         "model": "m1",

@@ -383,6 +383,7 @@ def test_incomplete_response_raises(reason: str, kind: type[ModelError], code: s
     assert caught.value.partial.text == "So far"
 
 
+@pytest.mark.covers("PRV-10")
 @pytest.mark.parametrize(
     "failure",
     [

@@ -43,6 +43,7 @@ HI = [Message.user("Hi")]
 LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 
 
+@pytest.mark.covers("STR-12")
 def test_plain_request_contains_only_what_is_needed() -> None:
     assert body(HI, system="Be kind.") == {
         "model": "m1",

@@ -83,7 +83,7 @@ async def test_factory_accepts_a_typed_configuration_or_a_dict(config: Any) -> N
         assert await get_key(model) == "k"
 
 
-@pytest.mark.covers("PRV-02", "MOD-02")
+@pytest.mark.covers("PRV-02", "MOD-02", "PRV-34")
 async def test_provider_is_selected_by_its_name_not_by_the_model_name() -> None:
     model = await create_model_provider({"provider": "local", "model": "gpt-5-mini"})
 
@@ -203,7 +203,7 @@ def test_default_provider_can_be_changed() -> None:
 @pytest.mark.covers("PRV-06", "MOD-10", "PRV-36")
 async def test_openai_has_defaults_and_ignores_empty_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
-    model = as_http_model(create_model("openai", base_url="", api_key=" ", model=""))
+    model = as_http_model(create_model("openai", base_url="", api_key=" ", model="", max_output_tokens=""))
 
     assert (model.provider, model.model) == ("openai", "gpt-5-mini")
     assert model.profile.base_url == "https://api.openai.com/v1"
