@@ -112,6 +112,7 @@ async def test_run_error_type_depends_on_the_model_error(raised: ModelError, kin
     assert isinstance(caught.value, AgentProviderError)
     assert caught.value.cause is raised
     assert not isinstance(caught.value, AgentAbortedError)
+    assert not issubclass(AgentAbortedError, AgentProviderError)
 
 
 @pytest.mark.covers("ERR-03")

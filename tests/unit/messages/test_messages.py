@@ -205,13 +205,13 @@ def test_prompts_of_every_form_become_messages() -> None:
         to_messages([message, TextBlock("x")])
 
 
-@pytest.mark.covers("MOD-29")
+@pytest.mark.covers("MOD-29", "MOD-31")
 def test_usage_adds_up_without_double_counting() -> None:
     usage = Usage(10, 5, cache_read=100, cache_write=7, reasoning_tokens=3, cost=Cost(1, 2, 3, 4))
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (117, 5, 122)
-    both = usage + Usage(1, 1, cost=Cost(input=1))
+    both = usage + Usage(1, 1, cost=Cost(1, 1, 1, 1))
     assert (both.input_tokens, both.output_tokens, both.total_tokens) == (11, 6, 124)
-    assert both.cost is not None
-    assert both.cost.total == 11
+    assert both.cost == Cost(2, 3, 4, 5)
+    assert both.cost.total == 14
     assert (usage + Usage(1, 1)).cost is None, "an unknown price makes the sum unknown"
     assert (Usage.zero() + usage).cost == usage.cost

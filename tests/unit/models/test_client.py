@@ -216,6 +216,28 @@ async def test_provider_that_cannot_be_built_is_a_failure() -> None:
         assert result.error is code
 
 
+@pytest.mark.covers("RET-20")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RuntimeError("Invalid API key"), ErrorCode.AUTHENTICATION_ERROR),
+        (ConnectionRefusedError("refused"), ErrorCode.NETWORK_ERROR),
+        (ValueError("odd"), ErrorCode.UNKNOWN),
+    ],
+)
+async def test_error_of_a_factory_is_a_failure(error: Exception, code: ErrorCode) -> None:
+    async def factory(_: Any) -> ScriptedModel:
+        raise error
+
+    failing = ProviderRegistry("failing")
+    failing.register("failing", factory)
+    client = LLMClient("failing:m", registry=failing)
+
+    for result in (await client.invoke("Hi"), await client.stream("Hi")):
+        assert isinstance(result, Failure)
+        assert (result.error, result.message) == (code, str(error))
+
+
 def test_client_of_a_model_has_its_names() -> None:
     llm_client = make_client("Hi")
 

@@ -214,6 +214,7 @@ def test_only_openrouter_passes_cache_breakpoints() -> None:
         "compatible:m", base_url="http://h/v1", dialect={"cache_breakpoints": True}
     ).cache_breakpoints
     assert capabilities_of("cerebras").max_tokens_field == "max_completion_tokens"
+    assert not capabilities_of("cerebras").tool_images
 
 
 def fake_gh(folder: Path, script: str) -> Path:
