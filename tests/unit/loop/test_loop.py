@@ -235,11 +235,12 @@ async def test_turn_before_can_change_the_request_and_turn_after_can_continue_th
 @pytest.mark.covers("MSG-16", "MSG-17", "MSG-24")
 async def test_request_is_built_by_hook_then_transform_then_conversion() -> None:
     order: list[str] = []
+    tokens: list[CancelToken] = []
     signal = CancelToken()
 
     async def transform(messages: list[Any], token: CancelToken) -> list[Any]:
         order.append("transform")
-        assert not token.cancelled
+        tokens.append(token)
         assert isinstance(messages[0], CustomMessage)
         return [*messages, CustomMessage("hint", "H")]
 
@@ -254,8 +255,18 @@ async def test_request_is_built_by_hook_then_transform_then_conversion() -> None
         "go", ctx, make_config(model, bus=bus, convert_to_llm=convert, transform_context=transform), signal
     )
     assert order == ["hook", "transform", "convert"]
+    signal.cancel()
+    assert tokens[0].cancelled
     assert [m.text for m in model.requests[0].messages] == ["<note>", "go", "<hint>"]
     assert block_types(ctx.messages) == ["custom:note", "user", "assistant"], "the history is unchanged"
+
+
+@pytest.mark.covers("MSG-16")
+async def test_conversion_may_be_synchronous() -> None:
+    model = Script(text_reply("ok"))
+    ctx = LoopContext(messages=[Message.user("old")])
+    await agent_loop("go", ctx, make_config(model, convert_to_llm=lambda messages: convert_to_llm(messages)[-1:]))
+    assert [m.text for m in model.requests[0].messages] == ["go"]
 
 
 async def test_custom_messages_stay_out_of_requests_by_default() -> None:
@@ -480,8 +491,9 @@ async def test_stream_hooks_receive_each_piece() -> None:
             "stream:end": lambda c: pieces.append(f"[{c.text}]"),
         }
     )
-    await agent_loop("go", make_context(), make_config(Script(text_reply("ab", thinking="t", size=1)), bus=bus))
-    assert pieces == ["(t)", "a", "b", "[ab]"]
+    model = Script(tool_call_reply("look", key="a"), text_reply("ab", thinking="t", size=1))
+    await agent_loop("go", make_context(), make_config(model, bus=bus))
+    assert pieces == ["(t)", "a", "b", "[ab]"], "a response without text has no stream:end"
 
 
 async def test_messages_are_published_before_the_model_sees_them() -> None:

@@ -30,6 +30,7 @@ def assistant(*blocks: Any, **fields: Any) -> Message:
     return Message("assistant", blocks, **{"provider": "host", "model": "m1", **fields})
 
 
+@pytest.mark.covers("STR-12")
 def test_plain_request_contains_only_what_is_needed() -> None:
     assert body([Message.user("Hi")], system="Be kind.") == {
         "model": "m1",
@@ -156,6 +157,7 @@ def test_empty_messages_are_not_sent() -> None:
     assert sent["messages"] == [{"role": "user", "content": "Hi"}]
 
 
+@pytest.mark.covers("MSG-22")
 def test_lone_surrogates_are_replaced() -> None:
     sent = body(
         [Message.user("a\ud83d"), assistant(ToolUseBlock("c1", "look", {"at": "\ude00"}))],

@@ -386,12 +386,13 @@ async def test_stored_turn_has_id_role_blocks_usage_and_time() -> None:
 async def test_turns_convert_back_to_the_same_messages() -> None:
     session = Session.create(options=QUICK)
     given = [Message.user([ImageBlock("image/png", "aGk=")]), CustomMessage("note"), Message.system("mind the gap")]
-    agent = make_agent(session, make_calls("a", text="I look"), "done", messages=given)
+    agent = make_agent(session, make_calls("a", text="I look"), Reply("done", usage=Usage(3, 4)), messages=given)
     await agent.run("go")
     messages = turns_to_messages(session.turns)
     assert encode_all(messages)[2:] == encode_all(agent.messages)[3:]
     assert [m.content for m in messages] == [m.content for m in agent.messages if isinstance(m, Message)]
     assert all(m.id for m in messages)
+    assert messages[-1].usage == Usage(3, 4)
 
 
 def test_failed_turn_keeps_its_error() -> None:

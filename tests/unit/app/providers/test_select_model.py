@@ -49,6 +49,15 @@ async def test_configured_model_comes_before_keys_and_local_servers(key: dict[st
     assert (await choose(None, {}, **available)).name.spec == "local:qwen3:8b"
 
 
+@pytest.mark.covers("PRV-38")
+async def test_embedded_model_is_chosen_if_nothing_is_configured() -> None:
+    choice = await choose(None, {}, servers=[], engine=True)
+
+    assert choice.name.spec == "embedded:qwen-coder-0.5b"
+    with pytest.raises(ConfigError):
+        await choose(None, {}, servers=[], engine=False)
+
+
 @pytest.mark.parametrize(
     ("origin", "why"),
     [("flags", "--model"), ("environment", "AGENT_MODEL"), ("/x/settings.json", "/x/settings.json")],
@@ -107,7 +116,7 @@ async def test_error_without_a_model_lists_setup_commands() -> None:
     assert "export OPENAI_API_KEY" in text
 
 
-@pytest.mark.covers("CFG-07")
+@pytest.mark.covers("CFG-07", "CFG-16")
 async def test_default_provider_uses_its_section() -> None:
     sections = {"mine": ProviderSettings(base_url="http://mine.example/v1", api_key="k", model="big:latest")}
     config = AppConfig(providers=Providers(default="mine", sections=sections))
