@@ -90,7 +90,7 @@ async def activate_for_model(skills: SkillSet, name: str, ctx: ToolContext) -> T
     if skill is None or not skill.model_invocable:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
     try:
-        activation, new = await skills.activator.activate(skill, "model", signal=ctx.signal, turn_id=ctx.message_id)
+        activation, new = await skills.activator.activate(skill, "model", signal=ctx.signal, turn_id=ctx.turn_id)
     except SkillError as error:
         return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not activated: {error}")
     facts = {"skill": skill.name}
@@ -277,7 +277,7 @@ def _run_access(skills: SkillSet, arguments: Mapping[str, Any]) -> Sequence[Acce
 
 def _is_usable(active_skill: ActiveSkill | None, ctx: ToolContext) -> TypeGuard[ActiveSkill]:
     """Return True if a skill was active when the calls of this turn were judged."""
-    return active_skill is not None and not (active_skill.turn_id and active_skill.turn_id == ctx.message_id)
+    return active_skill is not None and not (active_skill.turn_id and active_skill.turn_id == ctx.turn_id)
 
 
 def _inactive_error(skills: SkillSet, name: str) -> ToolResult:

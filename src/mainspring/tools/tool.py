@@ -96,7 +96,8 @@ class ToolContext:
         call_id: ID that distinguishes parallel calls; unchanged when a durable run repeats the call, so it can be used as
             idempotency key.
         session_id: ID of the session, or an empty string.
-        message_id: ID of the message that contains the call.
+        message_id: ID of the assistant message that contains the call.
+        turn_id: ID of the turn, as hooks and events have it.
         agent: Name of the agent.
         signal: Set when the run is aborted; long work should check it.
         env: Files and processes. The only way for a tool to access the outside.
@@ -116,6 +117,7 @@ class ToolContext:
         "paths",
         "session_id",
         "signal",
+        "turn_id",
     )
     __tool_context__: ClassVar[bool] = True
 
@@ -126,6 +128,7 @@ class ToolContext:
         call_id: str = "",
         session_id: str = "",
         message_id: str = "",
+        turn_id: str = "",
         agent: str = "",
         signal: CancelToken | None = None,
         paths: Mapping[str, str] | None = None,
@@ -137,6 +140,7 @@ class ToolContext:
         self.call_id = call_id
         self.session_id = session_id
         self.message_id = message_id
+        self.turn_id = turn_id
         self.agent = agent
         self.signal = signal or CancelToken()
         self.paths = paths or {}
