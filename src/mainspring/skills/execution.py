@@ -20,7 +20,7 @@ from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import HookBus, PermissionCheck
 from mainspring.messages import ToolUseBlock
-from mainspring.skills.skill import Script, Skill
+from mainspring.skills.skill import Script, ScriptError, Skill
 from mainspring.text import truncate_middle
 from mainspring.tools.builtin import shell
 
@@ -57,10 +57,6 @@ _INTERPRETERS: dict[str, tuple[str, ...]] = {
     ".ps1": ("pwsh", "powershell"),
 }
 """Programs that run a file by its extension. The first available one is used."""
-
-
-class ScriptError(ValueError):
-    """A script that cannot be run. The message has the reason."""
 
 
 def find_script(skill: Skill, name: str) -> Script:

@@ -11,8 +11,7 @@ from mainspring.env import explain
 from mainspring.env.paths import is_inside
 from mainspring.skills.active import ActiveSkill, ActiveSkills
 from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for_tag, resolve_skill_path
-from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
-from mainspring.skills.skill import Skill, SkillError
+from mainspring.skills.skill import ScriptError, Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 from mainspring.tools.tool import no_access
 
@@ -194,6 +193,8 @@ def _paginate(text: str, offset: int) -> str:
 
 def _run_tool(skills: SkillSet) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        from mainspring.skills.execution import find_script, run_script, validate_arguments
+
         found = skills.active.get(arguments["skill"])
         if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
@@ -260,6 +261,8 @@ def _check_trusted(skill: Skill) -> None:
 
 def _run_access(skills: SkillSet, arguments: Mapping[str, Any]) -> Sequence[Access]:
     """Return the command that a call runs. Empty for a call that will be refused."""
+    from mainspring.skills.execution import find_script, render_command
+
     found = skills.active.get(str(arguments.get("skill")))
     given: Any = arguments.get("arguments") or ()
     if found is None or not found.skill.directory or not isinstance(given, list | tuple):

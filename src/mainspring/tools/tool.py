@@ -56,7 +56,7 @@ class Attachment(Struct, frozen=True):
     data: str | None = None
 
 
-class ToolResult(Struct, kw_only=True):
+class ToolResult(Struct, kw_only=True, dict=True):
     """Result of a tool if a plain string is not enough.
 
     Attributes:
@@ -81,6 +81,12 @@ class ToolResult(Struct, kw_only=True):
         if isinstance(self.output, str):
             return self.output
         return "\n".join(b.text if isinstance(b, TextBlock) else f"[{b.media_type}]" for b in self.output)
+
+    @property
+    def value(self) -> Any:
+        """The data that the tool returned, until the result is stored or a handler replaces the output; else the output."""
+        text, value = vars(self).get("returned", (None, None))
+        return value if self.output is text else self.output
 
     @property
     def details(self) -> dict[str, Any] | None:
@@ -277,6 +283,10 @@ def _json_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     """Convert the output of a tool (text, blocks, ``None``, or any JSON value) to a `ToolResult`.
 
+    A dict with exactly the fields of one of these forms is that result; any other dict is data, and becomes JSON:
+    ``{"title", "metadata", "output"}``, also with ``"attachments"``; ``{"success": True, "result", "message"}``;
+    ``{"success": False, "error", "message"}`` with the name of an error code. ``metadata["error"]`` with such a name is a failure.
+
     Args:
         output: Output of the tool.
         tool: Name of the tool, for errors.
@@ -288,29 +298,38 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     """
     if type(output) is ToolResult:
         return output if _has_valid_fields(output) else _repair_result(output)
-    if isinstance(output, str):
-        return ToolResult(output=output)
-    if output is None:
-        return ToolResult(output="")
+    if isinstance(output, str) or output is None:
+        return ToolResult(output=output or "")
     if isinstance(output, TextBlock | ImageBlock):
         return ToolResult(output=(output,))
     if isinstance(output, list | tuple) and output:
         blocks = cast("Sequence[Any]", output)
         if all(isinstance(b, TextBlock | ImageBlock) for b in blocks):
             return ToolResult(output=tuple(blocks))
-    convert = getattr(cast("Any", output), "to_tool_result", None)
-    if convert is not None:  # a `ToolResponse`, an `AssistRequest`
-        return convert()
+    if isinstance(output, dict):
+        from mainspring.tools.response import read_result_form
+
+        if found := read_result_form(cast("dict[Any, Any]", output)):
+            return found
+    to_result = getattr(cast("Any", output), "to_tool_result", None)
+    if to_result is not None:  # a `ToolResponse`, an `AssistRequest`
+        return to_result()
     to_json = getattr(cast("Any", output), "model_dump_json", None)
     if to_json is not None:  # a pydantic model
-        return ToolResult(output=to_json())
+        return _data_result(output, to_json())
     try:
-        return ToolResult(output=msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
+        return _data_result(output, msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
     except _UnreadableError as error:
         raise TypeError(
             f"{f'Tool {tool}' if tool else 'The tool'} returned {error}, which a model cannot read. Return text, a ToolResult, a "
             "dataclass, or JSON data."
         ) from None
+
+
+def _data_result(value: Any, text: str) -> ToolResult:
+    result = ToolResult(output=text)
+    vars(result)["returned"] = text, value
+    return result
 
 
 class _UnreadableError(Exception):

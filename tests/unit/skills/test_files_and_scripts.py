@@ -13,8 +13,8 @@ from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import SkillsConfig, SkillsPlug
 from mainspring.skills.content import OutsideFolderError, list_skill_files, resolve_skill_path
-from mainspring.skills.execution import ScriptError, run_script, validate_arguments
-from mainspring.skills.skill import Script, Skill
+from mainspring.skills.execution import run_script, validate_arguments
+from mainspring.skills.skill import Script, ScriptError, Skill
 from mainspring.testing.scripted_model import ScriptedCall
 from tests.unit.skills.factories import make_agent, results, write_skill
 
