@@ -31,8 +31,8 @@ _USE = (
 )
 _READ = "Read a text file of an active skill: a guide, a template, the source of a script. Paths are relative to the skill's folder."
 _RUN = (
-    "Run a script of an active skill. It gets 60 seconds and no input; the result is JSON with exit_code, and result where it printed "
-    "JSON, else stdout and stderr. It runs in the project's folder unless run_in says otherwise."
+    "Run a script of an active skill. It gets 60 seconds and no input; the result is JSON with success, exit_code, and result: "
+    "the JSON or the text that it printed. It runs in the project's folder unless run_in says otherwise."
 )
 
 
@@ -215,13 +215,11 @@ def _run_tool(skills: SkillSet) -> Tool:
             return _error(ToolErrorCode.VALIDATION_ERROR, str(error))
         except OSError as error:
             return _error(ToolErrorCode.IO_ERROR, f"{arguments['script']}: {explain(error)} where scripts run")
-        timed_out = not result["ok"] and "seconds" in result.get("problem", "")
-        code = None if result["ok"] else ToolErrorCode.TIMEOUT if timed_out else ToolErrorCode.UNKNOWN
         return ToolResult(
             output=json.dumps(result, ensure_ascii=False, indent=1),
             title=f"{skill.name}: {script.name}",
-            is_error=not result["ok"],
-            code=code,
+            is_error=not result["success"],
+            code=result.get("error"),
             metadata={"skill": skill.name, "exit_code": result["exit_code"]},
         )
 
