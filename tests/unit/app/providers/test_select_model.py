@@ -59,6 +59,25 @@ async def test_choice_explains_its_origin(origin: str, why: str) -> None:
     assert choice.why == f"set by {why}"
 
 
+@pytest.mark.parametrize(
+    ("origins", "why"),
+    [
+        ({"providers.default": "flags"}, "set by --provider"),
+        ({"providers.default": "environment"}, "set by MAINSPRING_PROVIDER"),
+        ({"providers.default": "user.json", "providers.local.model": "user.json"}, "set by user.json"),
+        (
+            {"providers.default": "user.json", "providers.local.model": "project.json"},
+            "set by user.json; its model by project.json",
+        ),
+    ],
+)
+async def test_choice_of_a_provider_explains_what_chose_it_and_its_model(origins: dict[str, str], why: str) -> None:
+    sections = {"local": ProviderSettings(model="m", base_url="http://localhost:1/v1")}
+    choice = await choose(AppConfig(providers=Providers(default="local", sections=sections)), origins=origins)
+
+    assert (choice.name.spec, choice.why) == ("local:m", why)
+
+
 async def test_local_server_needs_a_chat_model() -> None:
     choice = await choose(servers=[EMPTY, OLLAMA])
 
