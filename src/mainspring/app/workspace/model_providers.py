@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.app.workspace.settings import AppConfig
-from mainspring.errors import ConfigError, ProviderConfigError
+from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.models import ProviderRegistry, default_registry
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
@@ -21,10 +21,14 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
     default = config.providers.default
     if default is not None:
         if default not in registry:
-            hint = suggest_name(default, registry.names(), f"Available providers: {', '.join(registry.names())}.")
-            raise ConfigError(
+            available = f"Available providers: {', '.join(registry.names())}."
+            hint = suggest_name(default, registry.names(), available, cutoff=0.7)
+            raise ProviderConfigError(
                 f"Unknown provider: {default!r} (--provider, or providers.default). {hint} To add an OpenAI-compatible server, set baseUrl in "
-                f"the section providers.{default}."
+                f"the section providers.{default}.",
+                code=ErrorCode.PROVIDER_NOT_SUPPORTED,
+                reason="unknown_provider",
+                provider=default,
             )
         registry.default = default
     return registry

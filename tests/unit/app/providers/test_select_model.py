@@ -165,8 +165,13 @@ async def test_provider_section_with_a_key_is_enough(key: dict[str, str]) -> Non
 
 
 async def test_unknown_default_provider_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown provider: 'nobody'"):
-        await choose(AppConfig(providers=Providers(default="nobody")))
+    with pytest.raises(
+        ProviderConfigError, match=r"Unknown provider: 'nope'.*Available providers: anthropic"
+    ) as caught:
+        await choose(AppConfig(providers=Providers(default="nope")))
+    assert caught.value.code == ErrorCode.PROVIDER_NOT_SUPPORTED
+    with pytest.raises(ProviderConfigError, match=r"Did you mean 'openai'\?"):
+        await choose(AppConfig(providers=Providers(default="opeani")))
 
 
 async def test_default_provider_needs_a_model() -> None:
