@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -133,7 +133,8 @@ def change_config(
 
     Args:
         key: Name, for example, ``agent.maxTokens``.
-        value: Value; a list as JSON or one item per line, an object as JSON.
+        value: Value; a list as JSON or one item per line, an object as JSON. An object for the section of a provider, for example
+            ``providers.azure``, sets each of its keys.
         environ: Environment variables.
         place: Workspace options, for the project's file.
         project: Whether to change the project's file instead of the user's.
@@ -145,12 +146,28 @@ def change_config(
     path = parse_setting_key(key)
     if value is not None and not value.strip():
         raise ConfigError(f"The value of {key} is empty. To remove it, use `mainspring config unset {key}`.")
-    if project and value is not None and path[-1] in HIDDEN:
-        raise ConfigError(f"{key} is not allowed in a project's settings, which others can read. Omit --project.")
-    change = {path: None if value is None else _parse_value(path, value)}
+    is_section = len(path) == 2 and path[0] == "providers" and path[1] != "default"
+    if value is not None and is_section:
+        changes = _parse_section(path, value)
+    else:
+        changes = {path: None if value is None else _parse_value(path, value)}
+    secret = next((".".join(p) for p, v in changes.items() if p[-1] in HIDDEN and v is not None), None)
+    if project and secret:
+        raise ConfigError(f"{secret} is not allowed in a project's settings, which others can read. Omit --project.")
     with TrustStore(find_user_paths(environ)).accept_own_changes(file.parent if project else None):
-        save_settings(file, change, private=not project)
+        save_settings(file, changes, private=not project)
     return file
+
+
+def _parse_section(path: SettingKey, text: str) -> dict[SettingKey, Any]:
+    """Return the settings in the JSON object of a provider, by path."""
+    name = ".".join(path)
+    example = """must be a JSON object, for example, '{"model": "..."}'"""
+    try:
+        section = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{name} {example}: {error}") from None
+    return {(*path, to_camel_case(key)): value for key, value in section.items()}
 
 
 def settings_file_to_change(place: WorkspaceOptions, environ: Mapping[str, str], *, project: bool) -> Path:
@@ -182,7 +199,9 @@ def _parse_value(path: SettingKey, value: str) -> Any:
     except ValueError:
         return value  # reported when the setting is saved
     text = value.strip()
-    takes_list = get_origin(kind) in {tuple, list}
+    # A setting may be a list or something else: then several lines, or JSON, are the list.
+    may_list = any(get_origin(each) in {tuple, list} for each in get_args(kind))
+    takes_list = get_origin(kind) in {tuple, list} or (may_list and (text.startswith("[") or "\n" in text))
     structured = takes_list or get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, Struct))
     if takes_list and not text.startswith("["):
         return [line for line in text.splitlines() if line.strip()]

@@ -131,6 +131,39 @@ def test_settings_are_changed_and_described_with_their_origin(place: WorkspaceOp
     assert "agent.maxTokens" not in {s.key for s in describe_settings(place, environ).settings}
 
 
+@pytest.mark.parametrize(
+    ("value", "saved"), [('["usr"]', ["usr"]), ("usr\nfoo\n", ["usr", "foo"]), ("false", False), ("true", True)]
+)
+def test_setting_that_is_a_list_or_a_boolean_is_changed(environ: dict[str, str], value: str, saved: object) -> None:
+    file = change_config("skills.enabled", value, environ)
+
+    assert json.loads(file.read_text())["skills"]["enabled"] == saved
+
+
+@pytest.mark.covers("CFG-06")
+def test_section_of_a_provider_is_changed_as_an_object(
+    place: WorkspaceOptions, environ: dict[str, str], home: Path
+) -> None:
+    change_config("providers.azure.model", "m", environ)
+    file = change_config(
+        "providers.azure", '{"endpoint": "https://x", "deployment": "d", "max_output_tokens": 5}', environ
+    )
+
+    section = {"model": "m", "endpoint": "https://x", "deployment": "d", "maxOutputTokens": 5}
+    assert json.loads(file.read_text())["providers"]["azure"] == section
+    for value, problem in (
+        ('{"endpont": "x"}', "Unknown setting: 'providers.azure.endpont'"),
+        ('["x"]', "providers.azure must be a JSON object"),
+        ("x", "providers.azure must be a JSON object"),
+        ('{"maxOutputTokens": -1}', "providers.azure.maxOutputTokens must be"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            change_config("providers.azure", value, environ)
+    with pytest.raises(ConfigError, match=r"providers\.azure\.apiKey is not allowed in a project"):
+        change_config("providers.azure", '{"apiKey": "k"}', environ, place=place, project=True)
+    assert json.loads(file.read_text())["providers"]["azure"] == section
+
+
 @pytest.mark.parametrize(("key", "value"), [("agent.maxTokens", "x"), ("nonsense", "1"), ("model", " ")])
 def test_invalid_changes_are_rejected(environ: dict[str, str], home: Path, key: str, value: str) -> None:
     with pytest.raises(ConfigError):
