@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.tools.tool import Attachment, ToolErrorCode, ToolResult, to_tool_result
+from mainspring.tools.tool import ToolErrorCode, ToolResult, to_tool_result
 
 _ASSIST = ToolErrorCode.LLM_ASSIST_REQUIRED
 
@@ -87,43 +87,6 @@ def to_tool_response(result: ToolResult) -> ToolResponse:
     if result.is_error or named:
         return ErrorResponse(to_error_code(named), result.text)
     return SuccessResponse(result.value, result.title or result.text.partition("\n")[0])
-
-
-def read_result_form(fields: dict[Any, Any]) -> ToolResult | None:
-    """Return the result that a dict describes; None if its fields, or their types, are not exactly those of a form."""
-    match fields:
-        case {"title": str(), "metadata": dict(), "output": str()} if fields.keys() <= _RESULT_FIELDS:
-            try:
-                attachments = msgspec.convert(fields.get("attachments", ()), tuple[Attachment, ...])
-            except msgspec.ValidationError:
-                return None
-            code = _find_code(fields["metadata"].get("error"))
-            return ToolResult(
-                output=fields["output"],
-                title=fields["title"],
-                metadata=fields["metadata"],
-                attachments=attachments,
-                is_error=code is not None,
-                code=code,
-            )
-        case {"success": True, "result": value, "message": str(message)} if len(fields) == 3:
-            return SuccessResponse(value, message).to_tool_result()
-        case {"success": False, "error": str(name), "message": str(message)} if len(fields) == 3:
-            code = _find_code(name)
-            # A request for a model stays data: `extract_assist_request` reads it, unless the text comes from elsewhere.
-            if code in (None, ToolErrorCode.LLM_ASSIST_REQUIRED):
-                return None
-            return ToolResult(output=message, is_error=True, code=code)
-        case _:
-            return None
-
-
-_RESULT_FIELDS = frozenset({"title", "metadata", "output", "attachments"})
-
-
-def _find_code(name: object) -> ToolErrorCode | None:
-    """Return the error code with a name, if it is one."""
-    return ToolErrorCode.__members__.get(name) if isinstance(name, str) else None
 
 
 class AssistRequest(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, ValidationError, convert, field, to_builtins
 from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
@@ -306,11 +306,8 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
         blocks = cast("Sequence[Any]", output)
         if all(isinstance(b, TextBlock | ImageBlock) for b in blocks):
             return ToolResult(output=tuple(blocks))
-    if isinstance(output, dict):
-        from mainspring.tools.response import read_result_form
-
-        if found := read_result_form(cast("dict[Any, Any]", output)):
-            return found
+    if isinstance(output, dict) and (found := _read_result_form(cast("dict[Any, Any]", output))):
+        return found
     to_result = getattr(cast("Any", output), "to_tool_result", None)
     if to_result is not None:  # a `ToolResponse`, an `AssistRequest`
         return to_result()
@@ -330,6 +327,45 @@ def _data_result(value: Any, text: str) -> ToolResult:
     result = ToolResult(output=text)
     vars(result)["returned"] = text, value
     return result
+
+
+def _read_result_form(fields: dict[Any, Any]) -> ToolResult | None:
+    """Return the result that a dict describes; None if its fields, or their types, are not exactly those of a form."""
+    match fields:
+        case {"title": str(), "metadata": dict(), "output": str()} if fields.keys() <= _RESULT_FIELDS:
+            try:
+                attachments = convert(fields.get("attachments", ()), tuple[Attachment, ...])
+            except ValidationError:
+                return None
+            code = _find_code(fields["metadata"].get("error"))
+            return ToolResult(
+                output=fields["output"],
+                title=fields["title"],
+                metadata=fields["metadata"],
+                attachments=attachments,
+                is_error=code is not None,
+                code=code,
+            )
+        case {"success": True, "result": value, "message": str(message)} if len(fields) == 3:
+            result = to_tool_result(value)
+            result.title = message
+            return result
+        case {"success": False, "error": str(name), "message": str(message)} if len(fields) == 3:
+            code = _find_code(name)
+            # A request for a model stays data: `mainspring.tools.response` reads it, unless the text comes from elsewhere.
+            if code in (None, ToolErrorCode.LLM_ASSIST_REQUIRED):
+                return None
+            return ToolResult(output=message, is_error=True, code=code)
+        case _:
+            return None
+
+
+_RESULT_FIELDS = frozenset({"title", "metadata", "output", "attachments"})
+
+
+def _find_code(name: object) -> ToolErrorCode | None:
+    """Return the error code with a name, if it is one."""
+    return ToolErrorCode.__members__.get(name) if isinstance(name, str) else None
 
 
 class _UnreadableError(Exception):
@@ -368,13 +404,8 @@ def _repair_result(result: ToolResult) -> ToolResult:
         title=str(result.title),
         metadata=dict(result.metadata or {}),
         is_error=bool(result.is_error),
-        code=None if result.code is None else _code(result.code),
+        code=None if result.code is None else _find_code(result.code) or ToolErrorCode.UNKNOWN,
     )
-
-
-def _code(code: Any) -> ToolErrorCode:
-    """Return the error code with a name; `UNKNOWN` for unknown names."""
-    return ToolErrorCode(code) if code in ToolErrorCode.__members__ else ToolErrorCode.UNKNOWN
 
 
 def _is_output(output: Any) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
@@ -24,10 +25,14 @@ from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import HIDDEN, redactor_of
 from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings
 from mainspring.app.workspace.settings.json_schema import settings_schema as schema
+from mainspring.app.workspace.settings.schema import agent_key, iter_agent_settings
 from mainspring.app.workspace.settings.validation import SettingKey, iter_settings, setting_type, to_camel_case
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
+from mainspring.mcp.plug import GRACE
+from mainspring.models import RetryConfig
+from mainspring.policies.compaction import Compaction
 from mainspring.redaction import Redactor
 from mainspring.state_files import write_text_atomically
 
@@ -102,10 +107,33 @@ def _redacted(key: str, value: Any, redactor: Redactor) -> Any:
 
 
 def _default(config: AppConfig, path: SettingKey) -> Any:
+    """Return the value that a run uses if nothing sets one; None: no limit, or another part of Mainspring or the host decides."""
+    if path in (effective := _effective_defaults()):
+        return effective[path]
     plain: Any = msgspec.to_builtins(config)
     for part in path:
         plain = plain[part]
     return plain
+
+
+@cache
+def _effective_defaults() -> dict[SettingKey, Any]:
+    """Return the defaults that are not in the settings, which have None for "not set"."""
+    retry, compaction = RetryConfig(), Compaction()
+    agent = {
+        ("agent", agent_key(name, setting)): option.default if setting.default is UNSET else setting.default
+        for name, option, setting in iter_agent_settings()
+    }
+    return {
+        **{path: None if value is UNSET else value for path, value in agent.items()},
+        ("retry", "maxRetries"): retry.max_retries,
+        ("retry", "baseDelayMs"): retry.base_delay_ms,
+        ("retry", "maxDelayMs"): retry.max_delay_ms,
+        ("retry", "enableJitter"): retry.jitter > 0,
+        ("compaction", "reserveTokens"): compaction.reserve,
+        ("compaction", "keepRecentTokens"): compaction.keep_recent,
+        ("mcp", "graceSeconds"): GRACE,
+    }
 
 
 def settings_file(cwd: str, settings: Settings, *, project: bool) -> Path:
