@@ -31,8 +31,11 @@ from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
 from mainspring.tools import Tool, tool
 
 if TYPE_CHECKING:
+    from mainspring.skills.execution import InlineCommandRunner, run_inline_commands
     from mainspring.skills.toolset_files import find_toolset_file
-else:  # loaded for the first skill with toolsets
+else:  # loaded for the first skill with commands or toolsets
+    InlineCommandRunner = lazy_function("mainspring.skills.execution", "InlineCommandRunner")
+    run_inline_commands = lazy_function("mainspring.skills.execution", "run_inline_commands")
     find_toolset_file = lazy_function("mainspring.skills.toolset_files", "find_toolset_file")
 
 if TYPE_CHECKING:
@@ -325,8 +328,6 @@ class SkillActivator:
         body = await self.body(skill)
         env = self.agent.env
         if skill.trusted and "!`" in body:
-            from mainspring.skills.execution import InlineCommandRunner, run_inline_commands
-
             body = await run_inline_commands(body, InlineCommandRunner(skill.name, env, self.agent.bus, signal))
         files, count = (
             (await list_skill_files(await self.file_env(skill), skill.directory)) if skill.directory else ((), 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from mainspring.env import explain
 from mainspring.env.paths import is_inside
+from mainspring.lazy import lazy_function
 from mainspring.skills.active import ActiveSkill, ActiveSkills
 from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for_tag, resolve_skill_path
 from mainspring.skills.skill import ScriptError, Skill, SkillError
@@ -18,6 +19,12 @@ from mainspring.tools.tool import no_access
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
     from mainspring.skills.activation import SkillActivator
+    from mainspring.skills.execution import find_script, render_command, run_script, validate_arguments
+else:
+    find_script = lazy_function("mainspring.skills.execution", "find_script")
+    render_command = lazy_function("mainspring.skills.execution", "render_command")
+    run_script = lazy_function("mainspring.skills.execution", "run_script")
+    validate_arguments = lazy_function("mainspring.skills.execution", "validate_arguments")
 
 _MAX_FILE_BYTES = 1 << 20
 """Maximum bytes of a skill's file that are read."""
@@ -193,8 +200,6 @@ def _paginate(text: str, offset: int) -> str:
 
 def _run_tool(skills: SkillSet) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        from mainspring.skills.execution import find_script, run_script, validate_arguments
-
         found = skills.active.get(arguments["skill"])
         if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
@@ -259,8 +264,6 @@ def _check_trusted(skill: Skill) -> None:
 
 def _run_access(skills: SkillSet, arguments: Mapping[str, Any]) -> Sequence[Access]:
     """Return the command that a call runs. Empty for a call that will be refused."""
-    from mainspring.skills.execution import find_script, render_command
-
     found = skills.active.get(str(arguments.get("skill")))
     given: Any = arguments.get("arguments") or ()
     if found is None or not found.skill.directory or not isinstance(given, list | tuple):
