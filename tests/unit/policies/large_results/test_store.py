@@ -65,7 +65,7 @@ def test_file_name_has_tool_and_hash_and_only_the_owner_has_access(tmp_path: Pat
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert msgspec.json.decode(file.read_bytes()) == {
-        "tool": "mcp:x/../y",
+        "toolName": "mcp:x/../y",
         "args": {"pattern": "x"},
         "result": "long " * 1000,
         "timestamp": "2026-01-02T00:00:00Z",
