@@ -167,10 +167,10 @@ class ToolContext:
         """Whether the run is being aborted."""
         return self.signal.cancelled
 
-    def metadata(self, *, title: str | None = None, **metadata: Any) -> None:
-        """Publish a title and facts while the call runs."""
+    def metadata(self, *, title: str | None = None, metadata: Mapping[str, Any] | None = None, **facts: Any) -> None:
+        """Publish a title and facts while the call runs: as a mapping, as keywords, or both."""
         if self.on_update:
-            self.on_update("", title, metadata)
+            self.on_update("", title, {**(metadata or {}), **facts})
 
     def update(self, output: str) -> None:
         """Publish partial output while the call runs. The model does not see it."""
