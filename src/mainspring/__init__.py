@@ -216,6 +216,7 @@ if TYPE_CHECKING:
     from mainspring.policies.compaction import Compaction as Compaction
     from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.disclosure import Disclosure as Disclosure
+    from mainspring.policies.disclosure import ToolSearchOptions as ToolSearchOptions
     from mainspring.policies.relevant_history import MessageHistory as MessageHistory
     from mainspring.policies.relevant_history import RelevantHistory as RelevantHistory
     from mainspring.policies.request_settings import ThinkingDecay as ThinkingDecay
@@ -263,7 +264,7 @@ _HOMES = {
     "policies.compaction": "Compaction Compactor",
     "mcp": "McpPlug McpServerConfig connect_mcp create_tool_search",
     "memory": "Memory",
-    "policies.disclosure": "Disclosure",
+    "policies.disclosure": "Disclosure ToolSearchOptions",
     "permissions": "Permissions",
     "presets": "Preset merge_presets",
     "agent.agent": "Agent create_agent",

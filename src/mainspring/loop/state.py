@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
@@ -48,7 +49,9 @@ from mainspring.messages import (
     to_messages,
 )
 from mainspring.models import EncodingCache, ModelProvider
-from mainspring.tools import ToolRegistry
+from mainspring.models.auth.credentials import ApiKeyProvider
+from mainspring.models.port import with_api_key
+from mainspring.tools import ToolRegistry, replace_images
 
 HookT = TypeVar("HookT", bound=Hook)
 
@@ -140,6 +143,8 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         transform_context: Removes or adds messages before each request. Default: none.
         get_steering: Returns steering messages, to inject at the next tool boundary.
         get_follow_up: Returns follow-up messages, to inject when the run would stop.
+        get_api_key: Returns the API key of a provider by name, for each request; ``None`` leaves the key of the model. Requires a
+            model with `HttpModel.with_api_key`.
         agent: Name of the agent.
         session_id: Name of the session; also a key of the provider's prompt cache.
         extra: Application data that every tool gets in its context.
@@ -157,12 +162,17 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     transform_context: ContextTransformer | None = None
     get_steering: QueueReader | None = None
     get_follow_up: QueueReader | None = None
+    get_api_key: ApiKeyProvider | None = None
     agent: str = ""
     session_id: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     has_custom_system_prompt: bool = False
     finalize_result: Callable[[RunResult], RunResult] | None = None
+
+    def __post_init__(self) -> None:
+        if self.get_api_key is not None:
+            self.model = with_api_key(self.model, self.get_api_key)
 
 
 class RunState:
@@ -207,7 +217,7 @@ class RunState:
         self.denied: list[str] = []
         self.model_messages: list[Message] | None = None
         if config.convert_to_llm is convert_to_llm:
-            self.model_messages = convert_to_llm(context.messages)
+            self.model_messages = self.without_unseen_images(convert_to_llm(context.messages))
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 
@@ -367,7 +377,7 @@ class RunState:
         before = tuple(self.context.messages)
         self.context.messages[:] = messages
         if self.model_messages is not None:
-            self.model_messages = convert_to_llm(messages)
+            self.model_messages = self.without_unseen_images(convert_to_llm(messages))
         if self.bus.is_heard(ContextCompacted):
             await self.notify(ContextCompacted.from_messages(reason, before, tuple(messages)))
 
@@ -376,6 +386,10 @@ class RunState:
         self.added.extend(messages)
         if self.model_messages is not None:
             self.model_messages.extend([m for m in messages if type(m) is Message])
+
+    def without_unseen_images(self, messages: Sequence[Message]) -> list[Message]:
+        """Replace images in the results of earlier runs if the model of this one cannot see them."""
+        return list(messages) if self.config.model.info.vision else [_replace_result_images(m) for m in messages]
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
@@ -411,3 +425,13 @@ class RunState:
         result = RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
         finalize = self.config.finalize_result
         return result if finalize is None else finalize(result)
+
+
+def _replace_result_images(message: Message) -> Message:
+    content = [
+        replace(block, content=replace_images(block.content))
+        if type(block) is ToolResultBlock and not isinstance(block.content, str)
+        else block
+        for block in message.content
+    ]
+    return message if all(map(operator.is_, content, message.content)) else replace(message, content=tuple(content))

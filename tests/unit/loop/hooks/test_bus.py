@@ -107,7 +107,7 @@ def test_listeners_receive_events_although_another_listener_fails(caplog: pytest
 
 
 def test_every_hook_has_a_name_a_docstring_and_slots() -> None:
-    assert len(HOOKS) == 28
+    assert len(HOOKS) == 32
     assert len(HOOK_NAMES) == 63
     assert not HOOKS.keys() & ALIASES.keys()
     for name, kind in HOOKS.items():
@@ -126,7 +126,7 @@ from mainspring.models import LLMClient, ModelCallbacks; from mainspring.testing
 async def main():
     agent = CoreAgent(ScriptedModel("ok"), env=MemoryEnv({}), hooks={"turn:after": lambda ctx: 1 / 0})
     assert (await agent.run("go")).text == "ok"
-    client = LLMClient(ScriptedModel(ValueError("x")), callbacks=ModelCallbacks(on_error=lambda failure: 1 / 0))
+    client = LLMClient(ScriptedModel(ValueError("x")), callbacks=ModelCallbacks(on_error=lambda code, message: 1 / 0))
     assert not (await client.invoke("go")).success
     assert not logging.getLogger().handlers
 
