@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.providers.select_model import Choice, select_model
+from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.settings import AppConfig, Providers, ProviderSettings, Settings
 from mainspring.app.workspace.settings.load import build_config, parse_settings
 from mainspring.errors import ConfigError, ErrorCode, ProviderConfigError
@@ -76,6 +77,24 @@ async def test_choice_of_a_provider_explains_what_chose_it_and_its_model(origins
     choice = await choose(AppConfig(providers=Providers(default="local", sections=sections)), origins=origins)
 
     assert (choice.name.spec, choice.why) == ("local:m", why)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"provider": "local"}, "set by --provider; its model by user.json"),
+        ({"provider": "local", "model": "other"}, "set by --model"),
+        ({"model": "local:"}, "set by --model"),
+    ],
+)
+async def test_provider_of_the_command_line_explains_the_choice(flags: dict[str, Any], why: str) -> None:
+    overrides = LaunchOptions(prompt="x", **flags).setting_overrides()
+    sections = {"local": ProviderSettings(model="m", base_url="http://localhost:1/v1")}
+    default = overrides.get(("providers", "default"))
+    config = AppConfig(model=overrides[("model",)], providers=Providers(default=default, sections=sections))
+    origins = {"providers.local.model": "user.json", **{".".join(path): "flags" for path in overrides}}
+
+    assert (await choose(config, origins=origins)).why == why
 
 
 async def test_local_server_needs_a_chat_model() -> None:
