@@ -114,8 +114,9 @@ async def _explicit_choice(settings: Settings, registry: ProviderRegistry, serve
             return None
         return Choice(make(None, config, registry), _default_reason(settings, registry.default))
     reason = f"set by {_describe_origin(settings, 'model')}"
-    if config.model == f"{config.providers.default}:" and settings.origins.get("providers.default") == "flags":
-        reason = _default_reason(settings, config.providers.default)  # `--provider` without `--model`
+    default = config.providers.default
+    if default and config.model == f"{default}:" and settings.origins.get("providers.default") == "flags":
+        reason = _default_reason(settings, default)  # `--provider` without `--model`
     try:
         return Choice(make(config.model, config, registry), reason)
     except ProviderConfigError as error:
