@@ -363,7 +363,7 @@ async def test_tool_receives_bound_values_and_the_configuration() -> None:
     [ctx] = got
     assert turn.results[0].text == "/real/a.txt"
     assert (ctx.paths, ctx.environment) == ({"a.txt": "/real/a.txt"}, {"LANG": "C"})
-    assert ctx.message_id == turn.of("turn_start")[0].turn_id
+    assert ctx.turn_id == turn.of("turn_start")[0].turn_id
     assert isinstance(ctx.env, MemoryEnv)
     assert ctx.on_update is None, "an ended call publishes no more updates"
 

@@ -78,6 +78,23 @@ async def test_options_and_settings_become_an_agent(tmp_path: Path, environ: dic
     assert agent.session_id == conversation.session.id
 
 
+@pytest.mark.covers("CFG-10")
+@pytest.mark.parametrize(("text", "select", "mode"), [
+    ("{}", "keywords", "catalog"),
+    ('{"largeOutputs": {"select": "model"}, "skills": {"catalogMode": "breadcrumb"}}', "model", "breadcrumb"),
+])  # fmt: skip
+async def test_settings_choose_how_outputs_and_skills_are_disclosed(
+    tmp_path: Path, environ: dict[str, str], home: Path, text: str, select: str, mode: str
+) -> None:
+    (home / ".agent").mkdir()
+    (home / ".agent" / "settings.json").write_text(text, encoding="utf-8")
+    conversation = await open_and_close(make_options(tmp_path), environ)
+
+    assert conversation.output_store is not None
+    assert conversation.output_store.selection == select
+    assert [p.catalog_mode for p in conversation.agent.plugs if isinstance(p, SkillsPlug)] == [mode]
+
+
 @pytest.fixture
 def project_with_unknown_setting(tmp_path: Path) -> Path:
     (tmp_path / ".agent").mkdir()
