@@ -141,6 +141,7 @@ async def test_tool_counts_are_read_only_in_every_hook() -> None:
         assert [type(h.tool_counts) for h in turn.fired(kind)] == [MappingProxyType]
 
 
+@pytest.mark.covers("TDF-07", "TDF-09")
 async def test_tool_call_events_contain_the_call_its_label_and_its_duration() -> None:
     @tool(label="Add up")
     async def total() -> ToolResult:
