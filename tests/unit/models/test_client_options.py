@@ -444,6 +444,8 @@ NAMED_BY_SOURCES = """
     create_model_provider LLMClient ModelCallbacks complete with_retry is_retryable_error calculate_delay extract_retry_after
     RetryConfig RetryContext RetryOptions create_anthropic_adapter create_openai_compat_adapter
     build_anthropic_system_param normalize_message FallbackModel RateLimitedModel classify_error
+    ModelError ModelFactory AsyncModelFactory ResultStream
+    Message ContentBlock TextBlock ImageBlock ThinkingBlock RedactedThinkingBlock ToolUseBlock ToolResultBlock StopReason Usage
 """.split()
 
 
