@@ -14,6 +14,7 @@ from mainspring.models import (
     LLMClient,
     ModelCallbacks,
     ModelRequest,
+    ModelResponse,
     ProviderConfig,
     ProviderRegistry,
     RetryConfig,
@@ -392,3 +393,9 @@ async def test_scripted_model_returns_its_script() -> None:
     exhausted = await llm_client.invoke("more")
     assert isinstance(exhausted, Failure)
     assert "only 4 responses" in exhausted.message
+
+
+@pytest.mark.covers("MOD-04")
+def test_content_of_a_response_is_never_empty() -> None:
+    assert ModelResponse(Message("assistant")).content == (TextBlock(""),)
+    assert ModelResponse(Message.assistant("Hi")).content == (TextBlock("Hi"),)
