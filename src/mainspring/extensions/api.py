@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring.errors import ConfigError
 from mainspring.events import Event
 from mainspring.extensions.context import ExtensionContext
-from mainspring.extensions.events import EVENTS, Binding, EventHandler, bind_handler, get_bindings
+from mainspring.extensions.events import EVENT_NAMES, EVENTS, Binding, EventHandler, bind_handler, get_bindings
 from mainspring.extensions.registry import (
     Command,
     CommandHandler,
@@ -258,7 +258,8 @@ class ExtensionAPI:
         Also usable as a decorator.
 
         Args:
-            event: One of `EVENTS` (``tool_call``, ``input``, ...), a hook of the bus by name or class, or the class of an event.
+            event: One of `EVENTS` by name or class (``tool_call``, `ToolCallEvent`, ...), a hook of the bus by name or class, or the
+                class of an event.
             handler: Sync or async. It changes the fields of the event, or returns a mapping of fields to set.
             order: Handlers with a lower number run first.
 
@@ -278,6 +279,8 @@ class ExtensionAPI:
         return self._register_handler(event, handler, order)
 
     def _register_handler(self, event: str | type[Hook] | type[Event], handler: EventHandler, order: int) -> Detach:
+        if isinstance(event, type):
+            event = EVENT_NAMES.get(event, event)
         name = name_of(event)
         bindings = get_bindings(event) if isinstance(event, str) else ()  # a class is always the hook itself
         if bindings:
@@ -413,7 +416,12 @@ def name_of(event: str | type[Hook] | type[Event]) -> str:
     """Return the name of a hook, or the type of an event."""
     if isinstance(event, str):
         return event
-    return event.event if issubclass(event, Hook) else str(event.type)
+    if issubclass(event, Hook):
+        return event.event
+    name = getattr(event, "type", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"{event.__name__} is not an event; short names are {', '.join(EVENTS)}")
+    return name
 
 
 def _check_event(event: str | type[Hook] | type[Event]) -> None:

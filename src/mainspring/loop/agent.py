@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
-from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
+from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.events import Event, MessageUpdate, StreamEvent
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
@@ -424,14 +424,15 @@ class CoreAgent:
 
     @property
     def thinking(self) -> ThinkingLevel | None:
-        """The reasoning effort; a new value applies from the next request on."""
+        """The reasoning effort; a new value applies from the next request on. An invalid one raises `ConfigError`."""
         return (self._config.behavior if self._config else self.behavior).thinking
 
     @thinking.setter
     def thinking(self, level: ThinkingLevel | None) -> None:
-        self.behavior = LoopOptions(thinking=level).merged_with(self.behavior)
+        changed = _check_options(LoopOptions(thinking=level))
+        self.behavior = changed.merged_with(self.behavior)
         if self._config is not None:
-            self._config.behavior = LoopOptions(thinking=level).merged_with(self._config.behavior)
+            self._config.behavior = changed.merged_with(self._config.behavior)
 
     @property
     def active_tools(self) -> tuple[str, ...]:
@@ -517,6 +518,12 @@ class CoreAgent:
             lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event),
             subagents=subagents,
         )
+
+
+def _check_options(options: LoopOptions) -> LoopOptions:
+    if problems := options.find_problems():
+        raise ConfigError(f"{problems[0]}.")
+    return options
 
 
 def _has_content(block: ContentBlock) -> bool:

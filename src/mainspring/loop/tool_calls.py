@@ -267,7 +267,7 @@ class ToolCallBatch:
         run = self._run
         if run.bus.has(ValidationReject):
             error = (await run.emit(ValidationReject(call, run.turn_id, error))).error
-        result = error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
+        result = error_result(f'Validation error: tool "{call.name}": {error}', ToolErrorCode.VALIDATION_ERROR)
         return _CheckedCall(call=call, result=result, is_invalid=True)
 
     async def _check_unknown_tool(self, call: ToolUseBlock) -> _CheckedCall:

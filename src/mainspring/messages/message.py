@@ -93,6 +93,11 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
         return cls("assistant", _to_blocks(content), **fields)
 
     @property
+    def custom_type(self) -> str:
+        """Empty: only a custom message has a type. Lets a handler filter any messages of a history by type."""
+        return ""
+
+    @property
     def text(self) -> str:
         """Return all text blocks, joined."""
         return "".join([b.text for b in self.content if type(b) is TextBlock])

@@ -62,7 +62,7 @@ class ToolResult(Struct, kw_only=True):
     Attributes:
         output: Output for the model.
         title: A line for the user, for example, ``src/app.py: 3 lines changed``.
-        metadata: Facts for applications and logs, typed per tool.
+        metadata: Facts for applications and logs, typed per tool. Another value than a dict is stored as its ``details``.
         attachments: Files for applications.
         is_error: Whether the call failed. Raising an exception has the same effect.
         code: Kind of failure; ``None`` for success.
@@ -343,10 +343,17 @@ def _repair_result(result: ToolResult) -> ToolResult:
         result,
         output=to_tool_result(result.output).output,
         title=str(result.title),
-        metadata=dict(result.metadata or {}),
+        metadata=to_metadata(result.metadata),
         is_error=bool(result.is_error),
         code=None if result.code is None else _code(result.code),
     )
+
+
+def to_metadata(details: Any) -> dict[str, Any]:
+    """Return the facts of a result as a dict; another value is stored as ``details``."""
+    if details is None:
+        return {}
+    return dict(cast("Mapping[str, Any]", details)) if isinstance(details, Mapping) else {"details": details}
 
 
 def _code(code: Any) -> ToolErrorCode:
