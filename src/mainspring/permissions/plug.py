@@ -363,7 +363,8 @@ class Permissions:
             context.pause(permission_question(decision))
             return False
         if reply.allow:
-            self._session.remember(decision, everything=reply.session or answer == "session")
+            each_time = context.tool.preview is not None  # each call writes another text, which the user must see
+            self._session.remember(decision, everything=reply.session or answer == "session", each_time=each_time)
             if tried is not None:
                 self._session.approved_previews[self._agent, context.call_id] = (
                     context.tool,
@@ -474,9 +475,9 @@ class _SessionGrants:
             self._queue = (loop, asyncio.Lock())
         return self._queue[1]
 
-    def remember(self, decision: PermissionDecision, *, everything: bool) -> None:
+    def remember(self, decision: PermissionDecision, *, everything: bool, each_time: bool) -> None:
         for verdict in decision.needs_answer:
-            if verdict.remember is not None and (everything or verdict.lasting):
+            if verdict.remember is not None and (everything or (verdict.lasting and not each_time)):
                 grant = SessionGrant(verdict.remember, SCOPE_VERBS[verdict.scope], verdict.resource)
                 self.grants.setdefault(verdict.remember, grant)
 

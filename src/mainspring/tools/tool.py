@@ -199,6 +199,8 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         access: Function that returns the accesses of a call; permissions check them. Without it, only rules by tool name
             apply.
         path_params: Parameters that name a file or folder.
+        preview: Function that returns the new content of each file that a call would write, by path; it may block. Users see the
+            changes when they are asked to approve the call. Raises ValueError or OSError if the call would fail.
     """
 
     name: str
@@ -211,6 +213,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     idempotent: bool = False
     access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None
     path_params: tuple[str, ...] = ()
+    preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
 
     @property
     def spec(self) -> ToolDefinition:
