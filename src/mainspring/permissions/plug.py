@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ConfigWarning, check_option_names
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, SessionStart
 from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, PermissionRequest, Reply, SessionGrant
 from mainspring.permissions.engine import PermissionEngine, ToolCall
@@ -26,12 +27,15 @@ from mainspring.text import escape_invisible
 from mainspring.threads import run_in_thread
 from mainspring.tools import Tool
 from mainspring.tools.names import ALL_TOOL_NAMES
-from mainspring.tools.support.editing.preview import Preview, preview_changes
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
     from mainspring.env.types import PathFilter
     from mainspring.loop import CoreAgent
+    from mainspring.tools.support.editing.preview import Preview, preview_changes
+else:  # loaded for the first approval
+    Preview = lazy_function("mainspring.tools.support.editing.preview", "Preview")
+    preview_changes = lazy_function("mainspring.tools.support.editing.preview", "preview_changes")
 
 Answer = bool | Literal["session"] | Reply
 """Response to an approval of one call.
