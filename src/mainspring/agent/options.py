@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mainspring.cancellation import CancelToken
     from mainspring.loop import Hooks
     from mainspring.loop.state import ContextTransformer, MessageConverter
+    from mainspring.loop.steps import QueueReader
     from mainspring.mcp import McpPlug, McpServerConfig
     from mainspring.models import ModelProvider
 
@@ -34,6 +35,8 @@ class AgentOptions(TypedDict, total=False):
         eager: Whether to prepare the first run now, in the background; see `CoreAgent.warmup`.
         convert: Conversion of the history to model messages.
         transform: Transformation of the history for a request.
+        get_steering: Returns steering messages when no message of `steer` waits, at each tool boundary; sync or async.
+        get_follow_up: Returns follow-up messages when no message of `follow_up` waits and the run would stop; sync or async.
         extra: Passed to every tool.
     """
 
@@ -41,6 +44,8 @@ class AgentOptions(TypedDict, total=False):
     eager: bool
     convert: MessageConverter
     transform: ContextTransformer | None
+    get_steering: QueueReader | None
+    get_follow_up: QueueReader | None
     extra: Mapping[str, Any] | None
 
 
@@ -193,6 +198,8 @@ _VALIDATORS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "eager": (lambda v: isinstance(v, bool), "True or False"),
     "convert": (callable, "a function"),
     "transform": (_is_function, "a function"),
+    "get_steering": (_is_function, "a function"),
+    "get_follow_up": (_is_function, "a function"),
     "extra": (_is_mapping, "a mapping"),
     "signal": (_has_attributes("cancel", "on_cancel"), "a CancelToken"),
     "raise_errors": (lambda v: isinstance(v, bool), "True or False"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +37,10 @@ Extension = Callable[["ExtensionAPI"], "Awaitable[Any] | Any"]
 
 
 Detach = Callable[[], None]
+
+EventT = TypeVar("EventT", bound=Hook | Event | Struct)
+TypedHandler = Callable[[EventT], Any] | Callable[[EventT, ExtensionContext], Any]
+"""A handler whose first parameter has the type of its event."""
 
 
 class ExtensionSource(Struct, frozen=True, eq=False):
@@ -247,12 +251,12 @@ class ExtensionAPI:
     # --- registrations ----------------------------------------------------------------------------------------------
 
     @overload
-    def on(self, event: str | type[Hook] | type[Event], handler: EventHandler, *, order: int = 0) -> Detach: ...
+    def on(self, event: str, handler: EventHandler, *, order: int = 0) -> Detach: ...
     @overload
-    def on(
-        self, event: str | type[Hook] | type[Event], *, order: int = 0
-    ) -> Callable[[EventHandler], EventHandler]: ...
-    def on(self, event: str | type[Hook] | type[Event], handler: EventHandler | None = None, *, order: int = 0) -> Any:
+    def on(self, event: type[EventT], handler: TypedHandler[EventT], *, order: int = 0) -> Detach: ...
+    @overload
+    def on(self, event: str | type[Any], *, order: int = 0) -> Callable[[EventHandler], EventHandler]: ...
+    def on(self, event: str | type[Any], handler: EventHandler | None = None, *, order: int = 0) -> Any:
         """Call ``handler(event)`` or ``handler(event, ctx)`` for each ``event``.
 
         Also usable as a decorator.
@@ -278,7 +282,7 @@ class ExtensionAPI:
             return register
         return self._register_handler(event, handler, order)
 
-    def _register_handler(self, event: str | type[Hook] | type[Event], handler: EventHandler, order: int) -> Detach:
+    def _register_handler(self, event: str | type[Any], handler: EventHandler, order: int) -> Detach:
         if isinstance(event, type):
             event = EVENT_NAMES.get(event, event)
         name = name_of(event)
@@ -412,7 +416,7 @@ def handler_label(extension: str, place: str, listening: HandlerRegistration) ->
     return f"{own} of the extension {extension}" + (f" ({place})" if place else "")
 
 
-def name_of(event: str | type[Hook] | type[Event]) -> str:
+def name_of(event: str | type[Any]) -> str:
     """Return the name of a hook, or the type of an event."""
     if isinstance(event, str):
         return event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
@@ -27,7 +27,7 @@ from mainspring.loop.state import (
     MessageConverter,
     PendingCalls,
 )
-from mainspring.loop.steps import LiveSteps, Steps
+from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, convert_to_llm, to_messages
 from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel, ToolAliasModel
 from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
@@ -80,17 +80,25 @@ class MessageQueue:
     """A queue of messages that a run takes one at a time or all together.
 
     A message stays until a run takes it.
+
+    Args:
+        source: Returns further messages when the queue is empty; sync or async.
     """
 
-    __slots__ = ("_waiting", "mode")
+    __slots__ = ("_source", "_waiting", "mode")
 
-    def __init__(self, mode: Literal["one", "all"] = "one") -> None:
+    def __init__(self, mode: Literal["one", "all"] = "one", source: QueueReader | None = None) -> None:
         self.mode: Literal["one", "all"] = mode
+        self._source = source
         self._waiting: deque[AgentMessage] = deque()
 
     def put(self, *messages: AgentMessage) -> None:
         """Add messages at the end."""
         self._waiting.extend(messages)
+
+    def read(self) -> Sequence[AgentMessage] | Awaitable[Sequence[AgentMessage]]:
+        """Take the next message, or all of them; from the source if none waits."""
+        return self.take() if self._waiting or self._source is None else self._source()
 
     def take(self) -> Sequence[AgentMessage]:
         """Take the next message, or all of them."""
@@ -150,6 +158,8 @@ class CoreAgent:
         steps: Steps | None = None,
         convert: MessageConverter = convert_to_llm,
         transform: ContextTransformer | None = None,
+        get_steering: QueueReader | None = None,
+        get_follow_up: QueueReader | None = None,
         extra: Mapping[str, Any] | None = None,
         tool_aliases: Mapping[str, str] | None = None,
         eager: bool = False,
@@ -175,8 +185,8 @@ class CoreAgent:
         self._lazy = [t for t in all_tools if isinstance(t, LazyTool)]
         self._convert = convert
         self._transform = transform
-        self._steering = MessageQueue()
-        self._follow_ups = MessageQueue()
+        self._steering = MessageQueue(source=get_steering)
+        self._follow_ups = MessageQueue(source=get_follow_up)
         self._signal: CancelToken | None = None
         self._result: RunResult | None = None
         self._config: LoopConfig | None = None
@@ -292,8 +302,8 @@ class CoreAgent:
                 steps=self.steps,
                 convert_to_llm=self._convert,
                 transform_context=self._transform,
-                get_steering=self._steering.take,
-                get_follow_up=self._follow_ups.take,
+                get_steering=self._steering.read,
+                get_follow_up=self._follow_ups.read,
                 agent=self.name,
                 session_id=self.session_id,
                 extra=self.extra,
@@ -378,9 +388,7 @@ class CoreAgent:
         return self.context.pending
 
     def answer(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
-        """Approve or deny tool calls of a paused run.
-
-        The next `run` without a prompt continues with them.
+        """Approve or deny tool calls of a paused run. The next `run` without a prompt continues with them.
 
         No call runs twice, and the model is not called before all calls have their results. A call without an approval or
         denial is checked again, and may pause the run again.
