@@ -24,7 +24,8 @@ callbacks, and extensions.
   the agent. The built-in gates run after an application's own: allowed tools, budgets, repeated calls, tool search. The first gate that
   blocks or pauses ends the check.
 - Change only the fields that are listed as changeable. A tool hook has `turn_id`, `call_id`, `name`, `display_name` (the name that
-  the model knows, if the tool has an alias), and `input`. Counts of calls are read-only and, for calls that run in parallel, those before all of them.
+  the model knows, if the tool has an alias), and `input`. Counts of calls are read-only and those of the run before the call; for calls that run in
+  parallel, before all of them. They include a result that a gate provides, but not a call that it blocks.
 - `await ctx.side_call(purpose, request)` of a hook calls a model outside the conversation; `agent.side_call` does the same. The call counts in the
   usage and limits of the run, and ends with it.
 - An abort ends a gate immediately, and any other handler after the grace period of tools. A **kept** hook reaches every handler even if the run is
@@ -35,7 +36,8 @@ callbacks, and extensions.
 
 In a turn they fire in this order: `context:transform`, `system:transform`, `turn:before`, `stream:text`/`stream:thinking`, `stream:end`,
 `usage`, `turn:after`; for calls `tool:intent`, then for each `tool:gate`, `tool:unknown` or `validation:*`, `tool:before`, `tool:permit`,
-`tool:start`, `tool:error`, `tool:transform`, `tool:after`, and for all of them `tool-results:after`. A run begins with `session:start`
+`tool:start`, `tool:error`, `tool:transform`, `tool:after`, and for all of them `tool-results:after`. For a tool of an MCP server, `mcp:tool:gate` and
+`mcp:tool:before` follow `tool:before`, and `mcp:tool:transform` and `mcp:tool:after` precede `tool:transform`. A run begins with `session:start`
 and ends with `session:end` and `agent:done`, however it ends. Before it come `session:open` (once), `input`, and `agent:before`; the
 conversation ends with `session:shutdown`. [Architecture](architecture.md#one-turn) shows the functions that fire them.
 

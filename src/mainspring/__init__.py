@@ -216,6 +216,7 @@ if TYPE_CHECKING:
     from mainspring.policies.compaction import Compaction as Compaction
     from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.disclosure import Disclosure as Disclosure
+    from mainspring.policies.disclosure import ToolSearchOptions as ToolSearchOptions
     from mainspring.policies.request_settings import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
     from mainspring.presets import merge_presets as merge_presets
@@ -260,7 +261,7 @@ _HOMES = {
     "policies.compaction": "Compaction Compactor",
     "mcp": "McpPlug McpServerConfig connect_mcp create_tool_search",
     "memory": "Memory",
-    "policies.disclosure": "Disclosure",
+    "policies.disclosure": "Disclosure ToolSearchOptions",
     "permissions": "Permissions",
     "presets": "Preset merge_presets",
     "agent.agent": "Agent create_agent",

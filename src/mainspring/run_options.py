@@ -9,6 +9,7 @@ from mainspring.loop.policy import PolicyContext, PolicyHandlers
 from mainspring.policies.budgets import SpendingOptions, ToolBudgetOptions, tool_budget_handlers
 from mainspring.policies.compaction import CompactionOptions, compaction_handlers
 from mainspring.policies.compaction.clear_tool_results import ToolResultClearingOptions, tool_result_clearing_handlers
+from mainspring.policies.disclosure import DisclosureOptions
 from mainspring.policies.large_results.options import LargeResultOptions, large_result_handlers
 from mainspring.policies.reads import ReadOptions, read_handlers
 from mainspring.policies.repeated_calls import RepeatedCallOptions, repeated_call_handlers
@@ -22,6 +23,7 @@ class RunOptions(
     RequestOptions,
     StructuredOutputOptions,
     ToolBudgetOptions,
+    DisclosureOptions,
     ReadOptions,
     RepeatedCallOptions,
     CompactionOptions,

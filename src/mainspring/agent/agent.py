@@ -26,6 +26,7 @@ from mainspring.agent.plugs import (
     TokenRefreshPlug,
     bind_sampling,
     close_servers,
+    configure_disclosure,
     disclosure_plugs,
     find_skill_activator,
     find_tool_search,
@@ -329,6 +330,7 @@ class Agent(CoreAgent):
         if super().running:
             return await super()._run(prompt)  # raises, and leaves the policies of the current run unchanged
         self._check_run()
+        configure_disclosure(self, behavior.merged_with(self.behavior))
         if self._lifecycle.needed:
             entered = await self._prepare_run(prompt, options)
             if entered.result is not None:

@@ -20,7 +20,7 @@ from mainspring.mcp.tool_search import ToolSearchPlug
 from mainspring.messages import Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
 from mainspring.models.auth.credentials import TokenRefreshed, on_token_refresh
-from mainspring.policies.disclosure import Disclosure, LoadMode
+from mainspring.policies.disclosure import Disclosure, DisclosureOptions, LoadMode
 from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.tools import Tool
 
@@ -196,6 +196,17 @@ def disclosure_plugs(option: DisclosureOption | None, plugs: Sequence[Plugin]) -
     chosen.servers = {**modes, **chosen.servers}
     added: list[Plugin] = [] if given is not None else [chosen]
     return added if any(isinstance(p, ToolSearchPlug) for p in plugs) else [*added, ToolSearchPlug()]
+
+
+def configure_disclosure(agent: CoreAgent, options: DisclosureOptions) -> None:
+    """Apply the options of the next run to the disclosure, and to the search tool."""
+    disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
+    search = next((p for p in agent.plugs if isinstance(p, ToolSearchPlug)), None)
+    if disclosure is None:
+        return
+    disclosure.configure(options)
+    if search is not None:
+        search.update(agent, disclosure)
 
 
 def find_tool_search(plugs: Sequence[Plugin]) -> Tool | None:

@@ -11,12 +11,12 @@ import difflib
 import warnings
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from mainspring.agent.plugs import offered_tool_specs
 from mainspring.errors import ConfigWarning
 from mainspring.events import RunStatus, UsageUpdate
-from mainspring.loop import CoreAgent
+from mainspring.loop import CoreAgent, LiveSteps
 from mainspring.loop.hooks import SessionStart, TurnBefore
 from mainspring.loop.policy import ORDER_GUARDS, ORDER_SPENDING, PolicyContext, PolicyHandlers
 from mainspring.models import ModelProvider
@@ -24,6 +24,13 @@ from mainspring.policies.budgets import Budget, Ledger, SpendingLimits
 from mainspring.run_options import POLICIES, RunOptions
 from mainspring.tools import LazyTool, Tool, ToolRegistry
 from mainspring.tools.names import ALL_TOOL_NAMES
+
+
+@runtime_checkable
+class HasSessionStates(Protocol):
+    """A plugin with what policies remember of a session, also if several agents continue it."""
+
+    session_states: dict[object, Any]
 
 
 class RunPolicies:
@@ -44,6 +51,8 @@ class RunPolicies:
         self._limits: SpendingLimits | None = None
         self._messages = agent.context.messages
         self._states: dict[object, Any] = {}
+        stored = next((plug for plug in agent.plugs if isinstance(plug, HasSessionStates)), None)
+        self._session_states: dict[object, Any] = stored.session_states if stored is not None else {}
 
     @property
     def ledger(self) -> Ledger:
@@ -66,8 +75,10 @@ class RunPolicies:
         self._run = Ledger(self._session)
         agent = self._agent
         if self._messages is not agent.context.messages:  # another conversation
-            self._messages, self._states = agent.context.messages, {}
-        run = PolicyContext(agent, model, tools, lambda: offered_tool_specs(agent), self._states)
+            self._messages, self._states, self._session_states = agent.context.messages, {}, {}
+        # A run that is replayed, in a durable engine or from a tape, must not depend on other runs.
+        session_states = self._session_states if type(agent.steps) is LiveSteps else {}
+        run = PolicyContext(agent, model, tools, lambda: offered_tool_specs(agent), self._states, session_states)
         handlers = [
             *self._tool_name_check_handlers(options),
             *self._spending_limit_handlers(options, self._run),

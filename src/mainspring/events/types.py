@@ -391,18 +391,25 @@ class ApprovalResult(Event, frozen=True):
 
 
 class McpStartup(Event, frozen=True):
-    """MCP servers are being connected, or, with ``seconds``, have all been connected or failed."""
+    """An MCP server is being connected at warm-up, or, with ``seconds``, has been connected or failed (``error``).
 
-    servers: tuple[str, ...]
+    All of them begin before the first one ends.
+    """
+
+    server: str
     seconds: float | None = None
-    failed: tuple[str, ...] = ()
+    tool_count: int = 0
+    error: ErrorInfo | None = None
 
     @property
-    def status(self) -> Literal["ok", "partial", "failed"]:
-        """Return the outcome."""
-        if not self.failed:
-            return "ok"
-        return "failed" if len(self.failed) == len(self.servers) else "partial"
+    def ok(self) -> bool:
+        """Return True if the server is connected."""
+        return self.seconds is not None and self.error is None
+
+    @property
+    def duration_ms(self) -> float:
+        """Return the duration in milliseconds."""
+        return (self.seconds or 0.0) * 1000
 
 
 class McpServer(Event, frozen=True):
@@ -420,11 +427,19 @@ class SkillChange(Event, frozen=True):
     """A skill became active or inactive.
 
     ``reason`` is the cause: ``model``, ``explicit``, ``trigger``, or ``resume``; ``run-end``, ``explicit``, or ``reset``.
+    ``skill`` is the skill itself, in this process only.
     """
 
+    in_process: ClassVar[tuple[str, ...]] = ("skill",)
     name: str
     active: bool
     reason: str
+    skill: Any = None
+
+    @property
+    def via(self) -> str:
+        """Return the cause of an activation; empty for a deactivation."""
+        return self.reason if self.active else ""
 
 
 class OauthRefresh(Event, frozen=True):
@@ -471,6 +486,11 @@ class SubagentEvent(Event, frozen=True):
     @property
     def id(self) -> str:
         """Return the ID of the subagent."""
+        return self.path[-1]
+
+    @property
+    def child_id(self) -> str:
+        """Return the ID of the subagent, by the name that its hooks have for it."""
         return self.path[-1]
 
     @property

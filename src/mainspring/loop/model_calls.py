@@ -85,7 +85,7 @@ async def prepare_request(run: RunState) -> ModelRequest | None:
         messages = tuple(run.model_messages)
     else:
         converted = config.convert_to_llm(context.messages if selected is None else selected)
-        messages = tuple(await converted if inspect.isawaitable(converted) else converted)
+        messages = tuple(run.without_unseen_images(await converted if inspect.isawaitable(converted) else converted))
 
     system = context.system
     if bus.has(SystemTransform):

@@ -47,6 +47,7 @@ class PolicyContext:
         tools: Iterable[Tool | LazyTool],
         offered_tools: Callable[[], Sequence[ToolDefinition]],
         states: dict[object, Any],
+        session_states: dict[object, Any],
     ) -> None:
         self.agent = agent
         self.model = model
@@ -54,6 +55,7 @@ class PolicyContext:
         self.offered_tools = offered_tools
         self._messages = agent.context.messages
         self._states = states
+        self._session_states = session_states
 
     def history(self) -> list[AgentMessage]:
         """Return the history; it grows with the conversation."""
@@ -71,6 +73,12 @@ class PolicyContext:
         if stored is None or stored[0] != key:
             stored = self._states[kind] = (key, create())
         return stored[1]
+
+    def session_state(self, kind: type[StateT], create: Callable[[], StateT]) -> StateT:
+        """Return the object of a kind that lives as long as the session, and create it if needed. All agents of it share it."""
+        if kind not in self._session_states:
+            self._session_states[kind] = create()
+        return self._session_states[kind]
 
     def provider_manages_context(self) -> bool:
         """Return True if the host removes old tool results itself; it knows its cache, and the exact number of tokens."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
@@ -48,7 +49,7 @@ from mainspring.messages import (
     to_messages,
 )
 from mainspring.models import EncodingCache, ModelProvider
-from mainspring.tools import ToolRegistry
+from mainspring.tools import ToolRegistry, replace_images
 
 HookT = TypeVar("HookT", bound=Hook)
 
@@ -207,7 +208,7 @@ class RunState:
         self.denied: list[str] = []
         self.model_messages: list[Message] | None = None
         if config.convert_to_llm is convert_to_llm:
-            self.model_messages = convert_to_llm(context.messages)
+            self.model_messages = self.without_unseen_images(convert_to_llm(context.messages))
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 
@@ -367,7 +368,7 @@ class RunState:
         before = tuple(self.context.messages)
         self.context.messages[:] = messages
         if self.model_messages is not None:
-            self.model_messages = convert_to_llm(messages)
+            self.model_messages = self.without_unseen_images(convert_to_llm(messages))
         if self.bus.is_heard(ContextCompacted):
             await self.notify(ContextCompacted.from_messages(reason, before, tuple(messages)))
 
@@ -376,6 +377,10 @@ class RunState:
         self.added.extend(messages)
         if self.model_messages is not None:
             self.model_messages.extend([m for m in messages if type(m) is Message])
+
+    def without_unseen_images(self, messages: Sequence[Message]) -> list[Message]:
+        """Replace images in the results of earlier runs if the model of this one cannot see them."""
+        return list(messages) if self.config.model.info.vision else [_replace_result_images(m) for m in messages]
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
@@ -411,3 +416,13 @@ class RunState:
         result = RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
         finalize = self.config.finalize_result
         return result if finalize is None else finalize(result)
+
+
+def _replace_result_images(message: Message) -> Message:
+    content = [
+        replace(block, content=replace_images(block.content))
+        if type(block) is ToolResultBlock and not isinstance(block.content, str)
+        else block
+        for block in message.content
+    ]
+    return message if all(map(operator.is_, content, message.content)) else replace(message, content=tuple(content))

@@ -1,7 +1,8 @@
 """Tool calls: from the response of the model to one result for each call.
 
-Steps of each call: gate, count, lookup, validate and coerce, before, permit, start, run, transform, replace images, after. The calls
-of one response are checked one by one, in order; those that allow it then run together; results keep the order of the calls.
+Steps of each call: gate, lookup, validate and coerce, before, count, permit, start, run, transform, replace images, after. The tools
+of MCP servers have further hooks: gate and before after `tool:before`, transform and after before `tool:transform`.
+The calls of one response are checked one by one, in order; those that allow it then run together; results keep the order of the calls.
 Whatever happens, every call gets exactly one result, and no exception of a tool leaves this module.
 """
 
@@ -20,6 +21,10 @@ from mainspring.errors import AgentAbortedError, ToolError
 from mainspring.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolInputCoerced
 from mainspring.loop.hooks import (
     BeforeToolRun,
+    McpToolBefore,
+    McpToolFinished,
+    McpToolGate,
+    McpToolTransform,
     PermissionCheck,
     ToolBefore,
     ToolFailed,
@@ -29,6 +34,7 @@ from mainspring.loop.hooks import (
     ToolUnknown,
     ValidationReject,
 )
+from mainspring.loop.hooks.tools import MCP_SOURCE
 from mainspring.loop.state import Approve, Deny, RunState
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.tools import (
@@ -54,6 +60,7 @@ class _CheckedCall(Struct, kw_only=True):
 
     Attributes:
         call: The call.
+        tool_counts: The counts before this call, for its hooks.
         tool: The tool to run.
         arguments: The validated arguments to run it with.
         permission: The decision that allowed the call, if handlers made one.
@@ -67,6 +74,7 @@ class _CheckedCall(Struct, kw_only=True):
     """
 
     call: ToolUseBlock
+    tool_counts: Mapping[str, int]
     tool: Tool | None = None
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     permission: PermissionCheck | None = None
@@ -77,6 +85,11 @@ class _CheckedCall(Struct, kw_only=True):
     pause: str = ""
     has_started: bool = False
     exception: Exception | None = None
+
+    @property
+    def is_of_server(self) -> bool:
+        """Return True if the hooks of calls to MCP servers apply."""
+        return self.tool is not None and self.tool.source.startswith(MCP_SOURCE)
 
 
 class ToolCallBatch:
@@ -201,77 +214,91 @@ class ToolCallBatch:
         if isinstance(resolution, Deny):
             self.ends_run = self.ends_run or resolution.stop
             self.has_valid_call = True
-            return _CheckedCall(call=call, result=_denial(resolution.reason))
+            return _CheckedCall(call=call, tool_counts={}, result=_denial(resolution.reason))
 
-        checked = await self._check_gate(call)
-        if checked is None:
+        checked = _CheckedCall(call=call, tool_counts=self._tool_counts())
+        passes = not run.bus.has(ToolGate) or await self._check_gate(checked, ToolGate)
+        if passes:
+            await self._check_arguments(checked)
+            if checked.is_of_server and run.bus.has(McpToolGate):
+                passes = await self._check_gate(checked, McpToolGate)
+            if passes and checked.is_of_server and run.bus.has(McpToolBefore):
+                await self._call_before(checked, McpToolBefore)
+        # What a gate blocks is not counted.
+        if passes or checked.is_substitute:
             run.count_tool(call.name)
-            checked = await self._check_arguments(call)
-            if checked.result is None:
-                await self._check_permission(checked)
-        elif checked.is_substitute:
-            run.count_tool(call.name)
+        if passes and checked.result is None:
+            await self._check_permission(checked)
         if not checked.is_invalid:
             self.has_valid_call = True
         return checked
 
-    async def _check_gate(self, call: ToolUseBlock) -> _CheckedCall | None:
-        """Call the early gate; return None if the call passes it."""
-        run = self._run
-        if not run.bus.has(ToolGate):
-            return None
-        gate = ToolGate(call, run.turn_id, self._tool_counts(), approved=self._is_approved(call))
+    async def _check_gate(self, checked: _CheckedCall, kind: type[ToolGate]) -> bool:
+        """Call an early gate; return True if the call passes it."""
+        run, call = self._run, checked.call
+        gate = kind(call, run.turn_id, checked.tool_counts, approved=self._is_approved(call))
+        if checked.tool is not None:
+            gate.input = copy.deepcopy(checked.arguments)
         await run.emit(gate)
         if gate.block:
             reason = (gate.block if isinstance(gate.block, str) else gate.reason) or "not allowed"
-            return _CheckedCall(call=call, result=_denial(reason, "Blocked"))
-        if gate.pause and not gate.approved:
-            return _CheckedCall(call=call, pause=gate.pause)
-        if gate.result is not None:
-            return _CheckedCall(call=call, result=to_tool_result(gate.result), is_substitute=True)
-        return None
+            checked.result = _denial(reason, "Blocked")
+        elif gate.pause and not gate.approved:
+            checked.pause = gate.pause
+        elif gate.result is not None:
+            checked.result, checked.is_substitute = to_tool_result(gate.result), True
+        else:
+            return True
+        return False
 
-    async def _check_arguments(self, call: ToolUseBlock) -> _CheckedCall:
+    async def _check_arguments(self, checked: _CheckedCall) -> None:
         """Look up the tool, validate the arguments, and call `tool:before`, whose handlers may replace them."""
-        run, bus = self._run, self._run.bus
+        run, bus, call = self._run, self._run.bus, checked.call
         tool = run.context.tools.get(call.name)
         if tool is None:
-            return await self._check_unknown_tool(call)
+            await self._check_unknown_tool(checked)
+            return
         resolution = self._resolutions.get(call.id)
         raw = call.input if call.raw_input is None else call.raw_input
         if isinstance(resolution, Approve) and resolution.input is not None:
             raw = resolution.input
         parsed = parse_arguments(tool.input_schema, raw)
         if parsed.error is not None:
-            return await self._reject_arguments(call, parsed.error)
+            await self._reject_arguments(checked, parsed.error)
+            return
+        checked.tool, checked.arguments = tool, parsed.value
         if (parsed.coercions or parsed.repaired) and bus.is_heard(ToolInputCoerced):
             coercions = tuple([f"{c.path}: {c.rule}" for c in parsed.coercions])
             shown = run.config.aliases.get(call.name, call.name)
             await run.notify(
                 ToolInputCoerced(call.id, call.name, coercions, parsed.repaired, run.turn_id, display_name=shown)
             )
-        arguments = parsed.value
         if bus.has(ToolBefore):
-            counts, copied = self._tool_counts(), copy.deepcopy(arguments)
-            before = await run.emit(
-                ToolBefore(call, run.turn_id, copied, parsed.coercions, counts, tool, run.config.env)
-            )
-            if before.input != arguments:
-                parsed = parse_arguments(tool.input_schema, before.input)
-                if parsed.error is not None:
-                    return await self._reject_arguments(call, parsed.error)
-                arguments = parsed.value
-        return _CheckedCall(call=call, tool=tool, arguments=arguments)
+            await self._call_before(checked, ToolBefore, parsed.coercions)
 
-    async def _reject_arguments(self, call: ToolUseBlock, error: str) -> _CheckedCall:
+    async def _call_before(self, checked: _CheckedCall, kind: type[ToolBefore], coercions: Sequence[Any] = ()) -> None:
+        """Call the handlers that may replace the arguments, and validate what they set."""
+        run, tool = self._run, checked.tool
+        assert tool is not None
+        copied = copy.deepcopy(checked.arguments)
+        hook = kind(checked.call, run.turn_id, copied, coercions, checked.tool_counts, tool, run.config.env)
+        await run.emit(hook)
+        if hook.input != checked.arguments:
+            parsed = parse_arguments(tool.input_schema, hook.input)
+            if parsed.error is not None:
+                await self._reject_arguments(checked, parsed.error)
+            else:
+                checked.arguments = parsed.value
+
+    async def _reject_arguments(self, checked: _CheckedCall, error: str) -> None:
         run = self._run
         if run.bus.has(ValidationReject):
-            error = (await run.emit(ValidationReject(call, run.turn_id, error))).error
-        result = error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
-        return _CheckedCall(call=call, result=result, is_invalid=True)
+            error = (await run.emit(ValidationReject(checked.call, run.turn_id, error))).error
+        checked.result = error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
+        checked.tool, checked.is_invalid = None, True
 
-    async def _check_unknown_tool(self, call: ToolUseBlock) -> _CheckedCall:
-        run, bus = self._run, self._run.bus
+    async def _check_unknown_tool(self, checked: _CheckedCall) -> None:
+        run, bus, call = self._run, self._run.bus, checked.call
         text = run.context.tools.unknown(call.name)
         result = error_result(text, ToolErrorCode.NOT_FOUND)
         error: ToolError | None = ToolError(text)
@@ -285,7 +312,7 @@ class ToolCallBatch:
             failed = await run.emit(ToolFailed(call, run.turn_id, error))
             if failed.result is not None:
                 result = to_tool_result(failed.result)
-        return _CheckedCall(call=call, result=result, is_invalid=True, exception=error)
+        checked.result, checked.exception, checked.is_invalid = result, error, True
 
     async def _check_permission(self, checked: _CheckedCall) -> None:
         """Decide on the final arguments. Handlers get a copy, so that they judge exactly what runs."""
@@ -323,10 +350,11 @@ class ToolCallBatch:
                 has_output = checked.has_started
             else:
                 result = checked.result
-            if has_output and bus.has(ToolTransform):
-                size = output_bytes(result.output)
-                transform = ToolTransform(call, run.turn_id, checked.arguments, result, size)
-                result = to_tool_result((await run.emit(transform)).result)
+            if has_output:
+                if checked.is_of_server:
+                    result = await self._transform_server_result(checked, result, seconds)
+                if bus.has(ToolTransform):
+                    result = await self._transform(checked, result, ToolTransform)
         except asyncio.CancelledError:  # the whole run is being cancelled
             self.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
             status = "error" if checked.has_started else "skipped"
@@ -346,16 +374,7 @@ class ToolCallBatch:
             content = replace_images(content)
         self.results[call.id] = block = ToolResultBlock(call.id, call.name, content, result.is_error, result.details)
         if has_output and bus.has(ToolFinished):
-            finished = ToolFinished(
-                call,
-                run.turn_id,
-                block,
-                output_bytes=output_bytes(block.content),
-                seconds=seconds,
-                metadata=result.metadata,
-                tool_counts=MappingProxyType(dict(run.tool_counts)),
-            )
-            await run.emit(finished)
+            await self._report_result(checked, block, ToolFinished, seconds, result.metadata)
         status = checked.status or _call_status(result)
         if status == "denied":
             run.denied.append(block.text)
@@ -364,6 +383,39 @@ class ToolCallBatch:
                 call, block, result.title, seconds, status, has_output=has_output, exception=checked.exception
             )
         )
+
+    async def _transform_server_result(self, checked: _CheckedCall, result: ToolResult, seconds: float) -> ToolResult:
+        """Call the hooks for the result of an MCP server, which come before those for any result."""
+        bus, call = self._run.bus, checked.call
+        if bus.has(McpToolTransform):
+            result = await self._transform(checked, result, McpToolTransform)
+        if bus.has(McpToolFinished):
+            block = ToolResultBlock(call.id, call.name, result.output, result.is_error, result.details)
+            await self._report_result(checked, block, McpToolFinished, seconds, result.metadata)
+        return result
+
+    async def _transform(self, checked: _CheckedCall, result: ToolResult, kind: type[ToolTransform]) -> ToolResult:
+        hook = kind(checked.call, self._run.turn_id, checked.arguments, result, output_bytes(result.output))
+        return to_tool_result((await self._run.emit(hook)).result)
+
+    async def _report_result(
+        self,
+        checked: _CheckedCall,
+        block: ToolResultBlock,
+        kind: type[ToolFinished],
+        seconds: float,
+        metadata: dict[str, Any],
+    ) -> None:
+        finished = kind(
+            checked.call,
+            self._run.turn_id,
+            block,
+            output_bytes=output_bytes(block.content),
+            seconds=seconds,
+            metadata=metadata,
+            tool_counts=checked.tool_counts,
+        )
+        await self._run.emit(finished)
 
     async def _run_tool(self, checked: _CheckedCall) -> ToolResult:
         """Run the tool and return its result; every exception becomes a result."""

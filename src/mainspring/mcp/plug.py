@@ -302,19 +302,25 @@ class McpPlug(Plugin):
             self._startup_task = loop.create_task(self._start_all(), name="mcp bootstrap", context=Context())
 
     async def _start_all(self) -> None:
-        """Start all servers, and publish when all are ready or have failed."""
+        """Start all servers, and publish when each is ready or has failed."""
         used = [s for s in self.servers if s.status != "disabled"]
-        names = tuple([s.name for s in used])
         began = time.monotonic()
-        await self._notify(McpStartup(names))
+        for server in used:
+            await self._notify(McpStartup(server.name))
+        for server in used:
+            server.start()
+        await asyncio.gather(*[self._report_startup(server, began) for server in used])
+
+    async def _report_startup(self, server: McpServer, began: float) -> None:
+        """Publish that a server is ready or has failed, also if the agent is closed before."""
         try:
-            for server in used:
-                server.start()
-            await asyncio.gather(*[server.wait_ready() for server in used])
+            await server.wait_ready()
         finally:
-            failed = tuple([s.name for s in used if s.status != "ready"])
-            seconds = time.monotonic() - began
-            await self._notify(McpStartup(names, seconds, failed))
+            error, seconds = None, time.monotonic() - began
+            if server.status != "ready":
+                closed = McpError(server.name, f"MCP server {server.name!r} is {server.status}", "lost")
+                error = ErrorInfo.from_exception(server.error or closed)
+            await self._notify(McpStartup(server.name, seconds, 0 if error else len(server.tools), error))
 
     async def _notify(self, event: Event) -> None:
         if self._agent is not None:

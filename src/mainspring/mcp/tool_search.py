@@ -163,24 +163,27 @@ class ToolSearchPlug:
 
     def __init__(self) -> None:
         self.tool: Tool | None = None
+        self._limit = 0
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`."""
         disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
-        if (
-            disclosure is None
-            or not disclosure.has_lazy_servers
-            or not disclosure.tool
-            or TOOL_SEARCH_NAME in agent.tools
-        ):
-            return
-        self.tool = create_tool_search(
-            lambda: disclosure.lazy_tools,
-            disclosure.on_found,
-            limit=disclosure.limit,
-            model_name=disclosure.model_name,
-        )
-        agent.tools.add(self.tool)
+        if disclosure is not None:
+            self.update(agent, disclosure)
+
+    def update(self, agent: CoreAgent, disclosure: Disclosure) -> None:
+        """Add, replace, or remove the tool, as the options of the next run require."""
+        limit = disclosure.search.limit if disclosure.has_lazy_servers and disclosure.search.tool else 0
+        if self.tool is not None and limit != self._limit:
+            if agent.tools.get(TOOL_SEARCH_NAME) is self.tool:
+                agent.tools.remove(TOOL_SEARCH_NAME)
+            self.tool = None
+        if limit and disclosure.search_name not in agent.tools:
+            self._limit = limit
+            self.tool = create_tool_search(
+                lambda: disclosure.lazy_tools, disclosure.on_found, limit=limit, model_name=disclosure.model_name
+            )
+            agent.tools.add(self.tool)
 
     def for_child(self) -> ToolSearchPlug:
         """Return a separate search for a subagent."""
@@ -246,7 +249,7 @@ class _SearchTool:
         return list(found.values()), notes
 
     def _render_tools(self, tools: Sequence[Tool]) -> list[str]:
-        """Return the tools as JSON, one per line, limited to the size of a result."""
+        """Return the tools, limited to the size of a result."""
         lines: list[str] = []
         remaining = _MAX_OUTPUT_BYTES
         for tool in tools:
@@ -261,7 +264,8 @@ class _SearchTool:
 
 
 def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
-    entry: dict[str, Any] = {"name": name, "description": truncate_end(tool.description, _DESCRIPTION)}
+    description = truncate_end(tool.description, _DESCRIPTION)
+    about = "\n".join(map(escape_text, description.splitlines()))
     schema = ""
     if has_room:
         try:
@@ -269,8 +273,10 @@ def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
         except ValueError:
             schema = ""
     if not schema or len(schema) > _SCHEMA:
-        return escape_json({**entry, "note": "the schema is too long to show here; it stands among your tools now"})
-    return f'{escape_json(entry)[:-1]},"input_schema":{schema}}}'
+        schema = "<note>the schema is too long to show here; it stands among your tools now</note>"
+    else:
+        schema = f"<input_schema>{schema}</input_schema>"
+    return f"<tool>\n<name>{escape_text(name)}</name>\n<description>{about}</description>\n{schema}\n</tool>"
 
 
 def _is_from_server(tool: Tool, server: str) -> bool:

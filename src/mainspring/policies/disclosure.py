@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
@@ -18,6 +19,7 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.messages import Message, ToolDefinition
+from mainspring.options import Options, option
 from mainspring.prompt_tags import escape_text, tag_list
 
 if TYPE_CHECKING:
@@ -54,6 +56,31 @@ _NEW_TOOLS_NOTE = (
 _CATALOG_ORDER = 60  # the last part of the prompt: after memory and skills, which change less often
 _TURN_ORDER = -100  # before an application's own `turn:before`
 _GATE_ORDER = 40  # after all other gates
+
+
+class ToolSearchOptions(Struct, frozen=True, kw_only=True):
+    """Options of the tool `tool_search`.
+
+    Attributes:
+        tool: Whether to add the tool. Without it an application unlocks tools itself.
+        limit: Maximum number of tools that one search shows and unlocks by default.
+    """
+
+    tool: bool = True
+    limit: Annotated[int, Meta(ge=1, le=50)] = 10
+
+
+class DisclosureOptions(Options, page="tool-search.md"):
+    """Options of the tools of MCP servers."""
+
+    tool_disclosure: LoadMode = option(
+        default="eager",
+        doc="Whether the model gets tools of MCP servers immediately, or by name until it searches for them (`lazy`). If not set: "
+        "that of the agent. A server's own setting takes precedence.",
+    )
+    tool_search: ToolSearchOptions | None = option(
+        default=None, doc="Options of the search for such tools; `None`: those of the agent's `Disclosure`."
+    )
 
 
 class Disclosure:
@@ -95,6 +122,9 @@ class Disclosure:
             raise ConfigError(f"The limit of tool_search must be a number from 1 to 50, not {limit!r:.80}.")
         self.tool = tool
         self.limit = limit
+        self._default: LoadMode = default
+        self._search = ToolSearchOptions(tool=tool, limit=limit)
+        self._is_listening = False
         self._agent: CoreAgent | None = None
         self._catalog: tuple[str, ...] | None = None
         self._announced: set[str] = set()
@@ -108,13 +138,41 @@ class Disclosure:
     @property
     def has_lazy_servers(self) -> bool:
         """Return True if the tools of any server are locked at first."""
-        return "lazy" in (self.default, *self.servers.values())
+        return "lazy" in (self._default, *self.servers.values())
+
+    @property
+    def search(self) -> ToolSearchOptions:
+        """The options of the search in the current run."""
+        return self._search
+
+    @property
+    def search_name(self) -> str:
+        """The name of the search tool: `tool_search`, or that of a tool that the model knows as `tool_search`."""
+        agent = self._agent
+        aliased = (
+            [n for n, a in agent.tool_aliases.items() if a == TOOL_SEARCH_NAME and n in agent.tools] if agent else []
+        )
+        return aliased[0] if aliased else TOOL_SEARCH_NAME
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`. Does nothing if no tools are ever locked."""
         self._agent = agent
-        if not self.has_lazy_servers:
+        self._listen()
+
+    def configure(self, options: DisclosureOptions) -> None:
+        """Set the options of the next run; those that are not set are those of the constructor."""
+        self._default = options.tool_disclosure if "tool_disclosure" in options.given else self.default
+        search = options.tool_search or ToolSearchOptions(tool=self.tool, limit=self.limit)
+        if search != self._search:
+            self._search, self._joined = search, ("", "")  # the prompt describes the search
+        self._listen()
+
+    def _listen(self) -> None:
+        """Register the handlers, unless no tools were ever locked."""
+        agent = self._agent
+        if self._is_listening or agent is None or not self.has_lazy_servers:
             return
+        self._is_listening = True
         agent.on(SystemTransform, self._on_system_transform, order=_CATALOG_ORDER)
         agent.on(TurnBefore, self._on_turn_before, order=_TURN_ORDER)
         agent.on(ToolGate, self._on_tool_gate, order=_GATE_ORDER)
@@ -137,7 +195,7 @@ class Disclosure:
         """Return True if a tool is locked at first."""
         if not tool.source.startswith(_SOURCE):
             return False
-        return self.servers.get(tool.source.removeprefix(_SOURCE), self.default) == "lazy"
+        return self.servers.get(tool.source.removeprefix(_SOURCE), self._default) == "lazy"
 
     @property
     def lazy_tools(self) -> list[Tool]:
@@ -175,6 +233,8 @@ class Disclosure:
     # --- the handlers -----------------------------------------------------------------------------------------------
 
     def _on_system_transform(self, hook: SystemTransform) -> None:
+        if not self.has_lazy_servers:
+            return
         if self._catalog is None:
             self._catalog = tuple(sorted(self.model_name(t.name) for t in self.lazy_tools))
             self._announced.update(t.name for t in self.lazy_tools)
@@ -188,7 +248,7 @@ class Disclosure:
 
     def _on_turn_before(self, hook: TurnBefore) -> None:
         specs = tuple(hook.request.tools)
-        self._locking = self._hides_any([s.name for s in specs])
+        self._locking = self.has_lazy_servers and self._hides_any([s.name for s in specs])
         if not self._locking:
             return
         sent = self._sent
@@ -204,9 +264,9 @@ class Disclosure:
         self._searchable = (
             self._searchable or bool(lazy) or "lazy" in self.servers.values() or not self._is_own_search_tool()
         )
-        by_name = {s.name: s for s in specs}
+        by_name, search_name = {s.name: s for s in specs}, self.search_name
         for name in by_name:
-            if name not in lazy and (name != TOOL_SEARCH_NAME or self._searchable):
+            if name not in lazy and (name != search_name or self._searchable):
                 self._order.setdefault(name)
         for name in self._unlocked:
             self._order.setdefault(name)
@@ -215,12 +275,14 @@ class Disclosure:
     def _on_tool_gate(self, hook: ToolGate) -> None:
         if not self._locking or hook.approved or hook.name in self._unlocked or self._agent is None:
             return
+        if hook.block or hook.result is not None:
+            return
         tool = self._agent.tools.get(hook.name)
         if tool is None or not self.is_lazy(tool):
             return
         name = self.model_name(hook.name)
-        if TOOL_SEARCH_NAME in self._agent.tools:
-            hook.block = f'{name} is locked. Call {self.model_name(TOOL_SEARCH_NAME)} with {{"names": ["{name}"]}} first; then call it again'
+        if self.search_name in self._agent.tools:
+            hook.block = f'{name} is locked. Call {self.model_name(self.search_name)} with {{"names": ["{name}"]}} first; then call it again'
         else:
             hook.block = f"{name} is locked; the application has not unlocked it"
 
@@ -239,7 +301,7 @@ class Disclosure:
         self._announced.update(new)
         names = tag_list(_CATALOG_TAG, map(self.model_name, new))
         return [
-            Message.user(_NEW_TOOLS_NOTE.format(search=escape_text(self.model_name(TOOL_SEARCH_NAME)), names=names))
+            Message.user(_NEW_TOOLS_NOTE.format(search=escape_text(self.model_name(self.search_name)), names=names))
         ]
 
     def _on_context_compacted(self, hook: ContextCompacted) -> None:
@@ -262,15 +324,15 @@ class Disclosure:
 
     def _hides_any(self, offered: Sequence[str]) -> bool:
         """Return True if any of these tools are locked: only in runs that can unlock them."""
-        return not self.tool or TOOL_SEARCH_NAME in offered
+        return not self._search.tool or self.search_name in offered
 
     def _is_own_search_tool(self) -> bool:
-        tool = self._agent.tools.get(TOOL_SEARCH_NAME) if self._agent is not None else None
+        tool = self._agent.tools.get(self.search_name) if self._agent is not None else None
         return tool is not None and tool.source == "builtin"
 
     def _unlock_instructions(self) -> str:
-        if self._agent is not None and TOOL_SEARCH_NAME in self._agent.tools:
-            return _SEARCH_INSTRUCTIONS.format(search=escape_text(self.model_name(TOOL_SEARCH_NAME)))
+        if self._agent is not None and self.search_name in self._agent.tools:
+            return _SEARCH_INSTRUCTIONS.format(search=escape_text(self.model_name(self.search_name)))
         return _UNLOCKED_BY_APP
 
 

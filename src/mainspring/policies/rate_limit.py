@@ -54,6 +54,8 @@ class RateLimit:
 
     def on_tool_gate(self, hook: ToolGate) -> None:
         """Handle `tool:gate`."""
+        if hook.result is not None:
+            return
         now = self._clock()
         names = [name for name in self._limits if matches_any(hook.name, (name,))]
         for name in names:

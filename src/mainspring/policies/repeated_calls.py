@@ -37,8 +37,8 @@ class RepeatedCallOptions(Options, page="run-options.md#repeated-calls"):
 
     dedup_tools: Mapping[str, CallKeyFunction] = option(
         default={},
-        doc="Tools whose repeated call returns the previous result without running, each with its key of equal calls. Never "
-        "a tool with side effects.",
+        doc="Tools whose repeated call returns the previous result of the session without running, each with its key of equal "
+        "calls. Never a tool with side effects.",
         check=(lambda value: is_named_mapping(value, callable), "a function for each tool by its name"),
         names_tools=True,
     )
@@ -60,9 +60,13 @@ def repeated_call_handlers(options: RepeatedCallOptions, run: PolicyContext) -> 
     if options.repeat_hint is not None:
         yield ORDER_TOOL_BUDGETS, {ToolResultsAfter: RepeatedCallsWarning(options.repeat_hint).results}
     if options.dedup_tools:
-        dedup = CachedToolCalls(options.dedup_tools)
+        dedup = CachedToolCalls(options.dedup_tools, run.session_state(LatestCalls, LatestCalls))
         yield ORDER_CACHED_CALLS, {ToolCallsReceived: dedup.on_tool_intent, ToolGate: dedup.on_tool_gate}
         yield ORDER_RAW_RESULTS, {ToolTransform: dedup.on_tool_transform}
+
+
+class LatestCalls(dict[str, tuple[Hashable, ToolResult]]):
+    """The key and the result of the latest successful call by tool, for a session."""
 
 
 class CachedToolCalls:
@@ -73,11 +77,12 @@ class CachedToolCalls:
 
     Args:
         hashers: Functions that return the cache key of a call, by tool.
+        latest: The calls so far.
     """
 
-    def __init__(self, hashers: Mapping[str, CallKeyFunction]) -> None:
+    def __init__(self, hashers: Mapping[str, CallKeyFunction], latest: LatestCalls) -> None:
         self._hashers = hashers
-        self._latest: dict[str, tuple[Hashable, ToolResult]] = {}
+        self._latest = latest
         self._pending_keys: dict[str, Hashable] = {}
         self._readable: set[str] = set()
 
@@ -88,7 +93,7 @@ class CachedToolCalls:
     def on_tool_gate(self, hook: ToolGate) -> None:
         """Handle `tool:gate`; runs after all gates that may deny the call."""
         hasher = self._hashers.get(hook.name)
-        if hasher is None or hook.result is not None or hook.call_id not in self._readable:
+        if hasher is None or hook.block or hook.result is not None or hook.call_id not in self._readable:
             return
         latest = self._latest.get(hook.name)
         try:

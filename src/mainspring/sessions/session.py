@@ -49,7 +49,7 @@ from mainspring.sessions.journal import SessionOptions, SessionWriter
 from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.loader import decode_header_row
 from mainspring.sessions.paths import new_session_id, resolve_session_folder, user_home
-from mainspring.sessions.store import MemorySessionStore, Problem, SessionInfo, SessionLog, SessionStore
+from mainspring.sessions.store import MemorySessionStore, Problem, SessionInfo, SessionLog, SessionStates, SessionStore
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -71,6 +71,7 @@ class SessionPlug(Plugin):
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.session_states = session.states
         self._journal = session.journal
         self._run: RunStartEntry | None = None
         self._first = self._last = ""
@@ -273,6 +274,7 @@ class Session(AbstractContextManager["Session"]):
         unread_entries: Number of entries that were not read when it was opened because they are before its last compaction. The history is
             complete; `entries`, `branch`, and exports read them.
         on_close: Called when it is closed, before the rest is stored.
+        states: What policies remember of it, not stored.
     """
 
     def __init__(self, store: SessionStore, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
@@ -286,6 +288,7 @@ class Session(AbstractContextManager["Session"]):
         self.was_interrupted = False
         self.unread_entries = 0
         self.on_close: list[Callable[[], None]] = []
+        self.states = SessionStates.of(store, log.place)
         self._options = options
 
     @classmethod

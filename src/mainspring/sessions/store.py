@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
+from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
@@ -323,3 +324,21 @@ def _info(stored: _StoredSession) -> SessionInfo:
         updated=stored.updated,
         size=sum(map(len, stored.lines)) + len(stored.lines),
     )
+
+
+class SessionStates(dict[object, Any]):
+    """What policies remember of a session in this process, by class. All `Session` objects of the session share it.
+
+    It ends with the last of them.
+    """
+
+    _known: ClassVar[WeakValueDictionary[tuple[int, str], SessionStates]] = WeakValueDictionary()
+
+    @classmethod
+    def of(cls, store: SessionStore, place: str) -> SessionStates:
+        """Return the states of a session, by its place in a store."""
+        key = (id(store) if isinstance(store, MemorySessionStore) else 0, place)
+        found = cls._known.get(key)
+        if found is None:
+            cls._known[key] = found = cls()
+        return found

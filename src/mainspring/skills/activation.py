@@ -276,23 +276,24 @@ class SkillActivator:
             activation.pending = via == "explicit" or (via == "trigger" and activation.carrier is None)
             self._add_tools(activation, tools)
             self.active.add(activation)
-        await self._on_activated(skill.name, via)
+        await self._on_activated(skill, via)
         return activation, True
 
     async def reactivate(self, skill: Skill, activation: ActiveSkill) -> None:
         """Activate the skills that the conversation had active."""
         self._add_tools(activation, (await self._load_toolsets(activation))[0])
         self.active.add(activation)
-        await self._on_activated(skill.name, activation.via)
+        await self._on_activated(skill, activation.via)
 
-    async def _on_activated(self, name: str, via: SkillActivationSource) -> None:
+    async def _on_activated(self, skill: Skill, via: SkillActivationSource) -> None:
+        name = skill.name
         self.known.add(name)
         if self._usage is not None and via != "resume":
             try:
                 await asyncio.to_thread(self._usage.record_use, name)
             except (OSError, ConfigError) as error:
                 self.note(f"the use of {name} was not recorded: {error}")
-        await self.agent.bus.notify(SkillChange(name, active=True, reason=via))
+        await self.agent.bus.notify(SkillChange(name, active=True, reason=via, skill=skill))
 
     async def deactivate(self, name: str, reason: SkillReason) -> bool:
         """Deactivate a skill. Returns True if it was active."""
@@ -301,7 +302,7 @@ class SkillActivator:
             return False
         self._remove(activation)
         await _close(activation.toolsets)
-        await self.agent.bus.notify(SkillChange(name, active=False, reason=reason))
+        await self.agent.bus.notify(SkillChange(name, active=False, reason=reason, skill=activation.skill))
         return True
 
     def _remove(self, activation: ActiveSkill) -> None:
@@ -314,7 +315,8 @@ class SkillActivator:
         for activation in self.active:
             self._remove(activation)
             self._toolsets_to_close.append(activation.toolsets)
-            self.agent.bus.publish(SkillChange(activation.skill.name, active=False, reason="reset"))
+            skill = activation.skill
+            self.agent.bus.publish(SkillChange(skill.name, active=False, reason="reset", skill=skill))
 
     async def finish(self) -> None:
         """Complete `deactivate_all`: close toolsets and call async handlers."""

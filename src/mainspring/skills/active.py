@@ -266,7 +266,7 @@ class AllowedToolsGate:
 
     def on_tool_gate(self, hook: ToolGate) -> None:
         """Handler of `tool:gate`: blocks tools that no active skill names."""
-        if hook.name in _ALWAYS_ALLOWED or hook.block:
+        if hook.name in _ALWAYS_ALLOWED or hook.block or hook.result is not None:
             return
         for active in self.iter_restricting():
             if not any(a.names(hook.name) or _applies_to(a.rules, hook.name) for a in _allowances(active, hook.name)):

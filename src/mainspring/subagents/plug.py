@@ -17,6 +17,7 @@ from mainspring.loop.hooks import (
     BeforeSpawn,
     Handler,
     Hook,
+    McpToolGate,
     PermissionCheck,
     SessionStart,
     SubagentIdentity,
@@ -168,6 +169,7 @@ def _schema(subagents: Subagents) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": ["task"], "additionalProperties": False}
 
 
+_GATES: tuple[type[Hook], ...] = (ToolGate, McpToolGate, PermissionCheck)
 _FORWARD_ORDER = 5  # after the subagent's own handlers, before the gates of its policies
 _LIMIT_ORDER = 96  # after handlers that may still spend something
 
@@ -182,12 +184,12 @@ def forward_events(
     identity = SubagentIdentity(child.id, child.name, child.depth)
     agent.bus.forward_to(parent.bus, identity)
     forward = _forward_hook(identity, parent.bus)
-    for kind in {ToolGate, PermissionCheck, *parent.bus.hooks_of_subagents}:
+    for kind in {*_GATES, *parent.bus.hooks_of_subagents}:
         agent.on(kind, forward, order=_FORWARD_ORDER)
         agent.on(kind, forward, order=_FORWARD_ORDER, subagents=True)
     # Gates that an application adds to its agent also apply to subagents; no events report this. Gates of the parent's policies and
     # plugins do not: policies depend on the parent's history, and `for_child` creates a plugin for each subagent.
-    for gate in (ToolGate, PermissionCheck):
+    for gate in _GATES:
         agent.on(gate, _apply_parent_gate(gate, parent), order=_FORWARD_ORDER - 1)
 
     def stop(hook: TurnBefore) -> None:

@@ -134,12 +134,23 @@ class _Server(Struct):
 
 
 class _Record(Struct):
-    """One bootstrap."""
+    """One bootstrap: when each server began, the servers that responded or failed, and how each ended."""
 
     began: int
     done: list[_Server]
-    end: McpStartup | None = None
+    servers: list[str]
+    ends: list[McpStartup]
     ended: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if every server has ended."""
+        return len(self.ends) == len(self.servers)
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration: that of the last server."""
+        return max(end.seconds or 0.0 for end in self.ends)
 
 
 class McpStartupTracer:
@@ -158,9 +169,12 @@ class McpStartupTracer:
         if isinstance(event, McpServer):
             self._map_server(event, now, run)
         elif event.seconds is None:
-            self._record = _Record(now, [])
+            if record is None or record.ends:
+                self._record = record = _Record(now, [], [], [])
+            record.servers.append(event.server)
         elif record is not None:
-            record.end, record.ended = event, now
+            record.ends.append(event)
+            record.ended = now
             if run is not None:
                 self.emit_spans(*run)
 
@@ -171,7 +185,7 @@ class McpStartupTracer:
             seconds = (now - record.began) / 1e9 if record is not None else 0.0
         self._signals.instruments.record_mcp_connect(event.server, seconds, kind)
         server = _Server(event, now, seconds)
-        if record is not None and record.end is None:
+        if record is not None and not record.is_complete:
             record.done.append(server)
         elif run is not None:
             self._span(server, run[1])
@@ -180,27 +194,28 @@ class McpStartupTracer:
     def waited_since(self) -> int | None:
         """Return the start of the bootstrap that a run waits or waited for, in nanoseconds since 1970."""
         record = self._record
-        if record is None or (record.end is not None and time.time_ns() - record.ended > _WAITED_NS):
+        if record is None or (record.is_complete and time.time_ns() - record.ended > _WAITED_NS):
             return None
         return record.began
 
     def emit_spans(self, run: Span, context: Context) -> None:
         """Create the spans of a finished bootstrap, within a run."""
         record, signals = self._record, self._signals
-        if record is None or record.end is None:
+        if record is None or not record.is_complete:
             return
         self._record = None
-        event, seconds = record.end, record.end.seconds or 0.0
+        seconds, failed = record.seconds, [end.server for end in record.ends if not end.ok]
+        outcome = "ok" if not failed else "failed" if len(failed) == len(record.servers) else "partial"
         attributes: Attributes = {
-            conventions.MCP_SERVER: event.servers,
-            conventions.MCP_OUTCOME: event.status,
+            conventions.MCP_SERVER: tuple(record.servers),
+            conventions.MCP_OUTCOME: outcome,
             conventions.MCP_BOOTSTRAP: seconds,
         }
         span = signals.tracer.start_span(_NAME, context, signals.api.internal, attributes, start_time=record.began)
         for server in record.done:
             self._span(server, signals.api.context_with(span, context))
-        if event.failed:
-            signals.api.mark_failed(span, "mcp_server", f"could not be reached: {', '.join(event.failed)}")
+        if failed:
+            signals.api.mark_failed(span, "mcp_server", f"could not be reached: {', '.join(failed)}")
         span.end(record.ended)
         run.set_attribute(conventions.MCP_BOOTSTRAP, seconds)
 

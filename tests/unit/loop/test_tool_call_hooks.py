@@ -28,7 +28,8 @@ from mainspring.loop.hooks import (
     TurnAfter,
     ValidationReject,
 )
-from mainspring.messages import ImageBlock, Message, TextBlock, ToolUseBlock
+from mainspring.messages import ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from mainspring.tools import Access, ToolContext, ToolErrorCode, ToolRegistry, ToolResult, define_tool, tool
 from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
@@ -129,7 +130,7 @@ async def test_tool_call_hooks_contain_their_data() -> None:
     assert (start.input, start.idempotent) == ({"a": 40, "b": 2}, False)
     assert (transform.input, transform.result.output, transform.output_bytes) == ({"a": 40, "b": 2}, "42", 2)
     assert (finished.result, finished.is_error, finished.output_bytes) == (turn.results[0], False, 2)
-    assert (finished.metadata, dict(finished.tool_counts)) == ({}, {"add": 1, "count": 1})
+    assert (finished.metadata, dict(finished.tool_counts)) == ({}, {})
     assert finished.seconds > 0
     assert turn.fired(BeforeToolRun)[1].idempotent is True
 
@@ -473,13 +474,39 @@ async def test_substitute_result_is_counted_transformed_and_finished() -> None:
     turn = await run_turn(tool_call_reply("add", a=1), hooks={ToolGate: lambda c: {"result": substitute}})
     assert call_hook_names(turn) == ["tool:gate", "tool:transform", "tool:after"]
     [finished] = turn.fired(ToolFinished)
-    assert (finished.metadata, finished.seconds, dict(finished.tool_counts)) == ({"hit": True}, 0, {"add": 1})
+    assert (finished.metadata, finished.seconds, dict(finished.tool_counts)) == ({"hit": True}, 0, {})
     assert turn.fired(ToolTransform)[0].output_bytes == 6
     assert [(e.title, e.seconds) for e in turn.of("tool_execution_end")] == [("from the cache", 0)]
     turn = await run_turn(
         tool_call_reply("add", a=1), tool_call_reply("add", a=1), hooks={ToolGate: lambda c: {"result": "x"}}
     )
-    assert [dict(f.tool_counts) for f in turn.fired(ToolFinished)] == [{"add": 2}, {"add": 2}]
+    assert [dict(f.tool_counts) for f in turn.fired(ToolFinished)] == [{}, {}]
+
+
+@pytest.mark.covers("HOK-31", "TEX-24")
+async def test_tool_counts_of_every_hook_are_those_before_the_call_without_blocked_calls() -> None:
+    counts: list[tuple[str, str, dict[str, int]]] = []
+
+    def record(hook: Any) -> None:
+        counts.append((hook.call_id, hook.event, dict(hook.tool_counts)))
+
+    def gate(hook: ToolGate) -> dict[str, Any] | None:
+        record(hook)
+        return {"c1": {"block": "no"}, "c2": {"result": "cached"}}.get(hook.call_id)
+
+    calls = [ToolUseBlock(f"c{n}", "count") for n in (1, 2, 3, 4)]
+    await run_turn(
+        *calls,
+        hooks={ToolGate: gate, ToolBefore: record, ToolFinished: record},
+        behavior=LoopOptions(tool_execution="sequential"),
+    )
+    assert counts == [
+        ("c1", "tool:gate", {}),
+        ("c2", "tool:gate", {}),
+        ("c2", "tool:after", {}),
+        *[("c3", f"tool:{step}", {"count": 1}) for step in ("gate", "before", "after")],
+        *[("c4", f"tool:{step}", {"count": 2}) for step in ("gate", "before", "after")],
+    ]
 
 
 @pytest.mark.covers("TEX-17")
@@ -493,6 +520,30 @@ async def test_images_are_left_out_only_for_models_without_vision() -> None:
     assert turn.results[0].content == (TextBlock("a"), TextBlock("[image left out: this model cannot see images]"))
     turn = await run_turn(tool_call_reply("draw"), tools=[draw])
     assert turn.results[0].content == (TextBlock("a"), ImageBlock("image/png", "AAAA"))
+
+
+@pytest.mark.covers("TEX-17")
+@pytest.mark.parametrize("hooks", [{}, {"context:transform": lambda hook: None}])
+async def test_stored_images_are_left_out_only_for_models_without_vision(hooks: Any) -> None:
+    image = ImageBlock("image/png", "AAAA")
+    history = [
+        Message.user("draw"),
+        Message("assistant", (ToolUseBlock("c1", "draw"), ToolUseBlock("c2", "draw"))),
+        Message(
+            "user", (ToolResultBlock("c1", "draw", (TextBlock("a"), image)), ToolResultBlock("c2", "draw", "text"))
+        ),
+        Message.user("go on"),
+    ]
+    for vision in (False, True):
+        model = Script(text_reply("done"))
+        model.info = ModelInfo("m", "p", vision=vision)
+        agent = make_agent(model, messages=history, hooks=hooks)
+        await agent.run()
+        _, _, results, last = model.requests[0].messages
+        expected = image if vision else TextBlock("[image left out: this model cannot see images]")
+        assert [r.content for r in results.tool_results] == [(TextBlock("a"), expected), "text"]
+        assert last is history[3]
+        assert agent.messages[2] is history[2], "the history has the images"
 
 
 async def test_calls_and_results_are_appended_together_with_id_and_time() -> None:

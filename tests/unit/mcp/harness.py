@@ -1,6 +1,8 @@
 """Shared parts of the MCP tests: a real server program, servers in memory, and agents that follow a script."""
 
 import asyncio
+import json
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -57,3 +59,14 @@ async def wait_until(condition: Callable[[], Any], seconds: float = 10.0) -> Non
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.to_thread(threading.Event().wait, 0.01)
+
+
+def parse_search_results(text: str) -> list[dict[str, Any]]:
+    """Return the tools of a result of `tool_search`, with their schemas; the tags are all that has a ``<``."""
+    envelope = re.match(r"<tool_search_results>\n(.*?)</tool_search_results>", text, re.DOTALL)
+    assert envelope is not None
+    found: list[dict[str, Any]] = []
+    for tool in re.findall(r"<tool>\n(.*?)\n</tool>", envelope[1], re.DOTALL):
+        parts: dict[str, Any] = dict(re.findall(r"<(name|description|input_schema|note)>([^<]*)</\1>", tool))
+        found.append(parts | ({"input_schema": json.loads(parts["input_schema"])} if "input_schema" in parts else {}))
+    return found

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
-from mainspring.loop.hooks import ToolGate, TurnBefore
+from mainspring.loop.hooks import HOOKS, PermissionCheck, ToolGate, TurnBefore
 from mainspring.mcp import (
     Answer,
     ElicitRequest,
@@ -30,6 +31,7 @@ from mainspring.policies.budgets import ToolBudget
 from mainspring.presets import Preset, merge_presets
 from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
+from mainspring.tools import tool
 from mainspring.tools.interaction import Reply as Said
 from mainspring.tools.interaction import UserQuestion
 from tests.unit.mcp.harness import get_plugin, make_agent, make_echo_server, make_tool_info, results, wait_until
@@ -143,28 +145,55 @@ async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
 
 
 @pytest.mark.covers("HOK-34", "MCP-11")
-async def test_bootstrap_hooks_report_duration_and_outcome() -> None:
+async def test_bootstrap_hooks_report_duration_and_outcome_of_each_server() -> None:
     published: list[tuple[str, Any]] = []
 
     def record_event(name: str, event: Any) -> None:
         published.append((name, event))
 
-    agent = make_agent({"good": make_echo_server("echo"), "bad": make_echo_server(connect_error="broken")}, "done")
+    servers = {"good": make_echo_server("echo", "other"), "bad": make_echo_server(connect_error="broken")}
+    agent = make_agent(servers, "done", "done")
     for name in ("mcp:bootstrap:start", "mcp:bootstrap:end", "mcp:connect", "mcp:error"):
         agent.on(name, partial(record_event, name))
     await agent.run("go")
-    by_event = dict(published)
-    assert len(published) == 4
-    assert by_event["mcp:bootstrap:start"].servers == ("good", "bad")
-    end = by_event["mcp:bootstrap:end"]
-    assert (end.failed, end.status) == (("bad",), "partial")
-    assert 0 < end.seconds < 60
-    assert by_event["mcp:connect"].tools == ("mcp__good__echo",)
-    assert by_event["mcp:error"].server == "bad"
-    assert published[0][0] == "mcp:bootstrap:start"
-    assert published[-1][0] == "mcp:bootstrap:end"
+    await agent.run("again")
+    assert Counter((name, event.server) for name, event in published) == {
+        ("mcp:bootstrap:start", "good"): 1,
+        ("mcp:bootstrap:start", "bad"): 1,
+        ("mcp:connect", "good"): 1,
+        ("mcp:error", "bad"): 1,
+        ("mcp:bootstrap:end", "good"): 1,
+        ("mcp:bootstrap:end", "bad"): 1,
+    }
+    assert [name for name, _ in published[:2]] == ["mcp:bootstrap:start"] * 2
+    ends = {event.server: event for name, event in published if name == "mcp:bootstrap:end"}
+    assert (ends["good"].ok, ends["good"].tool_count, ends["good"].error) == (True, 2, None)
+    assert (ends["bad"].ok, ends["bad"].tool_count) == (False, 0)
+    assert "broken" in ends["bad"].error.message
+    for end in ends.values():
+        assert 0 < end.seconds < 60
+        assert end.duration_ms == end.seconds * 1000
+    assert [(e.ok, e.duration_ms) for name, e in published if name == "mcp:bootstrap:start"] == [(False, 0)] * 2
 
 
+@pytest.mark.covers("HOK-34")
+async def test_bootstrap_end_of_a_server_does_not_wait_for_slower_servers() -> None:
+    gate, ended = asyncio.Event(), list[str]()
+    agent = make_agent(
+        {"slow": make_echo_server("echo", delay=gate), "fast": make_echo_server("echo")},
+        "done",
+        mcp={"startup_wait": 0.01},
+    )
+    agent.on("mcp:bootstrap:end", lambda event: ended.append(event.server))
+    await agent.run("go")
+    await wait_until(lambda: ended)
+    assert ended == ["fast"]
+    gate.set()
+    await wait_until(lambda: len(ended) == 2)
+    assert ended == ["fast", "slow"]
+
+
+@pytest.mark.covers("HOK-34", "MCP-11")
 async def test_bootstrap_end_hook_fires_after_a_shutdown_during_the_start() -> None:
     published: list[Any] = []
     agent = make_agent({"never": make_echo_server(delay=asyncio.Event())}, "done", mcp={"startup_wait": 0.01})
@@ -172,7 +201,7 @@ async def test_bootstrap_end_hook_fires_after_a_shutdown_during_the_start() -> N
     await agent.run("go")
     assert published == []
     await agent.shutdown()
-    assert [(h.failed, h.status) for h in published] == [(("never",), "failed")]
+    assert [(e.server, e.ok, e.error.message) for e in published] == [("never", False, "MCP server 'never' is closed")]
 
 
 @pytest.mark.covers("MCP-13")
@@ -375,39 +404,115 @@ async def test_calls_to_a_permanently_failed_server_return_its_error() -> None:
     assert result.content == "the database is gone"
 
 
+MCP_HOOKS = tuple([f"mcp:tool:{step}" for step in ("gate", "before", "transform", "after")])
+
+
+@tool
+def own() -> str:
+    """Return a text."""
+    return "own"
+
+
+def record_tool_hooks(agent: Agent) -> list[tuple[str, str]]:
+    """Return the tool hooks that fire, with the name of the server, while runs append to it."""
+    hooks: list[tuple[str, str]] = []
+
+    def record_hook(hook: Any) -> None:
+        hooks.append((hook.event, hook.server))
+
+    for name in HOOKS:
+        if name.startswith(("tool:", "mcp:tool:")) and name not in ("tool:intent", "tool:permit", "tool:start"):
+            agent.on(name, record_hook)
+    return hooks
+
+
 @pytest.mark.covers("HOK-27")
-async def test_mcp_tool_hooks_follow_the_general_tool_hooks() -> None:
-    hooks: list[tuple[str, str, str]] = []
+async def test_hooks_of_mcp_calls_are_between_tool_before_and_tool_transform() -> None:
+    agent = make_agent({"s": make_echo_server("echo")}, ScriptedCall("mcp__s__echo", {"text": "a"}), "done")
+    hooks = record_tool_hooks(agent)
+    await agent.run("go")
+    names = ("tool:gate", "tool:before", *MCP_HOOKS, "tool:transform", "tool:after")
+    assert hooks == [(name, "s") for name in names]
 
-    def record_hook(event: str, hook: Any) -> None:
-        hooks.append((event, hook.name, getattr(hook, "server", "")))
 
+@pytest.mark.covers("HOK-27")
+async def test_hooks_of_mcp_calls_do_not_fire_for_other_tools() -> None:
+    agent = make_agent({"s": make_echo_server("echo")}, ScriptedCall("own", {}), "done", tools=[own])
+    hooks = record_tool_hooks(agent)
+    await agent.run("go")
+    assert hooks == [(f"tool:{step}", "") for step in ("gate", "before", "transform", "after")]
+
+
+@pytest.mark.covers("HOK-27", "HOK-30")
+async def test_hooks_of_mcp_calls_change_arguments_and_results() -> None:
+    agent = make_agent({"s": make_echo_server("echo")}, ScriptedCall("mcp__s__echo", {"text": "a"}), "done")
+    sizes: list[tuple[str, int, str]] = []
+
+    def record_size(hook: Any) -> None:
+        text = hook.result.text if hasattr(hook.result, "text") else hook.result.output
+        sizes.append((hook.event, hook.output_bytes, text))
+
+    def append(text: str, hook: Any) -> None:
+        record_size(hook)
+        hook.result = hook.result.text + text
+
+    agent.on("mcp:tool:before", lambda hook: {"input": {"text": hook.input["text"] + "!"}})
+    agent.on("mcp:tool:transform", partial(append, "é"))
+    agent.on("tool:transform", partial(append, "?"))
+    agent.on("mcp:tool:after", record_size)
+    agent.on("tool:after", record_size)
+    await agent.run("go")
+    assert [r.content for r in results(agent)] == ["echo: a!é?"]
+    assert sizes == [
+        ("mcp:tool:transform", 8, "echo: a!"),
+        ("mcp:tool:after", 10, "echo: a!é"),
+        ("tool:transform", 10, "echo: a!é"),
+        ("tool:after", 11, "echo: a!é?"),
+    ]
+
+
+@pytest.mark.covers("HOK-27")
+async def test_mcp_gate_blocks_or_replaces_a_call_before_the_decision() -> None:
+    asked: list[str] = []
+    server = make_echo_server("echo")
     agent = make_agent(
-        {"s": make_echo_server("echo", "other")},
-        ScriptedCall("mcp__s__echo", {"text": "a"}),
-        ScriptedCall("mcp__s__other", {}),
+        {"s": server},
+        Reply(calls=tuple([ScriptedCall("mcp__s__echo", {"text": text}) for text in ("no", "cached", "run")])),
         "done",
     )
-    for event in ("tool:gate", "tool:before", "tool:transform", "tool:after"):
-        for name in (event, f"mcp:{event}"):
-            agent.on(name, partial(record_hook, name))
-    agent.on("mcp:tool:before", lambda hook: {"input": {"text": hook.input.get("text", "") + "!"}})
+    agent.on(
+        "mcp:tool:gate", lambda hook: {"no": {"block": "not this"}, "cached": {"result": "old"}}.get(hook.input["text"])
+    )
+    agent.on(PermissionCheck, lambda hook: asked.append(hook.input["text"]))
+    hooks = record_tool_hooks(agent)
+    result = await agent.run("go")
+    assert [r.content for r in results(agent)] == ["Blocked: not this", "old", "echo: run"]
+    assert asked == ["run"]
+    assert server.calls == [("echo", {"text": "run"})]
+    assert result.stats.tool_counts == {"mcp__s__echo": 2}, "a blocked call does not count"
+    counted = Counter(name for name, _ in hooks)
+    assert counted == {
+        "tool:gate": 3, "tool:before": 3, "mcp:tool:gate": 2, "mcp:tool:before": 1, "mcp:tool:transform": 2,
+        "mcp:tool:after": 2, "tool:transform": 2, "tool:after": 2,
+    }  # fmt: skip
 
-    @agent.on("mcp:tool:gate")
-    def gate(hook: Any) -> None:
-        if hook.name == "mcp__s__other":
-            hook.block = "not this one"
 
-    @agent.on("mcp:tool:transform")
-    def transform(hook: Any) -> None:
-        hook.result = hook.result.text.upper()
+@pytest.mark.covers("HOK-27")
+async def test_mcp_gate_can_pause_the_run() -> None:
+    agent = make_agent({"s": make_echo_server("echo")}, ScriptedCall("mcp__s__echo", {"text": "a"}), "done")
+    agent.on("mcp:tool:gate", lambda hook: {"pause": "May it?"})
+    result = await agent.run("go")
+    assert result.status == "paused"
+    assert result.stats.tool_counts == {}
 
+
+@pytest.mark.covers("HOK-27")
+async def test_result_of_tool_gate_skips_the_hooks_of_mcp_calls() -> None:
+    agent = make_agent({"s": make_echo_server("echo")}, ScriptedCall("mcp__s__echo", {"text": "a"}), "done")
+    agent.on("tool:gate", lambda hook: {"result": "cached"})
+    hooks = record_tool_hooks(agent)
     await agent.run("go")
-    echo = [(event, server) for event, name, server in hooks if name == "mcp__s__echo"]
-    assert echo == [
-        (f"{prefix}tool:{step}", "s") for step in ("gate", "before", "transform", "after") for prefix in ("", "mcp:")
-    ]
-    assert [r.content for r in results(agent)] == ["ECHO: A!", "Blocked: not this one"]
+    assert hooks == [("tool:gate", "s"), ("tool:transform", "s"), ("tool:after", "s")]
 
 
 @pytest.mark.covers("MCP-13")

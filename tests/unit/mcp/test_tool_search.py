@@ -1,6 +1,5 @@
 """The tool search: matches, ranking, and result text."""
 
-import json
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from mainspring.mcp import (
 )  # Import from the public package because applications create this tool too.
 from mainspring.mcp.tool_search import DEFAULT_RESULTS, MAX_RESULTS, ToolIndex
 from mainspring.tools import Tool, ToolContext, ToolResult, define_tool
+from tests.unit.mcp.harness import parse_search_results
 
 TOOLS = {
     ("github", "create_issue"): "Open a new issue in a repository. Needs a title.",
@@ -49,12 +49,6 @@ async def search(
     return await tool(ToolContext(env=MemoryEnv({})), **arguments), unlocked
 
 
-def parse_results(result: ToolResult) -> list[dict[str, Any]]:
-    lines = result.text.split("\n")
-    assert lines[0] == "<tool_search_results>"
-    return [json.loads(line) for line in lines[1 : lines.index("</tool_search_results>")]]
-
-
 @pytest.mark.covers("DIS-05", "BYD-11")
 @pytest.mark.parametrize(
     ("query", "first"),
@@ -73,7 +67,7 @@ async def test_best_match_comes_first(query: str, first: str) -> None:
     result, unlocked = await search(query=query)
 
     assert unlocked[0].endswith(first), unlocked
-    assert parse_results(result)[0]["name"] == unlocked[0]
+    assert parse_search_results(result.text)[0]["name"] == unlocked[0]
 
 
 @pytest.mark.covers("DIS-05", "DIS-06", "BYD-11")
@@ -115,7 +109,7 @@ async def test_limit_applies_and_further_matches_are_named() -> None:
     assert len((await search(many, server="big", limit=3))[1]) == 3
     tool = create_tool_search(many, list)
     request = await tool(ToolContext(env=MemoryEnv({})), server="big", limit=25)
-    assert len(parse_results(request)) == 25
+    assert len(parse_search_results(request.text)) == 25
     assert tool.input_schema["properties"]["limit"]["maximum"] == MAX_RESULTS
     assert len((await search(many, names=[t.name for t in many[:20]]))[1]) == 20
 
@@ -143,7 +137,7 @@ async def test_tools_can_be_dynamic_and_shown_under_other_names() -> None:
     assert "No tool is locked" in (await tool(context, query="send")).text
     tools += ALL
     result = await tool(context, names=["mail__send"])
-    assert (unlocked, parse_results(result)[0]["name"]) == (["mcp__mail__send"], "mail__send")
+    assert (unlocked, parse_search_results(result.text)[0]["name"]) == (["mcp__mail__send"], "mail__send")
 
 
 @pytest.mark.covers("DIS-07", "SEC-13")
@@ -158,7 +152,7 @@ async def test_large_descriptions_and_schemas_are_truncated_with_a_note() -> Non
 
     assert len(unlocked) == 2
     assert len(result.text) < 10_000
-    schema, text = parse_results(result)
+    schema, text = parse_search_results(result.text)
     assert "too long to show" in schema["note"]
     assert len(text["description"]) == 4001
 
@@ -168,6 +162,19 @@ async def test_large_descriptions_and_schemas_are_truncated_with_a_note() -> Non
     whole, unlocked = await search(many, server="a", limit=50)
     assert len(unlocked) == 50
     assert len(whole.text) < 170_000
+
+
+@pytest.mark.covers("DIS-07")
+async def test_results_have_the_schema_in_a_tag_of_each_tool() -> None:
+    tool = make_tool("a", "x", "One & two\n</description>", city={"type": "string", "description": "<b> & c"})
+    result, _ = await search([tool], names=["mcp__a__x"])
+
+    assert result.text == (
+        "<tool_search_results>\n<tool>\n<name>mcp__a__x</name>\n"
+        "<description>One &amp; two\n&lt;/description&gt;</description>\n"
+        '<input_schema>{"type":"object","properties":{"city":{"type":"string","description":"\\u003cb> & c"}}}</input_schema>\n'
+        "</tool>\n</tool_search_results>"
+    )
 
 
 def test_order_of_words_and_tools_does_not_change_the_ranking() -> None:

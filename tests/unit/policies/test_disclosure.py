@@ -21,10 +21,11 @@ from mainspring.models import ModelRequest
 from mainspring.models.port import ModelInfo
 from mainspring.permissions import Permissions
 from mainspring.policies.compaction import Compaction
-from mainspring.policies.disclosure import Disclosure
+from mainspring.policies.disclosure import Disclosure, ToolSearchOptions
 from mainspring.prompt_tags import escape_json, escape_text, tag_list
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, define_tool
+from tests.unit.mcp.harness import parse_search_results
 from tests.unit.policies.harness import model_of, requests, results, texts, words
 
 SERVERS = {"files": ("copy", "move"), "mail": ("send", "list_folders"), "calendar": ("add_event",)}
@@ -251,10 +252,10 @@ async def test_aliases_are_used_in_the_list_and_in_search() -> None:
     assert locked_tools(seen[0]) == sorted([*(n for n in NAMES if n != "mcp__mail__send"), "send_mail"])
     assert "call find_tools with" in seen[0].system
     assert texts(agent.messages)[0].startswith("Blocked: send_mail is locked. Call find_tools with")
-    assert '{"name":"send_mail",' in texts(agent.messages)[1]
+    assert "<name>send_mail</name>" in texts(agent.messages)[1]
     assert offered_tools(seen[2]) == ["clock", "find_tools", "send_mail"]
     assert texts(agent.messages)[2] == "send done"
-    assert '{"name":"send_mail",' in texts(agent.messages)[3]
+    assert "<name>send_mail</name>" in texts(agent.messages)[3]
     assert [b.name for b in results(agent.messages)][:2] == ["mcp__mail__send", "tool_search"]
 
 
@@ -603,11 +604,11 @@ async def test_hostile_server_cannot_escape_the_search_result(
     await agent.run("go")
 
     for text in texts(agent.messages):
-        assert text.count("<") in (0, 2)
+        assert text.count("<") in (0, 2, 10)
         assert not _UNSEEN.search(text)
-    lines = texts(agent.messages)[0].split("\n")
-    assert (lines[0], lines[2]) == ("<tool_search_results>", "</tool_search_results>")
-    assert json.loads(lines[1])["name"] == "mcp__x__y"
+    (found,) = parse_search_results(texts(agent.messages)[0])
+    assert found["name"] == "mcp__x__y"
+    assert found["input_schema"] == json.loads(json.dumps(hostile.input_schema))
     assert "y" in requests(agent)[0].system
 
 
@@ -617,3 +618,123 @@ def test_deeply_nested_json_is_an_error() -> None:
         deep = {"a": deep}
     with pytest.raises(ValueError, match="cannot be written"):
         escape_json(deep)
+
+
+async def offered_by_run(agent: Agent, **options: Any) -> list[str]:
+    await agent.run("go", **options)
+    return offered_tools(requests(agent)[-1])
+
+
+@pytest.mark.covers("DIS-01", "DIS-02")
+async def test_run_option_overrides_the_agent_option_and_the_default() -> None:
+    agent = Agent(ScriptedModel(*["done"] * 7), execution=MemoryEnv({}), tools=[clock, *all_server_tools()])
+    everything, locked = ["clock", *NAMES], ["clock", "tool_search"]
+    lazy, eager = RunOptions(tool_disclosure="lazy"), RunOptions(tool_disclosure="eager")
+
+    assert sorted(await offered_by_run(agent)) == everything
+    assert await offered_by_run(agent, behavior=lazy) == locked
+    assert locked_tools(requests(agent)[-1]) == NAMES
+    assert sorted(await offered_by_run(agent)) == everything
+    assert "locked" not in requests(agent)[-1].system
+    agent.behavior = lazy
+    assert await offered_by_run(agent) == locked
+    assert await offered_by_run(agent, behavior=RunOptions(max_turns=3)) == locked, "merged field by field"
+    assert sorted(await offered_by_run(agent, behavior=eager)) == everything
+    assert await offered_by_run(agent) == locked
+
+
+@pytest.mark.covers("DIS-01")
+async def test_run_option_overrides_the_disclosure_of_the_agent_but_not_that_of_a_server() -> None:
+    agent = make_agent("done", "done", disclosure=Disclosure("lazy", servers={"mail": "lazy", "files": "eager"}))
+    assert await offered_by_run(agent) == ["clock", "mcp__files__copy", "mcp__files__move", "tool_search"]
+    assert await offered_by_run(agent, behavior=RunOptions(tool_disclosure="eager")) == [
+        "clock",
+        "mcp__files__copy",
+        "mcp__files__move",
+        "mcp__calendar__add_event",
+        "tool_search",
+    ]
+    assert locked_tools(requests(agent)[-1]) == [n for n in NAMES if "files" not in n], "the same prompt"
+
+
+@pytest.mark.covers("DIS-10")
+async def test_host_tool_with_the_alias_tool_search_replaces_the_builtin_one() -> None:
+    @tool
+    def find() -> str:
+        """Find tools."""
+        return "found"
+
+    call = ScriptedCall("tool_search", {})
+    agent = make_agent(
+        [call, ScriptedCall("mcp__mail__send")],
+        "done",
+        tools=[find, *all_server_tools()],
+        tool_aliases={"find": "tool_search"},
+    )
+    await agent.run("go")
+
+    assert offered_tools(requests(agent)[0]) == ["clock", "tool_search"]
+    assert "call tool_search with" in requests(agent)[0].system
+    assert texts(agent.messages)[0] == "found"
+    assert texts(agent.messages)[1].startswith("Blocked: mcp__mail__send is locked. Call tool_search with")
+
+
+@pytest.mark.covers("DIS-05", "DIS-10")
+async def test_search_options_of_a_run_apply_to_this_run() -> None:
+    agent = make_agent(
+        search_call(query="files mail calendar"), "done", "done", search_call(query="files mail calendar"), "done"
+    )
+
+    await agent.run("go", behavior=RunOptions(tool_search=ToolSearchOptions(limit=1)))
+    assert len(offered_tools(requests(agent)[1])) == 3
+    await agent.run("go", behavior=RunOptions(tool_search=ToolSearchOptions(tool=False)))
+    assert offered_tools(requests(agent)[2]) == ["clock"]
+    assert "The application unlocks them" in requests(agent)[2].system
+    await agent.run("go")
+    assert len(offered_tools(requests(agent)[4])) == 7
+
+
+@pytest.mark.covers("DIS-12")
+async def test_lazy_run_after_eager_runs_blocks_and_unlocks() -> None:
+    name = "mcp__mail__send"
+    agent = Agent(
+        ScriptedModel(
+            ScriptedCall(name), "done", ScriptedCall(name), search_call(names=[name]), ScriptedCall(name), "done"
+        ),
+        execution=MemoryEnv({}),
+        tools=all_server_tools(),
+    )
+    await agent.run("go")
+    await agent.run("go", behavior=RunOptions(tool_disclosure="lazy"))
+    first, blocked, _, last = texts(agent.messages)
+    assert (first, last) == ("send done", "send done")
+    assert blocked.startswith(f"Blocked: {name} is locked. Call tool_search")
+
+
+@pytest.mark.covers("DIS-01")
+async def test_subagents_inherit_the_disclosure_of_the_run() -> None:
+    agent = Agent(
+        ScriptedModel(ScriptedCall("spawn", {"task": "look"}), "child", "done"),
+        execution=MemoryEnv({}),
+        tools=all_server_tools(),
+        subagents=True,
+    )
+    await agent.run("go", behavior=RunOptions(tool_disclosure="lazy"))
+    child = requests(agent)[1]
+    assert offered_tools(child) == ["tool_search"]
+    assert locked_tools(child) == NAMES
+
+
+@pytest.mark.covers("DIS-01")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"tool_disclosure": "often"}, "tool_disclosure must be 'eager' or 'lazy', not 'often'"),
+        ({"tool_search": True}, "tool_search must be a ToolSearchOptions"),
+        ({"tool_search": ToolSearchOptions(limit=0)}, "tool_search: limit must be a number from 1 to 50, not 0"),
+    ],
+)
+async def test_invalid_disclosure_options_are_rejected(options: dict[str, Any], problem: str) -> None:
+    agent = make_agent("done")
+    with pytest.raises(ConfigError, match=problem):
+        await agent.run("go", behavior=RunOptions(**options))

@@ -438,3 +438,12 @@ async def test_line_numbers_are_left_out_unless_the_call_asks_for_them() -> None
     default = make_agent(read("a.py"), "done", env=project(a__py="one\n"))
     await default.run("go")
     assert texts(default.messages)[0].startswith("1\tone")
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_line_numbers_of_a_run_override_those_of_the_agent(own: bool) -> None:
+    agent = make_agent(*(read("a.py"), "done") * 2, env=project(a__py="one\n"), read_line_numbers=own)
+    await agent.run("go", behavior=RunOptions(read_line_numbers=not own))
+    await agent.run("go", behavior=RunOptions(max_turns=5))
+    first, second = texts(agent.messages)
+    assert (first.startswith("1\tone"), second.startswith("1\tone")) == (not own, own)

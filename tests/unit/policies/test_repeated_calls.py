@@ -1,5 +1,6 @@
 """Repeated tool calls."""
 
+import gc
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from mainspring import RunOptions, ToolResult, define_tool
+from mainspring.loop import LiveSteps
 from mainspring.loop.hooks import ToolFinished, ToolGate, ToolTransform
+from mainspring.sessions import JsonlStore, MemorySessionStore, Session
 from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import make_agent, results, texts
 
@@ -112,15 +115,74 @@ async def test_gate_overrides_a_cached_result() -> None:
     assert texts(agent.messages)[-1] == "Blocked: not now"
 
 
-async def test_new_run_does_not_use_cached_results() -> None:
+@pytest.mark.covers("GRD-05")
+async def test_later_run_uses_cached_results_until_a_reset() -> None:
     tool = CountingTool()
-    agent = make_agent(
-        look_call("a"), "done", look_call("a"), "done", tools=[tool.tool()], dedup_tools={"look": hash_all_arguments}
-    )
+    script = (look_call("a"), "done") * 3
+    agent = make_agent(*script, tools=[tool.tool()], dedup_tools={"look": hash_all_arguments})
 
     await agent.run("go")
     await agent.run("and now?")
+    assert texts(agent.messages) == ["run 1 of {'q': 'a'}"] * 2
+    agent.reset()
+    await agent.run("again")
 
+    assert tool.runs == 2
+
+
+@pytest.mark.covers("GRD-05")
+@pytest.mark.parametrize("store", [JsonlStore, MemorySessionStore])
+async def test_resumed_session_uses_cached_results(tmp_path: Path, store: Any) -> None:
+    tool = CountingTool()
+    home = store(tmp_path) if store is JsonlStore else store()
+
+    async def run_agent(session: Session) -> None:
+        agent = make_agent(
+            look_call("a"), "done", tools=[tool.tool()], dedup_tools={"look": hash_all_arguments}, session=session
+        )
+        await agent.run("go")
+
+    session = Session.create(home=home)
+    await run_agent(session)
+    session.close()
+    resumed = Session.open(session.id, home=home)
+    await run_agent(resumed)
+    resumed.close()
+    assert tool.runs == 1, "as long as a session is referenced"
+    with Session.create(home=home) as other:
+        await run_agent(other)
+    assert tool.runs == 2, "another session"
+
+    name = session.id
+    del session, resumed
+    gc.collect()
+    with Session.open(name, home=home) as later:
+        await run_agent(later)
+    assert tool.runs == 3, "the results do not outlive the session objects"
+
+
+async def test_run_that_can_be_replayed_uses_only_its_own_results() -> None:
+    class RecordedSteps(LiveSteps):
+        """Steps of a durable engine or of a tape."""
+
+    tool = CountingTool()
+    script = (look_call("a"), look_call("a"), "done") * 2
+    agent = make_agent(*script, tools=[tool.tool()], dedup_tools={"look": hash_all_arguments}, steps=RecordedSteps())
+    await agent.run("go")
+    await agent.run("go")
+    assert tool.runs == 2
+
+
+@pytest.mark.covers("GRD-05")
+async def test_sessions_with_the_same_id_in_two_stores_share_nothing() -> None:
+    tool = CountingTool()
+    stores = MemorySessionStore(), MemorySessionStore()
+    sessions = [Session.create(home=store, id="same") for store in stores]
+    for session in sessions:
+        agent = make_agent(
+            look_call("a"), "done", tools=[tool.tool()], dedup_tools={"look": hash_all_arguments}, session=session
+        )
+        await agent.run("go")
     assert tool.runs == 2
 
 

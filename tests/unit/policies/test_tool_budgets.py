@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from mainspring import RunOptions, Session, define_tool
 from mainspring.errors import AgentProviderError, ModelError
+from mainspring.events import LimitWarning
 from mainspring.loop.hooks import ToolGate, ToolResultsAfter, ToolTransform
 from mainspring.policies.budgets import ToolBudget
-from mainspring.testing import ScriptedCall
+from mainspring.skills import Skill
+from mainspring.testing import Reply, ScriptedCall
 from tests.unit.policies.harness import make_agent, requests, results, texts, words
 
 STEER = "[Tool budget exceeded: look has had its 1 call in this run. Do not call it again; go on with what you have.]"
@@ -346,3 +348,57 @@ async def test_gates_run_in_a_fixed_order() -> None:
     await agent.run("go", hooks={ToolGate: lambda hook: order.append("run")})
 
     assert order == ["lifetime", "run", "allowed tools", "budget", "dedup", "disclosure"]
+
+
+@pytest.mark.covers("HOK-40")
+@pytest.mark.parametrize("hook", ["result", "block"])
+async def test_built_in_gates_do_not_change_what_a_handler_of_the_application_set(hook: str) -> None:
+    async def execute(args: dict[str, Any], ctx: Any) -> str:
+        return pytest.fail("the call does not run")
+
+    lazy = define_tool("mcp__s__look", description="Look.", parameters={}, execute=execute, source="mcp:s")
+    warnings: list[Any] = []
+    agent = make_agent(
+        ScriptedCall("mcp__s__look", {}),
+        "done",
+        tools=[lazy],
+        tool_disclosure="lazy",
+        skills=[
+            Skill(
+                name="careful",
+                description="d",
+                brief="d",
+                source="inline",
+                trusted=True,
+                text="c",
+                allowed_tools=("other",),
+            )
+        ],
+        tool_budgets={"mcp__s__look": 0},
+        dedup_tools={"mcp__s__look": str},
+    )
+    agent.on(LimitWarning, warnings.append)
+    await agent.activate_skill("careful")
+
+    await agent.run("go", hooks={ToolGate: lambda _: {hook: "by the application"}})
+
+    expected = {"result": "by the application", "block": "Blocked: by the application"}
+    assert texts(agent.messages) == [expected[hook]]
+    assert warnings == []
+
+
+@pytest.mark.covers("TEX-24")
+async def test_result_of_a_handler_counts_in_the_budget() -> None:
+    agent = make_agent(Reply(calls=(look_call(), look_call())), "done", tools=make_tools(), tool_budgets={"look": 1})
+    seen: list[str] = []
+
+    def replace_first(hook: ToolGate) -> None:
+        if not seen:
+            hook.result = "cached"
+        seen.append(hook.call_id)
+
+    agent.on(ToolGate, replace_first)
+    result = await agent.run("go")
+    assert texts(agent.messages)[0] == "cached"
+    assert texts(agent.messages)[1].startswith("Blocked: look has had its 1 call")
+    assert result.stats.tool_counts == {"look": 1}

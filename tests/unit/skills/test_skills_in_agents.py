@@ -10,6 +10,8 @@ import pytest
 from mainspring import Agent, AgentError, Approve, ConfigError
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError
+from mainspring.events import SkillChange
+from mainspring.events.codec import encode
 from mainspring.loop.hooks import (
     PermissionCheck,
     SkillsCatalog,
@@ -54,6 +56,28 @@ async def test_prompt_lists_skills_and_a_tool_returns_the_text(tmp_path: Path) -
         f'<skill_content name="pdf" directory="{skill_folder}">\nCompatibility: needs qpdf\nAllowed tools: Read\n'
         "Files, for skills_read: references/guide.md\n\nRotate by 90.\n</skill_content>"
     )
+
+
+@pytest.mark.covers("HOK-35")
+async def test_changes_have_the_skill_and_its_cause(tmp_path: Path) -> None:
+    write_skill(tmp_path, "pdf")
+    agent, _, _ = make_agent(tmp_path, use_skill("pdf"), "done")
+    changes: list[SkillChange] = []
+    agent.on("skills:activate", changes.append)
+    agent.on("skills:deactivate", changes.append)
+
+    await agent.run("rotate it")
+    await agent.activate_skill("pdf")
+    agent.reset()
+
+    assert [(c.skill.name, c.skill.description) for c in changes] == [("pdf", "All about pdf.")] * 4
+    assert [(c.via, c.reason) for c in changes] == [
+        ("model", "model"),
+        ("", "run-end"),
+        ("explicit", "explicit"),
+        ("", "reset"),
+    ]
+    assert "All about" not in encode(changes[0]).decode(), "only the name leaves the process"
 
 
 @pytest.mark.covers("SKL-13", "SKL-22")

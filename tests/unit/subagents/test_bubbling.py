@@ -47,6 +47,9 @@ async def test_child_events_have_its_id_and_depth() -> None:
         "stream:text", "stream:end", "turn:after",
     ]  # fmt: skip
     assert {read_identity(each) for _, each in events} == {("helper-1", 1)}
+    assert {(h.child_id, h.depth) for _, h in events} == {("helper-1", 1)}, (
+        "hooks and events have the same names for it"
+    )
     assert {h.child for _, h in events if not isinstance(h, SubagentEvent)} == {"helper"}
     hooks = dict(reversed(events))
     thinking, text = hooks["child:stream:thinking"].event, hooks["child:stream:text"].event
@@ -149,6 +152,15 @@ async def test_mcp_tool_gate_reaches_the_parent() -> None:
     await agent.run("go")
     texts = [r.text for r in requests_of(helper)[-1].messages[-1].tool_results]
     assert texts == ["value of a", "Blocked: not from docs for helper-1"]
+
+
+async def test_mcp_tool_gate_of_the_parent_applies_to_subagents() -> None:
+    helper = make_definition("helper", ScriptedCall("find", {"key": "a"}), "end")
+    find = replace(look, name="find", source="mcp:docs")
+    agent = make_parent(spawn_call("go", "helper"), "done", kinds=[helper], tools=[find])
+    agent.on("mcp:tool:gate", lambda hook: {"block": f"not {hook.name}"})
+    await agent.run("go")
+    assert [r.text for r in requests_of(helper)[-1].messages[-1].tool_results] == ["Blocked: not find"]
 
 
 @pytest.mark.covers("HOK-37")

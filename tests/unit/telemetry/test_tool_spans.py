@@ -28,10 +28,12 @@ class FakeServers(Plugin):
 
     async def prepare(self) -> None:
         notify, error = self.agent.bus.notify, OSError("no such program")
-        await notify(McpStartup(("files", "gone")))
+        await notify(McpStartup("files"))
+        await notify(McpStartup("gone"))
         await notify(McpServer("files", ("read", "write"), 0.5))
+        await notify(McpStartup("files", 0.5, 2))
         await notify(McpServer("gone", error=ErrorInfo.from_exception(error), exception=error))
-        await notify(McpStartup(("files", "gone"), 0.75, ("gone",)))
+        await notify(McpStartup("gone", 0.75, error=ErrorInfo.from_exception(error)))
 
 
 def make_traced_agent(
@@ -81,11 +83,11 @@ async def test_bootstrap_that_ends_during_a_run_is_a_child_of_it() -> None:
 
     async def finish_bootstrap(_: TurnBefore) -> None:
         await agent.bus.notify(McpServer("files", (), 0.1))
-        await agent.bus.notify(McpStartup(("files",), 0.2))
+        await agent.bus.notify(McpStartup("files", 0.2))
         await agent.bus.notify(McpServer("later", (), 0.1))
 
     agent.on(TurnBefore, finish_bootstrap)
-    await agent.bus.notify(McpStartup(("files",)))
+    await agent.bus.notify(McpStartup("files"))
     await agent.run("go")
 
     parents = [recorder.parent_of(s) for s in recorder.spans if s.name == "initialize"]

@@ -23,6 +23,10 @@ from mainspring.loop.hooks.run import (
 from mainspring.loop.hooks.session import BeforeRun, PromptSubmitted, SessionClosed, SessionOpen
 from mainspring.loop.hooks.tools import (
     BeforeToolRun,
+    McpToolBefore,
+    McpToolFinished,
+    McpToolGate,
+    McpToolTransform,
     PermissionCheck,
     ToolBefore,
     ToolCallHook,
@@ -51,6 +55,10 @@ __all__ = [
     "HookBus",
     "HookRegistry",
     "Hooks",
+    "McpToolBefore",
+    "McpToolFinished",
+    "McpToolGate",
+    "McpToolTransform",
     "MessagesAdded",
     "ModelErrorHook",
     "OutputHook",

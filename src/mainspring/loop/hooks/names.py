@@ -28,7 +28,7 @@ from mainspring.events import (
 from mainspring.loop.hooks import features, session, tools
 from mainspring.loop.hooks.features import SkillsCatalog
 from mainspring.loop.hooks.run import Hook, SessionEnd, SessionStart, TurnAfter
-from mainspring.loop.hooks.tools import ToolBefore, ToolCallHook, ToolFailed, ToolFinished, ToolGate, ToolTransform
+from mainspring.loop.hooks.tools import McpToolGate, ToolBefore, ToolFailed, ToolFinished, ToolGate
 from mainspring.messages import Message
 
 __all__ = ["ALIASES", "HOOKS", "HOOK_NAMES", "Target", "features", "resolve", "session", "tools"]
@@ -77,10 +77,6 @@ def _selects_response_text(event: MessageEnd) -> bool:
     )
 
 
-def _is_of_server(hook: ToolCallHook) -> bool:
-    return bool(hook.server)
-
-
 _FIRST, _LAST = -1_000_000, 1_000_000
 
 
@@ -108,31 +104,19 @@ ALIASES: dict[str, Target] = {
     "mcp:bootstrap:start": Target(
         McpStartup,
         where=lambda event: event.seconds is None,
-        when="At warm-up or the first run, if there are MCP servers.",
+        when="At warm-up or the first run, for each MCP server.",
     ),
     "mcp:bootstrap:end": Target(
         McpStartup,
         where=lambda event: event.seconds is not None,
-        when="When every MCP server has connected or failed.",
+        when="For each MCP server, when it has connected or failed.",
     ),
     "mcp:connect": Target(
         McpServer, where=lambda event: event.error is None, when="For each MCP server, when its tools are known."
     ),
     "mcp:error": Target(McpServer, where=lambda event: event.error is not None, when="Whenever an MCP server fails."),
-    "mcp:tool:gate": Target(
-        ToolGate, where=_is_of_server, order=45, when="Right after `tool:gate`, for tools of MCP servers."
-    ),
-    "mcp:tool:before": Target(
-        ToolBefore, where=_is_of_server, order=70, when="Right after `tool:before`, for tools of MCP servers."
-    ),
-    "mcp:tool:transform": Target(
-        ToolTransform, where=_is_of_server, order=70, when="Right after `tool:transform`, for tools of MCP servers."
-    ),
-    "mcp:tool:after": Target(
-        ToolFinished, where=_is_of_server, order=70, when="Right after `tool:after`, for tools of MCP servers."
-    ),
     "child:mcp:tool:gate": Target(
-        ToolGate, subagents=True, where=_is_of_server, order=45, when="During a subagent's `mcp:tool:gate`."
+        McpToolGate, subagents=True, when="During a subagent's `mcp:tool:gate`, after the subagent's own handlers."
     ),
     "oauth:refresh": Target(
         OauthRefresh, when="When a token was renewed for a request of a run, before the request is sent (again)."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mainspring.tools import Tool, ToolOutput, ToolResult
 
 
-_MCP_SOURCE = "mcp:"  # the source of a tool of an MCP server is this and the name of the server
+MCP_SOURCE = "mcp:"  # the source of a tool of an MCP server is this and the name of the server
 
 
 class ToolCallHook(Hook):
@@ -42,7 +42,7 @@ class ToolCallHook(Hook):
     @property
     def server(self) -> str:
         """The name of the MCP server of the tool; empty for other tools."""
-        return self.source.removeprefix(_MCP_SOURCE) if self.source.startswith(_MCP_SOURCE) else ""
+        return self.source.removeprefix(MCP_SOURCE) if self.source.startswith(MCP_SOURCE) else ""
 
 
 class ToolGate(ToolCallHook):
@@ -82,6 +82,17 @@ class ToolGate(ToolCallHook):
 
     def block_on_error(self, reason: str) -> None:
         self.block = reason
+
+
+class McpToolGate(ToolGate):
+    """The gate for a tool of an MCP server, with the validated arguments; otherwise like `tool:gate`.
+
+    ``server`` is the name of the server.
+    """
+
+    event = "mcp:tool:gate"
+    when = "After `tool:before`, for tools of MCP servers."
+    __slots__ = ()
 
 
 class ToolUnknown(ToolCallHook):
@@ -164,6 +175,14 @@ class ToolBefore(ToolCallHook):
         except (OSError, ValueError):
             return None
         return data if len(data) <= limit else None
+
+
+class McpToolBefore(ToolBefore):
+    """A call to an MCP server that no gate blocked; otherwise like `tool:before`."""
+
+    event = "mcp:tool:before"
+    when = "After `mcp:tool:gate`, for tools of MCP servers, before the decision."
+    __slots__ = ()
 
 
 class PermissionCheck(ToolCallHook):
@@ -381,6 +400,14 @@ class ToolTransform(ToolCallHook):
         self._given_is_error = value
 
 
+class McpToolTransform(ToolTransform):
+    """The result of an MCP server, before other handlers see it; otherwise like `tool:transform`."""
+
+    event = "mcp:tool:transform"
+    when = "When a call to an MCP server has a result, before `tool:transform`."
+    __slots__ = ()
+
+
 class ToolFinished(ToolCallHook):
     """A call has its final result. Stores write it here."""
 
@@ -407,3 +434,12 @@ class ToolFinished(ToolCallHook):
         self.seconds = seconds
         self.metadata = metadata
         self.tool_counts = tool_counts
+
+
+class McpToolFinished(ToolFinished):
+    """The result of an MCP server after `mcp:tool:transform`; `tool:transform` may still change it."""
+
+    event = "mcp:tool:after"
+    kept = False
+    when = "After `mcp:tool:transform`, for tools of MCP servers, before `tool:transform`."
+    __slots__ = ()

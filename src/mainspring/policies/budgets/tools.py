@@ -110,7 +110,10 @@ class ToolBudgets:
     async def on_tool_gate(self, hook: ToolGate) -> None:
         """Handle `tool:gate`."""
         name, budget = hook.name, self._budgets.get(hook.name)
-        if budget is None:
+        if budget is None or hook.block:
+            return
+        if hook.result is not None:  # counted, but an application's handler decided
+            self._admitted[name] += 1
             return
         count = self._counts.get(name, 0) + self._admitted[name] + 1
         mode = "" if count <= budget.max else await self._handle_exceeded(hook, budget, count)

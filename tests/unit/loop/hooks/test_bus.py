@@ -107,7 +107,7 @@ def test_listeners_receive_events_although_another_listener_fails(caplog: pytest
 
 
 def test_every_hook_has_a_name_a_docstring_and_slots() -> None:
-    assert len(HOOKS) == 28
+    assert len(HOOKS) == 32
     assert len(HOOK_NAMES) == 63
     assert not HOOKS.keys() & ALIASES.keys()
     for name, kind in HOOKS.items():
