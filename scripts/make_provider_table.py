@@ -16,7 +16,7 @@ CELLS: dict[tuple[str, str], str] = {
     ("azure", "model"): "a deployment",
     ("azure", "key"): "`AZURE_OPENAI_API_KEY`, or a login",
     ("foundry", "host"): 'this machine; `mode="cloud"`: `projectEndpoint`',
-    ("foundry", "model"): "`phi-4`; `gpt-4o`",
+    ("foundry", "model"): f"`{PROVIDERS['foundry'].model}`; `{PROVIDERS['foundry'].cloud_model}`",
     ("foundry", "key"): "none; `AZURE_FOUNDRY_API_KEY`",
     ("github", "key"): "`GITHUB_TOKEN`, or of `gh`",
     ("langchain", "host"): "a chat model of LangChain",

@@ -247,6 +247,21 @@ def test_content_is_sent_only_if_settings_enable_it(command: Command) -> None:
         assert word in str(verbose.requests)
 
 
+@pytest.mark.covers("CFG-03")
+def test_endpoint_in_the_environment_wins_over_settings(command: Command) -> None:
+    command.variables["NO_PROXY"] = "127.0.0.1"
+    command.server.script.append("fine")
+    with Receiver() as in_file, Receiver() as in_environment:
+        enable_telemetry(command, in_file.endpoint)
+        command.variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = in_environment.endpoint
+        command.run("-p", "go")
+
+    assert (len(in_file.spans), {s["name"] for s in in_environment.spans}) == (
+        0,
+        {"invoke_agent mainspring", "chat gpt-5-mini"},
+    )
+
+
 def test_untrusted_folder_cannot_enable_telemetry(command: Command) -> None:
     command.variables["NO_PROXY"] = "127.0.0.1"
     command.server.script.append("fine")

@@ -24,8 +24,7 @@ from mainspring.errors import (
 from mainspring.loop import LoopContext, agent_loop
 from mainspring.loop.hooks import SessionEnd, TurnAfter
 from mainspring.messages import Message
-from mainspring.models import LLMClient, RetryConfig, complete
-from mainspring.models.client import Failure, ModelCallbacks
+from mainspring.models import Failure, LLMClient, ModelCallbacks, RetryConfig, complete
 from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import ToolRegistry, tool
@@ -114,13 +113,14 @@ async def test_unclassified_error_keeps_its_cause(retry: RetryConfig | None) -> 
 
 @pytest.mark.covers("ERR-06")
 async def test_on_error_receives_a_structured_failure() -> None:
-    failures: list[Failure] = []
+    failures: list[tuple[ErrorCode, str]] = []
     error = RateLimitedError("slow down", status=429, provider="p", request_id="r1", retry_after=90.0)
-    client = LLMClient(ScriptedModel(error), callbacks=ModelCallbacks(on_error=failures.append))
-    await client.invoke("go")
-    (failure,) = failures
-    assert failure.error == "RATE_LIMITED"
-    assert failure.message
+    client = LLMClient(
+        ScriptedModel(error), callbacks=ModelCallbacks(on_error=lambda code, text: failures.append((code, text)))
+    )
+    failure = await client.invoke("go")
+    assert isinstance(failure, Failure)
+    assert failures == [(ErrorCode.RATE_LIMITED, failure.message)]
     assert failure.retry_after == 90.0
     ended: list[BaseException | None] = []
     bus_config = make_config(Script(fail(NetworkError("down", retryable=False, status=503))))

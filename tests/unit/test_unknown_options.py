@@ -176,9 +176,11 @@ async def test_misspelled_configuration_key_suggests_the_right_name() -> None:
     assert "Unknown model setting 'modle'. Did you mean 'model'" in result.message
 
 
-async def test_attribute_set_later_is_validated_when_a_run_starts() -> None:
+async def test_attribute_set_later_is_validated() -> None:
     created = make_agent()
-    created.thinking = cast("Any", "lots")
+    with pytest.raises(ConfigError, match="thinking must be .*, not 'lots'"):
+        created.thinking = cast("Any", "lots")
+    created.behavior = RunOptions(thinking=cast("Any", "lots"))
     with pytest.raises(ConfigError, match="thinking must be .*, not 'lots'"):
         await created.run("go")
     assert created.messages == ()

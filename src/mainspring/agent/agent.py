@@ -36,7 +36,7 @@ from mainspring.agent.plugs import (
 )
 from mainspring.agent.policies import RunPolicies
 from mainspring.env import ExecutionEnv, LocalEnv
-from mainspring.errors import AgentAbortedError, AgentBusyError, ConfigError
+from mainspring.errors import AgentAbortedError, AgentBusyError, ConfigError, ProviderConfigError
 from mainspring.events import ContextCompacted, RunStatus
 from mainspring.extensions.api import Extension
 from mainspring.extensions.plug import Extensions
@@ -45,7 +45,9 @@ from mainspring.loop import CoreAgent, LoopOptions, Plugin, Prompt, RunHandle, R
 from mainspring.loop.hooks import Hooks
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
+from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.models.langchain.detect import adapt_model
+from mainspring.models.port import with_api_key
 from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
 from mainspring.run_options import RunOptions as Behavior
@@ -105,7 +107,9 @@ class Agent(CoreAgent):
         ledger: The `ledger` of the agent whose run started this agent; spending is added to it, too.
         **options: Further options, see `AgentOptions`. ``tool_aliases``: the alias of a tool for the model, by the tool's own name.
             ``eager``: whether to prepare the first run now, in the background; see `warmup`. ``convert``, ``transform``: the
-            conversion of the history for a request. ``extra``: passed to every tool.
+            conversion of the history for a request. ``get_steering``, ``get_follow_up``: functions that return messages for the next
+            tool boundary, and for the end of a run. ``extra``: passed to every tool. ``get_api_key``: returns the API key of a
+            provider by name, for each request, for example a token that expires.
 
     Raises:
         ConfigError: If no model is named, a tool name is taken, a hook is unknown, the folder does not exist, or an option has an
@@ -182,11 +186,13 @@ class Agent(CoreAgent):
                 SubagentFactory(self, Agent, self._child_defaults, lambda: self._policies.over_limit())
             )
         self._run_model: ModelProvider | None = None
+        core_options: dict[str, Any] = dict(options)
+        self.get_api_key: ApiKeyProvider | None = core_options.pop("get_api_key", None)
         self._structured: StructuredOutput | None = None
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._lifecycle = SessionLifecycle(self, self.extensions)
         super().__init__(
-            _resolve_model(model, provider),
+            self._use_key(_resolve_model(model, provider, self.get_api_key)),
             env=LocalEnv(execution or ".")
             if execution is None or isinstance(execution, str | os.PathLike)
             else execution,
@@ -198,7 +204,7 @@ class Agent(CoreAgent):
             hooks=hooks,
             messages=messages,
             steps=steps,
-            **options,
+            **core_options,
         )
         self._policies = RunPolicies(self, ledger)
         bind_sampling(self)
@@ -321,7 +327,7 @@ class Agent(CoreAgent):
         if thinking is not None:
             validate_behavior(Behavior(thinking=thinking))
             behavior = Behavior(thinking=thinking).merged_with(behavior)
-        request = self.model if model is None else _resolve_model(model)
+        request = self.model if model is None else self._use_key(_resolve_model(model, None, self.get_api_key))
         given = (
             None
             if tools is None
@@ -359,6 +365,9 @@ class Agent(CoreAgent):
             raise
         self._result = entered.result
         return entered
+
+    def _use_key(self, model: ModelProvider) -> ModelProvider:
+        return model if self.get_api_key is None else with_api_key(model, self.get_api_key)
 
     def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result with the additions of policies and subagents."""
@@ -398,23 +407,36 @@ def _check_plug(value: Any, expected: str) -> Plugin:
     return value
 
 
-def _resolve_model(model: ModelProvider | str | None, provider: ModelProvider | str | None = None) -> ModelProvider:
+def _resolve_model(
+    model: ModelProvider | str | None,
+    provider: ModelProvider | str | None = None,
+    get_api_key: ApiKeyProvider | None = None,
+) -> ModelProvider:
     if provider is not None and not isinstance(provider, str):
         if model is not None:
             raise ConfigError("Pass either model or a ModelProvider as provider, not both.")
         return provider
     if isinstance(model, str) or model is None:
-        if provider:
-            return default_registry().build(ProviderConfig(provider=provider, model=model))
-        spec = (model or os.environ.get("AGENT_MODEL", "")).strip()
-        if not spec:
-            raise ConfigError(
-                'No model. Pass one, for example Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model.'
-            )
-        return create_model(spec)
+        try:
+            return _create_model(model, provider)
+        except ProviderConfigError as error:
+            if get_api_key is None or error.reason != "missing_key":
+                raise
+            return _create_model(model, provider, bind_provider(get_api_key, error.provider or ""))
     if provider:
         raise ConfigError(f"The model already has the provider {model.provider}. Remove provider={provider!r}.")
     return model
+
+
+def _create_model(model: str | None, provider: str | None, api_key: Any = None) -> ModelProvider:
+    if provider:
+        return default_registry().build(ProviderConfig(provider=provider, model=model, api_key=api_key))
+    spec = (model or os.environ.get("AGENT_MODEL", "")).strip()
+    if not spec:
+        raise ConfigError(
+            'No model. Pass one, for example Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model.'
+        )
+    return create_model(spec, api_key=api_key)
 
 
 class SubagentFactory:
@@ -453,5 +475,6 @@ class SubagentFactory:
             ledger=parent.ledger,
             extra={k: v for k, v in parent.extra.items() if k != "spawn"},
             tool_aliases=parent.tool_aliases,
+            get_api_key=parent.get_api_key if isinstance(request.model, str) else None,
             steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
         )

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from mainspring.cancellation import CancelToken
     from mainspring.loop import Hooks
     from mainspring.loop.state import ContextTransformer, MessageConverter
+    from mainspring.loop.steps import QueueReader
     from mainspring.mcp import McpPlug, McpServerConfig
     from mainspring.models import ModelProvider
+    from mainspring.models.auth.credentials import ApiKeyProvider
 
     McpServersOption = McpPlug | McpServerConfig | Mapping[str, Any] | Iterable[McpServerConfig | Mapping[str, Any]]
 
@@ -34,14 +36,20 @@ class AgentOptions(TypedDict, total=False):
         eager: Whether to prepare the first run now, in the background; see `CoreAgent.warmup`.
         convert: Conversion of the history to model messages.
         transform: Transformation of the history for a request.
+        get_steering: Returns messages to inject at the next tool boundary, in addition to those of `Agent.steer`.
+        get_follow_up: Returns messages to inject when a run would stop, in addition to those of `Agent.follow_up`.
         extra: Passed to every tool.
+        get_api_key: Returns the API key of a provider by name, for each request; ``None`` leaves the key of the model.
     """
 
     tool_aliases: Mapping[str, str] | None
     eager: bool
     convert: MessageConverter
     transform: ContextTransformer | None
+    get_steering: QueueReader | None
+    get_follow_up: QueueReader | None
     extra: Mapping[str, Any] | None
+    get_api_key: ApiKeyProvider | None
 
 
 class StreamOptions(TypedDict, total=False):
@@ -194,6 +202,9 @@ _VALIDATORS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "convert": (callable, "a function"),
     "transform": (_is_function, "a function"),
     "extra": (_is_mapping, "a mapping"),
+    "get_steering": (_is_function, "a function"),
+    "get_follow_up": (_is_function, "a function"),
+    "get_api_key": (_is_function, "a function"),
     "signal": (_has_attributes("cancel", "on_cancel"), "a CancelToken"),
     "raise_errors": (lambda v: isinstance(v, bool), "True or False"),
 }

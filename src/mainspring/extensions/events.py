@@ -63,6 +63,15 @@ class BeforeRunEvent(Struct):
     messages: list[AgentMessage] = field(default_factory=list[AgentMessage])
     message: str | AgentMessage | None = None
 
+    @property
+    def system_prompt(self) -> str:
+        """The system prompt: another name of ``system``."""
+        return self.system
+
+    @system_prompt.setter
+    def system_prompt(self, text: str) -> None:
+        self.system = text
+
 
 class AgentStartEvent(Struct):
     """``agent_start``: a run has begun."""

@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, get_args, overload, runtime_checkable
 
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
-from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError
+from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.events import Event, MessageUpdate, StreamEvent
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
@@ -27,7 +27,7 @@ from mainspring.loop.state import (
     MessageConverter,
     PendingCalls,
 )
-from mainspring.loop.steps import LiveSteps, Steps
+from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, convert_to_llm, to_messages
 from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel, ToolAliasModel
 from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
@@ -80,12 +80,17 @@ class MessageQueue:
     """A queue of messages that a run takes one at a time or all together.
 
     A message stays until a run takes it.
+
+    Args:
+        mode: Whether a run takes one message at a time, or all.
+        getter: Returns further messages of the application.
     """
 
-    __slots__ = ("_waiting", "mode")
+    __slots__ = ("_getter", "_waiting", "mode")
 
-    def __init__(self, mode: Literal["one", "all"] = "one") -> None:
+    def __init__(self, mode: Literal["one", "all"] = "one", getter: QueueReader | None = None) -> None:
         self.mode: Literal["one", "all"] = mode
+        self._getter = getter
         self._waiting: deque[AgentMessage] = deque()
 
     def put(self, *messages: AgentMessage) -> None:
@@ -101,6 +106,16 @@ class MessageQueue:
         messages = tuple(self._waiting)
         self._waiting.clear()
         return messages
+
+    @property
+    def reader(self) -> QueueReader:
+        """The function with which a run takes messages."""
+        return self.take if self._getter is None else self._take_with_getter
+
+    async def _take_with_getter(self) -> Sequence[AgentMessage]:
+        assert self._getter is not None
+        given = self._getter()
+        return (*self.take(), *(given if isinstance(given, Sequence) else await given))
 
     def clear(self) -> tuple[AgentMessage, ...]:
         """Empty the queue and return its messages."""
@@ -150,6 +165,8 @@ class CoreAgent:
         steps: Steps | None = None,
         convert: MessageConverter = convert_to_llm,
         transform: ContextTransformer | None = None,
+        get_steering: QueueReader | None = None,
+        get_follow_up: QueueReader | None = None,
         extra: Mapping[str, Any] | None = None,
         tool_aliases: Mapping[str, str] | None = None,
         eager: bool = False,
@@ -175,8 +192,8 @@ class CoreAgent:
         self._lazy = [t for t in all_tools if isinstance(t, LazyTool)]
         self._convert = convert
         self._transform = transform
-        self._steering = MessageQueue()
-        self._follow_ups = MessageQueue()
+        self._steering = MessageQueue(getter=get_steering)
+        self._follow_ups = MessageQueue(getter=get_follow_up)
         self._signal: CancelToken | None = None
         self._result: RunResult | None = None
         self._config: LoopConfig | None = None
@@ -292,8 +309,8 @@ class CoreAgent:
                 steps=self.steps,
                 convert_to_llm=self._convert,
                 transform_context=self._transform,
-                get_steering=self._steering.take,
-                get_follow_up=self._follow_ups.take,
+                get_steering=self._steering.reader,
+                get_follow_up=self._follow_ups.reader,
                 agent=self.name,
                 session_id=self.session_id,
                 extra=self.extra,
@@ -429,6 +446,7 @@ class CoreAgent:
 
     @thinking.setter
     def thinking(self, level: ThinkingLevel | None) -> None:
+        _check_thinking_level(level)
         self.behavior = LoopOptions(thinking=level).merged_with(self.behavior)
         if self._config is not None:
             self._config.behavior = LoopOptions(thinking=level).merged_with(self._config.behavior)
@@ -512,11 +530,16 @@ class CoreAgent:
             TypeError: If the listener is async; only handlers can be async.
         """
         reject_async(observer)
-
         return self.bus.subscribe(
             lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event),
             subagents=subagents,
         )
+
+
+def _check_thinking_level(level: str | None) -> None:
+    levels = get_args(ThinkingLevel)
+    if level is not None and level not in levels:
+        raise ConfigError(f"thinking must be {', '.join(levels)}, or None, not {level!r}.")
 
 
 def _has_content(block: ContentBlock) -> bool:

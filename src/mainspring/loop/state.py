@@ -49,6 +49,8 @@ from mainspring.messages import (
     to_messages,
 )
 from mainspring.models import EncodingCache, ModelProvider
+from mainspring.models.auth.credentials import ApiKeyProvider
+from mainspring.models.port import with_api_key
 from mainspring.tools import ToolRegistry, replace_images
 
 HookT = TypeVar("HookT", bound=Hook)
@@ -141,6 +143,8 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         transform_context: Removes or adds messages before each request. Default: none.
         get_steering: Returns steering messages, to inject at the next tool boundary.
         get_follow_up: Returns follow-up messages, to inject when the run would stop.
+        get_api_key: Returns the API key of a provider by name, for each request; ``None`` leaves the key of the model. Requires a
+            model with `HttpModel.with_api_key`.
         agent: Name of the agent.
         session_id: Name of the session; also a key of the provider's prompt cache.
         extra: Application data that every tool gets in its context.
@@ -158,12 +162,17 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     transform_context: ContextTransformer | None = None
     get_steering: QueueReader | None = None
     get_follow_up: QueueReader | None = None
+    get_api_key: ApiKeyProvider | None = None
     agent: str = ""
     session_id: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     has_custom_system_prompt: bool = False
     finalize_result: Callable[[RunResult], RunResult] | None = None
+
+    def __post_init__(self) -> None:
+        if self.get_api_key is not None:
+            self.model = with_api_key(self.model, self.get_api_key)
 
 
 class RunState:

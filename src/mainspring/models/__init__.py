@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mainspring.models.catalog import find_entry as find_entry
     from mainspring.models.catalog import find_model_info as find_model_info
     from mainspring.models.client import Failure as Failure
+    from mainspring.models.client import InvokeResult as InvokeResult
     from mainspring.models.client import LLMClient as LLMClient
     from mainspring.models.client import ModelCallbacks as ModelCallbacks
     from mainspring.models.client import ModelErrorCode as ModelErrorCode
@@ -107,7 +108,7 @@ __all__, __getattr__ = lazy_exports(
         "wrappers.tool_aliases": "ToolAliasModel",
         "catalog": "find_entry find_model_info",
         "errors": "ErrorKind classify_error classify_exception agent_error_kind map_error_to_code extract_retry_after",
-        "client": "LLMClient ModelCallbacks ResultStream complete Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response StructuredResponse parse_structured",
+        "client": "Failure InvokeResult ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response LLMClient ModelCallbacks ResultStream complete StructuredResponse parse_structured",
         "config": "ModelFacts ProviderConfig",
         "codec.text": "extract_text",
         "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_groq_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",

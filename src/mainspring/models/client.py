@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, TypeGuard, TypeVar, cast
 
 import msgspec
@@ -14,13 +13,15 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
-from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent
+from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent, TextDelta
 from mainspring.lazy import lazy_re
-from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
-from mainspring.models.config import ProviderConfig, to_provider_config
+from mainspring.messages import AgentMessage, ContentBlock, Message, StopReason, Usage, convert_to_llm, to_messages
+from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
+from mainspring.models.config import ProviderConfig, override_settings, to_provider_config
 from mainspring.models.errors import classify_exception
 from mainspring.models.langchain.detect import adapt_model, adapt_prompt
 from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.providers.configured import ConfiguredProviders
 from mainspring.models.registry import ProviderRegistry, create_model_provider, default_registry
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
 
@@ -59,9 +60,45 @@ class Failure(Struct, frozen=True, eq=False):
     cause: ModelError | None = None
 
     @property
+    def retry_after_ms(self) -> float | None:
+        """Milliseconds to wait, if the server sent a delay."""
+        return None if self.retry_after is None else self.retry_after * 1000
+
+    @property
     def success(self) -> bool:
         """Always False."""
         return False
+
+
+class InvokeResult(Struct, frozen=True, eq=False):
+    """The result of `LLMClient.invoke`."""
+
+    response: ModelResponse
+
+    @property
+    def content(self) -> str:
+        """Text of the response."""
+        return self.response.text
+
+    @property
+    def text(self) -> str:
+        """Text of the response, like ``content``."""
+        return self.response.text
+
+    @property
+    def message(self) -> Message:
+        """The response with all its blocks, for example, tool calls."""
+        return self.response.message
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts; zero if the provider reported none."""
+        return self.response.usage
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Reason why the model stopped."""
+        return self.response.stop_reason
 
 
 ModelResult = Success[_T] | Failure
@@ -174,12 +211,8 @@ def _json_path(steps: Sequence[str | int]) -> str:
     return "$" + "".join([f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps])
 
 
-ApiKeyProvider = Callable[[str], "str | Awaitable[str]"]
-"""Function that returns the API key of a provider by name; may be async."""
-
-
 _CACHE_SIZE = 4
-_ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking"}
+_ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking", "deployment_name": "deployment"}
 _REQUEST_OPTIONS = frozenset(ModelRequest.__struct_fields__) - {"messages"}
 _PROVIDER_OPTIONS = (frozenset(ProviderConfig.__struct_fields__) | {"api_version", "deployment"}) - _REQUEST_OPTIONS
 
@@ -216,7 +249,7 @@ class ModelCache:
     def __init__(self, registry: ProviderRegistry | None, get_api_key: ApiKeyProvider | None) -> None:
         self._registry = registry
         self._get_api_key = get_api_key
-        self._keys: dict[str, Callable[[], str | Awaitable[str]]] = {}
+        self._keys: dict[str, Callable[[], Any]] = {}
         self._cached: list[tuple[ProviderConfig, ModelProvider]] = []
 
     def config_for(self, spec: str) -> ProviderConfig:
@@ -228,6 +261,11 @@ class ModelCache:
         """Return the cached model of a configuration, if any."""
         requested = self._with_key(config)
         return next((model for known, model in self._cached if known == requested), None)
+
+    def model_name(self, config: ProviderConfig) -> str:
+        """Return the model ID of a configuration; the model need not exist yet."""
+        cached = self.cached(config)
+        return cached.model if cached is not None else (self._registry or default_registry()).model_name(config)
 
     async def get(self, source: ModelProvider | ProviderConfig, settings: Mapping[str, Any]) -> ModelProvider:
         """Return the model for a call.
@@ -248,7 +286,7 @@ class ModelCache:
                     model=source.model,
                 )
             return source
-        config = self._with_key(_apply_settings(source, settings))
+        config = self._with_key(override_settings(source, settings))
         model = self.cached(config)
         if model is None:
             model = await create_model_provider(config, registry=self._registry)
@@ -266,15 +304,8 @@ class ModelCache:
         if self._get_api_key is None or config.api_key:
             return config
         name = config.provider
-        find = self._keys.setdefault(name, partial(self._get_api_key, name))
+        find = self._keys.setdefault(name, bind_provider(self._get_api_key, name))
         return replace(config, api_key=find)
-
-
-def _apply_settings(config: ProviderConfig, settings: Mapping[str, Any]) -> ProviderConfig:
-    if not settings:
-        return config
-    fields = {name: getattr(config, name) for name in ProviderConfig.__struct_fields__}
-    return to_provider_config({**fields, **settings})
 
 
 Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
@@ -291,16 +322,16 @@ class ModelCallbacks(Struct):
     Attributes:
         on_stream_start: Called once per call, before the first attempt.
         on_retry: Called before each wait for a retry.
-        on_stream_chunk: Called for each event of a stream, starting with the first content.
-        on_stream_end: Called once with the usage, when the response is complete.
-        on_error: Called once, when the call failed and is not retried.
+        on_stream_chunk: Called with each piece of text of a stream.
+        on_stream_end: Called once with the usage, when a stream is complete.
+        on_error: Called once with the code and the message, when the call failed and is not retried.
     """
 
     on_stream_start: Callable[[], object] | None = None
     on_retry: Callable[[RetryInfo], object] | None = None
-    on_stream_chunk: Callable[[StreamEvent], object] | None = None
+    on_stream_chunk: Callable[[str], object] | None = None
     on_stream_end: Callable[[Usage], object] | None = None
-    on_error: Callable[[Failure], object] | None = None
+    on_error: Callable[[ErrorCode, str], object] | None = None
 
 
 class ResultStream:
@@ -331,7 +362,7 @@ class ResultStream:
         except Exception as error:  # The last event reports it.
             self._is_finished = True
             failure = classify_exception(error)
-            await _run_callback(self._callbacks.on_error, failure_from_error(failure))
+            await _run_callback(self._callbacks.on_error, failure.code, failure.message)
             partial = failure.partial or Message("assistant")
             message = replace(partial, stop_reason="error", error=failure.message)
             return StreamError("error", message, ErrorInfo.from_exception(failure), failure)
@@ -343,8 +374,9 @@ class ResultStream:
         await self._events.aclose()
 
     async def _run_callbacks(self, event: StreamEvent) -> StreamEvent:
-        await _run_callback(self._callbacks.on_stream_chunk, event)
-        if isinstance(event, Done):
+        if isinstance(event, TextDelta):
+            await _run_callback(self._callbacks.on_stream_chunk, event.text)
+        elif isinstance(event, Done):
             await _run_callback(self._callbacks.on_stream_end, event.message.usage or Usage())
         return event
 
@@ -355,8 +387,9 @@ class LLMClient:
     The model is created at the first call and reused until the configuration changes.
 
     Args:
-        source: A model, also a LangChain chat model; a name such as ``provider:model``; a `ProviderConfig` or dict; or a
-            function that returns one of these (called before each call, so that a changed default takes effect).
+        source: A model, also a LangChain chat model; a name such as ``provider:model``; a `ProviderConfig` or dict; a dict with
+            ``providers``, see `from_config`; or a function that returns one of these (called before each call, so that a changed
+            default takes effect).
         retry_config: Retry settings.
         callbacks: Callbacks of each call.
         registry: Registry of providers; the built-in ones by default.
@@ -373,27 +406,61 @@ class LLMClient:
         registry: ProviderRegistry | None = None,
         get_api_key: ApiKeyProvider | None = None,
     ) -> None:
+        if _is_app_config(source):
+            configured = ConfiguredProviders(source, registry)
+            source, registry = configured.select, configured.registry
+            retry_config = retry_config or configured.retry
         self._source = adapt_model(source)
         self._retry = retry_config or RetryConfig()
         self._callbacks = callbacks or ModelCallbacks()
         self._models = ModelCache(registry, get_api_key)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: object,
+        *,
+        retry_config: RetryConfig | None = None,
+        callbacks: ModelCallbacks | None = None,
+        registry: ProviderRegistry | None = None,
+        get_api_key: ApiKeyProvider | None = None,
+    ) -> LLMClient:
+        """Create a client of the provider that an application's configuration selects: ``model``, else ``providers.default``.
+
+        Args:
+            config: Configuration in the form of ``settings.json`` (``providers``, ``model``, ``retry``), as a dict or as the
+                typed settings of the command. It is read before each call, so that a changed default takes effect.
+            retry_config: Retry settings; by default those of the configuration.
+            callbacks: Callbacks of each call.
+            registry: Registry of providers; the built-in ones by default, and the ``providers`` of the configuration that have a
+                ``baseUrl``.
+            get_api_key: See `LLMClient`.
+
+        Raises:
+            ProviderConfigError: A part of the configuration is invalid.
+        """
+        providers = ConfiguredProviders(config, registry)
+        return cls(
+            providers.select,
+            retry_config=retry_config or providers.retry,
+            callbacks=callbacks,
+            registry=providers.registry,
+            get_api_key=get_api_key,
+        )
 
     def get_provider_name(self) -> str:
         """Return the name of the configured provider."""
         return self._current().provider
 
     def get_model_name(self) -> str:
-        """Return the model ID (or deployment); empty if it is the provider's default and no call was made yet."""
+        """Return the model ID, or the deployment; empty if only a call determines it."""
         source = self._current()
-        if not isinstance(source, ProviderConfig):
-            return source.model
-        cached = self._models.cached(source)
-        return cached.model if cached is not None else source.model or ""
+        return self._models.model_name(source) if isinstance(source, ProviderConfig) else source.model
 
     async def invoke(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
-    ) -> ModelResult[ModelResponse]:
-        """Send a prompt and return the complete response: ``result.text``, ``result.message``, ``result.usage``.
+    ) -> ModelResult[InvokeResult]:
+        """Send a prompt and return the complete response: ``result.content``, ``result.message``, ``result.usage``.
 
         Args:
             prompt: Text or messages, also LangChain messages.
@@ -405,7 +472,7 @@ class LLMClient:
         """
         try:
             events, name, model = await self._open(prompt, signal, options)
-            return Success(await collect(events, name, model))
+            return Success(InvokeResult(await collect(events, name, model)), f"Response of {name}:{model}.")
         except Exception as error:  # Becomes the result.
             return await self._to_failure(error)
 
@@ -425,7 +492,7 @@ class LLMClient:
         except (TypeError, RuntimeError) as error:
             return await self._to_failure(error)
         result = await self.invoke(prompt, signal=signal, schema=requested, **options)
-        return result if isinstance(result, Failure) else Success(parse_structured(result.result, schema))
+        return result if isinstance(result, Failure) else Success(parse_structured(result.result.response, schema))
 
     async def stream(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
@@ -471,7 +538,7 @@ class LLMClient:
 
     async def _to_failure(self, error: Exception) -> Failure:
         failure = failure_from_error(classify_exception(error))
-        await _run_callback(self._callbacks.on_error, failure)
+        await _run_callback(self._callbacks.on_error, failure.error, failure.message)
         return failure
 
     def _current(self) -> ModelProvider | ProviderConfig:
@@ -481,6 +548,10 @@ class LLMClient:
         if isinstance(source, str):
             return self._models.config_for(source)
         return to_provider_config(source) if isinstance(source, ProviderConfig | Mapping) else adapt_model(source)
+
+
+def _is_app_config(source: object) -> bool:
+    return isinstance(source, Mapping) and "providers" in source
 
 
 async def complete(

@@ -95,8 +95,7 @@ def reject_misspelled_settings(settings: Iterable[str]) -> None:
         TypeError: A setting seems misspelled; the text contains the suggestion.
     """
     for name in settings:
-        first, *rest = name.split("_")
-        if name in _FIELDS or "".join([first, *map(str.capitalize, rest)]) in PROVIDER_SPECIFIC_SETTINGS:
+        if name in _FIELDS or _to_camel_case(name) in PROVIDER_SPECIFIC_SETTINGS:
             continue
         import difflib
 
@@ -140,6 +139,33 @@ def to_provider_config(config: ProviderConfig | Mapping[str, Any], provider: str
     result.extra = extra
     result.provider = result.provider or provider
     return result
+
+
+_SAME_SETTINGS = {
+    "base_url": ("endpoint", "projectEndpoint", "resourceName"),
+    "api_key": ("token",),
+    "model": ("deployment", "modelAlias", "modelDeployment"),
+}
+"""Settings of some providers that win over a common one, by its name."""
+
+
+def override_settings(config: ProviderConfig, settings: Mapping[str, Any]) -> ProviderConfig:
+    """Return a configuration with other settings. They also replace settings of the provider with the same meaning.
+
+    Raises:
+        ProviderConfigError: A value has the wrong type.
+    """
+    if not settings:
+        return config
+    fields = {name: getattr(config, name) for name in ProviderConfig.__struct_fields__}
+    replaced = {other for name in settings for other in _SAME_SETTINGS.get(name, ())}
+    fields["extra"] = {name: value for name, value in config.extra.items() if _to_camel_case(name) not in replaced}
+    return to_provider_config({**fields, **settings})
+
+
+def _to_camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return "".join([first, *[word.capitalize() for word in rest]])
 
 
 KeySource = str | Callable[[], str | Awaitable[str]] | None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_function
-from mainspring.models.auth.credentials import CredentialValue
+from mainspring.models.auth.credentials import ApiKeyProvider, CredentialValue, bind_provider, key_or_token
 from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.codec.unsupported import without_rejected_images
@@ -79,6 +80,21 @@ class HttpModel(ModelBase):
     def with_transport(self, transport: Transport) -> HttpModel:
         """Return the same model over another transport, for example one that records or replays."""
         return HttpModel(self._profile, self._protocol, self._credential, transport=transport, timeouts=self._timeouts)
+
+    def with_api_key(self, get_api_key: ApiKeyProvider) -> HttpModel:
+        """Return the same model with the key that a function returns for each request; its own key if that returns none."""
+        find = bind_provider(get_api_key, self.provider)
+
+        async def credential() -> CredentialValue:
+            key = find()
+            key = await key if isawaitable(key) else key
+            if not key:
+                return await self._get_credential()
+            return key_or_token(key) if self._profile.key_header == "api-key" and isinstance(key, str) else key
+
+        return HttpModel(
+            self._profile, self._protocol, credential, transport=self._own_transport, timeouts=self._timeouts
+        )
 
     def __repr__(self) -> str:
         return f"<HttpModel {self.provider}:{self.model} at {self._profile.base_url}>"

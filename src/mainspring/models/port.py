@@ -6,15 +6,15 @@ Used by the loop and `LLMClient`; implemented by wire protocols over a `Transpor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from msgspec import Struct, field
 
-from mainspring.errors import InvalidResponseError
+from mainspring.errors import ConfigError, InvalidResponseError
 from mainspring.events import Done, StreamEvent
-from mainspring.messages import Message, StopReason, ToolDefinition, Usage
+from mainspring.messages import ContentBlock, Message, StopReason, ToolDefinition, Usage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model should reason before it responds."""
@@ -75,10 +75,29 @@ class ModelRequest(Struct, eq=False):
     scratch: EncodingCache | None = None
 
 
+def with_api_key(model: ModelProvider, get_api_key: Callable[..., Any]) -> ModelProvider:
+    """Return a model that gets the key of each request from a function; see `HttpModel.with_api_key`.
+
+    Raises:
+        ConfigError: The model sends no key that can be replaced.
+    """
+    replace_key: Callable[[Callable[..., Any]], ModelProvider] | None = getattr(model, "with_api_key", None)
+    if replace_key is None:
+        raise ConfigError(
+            f"Cannot use get_api_key with {model!r:.80}, which contains other models or needs no key. Pass api_key=... where you create the model."
+        )
+    return replace_key(get_api_key)
+
+
 class ModelResponse(Struct, frozen=True, eq=False):
     """A complete response. ``message.content`` is never empty."""
 
     message: Message
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """Blocks of the response."""
+        return self.message.content
 
     @property
     def text(self) -> str:

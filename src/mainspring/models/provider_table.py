@@ -15,6 +15,22 @@ Protocol = Literal["chat_completions", "responses", "messages", "gemini", "ollam
 """Name of a wire protocol; see `WireProtocol`."""
 
 
+class SettingVariables(Struct, frozen=True):
+    """Environment variables that contain a setting of a provider.
+
+    Attributes:
+        setting: The setting, in camelCase.
+        variables: The variables, in order.
+        replaces: Other settings with the same meaning, which a variable also replaces.
+        fallback: Setting that a provider uses if ``setting`` is missing; a variable replaces it then.
+    """
+
+    setting: str
+    variables: tuple[str, ...]
+    replaces: tuple[str, ...] = ()
+    fallback: str = ""
+
+
 class ProviderProfile(Struct, frozen=True, kw_only=True):
     """Facts about a provider.
 
@@ -27,12 +43,15 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
         base_url: Base URL of its host; empty if it must be set.
         url_variables: Environment variables that may contain another base URL, in order.
         key_variables: Environment variables that may contain its key, in order.
+        key_hosts: Ends of the names of its hosts, if they differ from that of ``base_url``: a key of the environment is sent there.
+        other_variables: Environment variables of other settings.
         key: Whether it needs a key: ``yes``, ``no``, or ``maybe``.
-        model: Default model; empty if one must be set.
-        setup_model: Default model of the setup, if it differs.
+        cloud_model: Default deployment in the cloud, of a provider that runs models on this machine too.
+        model: Default model, of the library and of the setup; empty if one must be set.
         quirks: Differences of the host from the defaults of `ChatCapabilities`, by field.
         settings: Settings that it supports in addition to those of every provider, in camelCase.
         module: Module with its ``build(config)``; empty for a host of Chat Completions without peculiarities.
+        model_function: Function of ``module`` that returns the model ID of a configuration, if it is not the setting ``model``.
         prices_of: Provider whose models it sells at the same prices.
         local: Whether its models usually run on this machine, free of charge and as slowly as they need.
         login: Whether ``mainspring login`` replaces a key.
@@ -48,17 +67,41 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
     base_url: str = ""
     url_variables: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
+    key_hosts: tuple[str, ...] = ()
+    other_variables: tuple[SettingVariables, ...] = ()
     key: Literal["yes", "no", "maybe"] = "yes"
     model: str = ""
-    setup_model: str = ""
+    cloud_model: str = ""
     quirks: Mapping[str, Any] = {}
     settings: tuple[str, ...] = ()
     module: str = ""
+    model_function: str = ""
     prices_of: str = ""
     local: bool = False
     login: bool = False
     selected_by_key: bool = True
     selected_by_address: bool = False
+
+    @property
+    def setting_variables(self) -> tuple[SettingVariables, ...]:
+        """All settings that environment variables contain: the key, the address, and others. The first of two with the same meaning wins."""
+        addresses = tuple([name for name in _ADDRESS_SETTINGS if name in self.settings])
+        setting = addresses[0] if addresses else "baseUrl"
+        same = tuple([name for name in ("baseUrl", *addresses) if name != setting])
+        address = SettingVariables(setting, self.url_variables, same)
+        key = SettingVariables("apiKey", self.key_variables, _KEY_SETTINGS)
+        return tuple([each for each in (key, address, *self.other_variables) if each.variables])
+
+
+_ADDRESS_SETTINGS = ("endpoint", "projectEndpoint", "resourceName")
+"""Settings that contain an address like ``baseUrl``; a provider prefers the first one."""
+
+
+_KEY_SETTINGS = ("apiKeyCommand", "apiKeyFile", "apiKeyKeyring", "token")
+"""Other sources of a key than ``apiKey``."""
+
+
+_AZURE_HOSTS = (".azure.com", ".azure.us", ".azure.cn")
 
 
 PROVIDERS: dict[str, ProviderProfile] = {
@@ -87,8 +130,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             base_url="https://api.anthropic.com",
             url_variables=("ANTHROPIC_BASE_URL",),
             key_variables=("ANTHROPIC_API_KEY",),
-            model="claude-sonnet-4-20250514",
-            setup_model="claude-sonnet-4-5",
+            model="claude-sonnet-5-5",
             settings=("anthropicVersion", "cacheTtl", "contextManagement", "extraBetas"),
             module="mainspring.models.providers.anthropic",
         ),
@@ -101,10 +143,10 @@ PROVIDERS: dict[str, ProviderProfile] = {
             base_url="https://generativelanguage.googleapis.com",
             url_variables=("GOOGLE_GEMINI_BASE_URL",),
             key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-            model="gemini-2.0-flash-exp",
-            setup_model="gemini-2.5-flash",
+            model="gemini-3.7-flash",
             settings=("apiVersion", "useVertexai"),
             module="mainspring.models.providers.gemini",
+            model_function="model_id",
         ),
         ProviderProfile(
             name="azure",
@@ -114,12 +156,23 @@ PROVIDERS: dict[str, ProviderProfile] = {
             protocols=("chat_completions", "responses"),
             url_variables=("AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT"),
             key_variables=("AZURE_OPENAI_API_KEY",),
+            key_hosts=_AZURE_HOSTS,
+            other_variables=(
+                SettingVariables("resourceName", ("AZURE_OPENAI_RESOURCE_NAME",), ("baseUrl", "endpoint")),
+                SettingVariables(
+                    "deployment", ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME"), fallback="model"
+                ),
+                SettingVariables("deploymentNameMap", ("AZURE_OPENAI_DEPLOYMENT_NAME_MAP",)),
+                SettingVariables("apiVersion", ("AZURE_OPENAI_API_VERSION",)),
+                SettingVariables("clientId", ("AZURE_CLIENT_ID",)),
+            ),
             key="maybe",
             settings=(
                 *("api", "apiVersion", "auth", "clientId", "deployment", "deploymentNameMap", "endpoint"),
                 *("resourceName", "secretName", "vaultUrl"),
             ),
             module="mainspring.models.providers.azure",
+            model_function="select_deployment",
             prices_of="openai",
             selected_by_key=False,
         ),
@@ -131,10 +184,13 @@ PROVIDERS: dict[str, ProviderProfile] = {
             protocols=("chat_completions", "responses"),
             url_variables=("AZURE_FOUNDRY_PROJECT_ENDPOINT",),
             key_variables=("AZURE_FOUNDRY_API_KEY",),
+            key_hosts=_AZURE_HOSTS,
             key="maybe",
             model="phi-4",
+            cloud_model="gpt-4o",
             settings=("api", "mode", "modelAlias", "modelDeployment", "projectEndpoint", "temperature"),
             module="mainspring.models.providers.foundry",
+            model_function="select_alias_or_deployment",
             selected_by_key=False,
         ),
         ProviderProfile(
@@ -145,8 +201,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             base_url="https://models.github.ai/inference",
             key_variables=("GITHUB_TOKEN",),
             key="maybe",
-            model="gpt-4o-mini",
-            setup_model="openai/gpt-4.1-mini",
+            model="openai/gpt-4.1-mini",
             settings=("endpoint", "org", "token"),
             module="mainspring.models.providers.github",
             selected_by_key=False,  # The token usually serves other purposes.
@@ -197,6 +252,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             docs="providers/openai.md#codex",
             protocols=("responses",),
             base_url="https://chatgpt.com/backend-api/codex",
+            other_variables=(SettingVariables("tokenFile", ("MAINSPRING_CODEX_TOKENS",)),),
             key="no",
             model="gpt-5.5",
             settings=("clientId", "issuer", "loginPort", "tokenFile"),

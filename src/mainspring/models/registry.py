@@ -102,6 +102,19 @@ class ProviderRegistry:
         """
         return adapt_model(self._builder(config.provider)(config))
 
+    def model_name(self, config: ProviderConfig) -> str:
+        """Return the model ID, or the deployment, that a configuration selects, without creating the model.
+
+        Raises:
+            ProviderConfigError: A setting is invalid.
+        """
+        profile = PROVIDERS.get(config.provider)
+        if profile is None or config.provider not in self:
+            return config.model or ""
+        if profile.model_function:
+            return getattr(import_module(profile.module), profile.model_function)(config)
+        return config.model or profile.model
+
     def split(self, spec: str) -> tuple[str, str | None]:
         """Split a spec into provider and model; the text before the first colon is a provider only if it is registered.
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.cancellation import sleep as cancellable_sleep
-from mainspring.errors import MainspringError, ModelError
+from mainspring.errors import RETRYABLE_CODES, ErrorCode, MainspringError, ModelError
 from mainspring.events import StreamEvent, StreamStart
 from mainspring.lazy import lazy_function
 
@@ -112,9 +112,13 @@ class RetryFields(TypedDict, total=False):
     rng: Callable[[], float]
 
 
-def is_retryable_error(error: BaseException) -> bool:
-    """Return True if the same request may succeed later."""
-    return classify_exception(error).retryable
+def is_retryable_error(error: BaseException | str) -> bool:
+    """Return True if the same request may succeed later.
+
+    Args:
+        error: An exception, or an `ErrorCode`.
+    """
+    return error in RETRYABLE_CODES if isinstance(error, str) else classify_exception(error).retryable
 
 
 def calculate_delay(
@@ -157,7 +161,7 @@ async def with_retry(
     """Call a function until it succeeds or a retry is pointless.
 
     Args:
-        call: Function to call.
+        call: Function to call. It may also return a `Failure`, which is retried like an exception and returned in the end.
         options: Retry options; a `RetryConfig` is used as their ``config``.
         more: Fields of `RetryOptions`: ``on_retry``, ``signal``, ``sleep``, ``rng``.
 
@@ -168,12 +172,22 @@ async def with_retry(
     attempt = 0
     while True:
         try:
-            return await call()
+            result = await call()
+            failure = _failed_call(result)
+            if failure is None or not await _sleep_before_retry(failure, attempt, chosen):
+                return result
         except Exception as error:  # Raised again as a ModelError.
             failure = as_provider_error(error)
             if not await _sleep_before_retry(failure, attempt, chosen):
                 raise failure from failure.__cause__
         attempt += 1
+
+
+def _failed_call(result: Any) -> ModelError | None:
+    """Return the error of a `Failure`."""
+    if getattr(result, "success", True) or not isinstance(getattr(result, "error", None), ErrorCode):
+        return None
+    return result.cause or ModelError(result.message, code=result.error, retry_after=result.retry_after)
 
 
 async def retry_stream(

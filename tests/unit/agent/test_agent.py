@@ -147,3 +147,24 @@ async def test_output_as_raises_on_a_type_mismatch() -> None:
         result.output_as(str)
     with pytest.raises(AgentError, match="no response matched"):
         RunResult(status="completed", output="text", output_error="no response matched").output_as(str)
+
+
+async def test_functions_of_the_application_add_steering_and_follow_up_messages() -> None:
+    steering, follow_ups = [["steered"], ["late"]], [[Message.user("followed")]]
+
+    async def get_steering() -> list[Message]:
+        return [Message.user(text) for text in (steering.pop(0) if steering else [])]
+
+    model = ScriptedModel(ScriptedCall("double", {"n": 1}), "a", "b", "c", "d")
+    agent = Agent(
+        model,
+        tools=[double],
+        execution=MemoryEnv({}),
+        get_steering=get_steering,
+        get_follow_up=lambda: follow_ups.pop() if follow_ups else [],
+    )
+    agent.follow_up("queued")
+    await agent.run("go")
+
+    texts = [m.text for m in agent.messages if isinstance(m, Message) and m.role == "user" and m.text]
+    assert texts == ["go", "steered", "late", "queued", "followed"]

@@ -114,7 +114,7 @@ async def test_context_can_replace_messages_without_changing_the_history() -> No
 @pytest.mark.covers("EXT-04")
 async def test_before_agent_start_changes_the_system_prompt_and_adds_a_message() -> None:
     def first(event: BeforeRunEvent) -> dict[str, Any]:
-        return {"system": f"{event.system} Be brief.", "message": f"about {event.prompt!r}"}
+        return {"system_prompt": f"{event.system_prompt} Be brief.", "message": f"about {event.prompt!r}"}
 
     def second(event: BeforeRunEvent) -> None:
         event.system += " Really."

@@ -76,7 +76,7 @@ async def test_default_settings() -> None:
     assert (
         (model.provider, model.model)
         == ("anthropic", PROVIDERS["anthropic"].model)
-        == ("anthropic", "claude-sonnet-4-20250514")
+        == ("anthropic", "claude-sonnet-5-5")
     )
     assert AnthropicProtocol().url(model.profile) == "https://api.anthropic.com/v1/messages"
     assert model.profile.headers == {"anthropic-version": "2023-06-01"}
@@ -509,5 +509,5 @@ async def test_turn_with_thinking_and_a_tool_call() -> None:
     assert second.text == "Hello"
     assert first.tool_uses == (ToolUseBlock("c1", "look", {}),)
     sent = json.loads(transport.requests[1].body)
-    assert sent["thinking"]["type"] == "enabled"
+    assert sent["thinking"]["type"] == "adaptive"
     assert [b["type"] for b in sent["messages"][1]["content"]] == ["thinking", "tool_use"]

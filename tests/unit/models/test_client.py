@@ -6,7 +6,7 @@ import pytest
 
 from mainspring.errors import AuthenticationError, ErrorCode, ModelError, NetworkError, RateLimitedError
 from mainspring.events import StreamError
-from mainspring.messages import Message, Usage
+from mainspring.messages import Message, TextBlock, Usage
 from mainspring.models import (
     Failure,
     LLMClient,
@@ -31,9 +31,9 @@ def record_callbacks() -> tuple[list[Any], ModelCallbacks]:
     published: list[Any] = []
     return published, ModelCallbacks(
         on_stream_start=lambda: published.append("start"),
-        on_stream_chunk=lambda event: published.append(event.type),
+        on_stream_chunk=lambda text: published.append(text),
         on_stream_end=lambda usage: published.append(usage),
-        on_error=lambda failure: published.append(failure.error),
+        on_error=lambda code, message: published.append((code, message)),
         on_retry=lambda info: published.append((info.attempt, info.max_retries, info.delay, info.message)),
     )
 
@@ -48,7 +48,9 @@ async def test_invoke_accepts_text_or_messages_and_returns_text_and_usage() -> N
     assert isinstance(first, Success)
     assert is_model_success(first)
     assert not is_model_error(first)
-    assert (first.result.text, first.result.usage, first.success) == ("Hello", Usage(3, 2), True)
+    assert (first.result.content, first.result.text, first.result.usage) == ("Hello", "Hello", Usage(3, 2))
+    assert (first.success, first.message) == (True, "Response of scripted:scripted-1.")
+    assert first.result.response.content == (TextBlock("Hello"),)
     assert isinstance(second, Success)
     assert second.result.text == "Again"
 
@@ -81,7 +83,7 @@ async def test_failure_contains_a_long_retry_after() -> None:
     result = await make_client(RateLimitedError("slow", retry_after=99.0)).invoke("Hi")
 
     assert isinstance(result, Failure)
-    assert result.retry_after == 99.0
+    assert (result.retry_after, result.retry_after_ms) == (99.0, 99_000)
 
 
 @pytest.mark.covers("MOD-19", "MOD-24", "MOD-25", "MOD-26", "MOD-27")
@@ -95,8 +97,10 @@ async def test_callbacks_are_called_in_order() -> None:
 
     assert isinstance(result, Success)
     assert published == ["start", (1, 3, 0.001, "gone")]
-    assert [e.type async for e in result.result] == published[2:-1]
-    assert published[2:] == ["start", "text_start", "text_delta", "text_delta", "text_end", "done", Usage(3, 2)]
+    assert [e.type async for e in result.result] == [
+        *("start", "text_start", "text_delta", "text_delta", "text_end", "done")
+    ]
+    assert published[2:] == ["Hel", "lo", Usage(3, 2)]
 
 
 @pytest.mark.covers("MOD-24", "MOD-28", "MOD-27")
@@ -109,6 +113,7 @@ async def test_on_error_is_called_once_after_the_last_attempt() -> None:
     assert isinstance(await llm_client.stream("Hi"), Failure)
 
     assert [t if isinstance(t, str) else t[0] for t in published] == ["start", 1, "NETWORK_ERROR"]
+    assert published[-1] == (ErrorCode.NETWORK_ERROR, "b")
 
 
 @pytest.mark.covers("MOD-17", "MOD-19", "STR-09", "STR-13")
@@ -123,7 +128,7 @@ async def test_broken_stream_ends_with_an_error_event_and_the_partial_message() 
     assert isinstance(last, StreamError)
     assert (last.reason, last.message.text, last.message.stop_reason) == ("error", "He", "error")
     assert isinstance(last.exception, NetworkError)
-    assert published[-1] is ErrorCode.NETWORK_ERROR
+    assert published[-1][0] is ErrorCode.NETWORK_ERROR
     assert [event async for event in result.result] == []
 
 

@@ -98,6 +98,28 @@ async def test_call_can_override_options() -> None:
 
 
 @pytest.mark.covers("MOD-33")
+async def test_call_option_wins_over_a_setting_of_the_provider_with_the_same_meaning() -> None:
+    settings = {
+        "endpoint": "https://one.openai.azure.com",
+        "deployment": "d1",
+        "api_version": "2024-06-01",
+        "apiKey": "k",
+    }
+    client: Any = LLMClient({"provider": "azure", **settings})
+    github: Any = LLMClient({"provider": "github", "token": "configured"})
+
+    async def model_of(client: Any, **options: Any) -> Any:
+        return await client._models.get(client._current(), models.client.split_options(options)[1])
+
+    moved = await model_of(client, base_url="https://two.openai.azure.com", model="m2")
+    assert moved.profile.base_url == "https://two.openai.azure.com/openai/deployments/m2"
+    named = await model_of(client, deployment_name="d3", api_version="2030-01-01")
+    assert (named.model, named.profile.query) == ("d3", "api-version=2030-01-01")
+    assert (await model_of(client)).profile.base_url == "https://one.openai.azure.com/openai/deployments/d1"
+    assert await (await model_of(github, api_key="of the call"))._get_credential() == "of the call"
+
+
+@pytest.mark.covers("MOD-33")
 async def test_unknown_or_unsupported_option_is_a_failure() -> None:
     misspelled = await LLMClient(ScriptedModel("Hi")).invoke("Hi", temprature=1)
     ready = await LLMClient(ScriptedModel("Hi")).invoke("Hi", api_key="k")
@@ -324,6 +346,30 @@ async def test_retry_options_configure_with_retry() -> None:
     assert RetryContext is RetryInfo
 
 
+@pytest.mark.covers("MOD-16")
+async def test_with_retry_repeats_calls_that_return_failures() -> None:
+    results: list[Any] = [
+        error_response("TIMEOUT", "late"),
+        error_response("RATE_LIMITED", "slow", 5),
+        success_response(1),
+    ]
+    retries: list[RetryContext] = []
+    options = RetryOptions(RetryConfig(base_delay_ms=1), retries.append)
+
+    async def call() -> Any:
+        return results.pop(0)
+
+    assert is_model_success(await with_retry(call, options))
+    assert [(t.error.code, t.delay_ms) for t in retries][1] == ("RATE_LIMITED", 5)
+    results += [error_response("UNKNOWN", "odd"), success_response(1)]
+    assert (await with_retry(call, options)).error == "UNKNOWN"
+    assert [code for code in ErrorCode if models.is_retryable_error(code)] == [
+        "RATE_LIMITED",
+        "NETWORK_ERROR",
+        "TIMEOUT",
+    ]
+
+
 @pytest.mark.covers("RET-04")
 def test_longer_delays_can_be_configured() -> None:
     patient = RetryConfig(max_delay_ms=60_000, jitter=0)
@@ -335,7 +381,7 @@ def test_longer_delays_can_be_configured() -> None:
 
 NAMED_BY_SOURCES = """
     ModelProvider ModelRequest ModelResponse ModelInfo ModelResult Success Failure ModelErrorCode TokenUsage ProviderConfig
-    is_model_success is_model_error success_response error_response map_error_to_code extract_token_usage extract_text
+    InvokeResult is_model_success is_model_error success_response error_response map_error_to_code extract_token_usage extract_text
     PROVIDER_REGISTRY ProviderRegistry get_provider_factory is_provider_supported get_supported_providers create_model
     create_model_provider LLMClient ModelCallbacks complete with_retry is_retryable_error calculate_delay extract_retry_after
     RetryConfig RetryContext RetryOptions create_anthropic_adapter create_openai_compat_adapter

@@ -701,7 +701,7 @@ async def test_gemini_has_defaults_and_reads_its_key_from_the_environment(monkey
     monkeypatch.setenv("GOOGLE_API_KEY", "from-environment")
     model = as_http_model(create_model("gemini", base_url="", model=""))
 
-    assert (model.provider, model.model) == ("gemini", "gemini-2.0-flash-exp")
+    assert (model.provider, model.model) == ("gemini", "gemini-3.7-flash")
     assert model.profile.base_url == "https://generativelanguage.googleapis.com/v1beta"
     assert await model._get_credential() == "from-environment"
     assert await as_http_model(create_model("gemini:models/gemini-2.5-pro", api_key="own"))._get_credential() == "own"

@@ -45,8 +45,8 @@ async def get_key(model: Any) -> Any:
 HOSTED = [
     ("openrouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "openrouter/auto"),
     ("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1", "gpt-oss-120b"),
-    ("github", "GITHUB_TOKEN", "https://models.github.ai/inference", "gpt-4o-mini"),
-    ("gemini", "GOOGLE_API_KEY", "https://generativelanguage.googleapis.com/v1beta", "gemini-2.0-flash-exp"),
+    ("github", "GITHUB_TOKEN", "https://models.github.ai/inference", "openai/gpt-4.1-mini"),
+    ("gemini", "GOOGLE_API_KEY", "https://generativelanguage.googleapis.com/v1beta", "gemini-3.7-flash"),
 ]
 PLAIN = [profile for profile in PROVIDERS.values() if not profile.module and profile.key == "yes"]
 HOSTED += [(p.name, p.key_variables[0], p.base_url, p.model) for p in PLAIN if p.name not in [row[0] for row in HOSTED]]

@@ -290,8 +290,10 @@ async def test_ollama_needs_no_settings_and_reads_its_address_from_the_environme
     [
         ("box", "http://box:11434"),
         ("box:1", "http://box:1"),
-        ("https://box", "https://box:443"),
-        ("https://box/ollama/", "https://box:443/ollama"),
+        ("http://box", "http://box"),
+        ("https://box", "https://box"),
+        ("https://box/ollama/", "https://box/ollama"),
+        ("http://0.0.0.0:8080", "http://localhost:8080"),
         ("[::1]:5", "http://[::1]:5"),
         ("0.0.0.0", "http://localhost:11434"),
     ],

@@ -406,8 +406,10 @@ async def build_telemetry(
     requested = settings.config.telemetry
     if not requested.enabled:
         return None
+    # The exporters read the variable themselves, and those of single signals.
+    endpoint = None if settings.origins.get("telemetry.endpoint") == "environment" else requested.endpoint
     options = TelemetryOptions(
-        endpoint=requested.endpoint, sensitive=requested.enable_sensitive_data, span_names=requested.span_names
+        endpoint=endpoint, sensitive=requested.enable_sensitive_data, span_names=requested.span_names
     )
     telemetry = await asyncio.to_thread(Telemetry, options, environ=environ, redactor=redactor)
     if telemetry.disabled_reason:

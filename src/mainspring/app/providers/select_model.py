@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.providers.api_keys import resolve_api_key
 from mainspring.app.run.events import ModelIdentity
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, ProviderSettings, Settings
@@ -21,6 +20,7 @@ from mainspring.models import (
     detect_local_servers,
     embedded,  # loads its parts on use
 )
+from mainspring.models.auth.key_sources import resolve_api_key
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.http_model import HttpModel
 from mainspring.models.provider_table import PROVIDERS

@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.agent.agent import Agent
-from mainspring.app.providers.api_keys import save_key_to_keyring
 from mainspring.app.providers.availability import missing_requirement
 from mainspring.app.providers.select_model import EMBEDDED_PROVIDER, make
 from mainspring.app.run.options import WorkspaceOptions
@@ -22,9 +21,11 @@ from mainspring.app.workspace.manage_settings import settings_file
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings, save_settings
 from mainspring.app.workspace.settings.load import build_config
+from mainspring.app.workspace.settings.provider_variables import apply_provider_variables
 from mainspring.app.workspace.settings.validation import SettingKey
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
+from mainspring.models.auth.key_sources import save_key_to_keyring
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.provider_table import PROVIDERS
@@ -118,7 +119,7 @@ PROVIDER_SETUPS: dict[str, ProviderSetup] = {
         provider=name,
         label=profile.label,
         about=profile.about,
-        questions=_QUESTIONS.get(name) or (_model(profile.setup_model or profile.model),),
+        questions=_QUESTIONS.get(name) or (_model(profile.model),),
         wants_key=profile.key,
         login=profile.login,
         named=name == "compatible",
@@ -238,8 +239,11 @@ async def set_up_provider(
         ConfigError: If an answer is missing or invalid.
         ModelError: If the provider rejected the request, or cannot be reached.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = _load_files(place, environ)
     changes, notes = _changes(answers, settings)
+    saved = {path: value for path, value in changes.items() if value is not None}
+    preferred = apply_provider_variables(saved, {}, environ)
+    notes += [f"{variable} is set, which takes precedence" for variable in preferred]
     file = settings_file(cwd, settings, project=answers.project)
     if answers.project and ({"apiKey", "token"} & answers.values.keys() or answers.values.get("headers")):
         raise ConfigError("A key is not allowed in a project's settings, which others can read. Omit --project.")
@@ -264,7 +268,7 @@ def remove_provider(
     Raises:
         ConfigError: If the settings do not contain it.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = _load_files(place, environ)
     file = settings_file(cwd, settings, project=project)
     keys: list[SettingKey] = [
         k for k in settings.values if k[:2] == ("providers", name) and _is_set_in(k, settings, file)
@@ -278,6 +282,12 @@ def remove_provider(
         changes[("providers", "default")] = None
     _save(file, changes, settings, project=project)
     return file
+
+
+def _load_files(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, Settings]:
+    """Load the settings as the files contain them: without the variables of providers, which replace values."""
+    names = {name for profile in PROVIDERS.values() for each in profile.setting_variables for name in each.variables}
+    return load_rules(place, {}, {name: value for name, value in environ.items() if name not in names})
 
 
 def _save(file: Path, changes: Mapping[SettingKey, Any], settings: Settings, *, project: bool) -> None:

@@ -11,14 +11,18 @@ import os
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from mainspring.errors import ModelError, ProviderConfigError
-from mainspring.models.provider_table import PROVIDERS
+from mainspring.lazy import lazy_re
+from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 from mainspring.models.transport.environment import is_loopback
+
+_JWT = lazy_re(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
 
 CredentialValue = str | Mapping[str, str]
 """A key for the header that the profile defines, or the complete headers."""
@@ -51,6 +55,15 @@ def check_base_url(provider: str, base_url: str) -> None:
         raise ProviderConfigError(
             f"The base URL of {provider} must start with http:// or https://: {base_url!r}", provider=provider
         )
+
+
+def is_environment_key_for(
+    profile: ProviderProfile, base_url: str, environment: Mapping[str, str] | None = None
+) -> bool:
+    """Return True if a base URL is the provider's own, so that a key of the environment belongs to it."""
+    host = urlsplit(base_url).hostname or ""
+    home = get_setting(None, *profile.url_variables, environment=environment) or profile.base_url
+    return host == urlsplit(home).hostname or host.endswith(profile.key_hosts)
 
 
 def require_key(
@@ -107,6 +120,29 @@ def require_key(
 
 KeyCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
 """A function of an application that returns a key, a token, or headers; may be async."""
+
+
+ApiKeyProvider = (
+    Callable[[str], "str | None | Awaitable[str | None]"] | Callable[[], "str | None | Awaitable[str | None]"]
+)
+"""A function that returns the API key of a provider by name (or without an argument); may be async. ``None`` if it has none."""
+
+
+def bind_provider(source: ApiKeyProvider, provider: str) -> Callable[[], Any]:
+    """Return a function without arguments that returns the key of one provider."""
+    function: Callable[..., Any] = source
+    try:
+        inspect.signature(function).bind(provider)
+    except TypeError:
+        return function
+    except ValueError:  # A builtin without a signature.
+        pass
+    return partial(function, provider)
+
+
+def key_or_token(key: str) -> CredentialValue:
+    """Return a key, or the header of a token of Entra ID if the text resembles one."""
+    return {"authorization": f"Bearer {key}"} if _JWT.match(key) else key
 
 
 @runtime_checkable

@@ -1,8 +1,8 @@
 """Azure OpenAI: deployments of a resource, over Chat Completions or Responses.
 
 The resource and the deployment can be set in two styles: ``endpoint``, ``deployment``, and ``apiVersion``; or the base URL of
-the ``v1`` interface (or the resource name), a model, and a map from models to deployments. The configuration overrides the
-environment.
+the ``v1`` interface (or the resource name), a model, and a map from models to deployments. The configuration, in which
+environment variables have already replaced settings of files, overrides the environment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mainspring.models.auth import (
     KeyVaultSecret,
 )
 from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_package_installed
-from mainspring.models.auth.credentials import KEY_VARIABLES, CredentialValue, get_setting, require_key
+from mainspring.models.auth.credentials import KEY_VARIABLES, get_setting, key_or_token, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
@@ -49,17 +49,17 @@ from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 _NAME = "azure"
 URL_VARIABLES = PROVIDERS[_NAME].url_variables
-RESOURCE_VARIABLE = "AZURE_OPENAI_RESOURCE_NAME"
-DEPLOYMENT_VARIABLES = ("AZURE_OPENAI_DEPLOYMENT", "AZURE_OPENAI_DEPLOYMENT_NAME")
-VERSION_VARIABLE = "AZURE_OPENAI_API_VERSION"
-MAP_VARIABLE = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP"
+_VARIABLES = {each.setting: each.variables for each in PROVIDERS[_NAME].other_variables}
+RESOURCE_VARIABLE = _VARIABLES["resourceName"][0]
+DEPLOYMENT_VARIABLES = _VARIABLES["deployment"]
+VERSION_VARIABLE = _VARIABLES["apiVersion"][0]
+MAP_VARIABLE = _VARIABLES["deploymentNameMap"][0]
 KEY_HEADER = "api-key"
 
 _CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
 """Capabilities of Azure over Chat Completions. In this version, models without reasoning use the older output limit field."""
 
 _AUTH_MODES = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
-_JWT = lazy_re(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
 _PATHS = lazy_re(r"/openai(/v1|/deployments(/[^/]+)?)?(/(chat/completions|responses))?/*$")
 
 
@@ -149,7 +149,19 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
         )
     path = url.partition("?")[0]
     model, deployment = _deployment(config, environment)
+    if not deployment:
+        raise ProviderConfigError(
+            f"Missing deployment of provider {_NAME}. Use --model {_NAME}:DEPLOYMENT, or set providers.{_NAME}.deployment or "
+            f"{DEPLOYMENT_VARIABLES[0]}.",
+            reason="missing_deployment",
+            provider=_NAME,
+        )
     return DeploymentTarget(_PATHS.sub("", path).rstrip("/"), deployment, model, "/openai/v1" in path)
+
+
+def select_deployment(config: ProviderConfig) -> str:
+    """Return the deployment of a configuration; empty if it is missing."""
+    return _deployment(config, None)[1]
 
 
 def deployment_map(value: str | Mapping[str, str] | None) -> dict[str, str]:
@@ -189,7 +201,7 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
         case "entra":
             return EntraIdCredential(client_id=client_id)
         case "managed_identity":
-            return EntraIdCredential(client_id=client_id or get_setting(None, "AZURE_CLIENT_ID"), managed=True)
+            return EntraIdCredential(client_id=client_id or get_setting(None, *_VARIABLES["clientId"]), managed=True)
         case "key_vault":
             vault, name = provider_setting(config, "vault_url"), provider_setting(config, "secret_name")
             if not (vault and name):
@@ -231,32 +243,20 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialRes
 def key_base_url(root: str, *variables: str) -> str:
     """Return the address to which a key of the environment may be sent: Azure, or the address in an environment variable."""
     host = urlsplit(root).hostname or ""
-    if host.endswith((".azure.com", ".azure.us", ".azure.cn")):
+    if host.endswith(PROVIDERS[_NAME].key_hosts):
         return root
     return get_setting(None, *variables) or "https://openai.azure.com"
 
 
-def key_or_token(key: str) -> CredentialValue:
-    """Return a key, or a token of Entra ID if the result of a function resembles one."""
-    return {"authorization": f"Bearer {key}"} if _JWT.match(key) else key
-
-
 def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -> tuple[str, str]:
-    """Return the model and its deployment."""
+    """Return the model and its deployment; both are empty if none is set."""
     named = get_setting(provider_setting(config, "deployment"))
     model = get_setting(config.model)
     if named is None and model is not None:
         known = deployment_map(provider_setting(config, "deployment_name_map", str | dict[str, str]))
         known = known or deployment_map(get_setting(None, MAP_VARIABLE, environment=environment))
         named = known.get(model, model)
-    named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment)
-    if named is None:
-        raise ProviderConfigError(
-            f"Missing deployment of provider {_NAME}. Use --model {_NAME}:DEPLOYMENT, or set providers.{_NAME}.deployment or "
-            f"{DEPLOYMENT_VARIABLES[0]}.",
-            reason="missing_deployment",
-            provider=_NAME,
-        )
+    named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment) or ""
     return model or named, named
 
 

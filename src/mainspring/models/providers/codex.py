@@ -32,7 +32,7 @@ ISSUER = "https://auth.openai.com"
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 """Public client ID of OpenAI's Codex, for which ChatGPT accounts issue tokens."""
 
-FILE_VARIABLE = "MAINSPRING_CODEX_TOKENS"
+FILE_VARIABLE = _HOST.other_variables[0].variables[0]
 ORIGINATOR = "mainspring"
 HEADERS = {"originator": ORIGINATOR, "openai-beta": "responses=experimental"}
 INSTRUCTIONS = "You are a helpful assistant."

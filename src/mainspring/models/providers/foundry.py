@@ -15,13 +15,13 @@ from mainspring.errors import ModelNotFoundError, ProviderConfigError
 from mainspring.events import StreamEvent
 from mainspring.extras import install_command
 from mainspring.models.auth import ApiKey, CallableKey, CredentialResolver, KeyCallback
-from mainspring.models.auth.credentials import get_setting, require_key
+from mainspring.models.auth.credentials import get_setting, key_or_token, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ZERO_PRICES, ModelBase, ModelInfo, ModelProvider, ModelRequest
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
 from mainspring.models.provider_table import PROVIDERS
-from mainspring.models.providers.azure import KEY_HEADER, key_base_url, key_or_token
+from mainspring.models.providers.azure import KEY_HEADER, key_base_url
 from mainspring.models.providers.http import (
     LOCAL_TIMEOUTS,
     PLACEHOLDER_API_KEY,
@@ -37,7 +37,6 @@ from mainspring.models.transport.port import Timeouts
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 
 NAME = "foundry"
-DEFAULT_DEPLOYMENT = "gpt-4o"
 _HOST = PROVIDERS[NAME]
 ENDPOINT_VARIABLE = _HOST.url_variables[0]
 APP_NAME = "mainspring"
@@ -55,7 +54,7 @@ def build(config: ProviderConfig) -> ModelProvider:
         ProviderConfigError: A setting is missing or wrong.
     """
     temperature = provider_setting(config, "temperature", float)
-    match (provider_setting(config, "mode") or "local").lower():
+    match _mode(config):
         case "local":
             return _local(config, temperature)
         case "cloud":
@@ -65,6 +64,17 @@ def build(config: ProviderConfig) -> ModelProvider:
             raise ProviderConfigError(
                 f"Invalid `mode` of {NAME}: {mode!r}. Use local or cloud.", reason="mode", provider=NAME
             )
+
+
+def select_alias_or_deployment(config: ProviderConfig) -> str:
+    """Return the deployment (mode cloud) or the alias of the model (mode local) of a configuration."""
+    if _mode(config) == "cloud":
+        return get_setting(provider_setting(config, "model_deployment") or config.model) or _HOST.cloud_model
+    return get_setting(provider_setting(config, "model_alias") or config.model) or _HOST.model
+
+
+def _mode(config: ProviderConfig) -> str:
+    return (provider_setting(config, "mode") or "local").lower()
 
 
 class FoundryModel(ModelBase):
@@ -124,7 +134,7 @@ def _cloud(config: ProviderConfig) -> HttpModel:
             provider=NAME,
         )
     base_url = f"{endpoint.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
-    model = get_setting(provider_setting(config, "model_deployment") or config.model) or DEFAULT_DEPLOYMENT
+    model = select_alias_or_deployment(config)
     credential: CredentialResolver
     if isinstance(config.api_key, CredentialResolver):
         credential = config.api_key
@@ -159,7 +169,7 @@ def _cloud(config: ProviderConfig) -> HttpModel:
 
 
 def _local(config: ProviderConfig, temperature: float | None) -> FoundryModel:
-    alias = get_setting(provider_setting(config, "model_alias") or config.model) or _HOST.model
+    alias = select_alias_or_deployment(config)
     limits = timeouts_from(config, LOCAL_TIMEOUTS)
 
     async def connect() -> HttpModel:

@@ -43,7 +43,7 @@ def build(config: ProviderConfig) -> HttpModel:
     requested = provider_setting(config, "use_vertexai", bool | str)
     if requested and str(requested).lower() not in ("false", "0", "no"):
         raise ProviderConfigError(_VERTEX_UNSUPPORTED, reason="vertex", provider=_NAME)
-    model = (config.model or _HOST.model).removeprefix("models/")
+    model = model_id(config)
     version = provider_setting(config, "api_version") or api_versions.GEMINI
     home = _with_api_version(get_setting(None, *_HOST.url_variables) or _HOST.base_url, version)
     base_url = _with_api_version(get_setting(config.base_url) or home, version)
@@ -58,6 +58,11 @@ def build(config: ProviderConfig) -> HttpModel:
         key_header="x-goog-api-key",
     )
     return HttpModel(profile, GeminiProtocol(), make_credential(config, key), timeouts=timeouts_from(config))
+
+
+def model_id(config: ProviderConfig) -> str:
+    """Return the model ID of a configuration."""
+    return (config.model or _HOST.model).removeprefix("models/")
 
 
 def gemini_capabilities(model: str) -> GeminiDialect:

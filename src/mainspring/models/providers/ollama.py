@@ -36,9 +36,7 @@ def build(config: ProviderConfig) -> HttpModel:
         ProviderConfigError: A setting is wrong, or the key of the cloud is missing.
     """
     model = config.model or _HOST.model
-    base_url = get_setting(config.base_url) or base_url_from_host(
-        get_setting(None, *_HOST.url_variables) or _HOST.base_url
-    )
+    base_url = base_url_from_host(get_setting(config.base_url, *_HOST.url_variables) or _HOST.base_url)
     window = provider_setting(config, "num_ctx", int) or config.context_window
     profile = http_profile(
         config,
@@ -64,10 +62,12 @@ def build(config: ProviderConfig) -> HttpModel:
 
 
 def base_url_from_host(host: str) -> str:
-    """Return the base URL for ``OLLAMA_HOST``: scheme and port are optional, and a wildcard address means this machine."""
-    url = host if "://" in host else f"http://{host}"
-    parts = urlsplit(url)
+    """Return the base URL for ``OLLAMA_HOST``: scheme and port are optional, and a wildcard address means this machine.
+
+    An address with a scheme has the port of the scheme by default, like in Ollama.
+    """
+    parts = urlsplit(host if "://" in host else f"http://{host}")
     name = parts.hostname or "localhost"
     name = "localhost" if name in ("0.0.0.0", "::") else f"[{name}]" if ":" in name else name
-    port = parts.port or (443 if parts.scheme == "https" else _PORT)
-    return f"{parts.scheme}://{name}:{port}{parts.path.rstrip('/')}"
+    port = parts.port or (None if "://" in host else _PORT)
+    return f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}"

@@ -289,7 +289,7 @@ async def test_check_reports_configured_providers(
 
     item = next(item for item in found.items if item.name == "provider anthropic")
     assert (item.state, item.advice) == ("ok", "")
-    assert "claude-sonnet-4-20250514 at https://api.anthropic.com" in item.text
+    assert "claude-sonnet-5-5 at https://api.anthropic.com" in item.text
 
 
 async def test_check_reports_an_unreachable_address(

@@ -126,7 +126,7 @@ from mainspring.models import LLMClient, ModelCallbacks; from mainspring.testing
 async def main():
     agent = CoreAgent(ScriptedModel("ok"), env=MemoryEnv({}), hooks={"turn:after": lambda ctx: 1 / 0})
     assert (await agent.run("go")).text == "ok"
-    client = LLMClient(ScriptedModel(ValueError("x")), callbacks=ModelCallbacks(on_error=lambda failure: 1 / 0))
+    client = LLMClient(ScriptedModel(ValueError("x")), callbacks=ModelCallbacks(on_error=lambda code, message: 1 / 0))
     assert not (await client.invoke("go")).success
     assert not logging.getLogger().handlers
 

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -29,8 +29,17 @@ from mainspring.app.workspace.settings.validation import (
     setting_type,
 )
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_function
 from mainspring.lenient_json import JsonError, parse_jsonc
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
+
+if TYPE_CHECKING:
+    from mainspring.app.workspace.settings.provider_variables import apply_provider_variables
+else:  # Only files with a section of a provider need it.
+    apply_provider_variables = lazy_function(
+        "mainspring.app.workspace.settings.provider_variables", "apply_provider_variables"
+    )
+
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})
@@ -106,6 +115,7 @@ ENVIRONMENT: dict[str, tuple[SettingKey, Callable[[Mapping[str, str], str], Any]
     "MAINSPRING_PROVIDER": (("providers", "default"), env_str),
     "MAINSPRING_SYSTEM_PROMPT": (("agent", "systemPrompt"), env_str),
     "MAINSPRING_SANDBOX": (("sandbox", "layer"), env_str),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": (("telemetry", "endpoint"), env_str),
     **{variable_name(path[1]): (path, _READERS.get(option.kind, env_str)) for path, option, _ in _AGENT_OPTIONS},
 }
 """Environment variables for settings, and functions that read them. API keys and URLs of providers have their own variables."""
@@ -202,6 +212,8 @@ def load_settings(
     if strict and warnings:
         raise ConfigError("\n".join(warnings))
     values, origins = merge_sources(layers)
+    if any(path[0] == "providers" and len(path) > 2 for path in values):
+        apply_provider_variables(values, origins, environ)
     return Settings(
         config=build_config(values),
         rules=(

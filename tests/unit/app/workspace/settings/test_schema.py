@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from mainspring.app.providers.api_keys import resolve_api_key
 from mainspring.app.workspace.settings import (
     AppConfig,
     LanguageServerSettings,
@@ -21,6 +20,7 @@ from mainspring.app.workspace.settings.json_schema import settings_schema
 from mainspring.app.workspace.settings.load import build_config
 from mainspring.app.workspace.settings.validation import SettingValueError, convert_value, iter_settings
 from mainspring.errors import ConfigError
+from mainspring.models.auth.key_sources import resolve_api_key
 
 
 def write(folder: Path, value: object) -> None:

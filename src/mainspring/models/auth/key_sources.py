@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from mainspring.app.workspace.settings import ProviderSettings
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.extras import install_command
 from mainspring.lazy import lazy_function
@@ -34,6 +33,22 @@ class _Keyring(Protocol):
     def get_password(self, service_name: str, username: str, /) -> str | None: ...
 
     def set_password(self, service_name: str, username: str, password: str, /) -> None: ...
+
+
+class _KeySettings(Protocol):
+    """The settings of a provider that contain its key or its source, in order."""
+
+    @property
+    def api_key(self) -> str | None: ...
+
+    @property
+    def api_key_command(self) -> str | None: ...
+
+    @property
+    def api_key_file(self) -> str | None: ...
+
+    @property
+    def api_key_keyring(self) -> str | None: ...
 
 
 class LazyApiKey:
@@ -71,7 +86,7 @@ class LazyApiKey:
             self._refused = self._key
 
 
-def resolve_api_key(provider: str, section: ProviderSettings) -> str | LazyApiKey | None:
+def resolve_api_key(provider: str, section: _KeySettings) -> str | LazyApiKey | None:
     """Return the API key of a provider's settings, or a function that fetches it; ``None`` if no key is configured."""
     if section.api_key:
         return section.api_key

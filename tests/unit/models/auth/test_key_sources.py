@@ -8,19 +8,19 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 
-from mainspring.app.providers.api_keys import (
-    LazyApiKey,
-    read_key_from_file,
-    read_key_from_keyring,
-    resolve_api_key,
-    save_key_to_keyring,
-)
 from mainspring.app.providers.select_model import make
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, ProviderSettings
 from mainspring.app.workspace.settings.schema import Providers
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import HttpModel
+from mainspring.models.auth.key_sources import (
+    LazyApiKey,
+    read_key_from_file,
+    read_key_from_keyring,
+    resolve_api_key,
+    save_key_to_keyring,
+)
 
 
 def make_lazy_key(**given: Any) -> LazyApiKey:
