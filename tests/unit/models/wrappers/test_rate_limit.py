@@ -29,6 +29,7 @@ class FakeClock:
         await asyncio.sleep(0)
 
 
+@pytest.mark.covers("OPT-10")
 async def test_requests_above_the_rate_wait() -> None:
     fake_clock = FakeClock()
     model = RateLimitedModel(
@@ -42,6 +43,7 @@ async def test_requests_above_the_rate_wait() -> None:
     assert (model.provider, model.model, model.info.id) == ("scripted", "scripted-1", "scripted-1")
 
 
+@pytest.mark.covers("OPT-10")
 async def test_token_estimate_is_corrected_after_the_response() -> None:
     fake_clock = FakeClock()
     script = ScriptedModel(Reply("Hi", usage=Usage(5000, 1000)), Reply("Hi", usage=Usage(10, 10)), "Hi")

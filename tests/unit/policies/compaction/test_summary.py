@@ -198,6 +198,7 @@ async def test_failed_summary_does_not_replace_the_history(bad: str | Exception)
     assert shorter is None
 
 
+@pytest.mark.covers("OPT-10")
 async def test_overflow_without_a_summary_drops_old_messages_with_a_note() -> None:
     messages = make_conversation(40)
 
@@ -427,6 +428,7 @@ async def test_overflow_triggers_one_summary_and_a_retry() -> None:
     assert failed
 
 
+@pytest.mark.covers("OPT-10")
 async def test_ineffective_summaries_stop_the_run() -> None:
     def script(request: ModelRequest) -> Reply | Exception:
         if "You sum up" in request.system:
