@@ -31,6 +31,8 @@ from typing import (
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import fields
 
+from mainspring.text import suggest_name
+
 ValueT = TypeVar("ValueT")
 OptionsT = TypeVar("OptionsT", bound="Options")
 
@@ -176,7 +178,8 @@ class Options:
     def __init__(self, **given: Any) -> None:
         for name in given:
             if name not in self.declared:
-                raise TypeError(f"Unexpected keyword argument {name!r}")
+                hint = suggest_name(name, self.declared)
+                raise TypeError(f"Unexpected keyword argument {name!r}{hint and f'. {hint}'}")
         self.__dict__.update(given)
 
     @property

@@ -13,7 +13,7 @@ from mainspring.policies.disclosure import DisclosureOptions
 from mainspring.policies.large_results.options import LargeResultOptions, large_result_handlers
 from mainspring.policies.reads import ReadOptions, read_handlers
 from mainspring.policies.repeated_calls import RepeatedCallOptions, repeated_call_handlers
-from mainspring.policies.request_settings import RequestOptions, request_handlers
+from mainspring.policies.request_settings import RequestOptions, SamplingOptions, request_handlers, sampling_handlers
 from mainspring.policies.structured.options import StructuredOutputOptions
 
 
@@ -21,6 +21,7 @@ class RunOptions(
     LoopOptions,
     SpendingOptions,
     RequestOptions,
+    SamplingOptions,
     StructuredOutputOptions,
     ToolBudgetOptions,
     DisclosureOptions,
@@ -41,6 +42,7 @@ POLICIES: tuple[Callable[[RunOptions, PolicyContext], PolicyHandlers], ...] = (
     repeated_call_handlers,
     compaction_handlers,
     tool_result_clearing_handlers,
+    sampling_handlers,
     request_handlers,
     read_handlers,
     large_result_handlers,

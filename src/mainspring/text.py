@@ -258,6 +258,12 @@ def suggest_name(name: str, known: Iterable[str], otherwise: str = "", *, cutoff
     return f"Did you mean {near[0]!r}?" if near else otherwise
 
 
+def to_camel_case(key: str) -> str:
+    """Convert a key to camelCase; a key in camelCase is unchanged."""
+    head, *rest = key.split("_")
+    return head + "".join([part[:1].upper() + part[1:] for part in rest])
+
+
 def to_snake_case(name: str) -> str:
     """Convert a name with hyphens or in camelCase to ``snake_case``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip()).replace("-", "_").lower()

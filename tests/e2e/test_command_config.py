@@ -267,3 +267,56 @@ def test_init_wizard_asks_before_saving_a_failing_provider(command: Command) -> 
     code, output = run_dialog(command, [*answers, ("Save it anyway? (y/N):", "y")], "config", "init", "openai")
     assert code == 0, output
     assert "sk-wrong" in user_file(command).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("setting", "hint"),
+    [
+        ('"endpoint": "https://h.example"', "'endpoint' is a setting of azure and github, not of openai. Did you mean 'baseUrl'?"),
+        ('"deployment": "d"', "'deployment' is a setting of azure, not of openai. Did you mean 'model'?"),
+        ('"temprature": 1', "Did you mean 'temperature'? It is an option of requests"),
+    ],
+)  # fmt: skip
+def test_setting_of_another_provider_stops_the_command(command: Command, setting: str, hint: str) -> None:
+    command.settings(f'{{"providers": {{"openai": {{{setting}}}}}}}')
+
+    for arguments in (("config", "validate"), ("config", "validate", "--strict"), ("-p", "hi")):
+        done = command.run(*arguments)
+        assert done.code == 2, done
+        assert f"{user_file(command)}:1:" in done.out + done.err
+        assert hint in done.out + done.err
+    assert command.server.requests == []
+    saved = command.run("config", "set", f"providers.openai.{setting.split(chr(34))[1]}", "x")
+    assert (saved.code, hint in saved.err) == (2, True)
+
+
+def test_sampling_settings_reach_the_host_and_dropped_ones_are_noted(command: Command) -> None:
+    command.settings({"agent": {"topP": 0.5, "seed": 7, "topK": 3, "parallelToolCalls": False}})
+    command.variables["MAINSPRING_FREQUENCY_PENALTY"] = "0.25"
+    command.server.script += [error(400, "Unsupported parameter: 'seed' is not supported with this model."), "hello"]
+
+    done = command.run("-p", "hi")
+
+    assert done.out.strip() == "hello", done
+    first, second = command.server.requests
+    assert [first[name] for name in ("top_p", "seed", "frequency_penalty", "parallel_tool_calls")] == [
+        0.5,
+        7,
+        0.25,
+        False,
+    ]
+    assert "seed" not in second
+    assert "seed: not sent, because openai:" in done.err
+
+
+@pytest.mark.parametrize(
+    "flags", [("--provider", "antropic"), ("--model", "antropic:claude"), ("--model", "xyz:model")]
+)
+def test_unknown_provider_has_a_code_and_sends_nothing(command: Command, flags: tuple[str, str]) -> None:
+    done = command.run("-p", "hi", "--output", "json", *flags)
+
+    result = json.loads(done.out)
+    assert (done.code, result["exit_code"], result["status"]) == (2, 2, "error")
+    assert (result["error"]["code"], result["error"]["reason"]) == ("PROVIDER_NOT_SUPPORTED", "unknown_provider")
+    assert f"Unknown provider: {flags[1].partition(':')[0]!r}" in result["error"]["message"]
+    assert command.server.requests == []

@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -14,8 +15,18 @@ import mainspring
 from mainspring import Agent, AgentDefinition, ConfigError, CoreAgent, create_model, define_tool, tool
 from mainspring.env import ConfinedEnv, MemoryEnv
 from mainspring.env.sandbox import SandboxEnv
+from mainspring.errors import ProviderConfigError
 from mainspring.messages import Message
-from mainspring.models import ModelResponse, Success, complete, retry_stream, with_retry
+from mainspring.models import (
+    ModelResponse,
+    ProviderRegistry,
+    Success,
+    complete,
+    create_model_provider,
+    create_openai_client,
+    retry_stream,
+    with_retry,
+)
 from mainspring.models.client import LLMClient
 from mainspring.options import Options
 from mainspring.permissions import Permissions
@@ -152,6 +163,12 @@ def test_option_groups_reject_unknown_options(group: type[Options]) -> None:
         group(**WRONG)
 
 
+@pytest.mark.parametrize(("name", "meant"), [("temprature", "temperature"), ("topp", "top_p"), ("timeot", "timeout")])
+def test_misspelled_run_option_suggests_the_right_name(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"Unexpected keyword argument '{name}'. Did you mean '{meant}'?"):
+        RunOptions(**cast("Any", {name: 1}))
+
+
 def test_options_object_and_single_options_are_exclusive() -> None:
     with pytest.raises(TypeError, match="not both"):
         Telemetry(TelemetryOptions(), endpoint="http://localhost:1")
@@ -165,9 +182,44 @@ def test_options_object_and_single_options_are_exclusive() -> None:
 def test_misspelled_model_setting_suggests_the_right_name(settings: Any, suggestion: str) -> None:
     with pytest.raises(TypeError, match=f"Did you mean '{suggestion}'"):
         create_model("openai:gpt-5-mini", **settings)
-    create_model(
-        "openai:gpt-5-mini", api_key="k", org="mine", mode="x", extra=settings
-    )  # known to another provider, or declared as extra
+    with pytest.raises(TypeError, match=f"Did you mean '{suggestion}'"):
+        create_model("openai:gpt-5-mini", extra=settings)
+    registry = ProviderRegistry("mine")
+    registry.register("mine", build=lambda config: ScriptedModel(provider="mine", model=str(config.extra)))
+    assert create_model("mine:", registry=registry, org="mine", extra=settings).model == str(
+        {**settings, "org": "mine"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("endpoint", "'endpoint' is a setting of azure and github, not of openai. Did you mean 'base_url'?"),
+        ("deployment", "'deployment' is a setting of azure, not of openai. Did you mean 'model'?"),
+        ("org", "'org' is a setting of github, not of openai. Did you mean 'headers'?"),
+        ("token", "'token' is a setting of github, not of openai. Did you mean 'api_key'?"),
+        ("temprature", "Unknown setting: 'temprature'. openai does not support it. Did you mean 'temperature'?"),
+        ("timeot", "Did you mean 'timeout'? It is an option of requests. Use timeout=... of Behavior or of a call"),
+        (
+            "top_p",
+            "'top_p' is an option of requests, not a setting of openai. Use top_p=... of Behavior or of a call, or",
+        ),
+        ("temperature", "'temperature' is an option of requests, not a setting of openai."),
+        ("tool_choice", "Use tool_choice=... of Behavior or of a call."),
+        ("foo", "Unknown setting: 'foo'. openai does not support it. Available settings: model, api_key, base_url"),
+    ],
+)
+async def test_setting_that_openai_does_not_know_is_rejected_with_the_meant_name(name: str, hint: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(hint)):
+        create_model("openai:gpt-5-mini", api_key="k", **cast("Any", {name: "x"}))
+    config = {"provider": "openai", "api_key": "k", name: "x"}
+    result = await LLMClient(config).invoke("go")
+    assert not isinstance(result, Success)
+    assert hint in result.message
+    with pytest.raises(ProviderConfigError, match=re.escape(hint)):
+        await create_openai_client({"api_key": "k", name: "x"})
+    with pytest.raises(ProviderConfigError, match=re.escape(hint)):
+        await create_model_provider(config)
 
 
 async def test_misspelled_configuration_key_suggests_the_right_name() -> None:

@@ -86,5 +86,8 @@ class LoopOptions(Options):
     )
     retry: RetryConfig | None = option(default=RetryConfig(), doc="How failed model calls are retried; `None`: never.")
     timeout: float | None = option(
-        default=None, ge=0, doc="Timeout of one model call in seconds; `None`: that of the transport."
+        default=None,
+        ge=0,
+        doc="Timeout of one model call in seconds; `None`: that of the transport.",
+        setting=AgentSetting(limits=Meta(gt=0), untrusted="lower", doc="Timeout of one model call in seconds"),
     )

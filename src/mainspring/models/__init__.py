@@ -9,21 +9,12 @@ from mainspring.lazy import lazy_exports
 if TYPE_CHECKING:
     from mainspring.models.catalog import find_entry as find_entry
     from mainspring.models.catalog import find_model_info as find_model_info
-    from mainspring.models.client import Failure as Failure
-    from mainspring.models.client import InvokeResult as InvokeResult
     from mainspring.models.client import LLMClient as LLMClient
     from mainspring.models.client import ModelCallbacks as ModelCallbacks
-    from mainspring.models.client import ModelErrorCode as ModelErrorCode
-    from mainspring.models.client import ModelResult as ModelResult
     from mainspring.models.client import ResultStream as ResultStream
     from mainspring.models.client import StructuredResponse as StructuredResponse
-    from mainspring.models.client import Success as Success
     from mainspring.models.client import complete as complete
-    from mainspring.models.client import error_response as error_response
-    from mainspring.models.client import is_model_error as is_model_error
-    from mainspring.models.client import is_model_success as is_model_success
     from mainspring.models.client import parse_structured as parse_structured
-    from mainspring.models.client import success_response as success_response
     from mainspring.models.codec.text import extract_text as extract_text
     from mainspring.models.config import ModelFacts as ModelFacts
     from mainspring.models.config import ProviderConfig as ProviderConfig
@@ -33,6 +24,27 @@ if TYPE_CHECKING:
     from mainspring.models.errors import classify_exception as classify_exception
     from mainspring.models.errors import extract_retry_after as extract_retry_after
     from mainspring.models.errors import map_error_to_code as map_error_to_code
+    from mainspring.models.factories import PROVIDER_REGISTRY as PROVIDER_REGISTRY
+    from mainspring.models.factories import create_anthropic_adapter as create_anthropic_adapter
+    from mainspring.models.factories import create_anthropic_client as create_anthropic_client
+    from mainspring.models.factories import create_azure_client as create_azure_client
+    from mainspring.models.factories import create_cerebras_client as create_cerebras_client
+    from mainspring.models.factories import create_codex_client as create_codex_client
+    from mainspring.models.factories import create_compatible_client as create_compatible_client
+    from mainspring.models.factories import create_embedded_client as create_embedded_client
+    from mainspring.models.factories import create_foundry_client as create_foundry_client
+    from mainspring.models.factories import create_gemini_client as create_gemini_client
+    from mainspring.models.factories import create_github_client as create_github_client
+    from mainspring.models.factories import create_groq_client as create_groq_client
+    from mainspring.models.factories import create_langchain_client as create_langchain_client
+    from mainspring.models.factories import create_local_client as create_local_client
+    from mainspring.models.factories import create_ollama_client as create_ollama_client
+    from mainspring.models.factories import create_openai_client as create_openai_client
+    from mainspring.models.factories import create_openai_compat_adapter as create_openai_compat_adapter
+    from mainspring.models.factories import create_openrouter_client as create_openrouter_client
+    from mainspring.models.factories import get_provider_factory as get_provider_factory
+    from mainspring.models.factories import get_supported_providers as get_supported_providers
+    from mainspring.models.factories import is_provider_supported as is_provider_supported
     from mainspring.models.http_model import HttpModel as HttpModel
     from mainspring.models.langchain import LangChainModel as LangChainModel
     from mainspring.models.langchain import from_langchain as from_langchain
@@ -42,6 +54,7 @@ if TYPE_CHECKING:
     from mainspring.models.port import ModelRequest as ModelRequest
     from mainspring.models.port import ModelResponse as ModelResponse
     from mainspring.models.port import PriceTier as PriceTier
+    from mainspring.models.port import Sampling as Sampling
     from mainspring.models.port import ThinkingLevel as ThinkingLevel
     from mainspring.models.port import ToolChoice as ToolChoice
     from mainspring.models.profile import ChatCapabilities as ChatCapabilities
@@ -51,33 +64,21 @@ if TYPE_CHECKING:
     from mainspring.models.providers.compatible import openai_compatible as openai_compatible
     from mainspring.models.providers.local_servers import LocalServer as LocalServer
     from mainspring.models.providers.local_servers import detect_local_servers as detect_local_servers
-    from mainspring.models.registry import PROVIDER_REGISTRY as PROVIDER_REGISTRY
     from mainspring.models.registry import AsyncModelFactory as AsyncModelFactory
     from mainspring.models.registry import ProviderRegistry as ProviderRegistry
-    from mainspring.models.registry import create_anthropic_adapter as create_anthropic_adapter
-    from mainspring.models.registry import create_anthropic_client as create_anthropic_client
-    from mainspring.models.registry import create_azure_client as create_azure_client
-    from mainspring.models.registry import create_cerebras_client as create_cerebras_client
-    from mainspring.models.registry import create_codex_client as create_codex_client
-    from mainspring.models.registry import create_compatible_client as create_compatible_client
-    from mainspring.models.registry import create_embedded_client as create_embedded_client
-    from mainspring.models.registry import create_foundry_client as create_foundry_client
-    from mainspring.models.registry import create_gemini_client as create_gemini_client
-    from mainspring.models.registry import create_github_client as create_github_client
-    from mainspring.models.registry import create_groq_client as create_groq_client
-    from mainspring.models.registry import create_langchain_client as create_langchain_client
-    from mainspring.models.registry import create_local_client as create_local_client
     from mainspring.models.registry import create_model as create_model
     from mainspring.models.registry import create_model_provider as create_model_provider
-    from mainspring.models.registry import create_ollama_client as create_ollama_client
-    from mainspring.models.registry import create_openai_client as create_openai_client
-    from mainspring.models.registry import create_openai_compat_adapter as create_openai_compat_adapter
-    from mainspring.models.registry import create_openrouter_client as create_openrouter_client
     from mainspring.models.registry import default_registry as default_registry
-    from mainspring.models.registry import get_provider_factory as get_provider_factory
-    from mainspring.models.registry import get_supported_providers as get_supported_providers
-    from mainspring.models.registry import is_provider_supported as is_provider_supported
     from mainspring.models.replay import decode_exchange_to_dict as decode_exchange_to_dict
+    from mainspring.models.response import Failure as Failure
+    from mainspring.models.response import InvokeResult as InvokeResult
+    from mainspring.models.response import ModelErrorCode as ModelErrorCode
+    from mainspring.models.response import ModelResult as ModelResult
+    from mainspring.models.response import Success as Success
+    from mainspring.models.response import error_response as error_response
+    from mainspring.models.response import is_model_error as is_model_error
+    from mainspring.models.response import is_model_success as is_model_success
+    from mainspring.models.response import success_response as success_response
     from mainspring.models.retry import RetryConfig as RetryConfig
     from mainspring.models.retry import RetryContext as RetryContext
     from mainspring.models.retry import RetryInfo as RetryInfo
@@ -108,13 +109,15 @@ __all__, __getattr__ = lazy_exports(
         "wrappers.tool_aliases": "ToolAliasModel",
         "catalog": "find_entry find_model_info",
         "errors": "ErrorKind classify_error classify_exception agent_error_kind map_error_to_code extract_retry_after",
-        "client": "Failure InvokeResult ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response LLMClient ModelCallbacks ResultStream complete StructuredResponse parse_structured",
+        "response": "Failure InvokeResult ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response",
+        "client": "LLMClient ModelCallbacks ResultStream complete StructuredResponse parse_structured",
         "config": "ModelFacts ProviderConfig",
         "codec.text": "extract_text",
-        "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_groq_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
+        "factories": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_groq_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client get_provider_factory get_supported_providers is_provider_supported",
+        "registry": "AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry",
         "wrappers.fallback": "FallbackEvent FallbackModel",
         "http_model": "HttpModel",
-        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache ThinkingLevel ToolChoice",
+        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache Sampling ThinkingLevel ToolChoice",
         "profile": "ChatCapabilities ModelProfile GeminiDialect OllamaCapabilities",
         "langchain": "LangChainModel from_langchain",
         "providers.compatible": "openai_compatible",

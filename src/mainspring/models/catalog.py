@@ -200,8 +200,17 @@ def model_info(config: ProviderConfig, provider: str, model: str, base_url: str 
         ProviderConfigError: The prices are not two to five numbers.
     """
     info = find_model_info(provider, model, base_url=base_url, known_as=config.known_as or "")
+    return with_configured_facts(info, config)
+
+
+def with_configured_facts(info: ModelInfo, config: ProviderConfig) -> ModelInfo:
+    """Return the facts about a model, overridden by the configuration of its provider and then of this model.
+
+    Raises:
+        ProviderConfigError: The prices are not two to five numbers.
+    """
     general = ModelFacts(context_window=config.context_window, vision=config.vision, prices=config.prices)
-    for facts in (general, config.models.get(model)):
+    for facts in (general, config.models.get(info.id)):
         if facts is not None:
             info = _apply_overrides(info, facts)
     return info

@@ -4,136 +4,31 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Generic, TypeGuard, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
+from mainspring.errors import ConfigWarning, ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
 from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent, TextDelta
 from mainspring.lazy import lazy_re
-from mainspring.messages import AgentMessage, ContentBlock, Message, StopReason, Usage, convert_to_llm, to_messages
+from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
-from mainspring.models.config import ProviderConfig, override_settings, to_provider_config
+from mainspring.models.config import ProviderConfig, known_settings, override_settings, to_provider_config
 from mainspring.models.errors import classify_exception
 from mainspring.models.langchain.detect import adapt_model, adapt_prompt
-from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, collect
+from mainspring.models.port import ModelProvider, ModelRequest, ModelResponse, Sampling, collect
 from mainspring.models.providers.configured import ConfiguredProviders
 from mainspring.models.registry import ProviderRegistry, create_model_provider, default_registry
+from mainspring.models.response import Failure, InvokeResult, ModelResult, Success, failure_from_error
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
+from mainspring.text import suggest_name
 
 _T = TypeVar("_T")
-
-
-ModelErrorCode = ErrorCode
-"""Alias of `ErrorCode`."""
-
-
-class Success(Struct, Generic[_T], frozen=True, eq=False):
-    """A successful call; ``result`` is its value."""
-
-    result: _T
-    message: str = ""
-
-    @property
-    def success(self) -> bool:
-        """Always True."""
-        return True
-
-
-class Failure(Struct, frozen=True, eq=False):
-    """A failed call.
-
-    Attributes:
-        error: Error code.
-        message: Description of the error, its cause, and the fix.
-        retry_after: Seconds to wait, if the server sent them.
-        cause: The original error with all details.
-    """
-
-    error: ErrorCode
-    message: str
-    retry_after: float | None = None
-    cause: ModelError | None = None
-
-    @property
-    def retry_after_ms(self) -> float | None:
-        """Milliseconds to wait, if the server sent a delay."""
-        return None if self.retry_after is None else self.retry_after * 1000
-
-    @property
-    def success(self) -> bool:
-        """Always False."""
-        return False
-
-
-class InvokeResult(Struct, frozen=True, eq=False):
-    """The result of `LLMClient.invoke`."""
-
-    response: ModelResponse
-
-    @property
-    def content(self) -> str:
-        """Text of the response."""
-        return self.response.text
-
-    @property
-    def text(self) -> str:
-        """Text of the response, like ``content``."""
-        return self.response.text
-
-    @property
-    def message(self) -> Message:
-        """The response with all its blocks, for example, tool calls."""
-        return self.response.message
-
-    @property
-    def usage(self) -> Usage:
-        """Token counts; zero if the provider reported none."""
-        return self.response.usage
-
-    @property
-    def stop_reason(self) -> StopReason:
-        """Reason why the model stopped."""
-        return self.response.stop_reason
-
-
-ModelResult = Success[_T] | Failure
-"""A success or a failure; ``match`` on the class, or use the guards."""
-
-
-def is_model_success(result: Success[_T] | Failure) -> TypeGuard[Success[_T]]:
-    """Return True if the call succeeded."""
-    return isinstance(result, Success)
-
-
-def is_model_error(result: Success[_T] | Failure) -> TypeGuard[Failure]:
-    """Return True if the call failed."""
-    return isinstance(result, Failure)
-
-
-def success_response(result: _T, message: str = "") -> Success[_T]:
-    """Return a success."""
-    return Success(result, message)
-
-
-def error_response(error: ErrorCode | str, message: str, retry_after_ms: float | None = None) -> Failure:
-    """Return a failure.
-
-    Args:
-        error: Error code, or its name.
-        message: Description of the error.
-        retry_after_ms: Milliseconds to wait before a retry, if known.
-    """
-    return Failure(ErrorCode(error), message, None if retry_after_ms is None else retry_after_ms / 1000)
-
-
-def failure_from_error(error: ModelError) -> Failure:
-    """Return the failure for a `ModelError`."""
-    return Failure(error.code, error.message, error.retry_after, error)
 
 
 Schema = Mapping[str, Any] | type
@@ -212,7 +107,15 @@ def _json_path(steps: Sequence[str | int]) -> str:
 
 
 _CACHE_SIZE = 4
-_ALIASES = {"max_tokens": "max_output_tokens", "reasoning_effort": "thinking", "deployment_name": "deployment"}
+_ALIASES = {
+    "max_tokens": "max_output_tokens",
+    "reasoning_effort": "thinking",
+    "extra_body": "extra",
+    "deployment_name": "deployment",
+}
+_SAMPLING_OPTIONS = frozenset(Sampling.__struct_fields__)
+_NOTED_OPTIONS = frozenset({"temperature", "stop", "tool_choice", "sampling"})
+"""Options with a warning if the model does not support them."""
 _REQUEST_OPTIONS = frozenset(ModelRequest.__struct_fields__) - {"messages"}
 _PROVIDER_OPTIONS = (frozenset(ProviderConfig.__struct_fields__) | {"api_version", "deployment"}) - _REQUEST_OPTIONS
 
@@ -225,17 +128,28 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
     """
     request: dict[str, Any] = {}
     settings: dict[str, Any] = {}
+    sampling: dict[str, Any] = {}
     for given, value in options.items():
         name = _ALIASES.get(given, given)
-        if name in _REQUEST_OPTIONS:
+        if name in _SAMPLING_OPTIONS:
+            sampling[name] = value
+        elif name in _REQUEST_OPTIONS:
             request[name] = value
         elif name in _PROVIDER_OPTIONS:
             settings[name] = value
         else:
-            raise TypeError(
-                f"Unknown call option {given!r}. Valid options: {', '.join(sorted(_REQUEST_OPTIONS | _PROVIDER_OPTIONS))}."
-            )
+            every = sorted({*_REQUEST_OPTIONS, *_SAMPLING_OPTIONS, *_PROVIDER_OPTIONS})
+            hint = suggest_name(given, every, f"Valid options: {', '.join(every)}.")
+            raise TypeError(f"Unknown call option {given!r}. {hint}")
+    if sampling:
+        request["sampling"] = replace(request.get("sampling") or Sampling(), **sampling)
+    if sampling or request.keys() & _NOTED_OPTIONS:
+        request.setdefault("notify", _warn)
     return request, settings
+
+
+def _warn(note: str) -> None:
+    warnings.warn(note, ConfigWarning, stacklevel=2)
 
 
 class ModelCache:
@@ -301,7 +215,7 @@ class ModelCache:
             await model.aclose()
 
     def _with_key(self, config: ProviderConfig) -> ProviderConfig:
-        if self._get_api_key is None or config.api_key:
+        if self._get_api_key is None or config.api_key or "apiKey" not in known_settings(config.provider):
             return config
         name = config.provider
         find = self._keys.setdefault(name, bind_provider(self._get_api_key, name))
@@ -466,8 +380,8 @@ class LLMClient:
             prompt: Text or messages, also LangChain messages.
             signal: Signal that aborts a wait for a retry.
             options: Fields of `ModelRequest`: ``system``, ``tools``, ``temperature``, ``max_output_tokens`` (or
-                ``max_tokens``), ``thinking`` (or ``reasoning_effort``), ``session_id``, ``timeout``, ...; if the client was
-                created from a configuration, also settings of the provider for this call only: ``api_key``, ``base_url``,
+                ``max_tokens``), ``thinking`` (or ``reasoning_effort``), ``session_id``, ``timeout``, ..., also those of
+                `Sampling` (``top_p``, ``seed``, ...), and ``extra_body``; if the client was created from a configuration, also settings of the provider for this call only: ``api_key``, ``base_url``,
                 ``model``, ``deployment``, ``api_version``, ``headers``, ...
         """
         try:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
+from mainspring.lazy import lazy_function
 from mainspring.models.provider_table import PROVIDERS
 from mainspring.redaction import redacted_repr
+from mainspring.text import to_camel_case, to_snake_case
+
+if TYPE_CHECKING:
+    from mainspring.models.unknown_settings import explain_unknown_setting as explain_unknown_setting
+else:
+    explain_unknown_setting = lazy_function("mainspring.models.unknown_settings", "explain_unknown_setting")
 
 
 class ModelFacts(Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
@@ -83,19 +90,59 @@ _FIELDS.update(zip(ProviderConfig.__struct_encode_fields__, ProviderConfig.__str
 
 
 PROVIDER_SPECIFIC_SETTINGS = frozenset(name for profile in PROVIDERS.values() for name in profile.settings)
-"""Settings that only one or two providers support; described on the docs page about models."""
+"""Settings that only one or two providers support, of all providers; `known_settings` returns those of one."""
+
+
+_COMMON_SETTINGS = {
+    field: name
+    for field, name in zip(ProviderConfig.__struct_fields__, ProviderConfig.__struct_encode_fields__, strict=True)
+    if field not in ("provider", "extra")
+}
+
+
+def known_settings(provider: str) -> tuple[str, ...]:
+    """Return all settings that a provider supports, in camelCase; of another OpenAI-compatible host if it is not built in."""
+    profile = PROVIDERS.get(provider) or PROVIDERS["compatible"]
+    return (*[name for name in _COMMON_SETTINGS.values() if name not in profile.unsupported], *profile.settings)
+
+
+def check_settings(config: ProviderConfig, provider: str) -> None:
+    """Reject settings that a built-in provider does not support: they would have no effect.
+
+    Args:
+        config: The settings.
+        provider: Name of the built-in provider that receives them.
+
+    Raises:
+        ProviderConfigError: A setting is unknown (reason ``unknown_setting``); the text contains the setting that was meant.
+    """
+    known = known_settings(provider)
+    given = {name: to_camel_case(name) for name, value in config.extra.items() if not _is_unset(value)}
+    given |= {f: n for f, n in _COMMON_SETTINGS.items() if n not in known and not _is_unset(getattr(config, f))}
+    for written, name in given.items():
+        if name not in known:
+            spell = str if written == name and "_" not in name and name.lower() != name else to_snake_case
+            raise ProviderConfigError(
+                explain_unknown_setting(provider, name, known, spell=spell),
+                reason="unknown_setting",
+                provider=config.provider,
+            )
+
+
+def _is_unset(value: Any) -> bool:
+    return value is None or value == "" or value == {}
 
 
 def reject_misspelled_settings(settings: Iterable[str]) -> None:
     """Reject an unknown setting that resembles a field of `ProviderConfig`.
 
-    Other names pass: a provider may support them.
+    Other names pass: a custom provider may support them. A built-in provider rejects them later (`check_settings`).
 
     Raises:
         TypeError: A setting seems misspelled; the text contains the suggestion.
     """
     for name in settings:
-        if name in _FIELDS or _to_camel_case(name) in PROVIDER_SPECIFIC_SETTINGS:
+        if name in _FIELDS or to_camel_case(name) in PROVIDER_SPECIFIC_SETTINGS:
             continue
         import difflib
 
@@ -159,13 +206,8 @@ def override_settings(config: ProviderConfig, settings: Mapping[str, Any]) -> Pr
         return config
     fields = {name: getattr(config, name) for name in ProviderConfig.__struct_fields__}
     replaced = {other for name in settings for other in _SAME_SETTINGS.get(name, ())}
-    fields["extra"] = {name: value for name, value in config.extra.items() if _to_camel_case(name) not in replaced}
+    fields["extra"] = {name: value for name, value in config.extra.items() if to_camel_case(name) not in replaced}
     return to_provider_config({**fields, **settings})
-
-
-def _to_camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return "".join([first, *[word.capitalize() for word in rest]])
 
 
 KeySource = str | Callable[[], str | Awaitable[str]] | None

@@ -14,18 +14,20 @@ from mainspring.lazy import lazy_function
 from mainspring.models.auth.credentials import ApiKeyProvider, CredentialValue, bind_provider, key_or_token
 from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.codec.response_reader import ResponseReader
-from mainspring.models.codec.unsupported import without_rejected_images
 from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
 from mainspring.models.transport.default import default_transport
-from mainspring.models.transport.errors import host_and_port
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.redaction import redact_environment
 
 if TYPE_CHECKING:
-    from mainspring.models.errors import classify_error
+    from mainspring.models.codec.sampling import format_omitted_options
+    from mainspring.models.codec.unsupported import without_rejected_images
 else:
-    classify_error = lazy_function("mainspring.models.errors", "classify_error")
+    without_rejected_images = lazy_function("mainspring.models.codec.unsupported", "without_rejected_images")
+    format_omitted_options = lazy_function("mainspring.models.codec.sampling", "format_omitted_options")
+
+_read_rejection: Callable[..., Awaitable[ModelError]] = lazy_function("mainspring.models.rejection", "read_rejection")
 
 CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
 """Function that returns the key or the headers for a request; may be async, for example for tokens that expire.
@@ -33,7 +35,6 @@ CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
 If it has a method ``reject``, that method is called with the credential that the host rejected with a 401, before the
 function is called again."""
 
-_MAX_ERROR_BODY = 256 * 1024
 _MAX_CAPABILITY_RETRIES = 4
 _DRAIN_TIMEOUT = (
     0.25  # Seconds to wait for the end of the body after the end of the response before the connection is closed.
@@ -149,13 +150,19 @@ class HttpModel(ModelBase):
         timeouts = self._request_timeouts(request)
         profile, body = self._profile, self._protocol.encode(request, self._profile)
         adaptations_left, fresh_key = _MAX_CAPABILITY_RETRIES, False
+        if request.sampling is not None:
+            adaptations_left += len(request.sampling.__struct_fields__)  # A host may reject one after the other.
         while True:
             url = self._protocol.url(profile)
             async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
                 if response.status < 300:
+                    if request.notify is not None:
+                        self._report_omitted_options(request, profile, request.notify)
                     yield response, ResponseReader(self._protocol.decoder(profile)), key
                     return
-                refusal = await self._read_error(response, url, key)
+                refusal = await _read_rejection(
+                    response, url, _credential_secrets(key), provider=self.provider, model=self.model
+                )
             if refusal.status == 401 and not fresh_key and (newer := await self._refresh_credential(key)) != key:
                 key, fresh_key = newer, True  # The old key had expired.
                 continue
@@ -180,6 +187,13 @@ class HttpModel(ModelBase):
             if body != sent or changed.query != profile.query:
                 return changed, body
         return None
+
+    def _report_omitted_options(
+        self, request: ModelRequest, profile: ModelProfile, notify: Callable[[str], object]
+    ) -> None:
+        names = self._protocol.omitted_options(request, profile)
+        if names:
+            notify(format_omitted_options(self.provider, self.model, names))
 
     async def _refresh_credential(self, rejected: CredentialValue) -> CredentialValue:
         """Return a new credential after the host rejected the previous one."""
@@ -222,35 +236,6 @@ class HttpModel(ModelBase):
         if request.timeout is None:
             return limits
         return Timeouts(limits.connect, limits.first_byte, limits.idle, request.timeout)
-
-    async def _read_error(self, response: TransportResponse, url: str, key: CredentialValue) -> ModelError:
-        if response.status < 400:
-            target = redact_environment(response.headers.get("location", "elsewhere"), *_credential_secrets(key))
-            return ProviderConfigError(
-                f"{host_and_port(url)} redirects to {target}. The redirect was not followed because it would send the API key "
-                "to another address. Set the base URL to the final address.",
-                reason="redirect",
-                status=response.status,
-                provider=self.provider,
-                model=self.model,
-            )
-        body = bytearray()
-        try:
-            async for chunk in response.chunks():
-                body += chunk
-                if len(body) > _MAX_ERROR_BODY:
-                    break
-        except ModelError:
-            pass  # The status is known; the partial text is enough for the error.
-        return classify_error(
-            response.status,
-            response.headers,
-            bytes(body),
-            provider=self.provider,
-            model=self.model,
-            host=host_and_port(url),
-            secrets=_credential_secrets(key),
-        )
 
     def _add_context(self, error: ModelError, reader: ResponseReader | None) -> None:
         """Add the provider, the model, and the partial content to an error."""

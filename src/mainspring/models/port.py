@@ -36,6 +36,26 @@ class EncodingCache:
         self.entries: dict[str, Any] = {}
 
 
+class Sampling(Struct, frozen=True):
+    """Options of a request that only some protocols and hosts support; ``None`` leaves each to the provider.
+
+    Attributes:
+        top_p: Probability mass of the tokens to choose from, 0 to 1.
+        top_k: Number of tokens to choose from.
+        seed: Seed of the random choice.
+        presence_penalty: Penalty of tokens that occurred, -2 to 2.
+        frequency_penalty: Penalty of tokens by how often they occurred, -2 to 2.
+        parallel_tool_calls: Whether a response may contain several tool calls.
+    """
+
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    parallel_tool_calls: bool | None = None
+
+
 class ModelRequest(Struct, eq=False):
     """One request to a model.
 
@@ -55,6 +75,8 @@ class ModelRequest(Struct, eq=False):
         session_id: Identifies the conversation to the provider's prompt cache, if supported.
         cache: Whether to control the provider's prompt cache with breakpoints and cache keys. No effect without a cache.
         extra: Additional fields of the request body, passed through unchanged.
+        sampling: Further options; see `Sampling`.
+        notify: Function that receives a note if the model does not support an option, which is then not sent.
         scratch: See `EncodingCache`.
     """
 
@@ -73,6 +95,15 @@ class ModelRequest(Struct, eq=False):
     cache: bool = True
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
     scratch: EncodingCache | None = None
+    sampling: Sampling | None = None
+    notify: Callable[[str], object] | None = None
+
+
+REQUEST_OPTIONS = (
+    *("temperature", "thinking", "timeout", "stop", "tool_choice", "extra_body"),
+    *Sampling.__struct_fields__,
+)
+"""Options of a request that users set, and may expect among the settings of a provider."""
 
 
 def with_api_key(model: ModelProvider, get_api_key: Callable[..., Any]) -> ModelProvider:

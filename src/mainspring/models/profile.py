@@ -13,7 +13,17 @@ ThinkingControl = Literal["level", "budget", "none"]
 """How the reasoning effort of a model is set: by level, by token budget, or not at all."""
 
 
-class GeminiDialect(Struct, frozen=True):
+class SamplingCapabilities(Struct, frozen=True, kw_only=True):
+    """Options of `Sampling` that a host does not support.
+
+    Attributes:
+        unsupported: Names of these options; an option that the host rejects is added.
+    """
+
+    unsupported: tuple[str, ...] = ()
+
+
+class GeminiDialect(SamplingCapabilities, frozen=True):
     """Capabilities of a Gemini host. A field that the host rejects with a 400 is omitted from later requests.
 
     Attributes:
@@ -58,7 +68,7 @@ ThinkingOff = Literal["omit", "disabled", "between_tools", "never"]
 """How thinking is turned off: by omitting the field, by an explicit value, only at the start, or not at all."""
 
 
-class AnthropicCapabilities(Struct, frozen=True):
+class AnthropicCapabilities(SamplingCapabilities, frozen=True):
     """Capabilities of an Anthropic Messages host. A field that the host rejects with a 400 is omitted from later requests.
 
     The defaults are safe for an unknown host and an unknown model.
@@ -105,7 +115,7 @@ class AnthropicCapabilities(Struct, frozen=True):
     extra_betas: tuple[str, ...] = ()
 
 
-class OllamaCapabilities(Struct, frozen=True):
+class OllamaCapabilities(SamplingCapabilities, frozen=True):
     """Capabilities of an Ollama server. A field that the server rejects with a 400 is omitted from later requests.
 
     Attributes:
@@ -125,7 +135,7 @@ class OllamaCapabilities(Struct, frozen=True):
     keep_alive: str | int | None = None
 
 
-class ResponsesCapabilities(Struct, frozen=True):
+class ResponsesCapabilities(SamplingCapabilities, frozen=True):
     """Capabilities of an OpenAI Responses host. A field that the host rejects with a 400 is omitted from later requests.
 
     The defaults are safe for an unknown host.
@@ -174,7 +184,7 @@ ReasoningEcho = Literal["echo", "none"]
 """Whether readable reasoning is sent back to the model that created it, in the field in which it was received."""
 
 
-class ChatCapabilities(Struct, frozen=True):
+class ChatCapabilities(SamplingCapabilities, frozen=True):
     """Capabilities of an OpenAI-compatible host. The defaults are safe for an unknown host.
 
     A field that the host rejects with a 400 is omitted from later requests.

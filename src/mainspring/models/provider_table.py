@@ -50,6 +50,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
         model: Default model, of the library and of the setup; empty if one must be set.
         quirks: Differences of the host from the defaults of `ChatCapabilities`, by field.
         settings: Settings that it supports in addition to those of every provider, in camelCase.
+        unsupported: Settings of every provider that it does not support, in camelCase.
         module: Module with its ``build(config)``; empty for a host of Chat Completions without peculiarities.
         model_function: Function of ``module`` that returns the model ID of a configuration, if it is not the setting ``model``.
         prices_of: Provider whose models it sells at the same prices.
@@ -74,6 +75,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
     cloud_model: str = ""
     quirks: Mapping[str, Any] = {}
     settings: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
     module: str = ""
     model_function: str = ""
     prices_of: str = ""
@@ -233,6 +235,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
                 "efforts": ("low", "medium", "high"),
                 "cache_breakpoints": False,  # It caches prefixes automatically and rejects unknown fields.
                 "tool_images": False,
+                "unsupported": ("top_k",),
             },
         ),
         ProviderProfile(
@@ -243,7 +246,11 @@ PROVIDERS: dict[str, ProviderProfile] = {
             url_variables=("GROQ_BASE_URL",),
             key_variables=("GROQ_API_KEY",),
             model="openai/gpt-oss-120b",
-            quirks={"max_tokens_field": "max_completion_tokens", "efforts": ("low", "medium", "high")},
+            quirks={
+                "max_tokens_field": "max_completion_tokens",
+                "efforts": ("low", "medium", "high"),
+                "unsupported": ("top_k",),
+            },
         ),
         ProviderProfile(
             name="codex",
@@ -256,6 +263,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key="no",
             model="gpt-5.5",
             settings=("clientId", "issuer", "loginPort", "tokenFile"),
+            unsupported=("apiKey", "maxOutputTokens"),
             module="mainspring.models.providers.codex",
             login=True,
         ),
@@ -271,6 +279,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key="no",
             model="llama3.3:latest",
             settings=("keepAlive", "numCtx"),
+            unsupported=("knownAs",),
             module="mainspring.models.providers.ollama",
             local=True,
             selected_by_key=False,
@@ -284,6 +293,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             url_variables=("MAINSPRING_LOCAL_BASE_URL",),
             key="no",
             model="llama3.3:latest",
+            unsupported=("knownAs",),
             local=True,
             selected_by_address=True,
         ),
@@ -303,6 +313,10 @@ PROVIDERS: dict[str, ProviderProfile] = {
             docs="local-models.md",
             key="no",
             model="qwen-coder-0.5b",
+            unsupported=(
+                *("apiKey", "baseUrl", "headers", "vision", "prices", "knownAs", "models", "dialect"),
+                *("connectTimeout", "firstByteTimeout", "idleTimeout"),
+            ),
             module="mainspring.models.embedded.provider",
             local=True,
         ),
@@ -312,6 +326,10 @@ PROVIDERS: dict[str, ProviderProfile] = {
             protocols=(),
             key="no",
             settings=("class", "options"),
+            unsupported=(
+                *("headers", "maxOutputTokens", "knownAs", "dialect"),
+                *("connectTimeout", "firstByteTimeout", "idleTimeout"),
+            ),
             module="mainspring.models.providers.langchain",
         ),
     )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
-from mainspring.lazy import lazy_re
-from mainspring.models.config import ProviderConfig, reject_misspelled_settings, to_provider_config
+from mainspring.lazy import lazy_function
+from mainspring.models.config import ProviderConfig, check_settings, reject_misspelled_settings, to_provider_config
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider
 from mainspring.models.provider_table import PROVIDERS, ProviderProfile
+
+_Explain = Callable[[str, Sequence[str], str], str]
+_explain_interpretation: _Explain = lazy_function("mainspring.models.provider_prefix", "explain_interpretation")
+_explain_unknown_prefix: _Explain = lazy_function("mainspring.models.provider_prefix", "explain_unknown_prefix")
 
 AsyncModelFactory = Callable[[Any], Awaitable[ModelProvider]]
 """Create a model from a `ProviderConfig` or a plain dict, asynchronously, for providers that need I/O.
@@ -27,17 +29,6 @@ ModelFactory = Callable[[ProviderConfig], ModelProvider]
 
 DEFAULT_PROVIDER = "openai"
 """Provider of a model ID without a provider prefix."""
-
-
-_WORDS = lazy_re(r"[a-z]+")
-
-
-_SIMILARITY = 0.75
-"""Similarity from which a prefix is a misspelled provider: one swapped pair of letters in a name of four."""
-
-
-_MAX_LENGTH_GAP = 2
-"""Largest difference in length between a provider and its misspelling, so that ``codellama`` does not mean ``ollama``."""
 
 
 class ProviderRegistry:
@@ -121,20 +112,17 @@ class ProviderRegistry:
         The name of a provider alone selects its default model.
 
         Raises:
-            ProviderConfigError: The provider seems misspelled (code PROVIDER_NOT_SUPPORTED): its prompts would go to another one.
+            ProviderConfigError: The text before the colon seems to be an unknown or misspelled provider, whose prompts would go to
+                another one (code PROVIDER_NOT_SUPPORTED).
         """
         name, colon, model = spec.partition(":")
         if colon and name in self:
             return name, model or None
         if not colon and name in self:
             return name, None
-        if colon and (meant := self._find_similar(name)):
+        if colon and (text := _explain_unknown_prefix(spec, self.names(), self.default)):
             raise ProviderConfigError(
-                f"Unknown provider: {name!r}. Did you mean {meant}:{model}? For a model of {self.default} with this name, write "
-                f"{self.default}:{spec}.",
-                code=ErrorCode.PROVIDER_NOT_SUPPORTED,
-                reason="unknown_provider",
-                provider=name,
+                text, code=ErrorCode.PROVIDER_NOT_SUPPORTED, reason="unknown_provider", provider=name
             )
         return self.default, spec
 
@@ -143,25 +131,8 @@ class ProviderRegistry:
         name, model = self.split(spec)
         if not model or model != spec:
             return error
-        return ProviderConfigError(
-            f"{self._interpretation_hint(spec, name)}. {error}", code=error.code, reason=error.reason, provider=name
-        )
-
-    def _interpretation_hint(self, spec: str, name: str) -> str:
-        prefix, colon, _ = spec.partition(":")
-        if not colon:
-            return f"{spec!r} has no provider prefix, so {name} was used. To choose another provider, write PROVIDER:{spec}"
-        available = ", ".join(self.names())
-        return f"Unknown provider: {prefix!r}. Available: {available}. {spec!r} was used as a model of {name}"
-
-    def _find_similar(self, prefix: str) -> str:
-        """Return the provider that a misspelled prefix means; empty if the prefix may be the name of a model."""
-        compact = _compact(prefix)
-        names = {_compact(name): name for name in self.names()}
-        for near in difflib.get_close_matches(compact, names, 1, _SIMILARITY):
-            if near == compact or (abs(len(near) - len(compact)) <= _MAX_LENGTH_GAP and not _is_model_name(prefix)):
-                return names[near]
-        return ""
+        hint = _explain_interpretation(spec, self.names(), name)
+        return ProviderConfigError(f"{hint}. {error}", code=error.code, reason=error.reason, provider=name)
 
     def _builder(self, name: str) -> ModelFactory:
         found = self._builders.get(name)
@@ -180,24 +151,6 @@ class ProviderRegistry:
         )
 
 
-def _compact(name: str) -> str:
-    return name.strip().lower().replace("-", "").replace("_", "")
-
-
-def _is_model_name(prefix: str) -> bool:
-    """Return True if the text is a path (``org/model``) or names a family of the catalog, for example ``llama`` in ``llama3``."""
-    from mainspring.models.catalog import load_catalog
-
-    family = prefix.lower()
-    if "/" in family:
-        return True
-    if digits := [at for at, char in enumerate(family) if char.isdigit()]:
-        family = family[: digits[0]].split("-")[0]
-    if family in PROVIDERS:
-        return False
-    return any(family in _WORDS.findall(entry.id.lower()) for entry in load_catalog().models)
-
-
 def default_registry() -> ProviderRegistry:
     """Return a new registry of the built-in providers."""
     registry = ProviderRegistry()
@@ -208,6 +161,7 @@ def default_registry() -> ProviderRegistry:
 
 def _lazy_builder(profile: ProviderProfile) -> ModelFactory:
     def build(config: ProviderConfig) -> ModelProvider:
+        check_settings(config, profile.name)
         if profile.module:
             return import_module(profile.module).build(config)
         return import_module("mainspring.models.providers.http").build_hosted_model(config, profile)
@@ -226,7 +180,8 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
             only this provider supports.
 
     Raises:
-        TypeError: A setting resembles a field. Pass such a setting of a custom provider in ``extra={...}``.
+        TypeError: A built-in provider does not support a setting, or a setting resembles a field; the text contains the setting
+            that was meant. Pass such a setting of a custom provider in ``extra={...}``.
         ProviderConfigError: The provider is unknown, seems misspelled, or lacks a setting.
     """
     registry = registry or default_registry()
@@ -236,6 +191,8 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
     try:
         return registry.build(config)
     except ProviderConfigError as error:
+        if error.reason == "unknown_setting":
+            raise TypeError(str(error)) from None
         raise registry.with_hint(error, spec) from error
 
 
@@ -251,88 +208,3 @@ async def create_model_provider(
     if not settings.provider:
         raise ProviderConfigError("The configuration contains no provider. Set `provider`.", reason="missing_provider")
     return adapt_model(await (registry or default_registry()).factory(settings.provider)(settings))
-
-
-def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> AsyncModelFactory | None:
-    """Return the async factory of a built-in provider; ``None`` if the provider is unknown."""
-    registry = registry or default_registry()
-    return registry.factory(name) if name in registry else None
-
-
-def is_provider_supported(name: str, registry: ProviderRegistry | None = None) -> bool:
-    """Return True if the provider is built in."""
-    return name in (registry or default_registry())
-
-
-def get_supported_providers(registry: ProviderRegistry | None = None) -> list[str]:
-    """Return the names of all built-in providers, sorted."""
-    return (registry or default_registry()).names()
-
-
-def _factory(name: str) -> AsyncModelFactory:
-    async def create(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
-        return await default_registry().factory(name)(config)
-
-    create.__name__ = create.__qualname__ = f"create_{name}_client"
-    create.__doc__ = f"""Create a model of the provider ``{name}``.
-
-    Args:
-        config: Settings of the provider, as `ProviderConfig` or a plain dict in camelCase or snake_case.
-
-    Raises:
-        ProviderConfigError: A setting is missing (PROVIDER_NOT_CONFIGURED).
-    """
-    return create
-
-
-PROVIDER_REGISTRY: Mapping[str, AsyncModelFactory] = MappingProxyType(
-    {name: _factory(name) for name in default_registry().names()}
-)
-"""Async factories of the built-in providers, by name. Read-only; add custom providers to a `ProviderRegistry`."""
-
-
-create_anthropic_client = _factory("anthropic")
-create_azure_client = _factory("azure")
-create_cerebras_client = _factory("cerebras")
-create_codex_client = _factory("codex")
-create_compatible_client = _factory("compatible")
-create_embedded_client = _factory("embedded")
-create_foundry_client = _factory("foundry")
-create_gemini_client = _factory("gemini")
-create_github_client = _factory("github")
-create_groq_client = _factory("groq")
-create_langchain_client = _factory("langchain")
-create_local_client = _factory("local")
-create_ollama_client = _factory("ollama")
-create_openai_client = _factory("openai")
-create_openrouter_client = _factory("openrouter")
-
-
-def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
-    """Create a model that uses Anthropic Messages, synchronously.
-
-    Args:
-        config: Settings, for example ``api_key``, ``model``, and ``base_url``.
-
-    Raises:
-        ProviderConfigError: A setting is missing.
-    """
-    return default_registry().build(to_provider_config({**_fields(config), "provider": "anthropic"}))
-
-
-def create_openai_compat_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
-    """Create a model of an OpenAI-compatible host that uses Chat Completions, synchronously.
-
-    Args:
-        config: Settings, for example ``base_url``, ``model``, ``api_key``, and ``vision``.
-
-    Raises:
-        ProviderConfigError: A setting is missing.
-    """
-    return default_registry().build(to_provider_config({**_fields(config), "provider": "compatible"}))
-
-
-def _fields(config: ProviderConfig | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(config, ProviderConfig):
-        return {name: getattr(config, name) for name in ProviderConfig.__struct_fields__}
-    return dict(config)

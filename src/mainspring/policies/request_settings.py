@@ -1,21 +1,26 @@
-"""Settings of each request: less reasoning in later turns, and the switch for the provider's prompt cache.
+"""Settings of each request: sampling, less reasoning in later turns, and the switch for the provider's prompt cache.
 
 The first turns of a run plan; later turns mostly execute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import TurnBefore
 from mainspring.loop.policy import ORDER_REQUEST_DEFAULTS, PolicyContext, PolicyHandlers
-from mainspring.options import Options, option
+from mainspring.options import AgentSetting, Options, is_named_mapping, option
 
 if TYPE_CHECKING:
     from mainspring.models import ModelRequest, ThinkingLevel
+
+_create_sampling_policy: Callable[[Options, PolicyContext], Callable[[TurnBefore], None]] = lazy_function(
+    "mainspring.policies.sampling", "create_sampling_policy"
+)
 
 
 class ThinkingDecay(Struct, frozen=True):
@@ -50,6 +55,73 @@ class RequestOptions(Options, page="run-options.md#reasoning"):
         check=(callable, "a ThinkingDecay, or a function of turn and budget"),
     )
     cache: bool = option(default=True, doc="Whether to control the provider's prompt cache.")
+
+
+def _is_flag(value: object) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(each, str) for each in cast("Sequence[object]", value))
+
+
+class SamplingOptions(Options, page="run-options.md#sampling"):
+    """Options of each request that only some protocols and hosts support."""
+
+    top_p: float | None = option(
+        default=None,
+        ge=0,
+        le=1,
+        doc="Probability mass of the tokens to choose from, 0 to 1.",
+        setting=AgentSetting(untrusted="any"),
+    )
+    top_k: int | None = option(
+        default=None, ge=1, doc="Number of tokens to choose from.", setting=AgentSetting(untrusted="any")
+    )
+    seed: int | None = option(
+        default=None, ge=0, doc="Seed of the random choice.", setting=AgentSetting(untrusted="any")
+    )
+    presence_penalty: float | None = option(
+        default=None,
+        ge=-2,
+        le=2,
+        doc="Penalty of tokens that occurred, -2 to 2.",
+        setting=AgentSetting(untrusted="any"),
+    )
+    frequency_penalty: float | None = option(
+        default=None,
+        ge=-2,
+        le=2,
+        doc="Penalty of tokens by how often they occurred, -2 to 2.",
+        setting=AgentSetting(untrusted="any"),
+    )
+    stop: Sequence[str] = option(
+        default=(), doc="Texts that end a response.", check=(_is_texts, "a list of texts"), inherited=False
+    )
+    tool_choice: str = option(
+        default="auto",
+        doc="`auto`; `none`: no calls; `required`, or the name of a tool: the first response of a run is a call.",
+        check=(lambda value: isinstance(value, str) and bool(value), "auto, none, required, or the name of a tool"),
+        inherited=False,
+    )
+    parallel_tool_calls: bool | None = option(
+        default=None,
+        doc="Whether a response may contain several tool calls.",
+        check=(_is_flag, "True or False"),
+        setting=AgentSetting(untrusted="any"),
+    )
+    extra_body: Mapping[str, Any] | None = option(
+        default=None,
+        doc="Further fields of the request's body, as the host documents them.",
+        check=(lambda value: value is None or is_named_mapping(value, lambda _: True), "a mapping of field names"),
+        inherited=False,
+    )
+
+
+def sampling_handlers(options: SamplingOptions, run: PolicyContext) -> PolicyHandlers:
+    """Return the handler that sets the sampling options of requests; none if no option is set."""
+    if any(name in SamplingOptions.declared or name == "temperature" for name in options.given):
+        yield ORDER_REQUEST_DEFAULTS, {TurnBefore: _create_sampling_policy(options, run)}
 
 
 def request_handlers(options: RequestOptions, run: PolicyContext) -> PolicyHandlers:

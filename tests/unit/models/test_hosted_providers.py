@@ -366,7 +366,7 @@ async def test_base_url_can_come_from_the_environment_together_with_the_key(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("zzz:x", "Unknown provider: 'zzz'. Available: anthropic,"),
+        ("org/zzz:x", "Unknown provider: 'org/zzz'. Available: anthropic,"),
         (
             "gpt-9",
             "'gpt-9' has no provider prefix, so openai was used. To choose another provider, write PROVIDER:gpt-9.",

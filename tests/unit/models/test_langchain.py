@@ -40,7 +40,7 @@ from mainspring.messages import (
 from mainspring.models import LLMClient, ModelProvider, ProviderRegistry, create_model, create_model_provider
 from mainspring.models.langchain import LangChainModel, from_langchain
 from mainspring.models.langchain.detect import adapt_model, adapt_prompt, is_langchain_chat_model
-from mainspring.models.port import ModelRequest
+from mainspring.models.port import ModelRequest, Sampling
 from mainspring.tools import tool
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
@@ -338,6 +338,24 @@ async def test_common_options_are_passed() -> None:
     assert first["tools"][0]["function"] == {"name": "look", "description": "Looks.", "parameters": LOOK.input_schema}
     assert second["tool_choice"] == "look"
     assert third == {"stop": None}
+
+
+async def test_sampling_options_are_passed_if_the_chat_model_has_them() -> None:
+    class Sampled(StreamingChatModel):
+        top_p: float | None = None
+
+        def bind_tools(self, tools: Any, *, parallel_tool_calls: bool | None = None, **kwargs: Any) -> Any:
+            return self.bind(tools=list(tools), parallel_tool_calls=parallel_tool_calls)
+
+    given: Any = {"tools": [LOOK], "sampling": Sampling(top_p=0.5, seed=1, parallel_tool_calls=False)}
+    notes: list[str] = []
+    sampled, plain = (kind(chunks=[AIMessageChunk(content="Hi")]) for kind in (Sampled, StreamingChatModel))
+    for stand in (sampled, plain):
+        await collect_events(LangChainModel(stand), **given, notify=notes.append)
+
+    assert (sampled.options[0]["top_p"], sampled.options[0]["parallel_tool_calls"]) == (0.5, False)
+    assert not {"seed", "top_p", "parallel_tool_calls"} & plain.options[0].keys()
+    assert [note.partition(":")[0] for note in notes] == ["seed", "top_p, seed, parallel_tool_calls"]
 
 
 def test_model_facts_come_from_langchain_and_the_catalog() -> None:

@@ -22,7 +22,7 @@ SHARED_VARIABLES = {"GITHUB_TOKEN"}
 EXAMPLES: dict[str, dict[str, Any]] = {
     "azure": {"endpoint": "https://r.openai.azure.com", "deployment": "d"},
     "foundry": {"mode": "cloud", "project_endpoint": "https://p.azure.com"},
-    "codex": {"token_file": "tokens.json"},
+    "codex": {"token_file": "tokens.json", "api_key": None},
     "compatible": {"base_url": "https://h.example/v1", "model": "m"},
 }
 """Required settings besides a key."""
@@ -44,12 +44,12 @@ def test_profile_is_registered_and_named_by_its_key(profile: ProviderProfile) ->
 )
 def test_model_uses_the_protocol_of_its_profile(profile: ProviderProfile) -> None:
     settings = EXAMPLES.get(profile.name, {})
-    model = create_model(profile.name, api_key="k", **settings)
+    model = create_model(profile.name, **{"api_key": "k", **settings})
 
     found: Any = model
     assert isinstance(model, HttpModel)
     assert found._protocol.name == profile.protocols[0]
-    if not settings and profile.name != "gemini":
+    if settings.keys() <= {"token_file", "api_key"} and profile.name != "gemini":
         assert (model.model, model.profile.base_url) == (profile.model, profile.base_url)
 
 

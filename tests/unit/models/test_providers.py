@@ -121,13 +121,37 @@ async def test_registries_are_independent() -> None:
         ("local:llama3.3:latest", "local", "llama3.3:latest"),
         ("local:org/model:q4", "local", "org/model:q4"),
         ("org/model", "openai", "org/model"),
-        ("nobody:model", "openai", "nobody:model"),
+        ("qwen2.5-coder:7b", "openai", "qwen2.5-coder:7b"),
+        ("my-model:latest", "openai", "my-model:latest"),
+        ("phi4:mini", "openai", "phi4:mini"),
+        ("ft:gpt-4o-mini:org::id", "openai", "ft:gpt-4o-mini:org::id"),
+        ("us.anthropic.claude-v1:0", "openai", "us.anthropic.claude-v1:0"),
         ("local", "local", None),
         ("local:", "local", None),
     ],
 )
 def test_model_spec_is_split_only_at_a_known_provider(spec: str, provider: str, model: str | None) -> None:
     assert default_registry().split(spec) == (provider, model)
+
+
+@pytest.mark.covers("PRV-34")
+@pytest.mark.parametrize(
+    "spec", ["xyz:model", "bedrock:claude-sonnet", "mistral:mistral-large", "xai:grok-4", "http://host/v1", "xyz:"]
+)
+def test_prefix_of_an_unknown_provider_is_an_error(spec: str) -> None:
+    with pytest.raises(ProviderConfigError) as caught:
+        create_model(spec, api_key="k")
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_SUPPORTED
+    assert f"For a model of openai with this name, write openai:{spec}." in str(caught.value)
+    assert create_model(f"openai:{spec}", api_key="k").model == spec
+
+
+@pytest.mark.parametrize("name", ["ollama", "local", "compatible"])
+def test_any_tag_is_a_model_of_a_host_without_catalog(name: str) -> None:
+    registry = default_registry()
+    registry.default = name
+
+    assert registry.split("xyz:model") == (name, "xyz:model")
 
 
 @pytest.mark.covers("PRV-34")
@@ -292,7 +316,6 @@ def test_settings_reach_the_model() -> None:
             firstByteTimeout=0,
             idle_timeout=2,
             dialect={"stream_usage": False},
-            region="eu",
         )
     )
 

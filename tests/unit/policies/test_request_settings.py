@@ -1,16 +1,20 @@
 """Reasoning: levels, exact budgets, and decay over the turns of a run."""
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring import RunOptions
+from mainspring import Agent, RunOptions
+from mainspring.env import MemoryEnv
+from mainspring.events import Notice
 from mainspring.loop.hooks import TurnBefore
-from mainspring.models import ModelRequest
-from mainspring.policies.request_settings import LEVEL_TOKENS, ThinkingDecay, ThinkingDecayPolicy
+from mainspring.models import HttpModel, MemoryResponse, MemoryTransport, ModelRequest, Sampling, create_model
+from mainspring.policies.request_settings import LEVEL_TOKENS, ThinkingDecay, ThinkingDecayPolicy, sampling_handlers
 from mainspring.testing import ScriptedCall
+from tests.unit.models.wire import chunk, sse
 from tests.unit.policies.harness import make_agent, project, read, requests
 
 
@@ -141,3 +145,84 @@ async def test_prompt_cache_can_be_turned_off() -> None:
     await agent.run("go")
 
     assert [r.cache for r in requests(agent)] == [False, False, True]
+
+
+async def sent_requests(*script: Any, **behavior: Any) -> list[ModelRequest]:
+    agent = make_agent(*script, env=project(f1__txt="x"), **behavior)
+    await agent.run("go")
+    return requests(agent)
+
+
+async def test_sampling_options_are_sent_with_each_request() -> None:
+    options = {"top_p": 0.5, "top_k": 3, "seed": 1, "presence_penalty": 0.1, "frequency_penalty": 0.2}
+    sent = await sent_requests(
+        read("f1.txt"), "done", **options, parallel_tool_calls=False, stop=["#"], extra_body={"user": "u"}
+    )
+
+    assert len(sent) == 2
+    for request in sent:
+        assert request.sampling == Sampling(**options, parallel_tool_calls=False)
+        assert (request.stop, request.extra) == (("#",), {"user": "u"})
+
+
+async def test_run_options_override_those_of_the_agent() -> None:
+    agent = make_agent("a", "b", top_p=0.5, seed=1)
+    await agent.run("go", behavior=RunOptions(top_p=0.7))
+    await agent.run("go")
+
+    assert [r.sampling for r in requests(agent)] == [Sampling(top_p=0.7, seed=1), Sampling(top_p=0.5, seed=1)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", ["auto", "auto"]),
+        ("required", ["required", "auto"]),
+        ("read_file", ["read_file", "auto"]),
+        ("none", ["none", "none"]),
+    ],
+)
+async def test_tool_call_is_forced_in_the_first_turn_only(choice: str, sent: list[str]) -> None:
+    assert [r.tool_choice for r in await sent_requests(read("f1.txt"), "done", tool_choice=choice)] == sent
+
+
+async def test_unknown_tool_choice_is_reported() -> None:
+    agent = make_agent("done", tool_choice="raed_file")
+    notices: list[str] = []
+    agent.subscribe(lambda event: notices.append(event.text) if isinstance(event, Notice) else None)
+    await agent.run("go")
+
+    assert requests(agent)[0].tool_choice == "auto"
+    assert notices == ["tool_choice names the unknown tool 'raed_file', and is not sent."]
+
+
+async def test_option_that_the_model_does_not_support_is_reported_once_per_conversation() -> None:
+    response = MemoryResponse(sse(chunk({"content": "hi"}, "stop")), 200)
+    model = create_model("openai:gpt-4o", api_key="k")
+    assert isinstance(model, HttpModel)
+    transport = MemoryTransport(response, response)
+    agent = Agent(model.with_transport(transport), execution=MemoryEnv({}), behavior=RunOptions(top_k=3, seed=1))
+    notices: list[Notice] = []
+    agent.subscribe(lambda event: notices.append(event) if isinstance(event, Notice) else None)
+    await agent.run("go")
+    await agent.run("go")
+
+    assert [json.loads(sent.body)["seed"] for sent in transport.requests] == [1, 1]
+    text = "top_k: not sent, because openai:gpt-4o does not support this option in this request."
+    assert [(notice.text, notice.level) for notice in notices] == [(text, "warn")]
+
+
+async def test_unset_options_cost_nothing_per_turn() -> None:
+    """No handler is added, and the request has no further object; see `test_sampling` for its encoding."""
+    context: Any = None
+    [request] = await sent_requests("done", max_output_tokens=5, thinking="low")
+
+    assert list(sampling_handlers(RunOptions(thinking="low"), context)) == []
+    assert (request.sampling, request.notify, request.extra, request.stop) == (None, None, {}, ())
+
+
+def test_invalid_sampling_options_are_rejected() -> None:
+    options: Any = {"top_p": 2, "stop": "x", "tool_choice": "", "parallel_tool_calls": 1, "extra_body": []}
+    problems = RunOptions(**options).find_problems()
+
+    assert [problem.partition(" ")[0] for problem in problems] == list(options)

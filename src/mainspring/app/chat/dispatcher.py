@@ -48,7 +48,7 @@ from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.tool_display import truncate_middle
 from mainspring.cancellation import CancelToken
 from mainspring.env import OutputLimits, ProcessResult
-from mainspring.errors import ConfigError, MainspringError
+from mainspring.errors import ConfigError, MainspringError, ModelError
 from mainspring.messages import Message, utc_now
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.sessions import MessageEntry
@@ -120,7 +120,7 @@ class CommandQueue:
 
     async def _run_command(self, command: QueuedCommand) -> None:
         result: CommandResult | None = None
-        error = ""
+        error = code = ""
         self._current = task = asyncio.ensure_future(command.run())
         try:
             await asyncio.wait((task,))
@@ -137,7 +137,8 @@ class CommandQueue:
         except Exception as raised:  # a command must not end the chat
             is_known = isinstance(raised, MainspringError | OSError | ValueError)
             error = str(raised) if is_known and str(raised) else f"{type(raised).__name__}: {raised}"
-        self._publish(CommandEnd(command.id, command.name, result, error))
+            code = next((str(each.code) for each in (raised, raised.__cause__) if isinstance(each, ModelError)), "")
+        self._publish(CommandEnd(command.id, command.name, result, error, code))
 
 
 class ShellRunner:

@@ -103,12 +103,14 @@ class CommandEnd(Event, frozen=True):
         name: Name of the command without its slash.
         shown: The result; None without one.
         error: The error; empty without one.
+        code: Its code, if it is an error of a model or its provider.
     """
 
     id: str
     name: str
     shown: CommandResult | None = None
     error: str = ""
+    code: str = ""
 
 
 class CommandRejected(Event, frozen=True):

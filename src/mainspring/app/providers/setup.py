@@ -22,13 +22,13 @@ from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings import AppConfig, Settings, save_settings
 from mainspring.app.workspace.settings.load import build_config
 from mainspring.app.workspace.settings.provider_variables import apply_provider_variables
-from mainspring.app.workspace.settings.validation import SettingKey
+from mainspring.app.workspace.settings.validation import SettingKey, provider_setting_types
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
 from mainspring.models.auth.key_sources import save_key_to_keyring
-from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.provider_table import PROVIDERS
+from mainspring.models.unknown_settings import explain_unknown_setting
 from mainspring.run_options import RunOptions
 from mainspring.text import suggest_name
 
@@ -133,7 +133,6 @@ PROVIDER_SETUPS: dict[str, ProviderSetup] = {
 _TRY_SECONDS = 60.0
 _TRY_TOKENS = 256
 _KEY_SOURCES = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring", "token"}
-_FIELDS = _KEY_SOURCES | {"baseUrl", "model"}
 
 
 class SetupAnswers(Struct, frozen=True, kw_only=True):
@@ -307,9 +306,9 @@ def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey
     """
     name, wizard = answers.provider, answers.wizard
     values = {k: v.strip() for k, v in answers.values.items() if v.strip()}
-    if unknown := [k for k in values if k not in _FIELDS | PROVIDER_SPECIFIC_SETTINGS]:
-        hint = suggest_name(unknown[0], [*_FIELDS, *PROVIDER_SPECIFIC_SETTINGS])
-        raise ConfigError(f"Unknown provider setting: {unknown[0]!r}. {hint}".rstrip())
+    known = provider_setting_types(name)
+    if unknown := [setting for setting in values if setting not in known]:
+        raise ConfigError(explain_unknown_setting(name, unknown[0], known))
     for question in wizard.questions:
         if question.needed and question.setting not in values and not question.default:
             flag = {"baseUrl": "--url", "model": "--model"}.get(question.setting, f"--set {question.setting}=...")

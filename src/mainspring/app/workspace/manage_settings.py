@@ -24,12 +24,13 @@ from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import HIDDEN, redactor_of
 from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings
 from mainspring.app.workspace.settings.json_schema import settings_schema as schema
-from mainspring.app.workspace.settings.validation import SettingKey, iter_settings, setting_type, to_camel_case
+from mainspring.app.workspace.settings.validation import SettingKey, iter_settings, setting_type
 from mainspring.app.workspace.trust import TrustStore
-from mainspring.errors import ConfigError
+from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.redaction import Redactor
 from mainspring.state_files import write_text_atomically
+from mainspring.text import to_camel_case
 
 
 class Setting(Struct, frozen=True):
@@ -251,7 +252,7 @@ def _check_merged(place: WorkspaceOptions, environ: Mapping[str, str]) -> list[S
         for check in checks:
             try:
                 check()
-            except ConfigError as error:
+            except (ConfigError, ProviderConfigError) as error:
                 findings.append(SettingsIssue("", "error", str(error)))
     except ConfigError as error:
         findings.append(SettingsIssue("", "error", str(error)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mainspring.app.workspace.settings import AppConfig
-from mainspring.errors import ConfigError, ProviderConfigError
+from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.models import ProviderRegistry, default_registry
-from mainspring.models.config import ProviderConfig
+from mainspring.models.config import ProviderConfig, check_settings
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
 from mainspring.models.providers.http import build_chat_model, static_api_key
@@ -22,9 +22,12 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
     if default is not None:
         if default not in registry:
             hint = suggest_name(default, registry.names(), f"Available providers: {', '.join(registry.names())}.")
-            raise ConfigError(
+            raise ProviderConfigError(
                 f"Unknown provider: {default!r} (--provider, or providers.default). {hint} To add an OpenAI-compatible server, set baseUrl in "
-                f"the section providers.{default}."
+                f"the section providers.{default}.",
+                code=ErrorCode.PROVIDER_NOT_SUPPORTED,
+                reason="unknown_provider",
+                provider=default,
             )
         registry.default = default
     return registry
@@ -32,6 +35,7 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
 
 def _create_openai_compatible(config: ProviderConfig) -> HttpModel:
     """Create a model of a provider that is defined only in the settings."""
+    check_settings(config, "compatible")
     if not config.model:
         raise ProviderConfigError(
             f"Provider {config.provider} requires a model. Use {config.provider}:MODEL, or set "

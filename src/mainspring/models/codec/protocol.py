@@ -62,6 +62,10 @@ class WireProtocol(Protocol):
         """Return a decoder for one response."""
         ...
 
+    def omitted_options(self, request: ModelRequest, profile: ModelProfile) -> list[str]:
+        """Return the options of a request that are not sent, because the protocol or the host does not support them."""
+        ...
+
     def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
         """Return profiles without the field that the host rejected in this error text, the most likely first."""
         ...

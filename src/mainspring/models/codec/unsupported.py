@@ -1,4 +1,4 @@
-"""Detect the fields and values that a host rejects, and find supported ones; shared by the OpenAI-compatible protocols.
+"""Detect the fields and values that a host rejects, and find supported ones; loaded after a rejection.
 
 An image that a host cannot read must not end its conversation.
 """
@@ -13,12 +13,9 @@ from msgspec.structs import replace
 from mainspring.errors import ModelError
 from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
+from mainspring.models.codec.effort import EFFORTS
 from mainspring.models.codec.normalize import image_hash
-from mainspring.models.port import ThinkingLevel
 from mainspring.models.profile import ModelProfile
-
-_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh")
-
 
 _UNSUPPORTED = lazy_re(
     r"unsupported|not supported|not support|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|extra|"
@@ -41,26 +38,10 @@ def is_images_unsupported(text: str) -> bool:
     return _NO_IMAGES.search(text) is not None
 
 
-def nearest_effort(level: ThinkingLevel | None, accepted: tuple[str, ...], *, reasons: bool) -> str | None:
-    """Return the thinking level to send: the nearest supported level; ``None`` sends none.
-
-    Args:
-        level: Requested level.
-        accepted: Supported levels.
-        reasons: Whether the model is known to reason, so that ``off`` must be sent.
-    """
-    if level is None or not accepted:
-        return None
-    if level == "off":
-        return min(accepted, key=_LEVELS.index) if reasons else None
-    requested = _LEVELS.index(level)
-    return min([e for e in accepted if e != "none"], key=lambda e: abs(_LEVELS.index(e) - requested), default=None)
-
-
 def parse_supported_efforts(text: str) -> tuple[str, ...]:
     """Return the supported thinking levels that an error text, in lower case, lists."""
     listed = _LISTED.search(text)
-    return tuple(level for level in _LEVELS if listed and re.search(rf"\b{level}\b", listed[1]))
+    return tuple(level for level in EFFORTS if listed and re.search(rf"\b{level}\b", listed[1]))
 
 
 _IMAGE_ERROR = lazy_re(

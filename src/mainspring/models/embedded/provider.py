@@ -14,6 +14,7 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import InvalidResponseError, ModelError, NetworkError, ProviderConfigError
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import Cost, Usage
+from mainspring.models.codec.sampling import format_omitted_options, sampling_options
 from mainspring.models.config import ProviderConfig, to_provider_config
 from mainspring.models.embedded import prompt as profile
 from mainspring.models.embedded.download import download_weights, is_downloaded
@@ -181,6 +182,8 @@ class EmbeddedModel(ModelBase):
 
     def _build_request(self, request: ModelRequest, system: str, **fields: Any) -> ModelRequest:
         limit = self._info.max_output_tokens or _MAX_OUTPUT
+        if request.notify is not None and request.tools and "parallel_tool_calls" in sampling_options(request):
+            request.notify(format_omitted_options(_PROVIDER, self.model, ["parallel_tool_calls"]))
         return structs.replace(
             request,
             system=system,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
@@ -13,6 +14,7 @@ from mainspring.errors import ModelError, ModelTimeoutError
 from mainspring.events import StreamEvent
 from mainspring.models.catalog import find_model_info
 from mainspring.models.codec.normalize import portable_schema
+from mainspring.models.codec.sampling import format_omitted_options, sampling_options
 from mainspring.models.errors import classify_exception
 from mainspring.models.json_values import as_dict
 from mainspring.models.langchain import detect
@@ -29,7 +31,8 @@ class LangChainModel(ModelBase):
     """A `ModelProvider` for any LangChain chat model.
 
     The settings of the chat model stay unchanged: output limit, thinking, retries, caching. From a request, it receives the
-    messages, the tools, the tool choice, the stop sequences, and the temperature, if set.
+    messages, the tools, the tool choice, the stop sequences, and the temperature and other sampling options, if set, that it has a
+    field for.
 
     Args:
         chat_model: A ``BaseChatModel``, or one with bound options.
@@ -83,9 +86,19 @@ class LangChainModel(ModelBase):
         options: dict[str, Any] = dict(request.extra)
         if request.stop:
             options["stop"] = list(request.stop)
-        if request.temperature is not None and hasattr(self._bare, "temperature"):
-            options["temperature"] = request.temperature
+        requested = {**sampling_options(request), "temperature": request.temperature}
+        requested.pop("parallel_tool_calls", None)
+        options |= {name: value for name, value in requested.items() if value is not None and hasattr(self._bare, name)}
+        if request.notify is not None:
+            names = [name for name, value in requested.items() if value is not None and name not in options]
+            if "parallel_tool_calls" in sampling_options(request) and not self._can_limit_calls():
+                names.append("parallel_tool_calls")
+            if names:
+                request.notify(format_omitted_options(self.provider, self.model, names))
         return cast("AsyncGenerator[Any, None]", self._bind_tools(request).astream(messages, **options))
+
+    def _can_limit_calls(self) -> bool:
+        return "parallel_tool_calls" in inspect.signature(self.chat_model.bind_tools).parameters
 
     def _bind_tools(self, request: ModelRequest) -> Any:
         choice = request.tool_choice
@@ -98,7 +111,15 @@ class LangChainModel(ModelBase):
             }
             for t in request.tools
         ]
-        chosen = {} if choice == "auto" else {"tool_choice": "any" if choice == "required" else choice}
+        chosen: dict[str, Any] = {}
+        if choice != "auto":
+            chosen["tool_choice"] = "any" if choice == "required" else choice
+        if (
+            self._can_limit_calls()
+            and request.sampling is not None
+            and request.sampling.parallel_tool_calls is not None
+        ):
+            chosen["parallel_tool_calls"] = request.sampling.parallel_tool_calls
         return self.chat_model.bind_tools(tools, **chosen)
 
     def _to_model_error(self, error: Exception, decoder: LangChainDecoder, request: ModelRequest) -> ModelError:

@@ -97,6 +97,7 @@ def anthropic_capabilities(model: str) -> AnthropicCapabilities:
         drop_unbound=strict and family != "mythos",
         efforts=_EFFORTS_5,
         temperature=False,
+        unsupported=("top_p", "top_k"),
         forced_tools=not strict or off == "disabled",
         prefill=False,
     )

@@ -33,6 +33,7 @@ from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
 from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
+from mainspring.models.providers.addresses import single_address
 from mainspring.models.providers.http import (
     OPENAI_RESPONSES,
     OpenAIApi,
@@ -56,7 +57,9 @@ VERSION_VARIABLE = _VARIABLES["apiVersion"][0]
 MAP_VARIABLE = _VARIABLES["deploymentNameMap"][0]
 KEY_HEADER = "api-key"
 
-_CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
+_CHAT = ChatCapabilities(
+    max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none", unsupported=("top_k",)
+)
 """Capabilities of Azure over Chat Completions. In this version, models without reasoning use the older output limit field."""
 
 _AUTH_MODES = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
@@ -130,8 +133,14 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
     Raises:
         ProviderConfigError: The resource or the deployment is missing.
     """
-    url = get_setting(provider_setting(config, "endpoint") or config.base_url)
+    url = single_address(config, endpoint=provider_setting(config, "endpoint"), base_url=config.base_url)
     resource = get_setting(provider_setting(config, "resource_name"))
+    if url and resource and urlsplit(url).hostname != f"{resource}.openai.azure.com":
+        raise ProviderConfigError(
+            f"Conflicting settings of {_NAME}: resource_name is {resource!r}, but the address is {url}. Remove one of them.",
+            reason="conflicting_settings",
+            provider=_NAME,
+        )
     if url is None and resource is None:
         url = get_setting(None, *URL_VARIABLES, environment=environment)
         resource = get_setting(None, RESOURCE_VARIABLE, environment=environment)
@@ -195,6 +204,15 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
     """
     auth = (provider_setting(config, "auth") or "auto").lower().replace("-", "_")
     client_id = provider_setting(config, "client_id")
+    vault, name = provider_setting(config, "vault_url"), provider_setting(config, "secret_name")
+    modes = ("key_vault",) if vault or name else ("auto", "entra", "managed_identity", "key_vault")
+    if (vault or name or client_id) and auth in _AUTH_MODES and auth not in modes:
+        setting = "client_id" if not (vault or name) else "vault_url" if vault else "secret_name"
+        raise ProviderConfigError(
+            f"`{setting}` of {_NAME} has no effect with `auth` {auth}. Set `auth` to {' or '.join(modes)}, or remove it.",
+            reason="conflicting_settings",
+            provider=_NAME,
+        )
     match auth:
         case "cli":
             return AzureCliCredential()
@@ -203,19 +221,18 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
         case "managed_identity":
             return EntraIdCredential(client_id=client_id or get_setting(None, *_VARIABLES["clientId"]), managed=True)
         case "key_vault":
-            vault, name = provider_setting(config, "vault_url"), provider_setting(config, "secret_name")
             if not (vault and name):
                 raise ProviderConfigError("`auth` key_vault requires vaultUrl and secretName.", provider=_NAME)
             return KeyVaultSecret(vault, name, client_id=client_id)
         case "auto" | "key":
-            return _key_or_login(config, root, auth)
+            return _key_or_login(config, root, auth, client_id)
         case _:
             raise ProviderConfigError(
                 f"Invalid `auth` of {_NAME}: {auth!r}. Use one of {', '.join(_AUTH_MODES)}.", provider=_NAME
             )
 
 
-def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialResolver:
+def _key_or_login(config: ProviderConfig, root: str, auth: str, client_id: str | None) -> CredentialResolver:
     if isinstance(config.api_key, CredentialResolver):
         return config.api_key
     if callable(config.api_key):
@@ -224,7 +241,7 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialRes
     if auth == "auto":
         logins = [
             *([AzureCliCredential()] if is_azure_cli_installed() else []),
-            *([EntraIdCredential()] if is_identity_package_installed() else []),
+            *([EntraIdCredential(client_id=client_id)] if is_identity_package_installed() else []),
         ]
     key = static_api_key(config)
     if get_setting(key, *KEY_VARIABLES[_NAME]) is None and logins:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.models.config import ProviderConfig
+from mainspring.models.config import ProviderConfig, check_settings
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
 from mainspring.models.provider_table import ProviderProfile
@@ -35,6 +35,7 @@ def openai_compatible(
     )
 
     def create_model(config: ProviderConfig) -> HttpModel:
+        check_settings(config, "compatible")
         return build_hosted_model(config, host, accepts=accepts)
 
     return create_model

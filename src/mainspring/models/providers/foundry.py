@@ -21,6 +21,7 @@ from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ZERO_PRICES, ModelBase, ModelInfo, ModelProvider, ModelRequest
 from mainspring.models.profile import ChatCapabilities, ResponsesCapabilities
 from mainspring.models.provider_table import PROVIDERS
+from mainspring.models.providers.addresses import single_address
 from mainspring.models.providers.azure import KEY_HEADER, key_base_url
 from mainspring.models.providers.http import (
     LOCAL_TIMEOUTS,
@@ -54,6 +55,8 @@ def build(config: ProviderConfig) -> ModelProvider:
         ProviderConfigError: A setting is missing or wrong.
     """
     temperature = provider_setting(config, "temperature", float)
+    if provider_setting(config, "mode") is None:
+        _reject_cloud_settings(config)
     match _mode(config):
         case "local":
             return _local(config, temperature)
@@ -75,6 +78,23 @@ def select_alias_or_deployment(config: ProviderConfig) -> str:
 
 def _mode(config: ProviderConfig) -> str:
     return (provider_setting(config, "mode") or "local").lower()
+
+
+def _reject_cloud_settings(config: ProviderConfig) -> None:
+    """Reject settings of a cloud project if the mode is not set: the local mode, which is the default, would ignore them."""
+    given = {
+        "project_endpoint": provider_setting(config, "project_endpoint"),
+        "model_deployment": provider_setting(config, "model_deployment"),
+        "base_url": config.base_url,
+        "api": provider_setting(config, "api"),
+    }
+    names = [name for name, value in given.items() if value]
+    if names:
+        raise ProviderConfigError(
+            f"The mode local of {NAME}, which is the default, ignores {' and '.join(names)}. Set `mode` to cloud or local.",
+            reason="conflicting_settings",
+            provider=NAME,
+        )
 
 
 class FoundryModel(ModelBase):
@@ -125,7 +145,10 @@ def _already_connected(model: HttpModel) -> Callable[[], Awaitable[HttpModel]]:
 
 
 def _cloud(config: ProviderConfig) -> HttpModel:
-    endpoint = get_setting(provider_setting(config, "project_endpoint") or config.base_url, ENDPOINT_VARIABLE)
+    project = provider_setting(config, "project_endpoint")
+    endpoint = single_address(config, project_endpoint=project, base_url=config.base_url) or get_setting(
+        None, ENDPOINT_VARIABLE
+    )
     if endpoint is None:
         raise ProviderConfigError(
             f"Missing project endpoint of provider {NAME} in mode cloud. Set providers.{NAME}.projectEndpoint, or "

@@ -92,4 +92,4 @@ def gemini_capabilities(model: str) -> GeminiDialect:
 
 def _with_api_version(base_url: str, version: str) -> str:
     """Return the base URL with the API version, unless it has a path."""
-    return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/{api_versions.GEMINI}"
+    return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/{version}"

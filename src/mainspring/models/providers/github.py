@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth.cli_tokens import GitHubCliCredential, is_cli_installed, missing_token_error
-from mainspring.models.auth.credentials import get_setting, require_key
+from mainspring.models.auth.credentials import require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import CredentialCallback, HttpModel
 from mainspring.models.profile import ChatCapabilities
 from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
+from mainspring.models.providers.addresses import single_address
 from mainspring.models.providers.http import build_chat_model, provider_setting, static_api_key
 
 _NAME = "github"
@@ -39,7 +40,10 @@ def build(config: ProviderConfig) -> HttpModel:
                 provider=_NAME,
             )
         config = replace(config, api_key=token)
-    base_url = get_setting(provider_setting(config, "endpoint") or config.base_url) or _HOST.base_url
+    base_url = (
+        single_address(config, endpoint=provider_setting(config, "endpoint"), base_url=config.base_url)
+        or _HOST.base_url
+    )
     if org := provider_setting(config, "org"):
         base_url = _organization_url(base_url, org)
     return build_chat_model(
@@ -48,7 +52,7 @@ def build(config: ProviderConfig) -> HttpModel:
         model=config.model or _HOST.model,
         base_url=base_url,
         key=_credential(config, base_url),
-        capabilities=ChatCapabilities(),
+        capabilities=ChatCapabilities(unsupported=("top_k",)),
         headers={"x-github-api-version": api_versions.GITHUB},
     )
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from mainspring.errors import ProviderConfigError
+from mainspring.models.catalog import with_configured_facts
 from mainspring.models.config import ProviderConfig
 from mainspring.models.langchain import LangChainModel
 from mainspring.models.langchain.detect import is_langchain_chat_model
@@ -52,4 +53,5 @@ def build(config: ProviderConfig) -> LangChainModel:
         raise ProviderConfigError(
             f"{place} is not a LangChain chat model. {_SETUP_HINT}", reason="no_model", provider=_NAME
         )
-    return LangChainModel(chat_model)
+    model = LangChainModel(chat_model)
+    return LangChainModel(chat_model, info=with_configured_facts(model.info, config))

@@ -25,6 +25,7 @@ _DIALECT = ChatCapabilities(
     developer_role=False,
     prompt_cache_key=True,
     reasoning="none",
+    unsupported=("top_k",),
 )
 """Capabilities of OpenAI's own servers."""
 

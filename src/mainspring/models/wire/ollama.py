@@ -20,6 +20,7 @@ from mainspring.messages import (
     Usage,
     strip_surrogates,
 )
+from mainspring.models.codec.effort import nearest_effort
 from mainspring.models.codec.encoded_history import MessageEncodingCache
 from mainspring.models.codec.normalize import (
     EMPTY_PROMPT_TEXT,
@@ -29,9 +30,10 @@ from mainspring.models.codec.normalize import (
     prepare_message,
     split_text_and_images,
 )
+from mainspring.models.codec.sampling import omitted_options, sampling_fields, without_rejected_options
 from mainspring.models.codec.stream_decoder import StreamDecoder
 from mainspring.models.codec.text import TextAndThinking
-from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter, nearest_effort
+from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter
 from mainspring.models.json_values import DECODE_ERRORS, as_dict, convert_loosely, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
@@ -209,6 +211,8 @@ def _options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
         options["temperature"] = request.temperature
     if request.stop:
         options["stop"] = list(request.stop)
+    if request.sampling is not None:
+        options |= sampling_fields("ollama", request, dialect.unsupported)
     options |= as_dict(extra.pop("options", None)) or {}
     fields: dict[str, Any] = {"options": options} if options else {}
     if dialect.keep_alive is not None:
@@ -258,6 +262,10 @@ class OllamaProtocol:
     encode = staticmethod(encode_request)
     decoder = OllamaDecoder
 
+    def omitted_options(self, request: ModelRequest, profile: ModelProfile) -> list[str]:
+        """Return the options of a request that are not sent."""
+        return omitted_options(self.name, request, profile.ollama, ("tool_choice",))
+
     def url(self, profile: ModelProfile) -> str:
         """Return the URL of a request."""
         return f"{profile.base_url}/api/chat" + (f"?{profile.query}" if profile.query else "")
@@ -269,6 +277,8 @@ class OllamaProtocol:
             if profile.ollama.think == "levels":
                 yield replace(profile, ollama=replace(profile.ollama, think="switch"))
             yield replace(profile, ollama=replace(profile.ollama, think="none", echo=False))
+        for unsupported in without_rejected_options("ollama", text, profile.ollama):
+            yield replace(profile, ollama=replace(profile.ollama, unsupported=unsupported))
         if "format" in text and is_unsupported_parameter(text):
             yield replace(profile, ollama=replace(profile.ollama, json_schema=False))
         if profile.info.vision and is_images_unsupported(text):

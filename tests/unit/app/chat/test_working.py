@@ -104,7 +104,8 @@ async def test_misspelled_provider_changes_nothing(folder: Path, home: Path, mon
         switched = await chat.slash("/model llama3.3:latest")
 
     assert "Unknown provider: 'antropic'. Did you mean anthropic:claude?" in done.error
-    assert (end.text, switched.error) == ("still here", "")
+    assert done.code == "PROVIDER_NOT_SUPPORTED"
+    assert (end.text, switched.error, switched.code) == ("still here", "", "")
 
 
 async def test_reasoning_effort_can_be_changed(folder: Path, home: Path) -> None:

@@ -9,6 +9,7 @@ from mainspring.app.providers.select_model import make
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings.load import build_config, parse_settings
 from mainspring.app.workspace.settings.schema import ProviderSettings
+from mainspring.errors import ConfigError
 from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelProvider
@@ -56,10 +57,31 @@ def test_provider_specific_settings_work_with_common_ones() -> None:
     assert model.info.context_window == 128_000
 
 
-def test_misspelled_setting_is_a_warning() -> None:
-    [warning] = parse_settings('{"providers": {"azure": {"endpiont": "x"}}}', "s.json").warnings
+@pytest.mark.parametrize(
+    ("section", "hint"),
+    [
+        ('{"azure": {"endpiont": "x"}}', "Did you mean 'endpoint'?"),
+        (
+            '{"openai": {"endpoint": "x"}}',
+            "'endpoint' is a setting of azure and github, not of openai. Did you mean 'baseUrl'?",
+        ),
+        ('{"openai": {"deployment": "x"}}', "Did you mean 'model'?"),
+        ('{"openai": {"org": "x"}}', "'org' is a setting of github, not of openai. Did you mean 'headers'?"),
+        ('{"openai": {"temprature": 1}}', "the setting agent.temperature"),
+        ('{"openai": {"timeot": 1}}', "the setting agent.timeout"),
+        ('{"mine": {"baseUrl": "http://h/v1", "token": "x"}}', "'token' is a setting of github, not of mine."),
+        ('{"codex": {"apiKeyFile": "x"}}', "codex does not support it."),
+    ],
+)
+def test_setting_that_the_provider_does_not_know_is_an_error(section: str, hint: str) -> None:
+    text = f'{{"providers": {section}}}'
+    with pytest.raises(ConfigError, match=re.escape(hint)) as caught:
+        parse_settings(text, "s.json")
+    assert str(caught.value).startswith("s.json:1:")
 
-    assert "Did you mean 'endpoint'?" in warning
+    [warning] = parse_settings(text, "s.json", trusted=False).warnings
+    assert hint in warning
+    assert warning.endswith("(ignored, because the project is not trusted)")
 
 
 @pytest.mark.parametrize("profile", PROVIDERS.values(), ids=lambda profile: profile.name)

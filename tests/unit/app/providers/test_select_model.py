@@ -146,8 +146,9 @@ async def test_provider_section_with_a_key_is_enough(key: dict[str, str]) -> Non
 
 
 async def test_unknown_default_provider_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown provider: 'nobody'"):
+    with pytest.raises(ProviderConfigError, match=r"Unknown provider: 'nobody'") as caught:
         await choose(AppConfig(providers=Providers(default="nobody")))
+    assert caught.value.code is ErrorCode.PROVIDER_NOT_SUPPORTED
 
 
 async def test_default_provider_needs_a_model() -> None:
@@ -162,8 +163,8 @@ async def test_unknown_provider_error_suggests_a_name() -> None:
         await choose(AppConfig(model="anthropics:claude"))
 
     assert "Did you mean anthropic:claude?" in str(caught.value)
-    with pytest.raises(ProviderConfigError, match="Available: anthropic, azure.*No API key for openai"):
-        await choose(AppConfig(model="quite-other:claude"))
+    with pytest.raises(ProviderConfigError, match=r"Available: anthropic, azure.*write openai:quite-other:claude"):
+        await choose(AppConfig(model="quite-other:claude"), {"OPENAI_API_KEY": "k"})
 
 
 async def test_error_names_the_assumed_provider() -> None:

@@ -260,7 +260,7 @@ async def test_unknown_embedded_model_cannot_be_downloaded(place: WorkspaceOptio
 
 
 async def test_check_reports_missing_setup(place: WorkspaceOptions, environ: dict[str, str]) -> None:
-    found = await run_checks(WorkspaceOptions(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
+    found = await run_checks(WorkspaceOptions(cwd=place.cwd, offline=True), model="gpt-9", environ=environ)
 
     items = {item.name: item for item in found.items}
     assert items["home"].state == "ok"

@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from mainspring.app.workspace.settings.schema import AppConfig, ProviderSettings
-from mainspring.app.workspace.settings.validation import SCHEMA_KEY
+from mainspring.app.workspace.settings.validation import SCHEMA_KEY, provider_setting_types
 from mainspring.events.codec import unindent_descriptions
-from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
+from mainspring.models.provider_table import PROVIDERS
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
@@ -28,15 +28,12 @@ def settings_schema() -> str:
             _describe(definitions[kind.__name__], kind)
     provider = definitions["ProviderSettings"]
     provider["properties"].pop("extra", None)
-    provider["properties"] |= {
-        name: {"description": "Supported by some providers; see docs/models.md"}
-        for name in sorted(PROVIDER_SPECIFIC_SETTINGS)
-    }
+    default = {"description": "Provider of models without a provider prefix", "type": "string"}
     definitions["Providers"] = {
         "title": "Providers",
         "description": "`default`, and a section for each provider by name.",
         "type": "object",
-        "properties": {"default": {"description": "Provider of models without a provider prefix", "type": "string"}},
+        "properties": {"default": default, **{name: _provider_section(name) for name in PROVIDERS}},
         "additionalProperties": {"$ref": "#/$defs/ProviderSettings"},
     }
     root = definitions.pop("AppConfig")
@@ -48,6 +45,18 @@ def settings_schema() -> str:
             value.pop("default", None)  # unset settings have defaults, which editors must not insert
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Mainspring settings"}
     return json.dumps({**root, **head, "$defs": definitions}, indent=2, sort_keys=False) + "\n"
+
+
+def _provider_section(name: str) -> dict[str, Any]:
+    """Create the schema of the section of a built-in provider, which supports more or fewer settings than others."""
+    profile = PROVIDERS[name]
+    properties: dict[str, Any] = {
+        setting: {"description": f"See docs/{profile.docs}"}
+        if setting in profile.settings
+        else {"$ref": f"#/$defs/ProviderSettings/properties/{setting}"}
+        for setting in provider_setting_types(name)
+    }
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _section_types(kind: type[Struct]) -> set[type[Struct]]:

@@ -13,8 +13,8 @@ from msgspec.structs import FieldInfo, fields
 from mainspring.app.workspace.settings.schema import AppConfig, Providers, ProviderSettings
 from mainspring.lazy import lazy_re
 from mainspring.lenient_json import JsonNode, line_and_column
-from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
-from mainspring.text import suggest_name
+from mainspring.models.config import explain_unknown_setting, known_settings
+from mainspring.text import suggest_name, to_camel_case
 
 _SUFFIX = lazy_re(r" - at `(?:key in )?\$(.*)`$")
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
@@ -195,27 +195,27 @@ class SettingsChecker:
                 self.problems.append(Problem(node.start, f"{what} must be an object, not {_describe_node(node)}", path))
             return
         known = {f.encode_name: f for f in fields(kind)}
+        types = provider_setting_types(path[1]) if kind is ProviderSettings else {}
         if not path:
             node.members.pop(SCHEMA_KEY, None)
         seen: dict[str, str] = {}
         for key, member in node.members.items():
             name = to_camel_case(key)
-            if kind is ProviderSettings and name in PROVIDER_SPECIFIC_SETTINGS:
-                self._check_value(member, Any, (*path, name))
-            elif name not in known:
-                self._warn_unknown(
-                    node.keys[key],
-                    key,
-                    path,
-                    [*known, *(PROVIDER_SPECIFIC_SETTINGS if kind is ProviderSettings else ())],
-                )
+            if types and name not in types:
+                text = explain_unknown_setting(path[1], name, types)
+                self.problems.append(Problem(node.keys[key], f"{'.'.join((*path, key))}: {text}", (*path, name)))
+            elif not types and name not in known:
+                self._warn_unknown(node.keys[key], key, path, list(known))
             elif name in seen:
                 self.problems.append(
                     Problem(node.keys[key], f"{key} and {seen[name]} are the same setting", (*path, name))
                 )
             else:
                 seen[name] = key
-                self._check_member(member, known[name], (*path, name))
+                if types:
+                    self._check_value(member, types[name], (*path, name))
+                else:
+                    self._check_member(member, known[name], (*path, name))
 
     def _check_member(self, node: JsonNode, info: FieldInfo, path: SettingKey) -> None:
         kind = info.type
@@ -276,10 +276,17 @@ def _describe_node(node: JsonNode) -> str:
     return "a list" if node.items is not None else repr(node.value)
 
 
-def to_camel_case(key: str) -> str:
-    """Convert a key to camelCase; a key in camelCase is unchanged."""
-    head, *rest = key.split("_")
-    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+_KEY_SOURCES = ("apiKeyCommand", "apiKeyFile", "apiKeyKeyring")
+
+
+def provider_setting_types(provider: str) -> dict[str, Any]:
+    """Return the settings of the section of a provider, each with its type."""
+    names = known_settings(provider)
+    own = {"systemPrompt", *(_KEY_SOURCES if "apiKey" in names else ())}
+    common = {info.encode_name: info.type for info in fields(ProviderSettings)}
+    return {name: kind for name, kind in common.items() if name in own or name in names} | {
+        name: Any for name in names if name not in common
+    }
 
 
 def iter_settings(kind: type[Struct] = AppConfig, path: SettingKey = ()) -> Iterator[tuple[SettingKey, Any]]:
@@ -303,8 +310,10 @@ def setting_type(path: SettingKey) -> Any:
     """
     known = dict(iter_settings())
     if len(path) == 3 and path[0] == "providers":
-        known |= {("providers", path[1], f.encode_name): f.type for f in fields(ProviderSettings)}
-        known |= {("providers", path[1], name): Any for name in PROVIDER_SPECIFIC_SETTINGS}
+        types = provider_setting_types(path[1])
+        if path[2] not in types:
+            raise ValueError(f"Unknown setting: {'.'.join(path)!r}. {explain_unknown_setting(path[1], path[2], types)}")
+        return types[path[2]]
     if len(path) == 2 and (named := mapping_value_type(known.get(path[:1]))) is not None:
         return named
     if path not in known:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, RedactedThinkingBlock, ThinkingBlock
+from mainspring.models.codec.sampling import sampling_fields, without_rejected_options
 from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter
 from mainspring.models.json_values import as_dict, as_list, to_json
 from mainspring.models.port import ModelRequest, ThinkingLevel
@@ -236,6 +237,8 @@ DEFAULT_MAX_TOKENS_UNKNOWN_MODEL = 8_192
 
 
 _MIN_ANSWER_TOKENS = 1024
+_MIN_TOP_P_THINKING = 0.95
+"""Minimum of ``top_p`` together with thinking, as documented."""
 
 
 def request_options(request: ModelRequest, profile: ModelProfile, chosen: ThinkingOptions) -> dict[str, Any]:
@@ -257,10 +260,13 @@ def request_options(request: ModelRequest, profile: ModelProfile, chosen: Thinki
         fields["thinking"] = thinking
     if request.temperature is not None and dialect.temperature and not chosen.is_on:
         fields["temperature"] = min(request.temperature, 1.0)
+    if request.sampling is not None:
+        fields.update(sampling_fields("messages", request, unsupported_options(request, dialect, chosen)))
+        fields.pop("disable_parallel_tool_use", None)  # part of the tool choice
     stop = [text for text in request.stop if text.strip()] if dialect.stop else []
     if stop:
         fields["stop_sequences"] = stop
-    choice = _tool_choice(request, forced=dialect.forced_tools)
+    choice = _tool_choice(request, dialect)
     if choice is not None:
         fields["tool_choice"] = choice
     output: dict[str, Any] = {}
@@ -284,15 +290,29 @@ def _fit_thinking_budget(field: dict[str, Any] | None, limit: int) -> dict[str, 
     return None if budget < MIN_BUDGET else {**field, "budget_tokens": budget}
 
 
-def _tool_choice(request: ModelRequest, *, forced: bool) -> dict[str, Any] | None:
+def unsupported_options(
+    request: ModelRequest, dialect: AnthropicCapabilities, chosen: ThinkingOptions
+) -> tuple[str, ...]:
+    """Return the sampling options that may not be sent: with thinking, only a high ``top_p`` may be."""
+    if not chosen.is_on:
+        return dialect.unsupported
+    top_p = request.sampling.top_p if request.sampling is not None else None
+    low = ("top_p",) if top_p is not None and top_p < _MIN_TOP_P_THINKING else ()
+    return (*dialect.unsupported, "temperature", "top_k", *low)
+
+
+def _tool_choice(request: ModelRequest, dialect: AnthropicCapabilities) -> dict[str, Any] | None:
     choice = request.tool_choice
-    if not request.tools or choice == "auto":
+    if not request.tools:
         return None
     if choice == "none":
         return {"type": "none"}
-    if not forced:
-        return None
-    return {"type": "any"} if choice == "required" else {"type": "tool", "name": choice}
+    single: dict[str, Any] = {}
+    if request.sampling is not None and "parallel_tool_calls" not in dialect.unsupported:
+        single = {"disable_parallel_tool_use": True} if request.sampling.parallel_tool_calls is False else {}
+    if choice == "auto" or not dialect.forced_tools:
+        return {"type": "auto", **single} if single else None
+    return {"type": "any", **single} if choice == "required" else {"type": "tool", "name": choice, **single}
 
 
 _MAX_TOKENS = lazy_re(r"max_tokens: \d+ > (\d+)")
@@ -344,8 +364,10 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
     if "effort" in text and "thinking.type" not in text:
         known = parse_efforts(text.partition("supported levels")[2])
         yield _with_capabilities(profile, efforts=known if known != profile.messages.efforts else ())
-    if not is_unsupported_parameter(text):
+    if not is_unsupported_parameter(text) and "cannot both be specified" not in text:
         return
+    rejected = without_rejected_options("messages", text, profile.messages)
+    yield from (_with_capabilities(profile, unsupported=names) for names in rejected)
     for pattern, change in _REJECTION_RULES:
         if re.search(pattern, text, re.DOTALL):
             yield _with_capabilities(profile, **change)

@@ -23,6 +23,7 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from mainspring.models.codec.effort import nearest_effort
 from mainspring.models.codec.encoded_history import MessageBoundary, MessageEncodingCache, merge_at_boundary
 from mainspring.models.codec.normalize import (
     EMPTY_PROMPT_TEXT,
@@ -31,7 +32,8 @@ from mainspring.models.codec.normalize import (
     prepare_message,
     split_text_and_images,
 )
-from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter, nearest_effort
+from mainspring.models.codec.sampling import sampling_fields, without_rejected_options
+from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter
 from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
@@ -225,6 +227,8 @@ def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, 
     if request.schema is not None and dialect.json_schema and (dialect.schema_with_tools or not request.tools):
         settings["responseMimeType"] = "application/json"
         settings["responseJsonSchema"] = json_schema(request.schema)
+    if request.sampling is not None:
+        settings.update(sampling_fields("gemini", request, dialect.unsupported))
     extra = dict(request.extra)
     settings.update(as_dict(extra.pop("generationConfig", None)) or {})
     fields: dict[str, Any] = {"generationConfig": settings} if settings else {}
@@ -264,6 +268,7 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"function_?response\S*parts|multimodal function|unknown name ['\"\\]+parts\b", {"result_images": "behind"}),
     (r"temperature", {"temperature": False}),
     (r"stop.?sequence", {"stop": False}),
+    (r"\bpenalty is not enabled", {"unsupported": ("presence_penalty", "frequency_penalty")}),
 )
 """Patterns of rejected fields, and the change for each."""
 
@@ -277,8 +282,10 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
         yield _changed(profile, {"sign_calls": True})
         yield _changed(profile, {"echo": False, "sign_calls": False})
     # Hosts quote the path of the field, often without the fact that they reject it.
-    if not is_unsupported_parameter(text) and "cannot find field" not in text:
+    if not is_unsupported_parameter(text) and not re.search(r"cannot find field|is not enabled", text):
         return
+    for unsupported in without_rejected_options("gemini", text, profile.gemini):
+        yield _changed(profile, {"unsupported": unsupported})
     for pattern, change in _REFUSABLE:
         if re.search(pattern, text, re.DOTALL):
             yield _changed(profile, change)

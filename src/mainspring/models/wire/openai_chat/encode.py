@@ -8,12 +8,9 @@ their breakpoints.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
+from mainspring.lazy import lazy_function
 from mainspring.messages import (
     ContentBlock,
     ImageBlock,
@@ -25,6 +22,7 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from mainspring.models.codec.effort import nearest_effort
 from mainspring.models.codec.encoded_history import MessageEncodingCache
 from mainspring.models.codec.normalize import (
     EMPTY_PROMPT_TEXT,
@@ -35,16 +33,15 @@ from mainspring.models.codec.normalize import (
     split_text_and_images,
 )
 from mainspring.models.codec.tool_schema import split_description
-from mainspring.models.codec.unsupported import (
-    is_images_unsupported,
-    is_unsupported_parameter,
-    nearest_effort,
-    parse_supported_efforts,
-)
-from mainspring.models.json_values import as_dict, to_json
+from mainspring.models.json_values import as_dict, as_list, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ChatCapabilities, ModelProfile
 from mainspring.models.token_limits import output_limit
+
+if TYPE_CHECKING:
+    from mainspring.models.codec.sampling import sampling_fields
+else:
+    sampling_fields = lazy_function("mainspring.models.codec.sampling", "sampling_fields")
 
 
 def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
@@ -72,6 +69,8 @@ def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, 
         choice = request.tool_choice
         named = choice not in ("required", "none")
         fields["tool_choice"] = {"type": "function", "function": {"name": choice}} if named else choice
+    if request.sampling is not None:
+        fields.update(sampling_fields("chat_completions", request, dialect.unsupported))
     fields.update(request.extra)
     return fields
 
@@ -84,49 +83,6 @@ def _effort(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
     if effort is None:
         return {}
     return {"reasoning": {"effort": effort}} if dialect.effort_field == "reasoning" else {"reasoning_effort": effort}
-
-
-_REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
-    (r"stream_options|include_usage", {"stream_usage": False}),
-    (r"reasoning_content|reasoning_details|\breasoning\b.*(message|property)|thinking", {"reasoning": "none"}),
-    (r"\bdeveloper\b", {"developer_role": False}),
-    (r"'system'|\bsystem role\b|role.{0,20}\bsystem\b", {"developer_role": True}),
-    (r"prompt_cache_key", {"prompt_cache_key": False}),
-    (r"temperature", {"temperature": False}),
-    (r"\bstop\b", {"stop": False}),
-    (r"\bstrict\b", {"strict_schema": False}),
-    (r"response_format|json_schema", {"json_schema": False}),
-)
-"""Patterns of rejected fields, and the change for each."""
-
-
-def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-    """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
-    text = refusal.lower()
-    if re.search(r"tool.?call.?id|length of 9", text):
-        yield _changed(profile, {"short_ids": True})
-    if "signature" in text or "thinking block" in text:
-        yield _changed(profile, {"reasoning": "none"})
-    if not is_unsupported_parameter(text):
-        return
-    if "max_completion_tokens" in text or "max_tokens" in text:
-        # If the text contains both names, the one that was sent is the rejected one.
-        sent = profile.dialect.max_tokens_field
-        yield _changed(
-            profile, {"max_tokens_field": "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"}
-        )
-    if "effort" in text:
-        known = parse_supported_efforts(text)
-        yield _changed(profile, {"efforts": known if known != profile.dialect.efforts else ()})
-    for pattern, change in _REFUSABLE:
-        if re.search(pattern, text, re.DOTALL):
-            yield _changed(profile, change)
-    if profile.info.vision and is_images_unsupported(text):
-        yield replace(profile, info=replace(profile.info, vision=False))
-
-
-def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
-    return replace(profile, dialect=replace(profile.dialect, **change))
 
 
 _CACHE_CONTROL = {"type": "ephemeral"}
@@ -216,17 +172,18 @@ def _head(
 ) -> bytes:
     """Encode everything but the messages, without the closing brace; encoded again only after a change."""
     fields = {"model": profile.model, "stream": True, **_request_options(request, profile)}
+    own = as_list(fields.pop("tools")) if "tools" in fields else None  # server-side tools, passed by the caller
     tools = list(request.tools)
     known = history.head
-    if known is not None and known[0] == (fields, tools, has_cache_mark):
+    if known is not None and known[0] == (fields, tools, own, has_cache_mark):
         return known[1]
     head = to_json(fields)[:-1]
-    if tools:
-        encoded = [_tool(tool) for tool in tools]
+    if tools or own:
+        encoded = [*[_tool(tool) for tool in tools], *map(to_json, own or ())]
         if has_cache_mark:
             encoded[-1] = tool_with_cache_breakpoint(encoded[-1])
         head += b',"tools":[' + b",".join(encoded) + b"]"
-    history.head = ((fields, tools, has_cache_mark), head)
+    history.head = ((fields, tools, own, has_cache_mark), head)
     return head
 
 

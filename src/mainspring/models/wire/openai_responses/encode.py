@@ -20,6 +20,7 @@ from mainspring.messages import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from mainspring.models.codec.effort import nearest_effort
 from mainspring.models.codec.encoded_history import MessageEncodingCache
 from mainspring.models.codec.normalize import (
     EMPTY_PROMPT_TEXT,
@@ -28,10 +29,10 @@ from mainspring.models.codec.normalize import (
     prepare_message,
     split_text_and_images,
 )
+from mainspring.models.codec.sampling import sampling_fields, without_rejected_options
 from mainspring.models.codec.unsupported import (
     is_images_unsupported,
     is_unsupported_parameter,
-    nearest_effort,
     parse_supported_efforts,
 )
 from mainspring.models.json_values import as_list, to_json
@@ -73,6 +74,8 @@ def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, 
         fields["text"] = {"format": schema}
     if request.tools:
         _call_options(request, profile, fields)
+    if request.sampling is not None:
+        fields.update(sampling_fields("responses", request, dialect.unsupported))
     return _merge_extra(fields, request.extra)
 
 
@@ -140,6 +143,8 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
         return
     if "effort" in text and (known := parse_supported_efforts(text)):
         yield _changed(profile, {"efforts": known})
+    rejected = without_rejected_options("responses", text, profile.responses)
+    yield from (_changed(profile, {"unsupported": names}) for names in rejected)
     for pattern, change in _REFUSABLE:
         if re.search(pattern, text, re.DOTALL):
             yield _changed(profile, change)

@@ -151,14 +151,26 @@ def test_schema_has_every_setting_and_rejects_invalid_ones() -> None:
     good = {
         "$schema": "x",
         "model": "a:b",
-        "providers": {"default": "openai", "mine": {"baseUrl": "http://x", "apiKeyFile": "~/k", "endpoint": "y"}},
+        "providers": {
+            "default": "openai",
+            "mine": {"baseUrl": "http://x", "apiKeyFile": "~/k"},
+            "azure": {"endpoint": "y"},
+        },
         "agent": {"maxTokens": 5, "thinking": "high"},
         "languageServers": {"py": {"command": ["x"], "languages": {".py": "python"}}},
         "hooks": {"Stop": [{"command": "true"}]},
     }
     assert validator.is_valid(good)
     assert not parse_settings(json.dumps(good), "f.json").warnings
-    for bad in ({"modle": "x"}, {"agent": {"maxTokens": "many"}}, {"ui": {"theme": "drak"}}, {"providers": {"a": 1}}):
+    for bad in (
+        {"modle": "x"},
+        {"agent": {"maxTokens": "many"}},
+        {"ui": {"theme": "drak"}},
+        {"providers": {"a": 1}},
+        {"providers": {"mine": {"endpoint": "y"}}},
+        {"providers": {"openai": {"endpoint": "y"}}},
+        {"providers": {"openai": {"vision": "y"}}},
+    ):
         assert not validator.is_valid(bad)
 
 

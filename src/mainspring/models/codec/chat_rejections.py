@@ -1,0 +1,61 @@
+"""Find the field of Chat Completions that a host rejected; loaded only after a rejection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from mainspring.models.codec.sampling import without_rejected_options
+from mainspring.models.codec.unsupported import (
+    is_images_unsupported,
+    is_unsupported_parameter,
+    parse_supported_efforts,
+)
+from mainspring.models.profile import ModelProfile
+
+_REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
+    (r"stream_options|include_usage", {"stream_usage": False}),
+    (r"reasoning_content|reasoning_details|\breasoning\b.*(message|property)|thinking", {"reasoning": "none"}),
+    (r"\bdeveloper\b", {"developer_role": False}),
+    (r"'system'|\bsystem role\b|role.{0,20}\bsystem\b", {"developer_role": True}),
+    (r"prompt_cache_key", {"prompt_cache_key": False}),
+    (r"temperature", {"temperature": False}),
+    (r"\bstop\b", {"stop": False}),
+    (r"\bstrict\b", {"strict_schema": False}),
+    (r"response_format|json_schema", {"json_schema": False}),
+)
+"""Patterns of rejected fields, and the change for each."""
+
+
+def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
+    """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
+    text = refusal.lower()
+    if re.search(r"tool.?call.?id|length of 9", text):
+        yield _changed(profile, {"short_ids": True})
+    if "signature" in text or "thinking block" in text:
+        yield _changed(profile, {"reasoning": "none"})
+    if not is_unsupported_parameter(text):
+        return
+    if "max_completion_tokens" in text or "max_tokens" in text:
+        # If the text contains both names, the one that was sent is the rejected one.
+        sent = profile.dialect.max_tokens_field
+        yield _changed(
+            profile, {"max_tokens_field": "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"}
+        )
+    if "effort" in text:
+        known = parse_supported_efforts(text)
+        yield _changed(profile, {"efforts": known if known != profile.dialect.efforts else ()})
+    for unsupported in without_rejected_options("chat_completions", text, profile.dialect):
+        yield _changed(profile, {"unsupported": unsupported})
+    for pattern, change in _REFUSABLE:
+        if re.search(pattern, text, re.DOTALL):
+            yield _changed(profile, change)
+    if profile.info.vision and is_images_unsupported(text):
+        yield replace(profile, info=replace(profile.info, vision=False))
+
+
+def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
+    return replace(profile, dialect=replace(profile.dialect, **change))
