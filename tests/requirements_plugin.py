@@ -2,7 +2,8 @@
 
 A test names what it proves with `@pytest.mark.covers("TEX-07", ...)`. An ID that is not in the manifest fails the collection of
 its file. A run ends with `requirements covered: N of M`: the IDs all of whose tests ran and passed.
-A test that was skipped, failed, or was deselected leaves its IDs uncovered.
+A test that was skipped, failed, or was deselected leaves its IDs uncovered. A test over the recorded material, which is not in the
+repository, claims no ID.
 
 Options: `--requirements` also lists the uncovered IDs, by section; `--requirements-issue 2` counts only the IDs of one issue.
 `--covers SES-17` runs only the tests that claim this ID.
@@ -19,6 +20,8 @@ import pytest
 
 MANIFEST = Path(__file__).with_name("requirements.toml")
 PROPERTY = "covers"
+MATERIAL = "material"
+"""The fixture of files from outside the repository: a plain clone skips its tests."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,16 @@ def load_manifest(path: Path = MANIFEST) -> Manifest:
 
 
 def ids_of(item: pytest.Item) -> list[str]:
-    """Return the IDs of a test, including those of its class and module."""
-    return [name for mark in item.iter_markers("covers") for name in mark.args]
+    """Return the IDs of a test, including those of its class and module.
+
+    A test over the recorded material has none: the material is not in the repository, so another test must prove its IDs.
+    """
+    return [] if uses_material(item) else [name for mark in item.iter_markers("covers") for name in mark.args]
+
+
+def uses_material(item: pytest.Item) -> bool:
+    """Return True if the test needs files from outside the repository."""
+    return MATERIAL in getattr(item, "fixturenames", ())
 
 
 @dataclass
@@ -117,7 +128,21 @@ def pytest_make_collect_report(
             f"{node}: Unknown requirement in {MANIFEST.name}: {name!r}" for node, name in unknown
         )
         report.result = []
+    elif claims := [
+        item.nodeid for item in report.result or () if isinstance(item, pytest.Item) and _claims_material(item)
+    ]:
+        report.outcome = "failed"
+        report.longrepr = "\n".join(
+            f"{node}: A test that uses `{MATERIAL}` cannot claim a requirement: a plain clone skips it. Claim it in a test "
+            "with data of the repository."
+            for node in claims
+        )
+        report.result = []
     return report
+
+
+def _claims_material(item: pytest.Item) -> bool:
+    return uses_material(item) and any(mark.name == PROPERTY for mark in item.own_markers)
 
 
 def unknown_ids(items: Iterable[pytest.Item]) -> list[tuple[str, str]]:

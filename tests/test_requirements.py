@@ -130,6 +130,31 @@ def test_unknown_id_fails_the_collection(inner_suite: pytest.Pytester, workers: 
     assert result.ret != 0
 
 
+def test_test_over_material_claims_nothing(inner_suite: pytest.Pytester) -> None:
+    module = """
+        import pytest
+        {module_mark}
+        @pytest.fixture
+        def material(): pytest.skip("not here")
+
+        @pytest.mark.covers("PKG-01")
+        def test_with_own_data(): pass
+
+        {mark}
+        def test_with_material(material): pass
+    """
+    claim = 'pytest.mark.covers("PKG-01")'
+    text = textwrap.dedent(module).format(module_mark=f"pytestmark = {claim}", mark="")
+    inner_suite.makepyfile(test_module=text)
+    result = inner_suite.runpytest_subprocess("-p", "tests.requirements_plugin", "test_module.py")
+    assert result.outlines[-1] == "requirements covered: 1 of 636"
+
+    inner_suite.makepyfile(test_module=textwrap.dedent(module).format(module_mark="", mark=f"@{claim}"))
+    result = inner_suite.runpytest_subprocess("-p", "tests.requirements_plugin", "test_module.py")
+    result.stdout.fnmatch_lines(["*::test_with_material: A test that uses `material` cannot claim a requirement*"])
+    assert result.ret != 0
+
+
 def test_issue_option_limits_the_summary(inner_suite: pytest.Pytester) -> None:
     result = inner_suite.runpytest_subprocess(
         "-p", "tests.requirements_plugin", "-m", "not soak", "--requirements-issue", "2"

@@ -17,6 +17,7 @@ MainspringError
 │   │       └── AgentContextExceededError  nothing could make the conversation fit
 │   ├── AgentAbortedError         ``abort()`` or the caller's `CancelToken` ended the run
 │   ├── AgentBusyError            the agent is already running
+│   ├── AgentOutputError          a run ended without the requested structured output
 │   ├── ConfigError               a setting, file, or option is wrong
 │   ├── ToolError                 a tool failed in a way the model should read
 │   └── PermissionDeniedError     a rule or the user denied
@@ -58,6 +59,19 @@ class ErrorCode(StrEnum):
     TIMEOUT = "TIMEOUT"
     INVALID_RESPONSE = "INVALID_RESPONSE"
     UNKNOWN = "UNKNOWN"
+
+    @property
+    def category(self) -> ModelErrorCategory:
+        """Return the code reduced to four kinds: ``auth``, ``rate_limit``, ``timeout``, ``api_error``."""
+        match self:
+            case ErrorCode.AUTHENTICATION_ERROR:
+                return "auth"
+            case ErrorCode.RATE_LIMITED:
+                return "rate_limit"
+            case ErrorCode.TIMEOUT:
+                return "timeout"
+            case _:
+                return "api_error"
 
 
 RETRYABLE_CODES = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})
@@ -125,16 +139,8 @@ class ModelError(ProviderError):
 
     @property
     def category(self) -> ModelErrorCategory:
-        """Return the code reduced to four kinds: ``auth``, ``rate_limit``, ``timeout``, ``api_error``."""
-        match self.code:
-            case ErrorCode.AUTHENTICATION_ERROR:
-                return "auth"
-            case ErrorCode.RATE_LIMITED:
-                return "rate_limit"
-            case ErrorCode.TIMEOUT:
-                return "timeout"
-            case _:
-                return "api_error"
+        """Return the category of the code."""
+        return self.code.category
 
 
 class AuthenticationError(ModelError):
@@ -286,6 +292,10 @@ class AgentAbortedError(AgentError):
 
 class AgentBusyError(AgentError):
     """A second run was started during a run; use ``steer()`` or ``follow_up()``."""
+
+
+class AgentOutputError(AgentError):
+    """A run ended without the requested structured output; ``outcome`` has the reason and the text of the response."""
 
 
 class ConfigError(AgentError):

@@ -36,7 +36,6 @@ def load_calls(material: Path, name: str) -> list[dict[str, Any]]:
     return [{**requests[key]["params"], "answer": answers[key]} for key in requests if key in answers]
 
 
-@pytest.mark.covers("MCP-01", "MCP-06")
 @pytest.mark.parametrize(
     "name", ["mcp-server-time", "server-everything", "server-everything-2024-11-05", "server-filesystem"]
 )

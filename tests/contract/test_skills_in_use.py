@@ -38,7 +38,6 @@ def call_skill(name: str) -> ScriptedCall:
     return ScriptedCall("skills_use", {"name": name})
 
 
-@pytest.mark.covers("SKL-21", "SKL-29", "SKL-37")
 async def test_every_real_skill_can_be_used(material: Path) -> None:
     folders = tuple(str(p) for p in sorted((material / "skills").iterdir()) if p.is_dir())
     config = SkillsConfig(user=folders, builtin=False)

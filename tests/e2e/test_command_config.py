@@ -6,6 +6,7 @@ import pty
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -320,3 +321,22 @@ def test_unknown_provider_has_a_code_and_sends_nothing(command: Command, flags: 
     assert (result["error"]["code"], result["error"]["reason"]) == ("PROVIDER_NOT_SUPPORTED", "unknown_provider")
     assert f"Unknown provider: {flags[1].partition(':')[0]!r}" in result["error"]["message"]
     assert command.server.requests == []
+
+
+@pytest.mark.covers("CFG-11")
+def test_retry_settings_apply_to_failed_requests(command: Command) -> None:
+    def run(**retry: Any) -> list[tuple[int, int, float]]:
+        command.settings({"retry": {"maxRetries": 3, "baseDelayMs": 10, "maxDelayMs": 15, **retry}})
+        command.server.script[:] = [error(503)] * 9
+        command.server.requests.clear()
+        done = command.run("-p", "x", "--output", "stream-json")
+        assert done.code == 5, done.err
+        retries = [line for line in done.lines if line["type"] == "model_retry"]
+        assert len(command.server.requests) == len(retries) + 1
+        return [(line["attempt"], line["max_retries"], line["delay"]) for line in retries]
+
+    assert run(enableJitter=False) == [(1, 3, 0.01), (2, 3, 0.015), (3, 3, 0.015)]
+    varied = run(maxRetries=2)
+    assert [number for number, _, _ in varied] == [1, 2]
+    assert {delay for _, _, delay in varied}.isdisjoint({0.01, 0.015})
+    assert run(enabled=False) == []

@@ -159,7 +159,7 @@ def test_hook_that_starts_mainspring_does_not_recurse_forever(command: Command) 
 # --- extensions -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("EXT-01", "EXT-15")
+@pytest.mark.covers("EXT-01", "EXT-15", "TST-03")
 def test_user_extensions_load_and_broken_ones_are_reported(command: Command) -> None:
     home = command.home / ".agent"
     write_extension(home, "broken", "def extension(api):\n    oops\n")

@@ -82,12 +82,13 @@ def test_schema_flag_returns_structured_output(command: Command) -> None:
         Reply(calls=[("__output__", {"n": 3})]),
         Reply(calls=[("__output__", {"n": "four"})]),
         Reply(calls=[("__output__", {"n": 4})]),
-        "no idea", "none", "no", "no",
+        "no idea", "none", "no", "none", "none", "none",
     ]  # fmt: skip
 
     done = command.run("-p", "how many?", "--schema", "s.json", "--output", "json")
     text = command.run("-p", "how many?", "--schema", json.dumps(SCHEMA))
     failed = command.run("-p", "how many?", "--schema", "s.json", "--output", "stream-json")
+    as_text = command.run("-p", "how many?", "--schema", "s.json")
 
     assert (done.code, done.result["output"], json.loads(done.result["text"])) == (0, {"n": 3}, {"n": 3})
     assert "list_files" in tool_names(command.server.requests[0])
@@ -95,7 +96,11 @@ def test_schema_flag_returns_structured_output(command: Command) -> None:
     assert "__output__" not in text.err
     assert "The response does not match the schema. Asking the model to fix it" in text.err.splitlines()
     assert (failed.code, failed.result["exit_code"], failed.result["output"]) == (1, 1, None)
-    assert failed.result["output_error"]
+    assert (failed.result["status"], failed.result["error"]["type"]) == ("no_output", "AgentOutputError")
+    assert "no response matched the schema in 3 attempts" in failed.result["output_error"]
+    assert failed.result["text"] == "no"
+    assert as_text.code == 1
+    assert "Error: The model stopped without the requested output: no response matched" in as_text.err
     assert [line["type"] for line in failed.lines].count("result") == 1
 
 

@@ -50,6 +50,7 @@ def test_json_output_is_one_object(command: Command) -> None:
     assert done.err == ""
 
 
+@pytest.mark.covers("TST-03")
 def test_stream_json_follows_its_schema_and_ends_with_the_result(command: Command) -> None:
     (command.folder / "a.txt").write_text("x\n", encoding="utf-8")
     both = [("read_file", {"path": "a.txt"}), ("read_file", {"path": "none.txt"}), ("read_file", "{broken")]

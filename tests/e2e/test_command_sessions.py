@@ -14,7 +14,7 @@ from tests.e2e.servers.chat import call
 __all__ = ["command"]
 
 
-@pytest.mark.covers("SES-03", "SES-04", "SES-05", "SES-07", "SES-08", "SES-20")
+@pytest.mark.covers("SES-03", "SES-04", "SES-05", "SES-07", "SES-08", "SES-20", "TST-03")
 def test_event_log_records_runs_and_continues_after_a_restart(command: Command) -> None:
     (command.folder / ".env").write_text("PASSWORD=hunter2hunter2\n")
     (command.folder / "notes.txt").write_text("nothing but moss\n")

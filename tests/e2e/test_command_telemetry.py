@@ -230,7 +230,7 @@ def test_unreachable_collector_prints_nothing(command: Command) -> None:
     assert (done.code, done.out, done.err) == (0, "fine\n", bare.err)
 
 
-@pytest.mark.covers("TEL-09")
+@pytest.mark.covers("TEL-09", "CFG-09")
 def test_content_is_sent_only_if_settings_enable_it(command: Command) -> None:
     command.variables["NO_PROXY"] = "127.0.0.1"
     command.server.script += ["the answer", "the answer"]

@@ -76,8 +76,23 @@ def test_each_code_has_a_class_a_category_and_a_retry_flag(code: ErrorCode) -> N
     assert type(error) is MODEL_ERRORS[code]
     assert error.retryable == (code in {"RATE_LIMITED", "NETWORK_ERROR", "TIMEOUT"})
     expected = {"AUTHENTICATION_ERROR": "auth", "RATE_LIMITED": "rate_limit", "TIMEOUT": "timeout"}
-    assert error.category == expected.get(code, "api_error")
-    assert len(ErrorCode) == 10
+    assert error.category == code.category == expected.get(code, "api_error")
+
+
+@pytest.mark.covers("MOD-15")
+def test_there_are_ten_error_codes() -> None:
+    assert {str(code) for code in ErrorCode} == {
+        "PROVIDER_NOT_CONFIGURED",
+        "PROVIDER_NOT_SUPPORTED",
+        "AUTHENTICATION_ERROR",
+        "RATE_LIMITED",
+        "MODEL_NOT_FOUND",
+        "CONTEXT_LENGTH_EXCEEDED",
+        "NETWORK_ERROR",
+        "TIMEOUT",
+        "INVALID_RESPONSE",
+        "UNKNOWN",
+    }
 
 
 @pytest.mark.covers("ERR-02", "MOD-38")
@@ -96,6 +111,7 @@ async def test_run_error_type_depends_on_the_model_error(raised: ModelError, kin
     assert isinstance(caught.value, AgentProviderError)
     assert caught.value.cause is raised
     assert not isinstance(caught.value, AgentAbortedError)
+    assert not issubclass(AgentAbortedError, AgentProviderError)
 
 
 @pytest.mark.covers("ERR-03")

@@ -36,7 +36,7 @@ from mainspring.agent.plugs import (
 )
 from mainspring.agent.policies import RunPolicies
 from mainspring.env import ExecutionEnv, LocalEnv
-from mainspring.errors import AgentAbortedError, AgentBusyError, ConfigError, ProviderConfigError
+from mainspring.errors import AgentAbortedError, AgentBusyError, AgentOutputError, ConfigError, ProviderConfigError
 from mainspring.events import ContextCompacted, RunStatus
 from mainspring.extensions.api import Extension
 from mainspring.extensions.plug import Extensions
@@ -340,7 +340,8 @@ class Agent(CoreAgent):
         if self._lifecycle.needed:
             entered = await self._prepare_run(prompt, options)
             if entered.result is not None:
-                return entered.result
+                wants_text = behavior.merged_with(self.behavior).schema is None
+                return entered.result if wants_text else self._without_output(entered.result)
             prompt, options = entered.prompt, entered.options
         settled = behavior.merged_with(self.behavior)
         offered = [*self.tools, *self._lazy] if given is None else given
@@ -353,6 +354,14 @@ class Agent(CoreAgent):
             self._run_model = request
             ending.callback(setattr, self, "_asked", None)
             return await super()._run(prompt, model=request, behavior=behavior, tools=given, **options)
+
+    def _without_output(self, handled: RunResult) -> RunResult:
+        """Return the result of a prompt that did not reach the model, although structured output was requested."""
+        reason = f"The prompt did not reach the model: {handled.text}"
+        self._result = result = replace(handled, output=None, output_error=reason)
+        if result.status == "completed":
+            raise AgentOutputError(f"{reason} Send another prompt, or run without a schema.")
+        return result
 
     async def _prepare_run(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
         if self._lifecycle.is_preparing:

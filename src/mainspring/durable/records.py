@@ -11,6 +11,7 @@ from msgspec import Struct
 from mainspring.errors import (
     AgentAbortedError,
     AgentError,
+    AgentOutputError,
     DurableError,
     ErrorCode,
     ModelError,
@@ -128,5 +129,5 @@ def from_stored_error(failure: Failure, partial: AgentMessage | None = None) -> 
 
 
 def _agent_error(failure: Failure) -> AgentError:
-    kind = AgentAbortedError if failure.type == AgentAbortedError.__name__ else AgentError
-    return kind(failure.text)
+    kinds = {kind.__name__: kind for kind in (AgentAbortedError, AgentOutputError)}
+    return kinds.get(failure.type, AgentError)(failure.text)

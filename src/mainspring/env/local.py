@@ -11,9 +11,9 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -50,6 +50,8 @@ _MAX_ARGUMENT_CHARS = 100_000
 _REAPER_DELAY = 0.5
 """Seconds after which the reaper starts for a running program; most programs end long before, and the reaper costs a process."""
 
+
+_Started = TypeVar("_Started", RunningProcess, StdioConnection)
 
 _STARTED_UNASKED = frozenset(("rg", "bash", "sh"))
 """Programs that tools start although the user allowed no program. Files of the project are excluded."""
@@ -114,7 +116,7 @@ class LocalEnv(ThreadedFiles):
         self._max_processes = max_processes
         self._reachable = tuple(reachable)
         self._running: set[RunningProcess | StdioConnection] = set()
-        self._starting: set[asyncio.Task[StdioConnection]] = set()
+        self._starting: set[asyncio.Task[Any]] = set()
         self._spools = _SpoolDirectory()
         weakref.finalize(self, _finalize, self._running, self._spools, self._watcher)
 
@@ -140,16 +142,17 @@ class LocalEnv(ThreadedFiles):
             command, stdin = await self._script_command(command, stdin)
         _check_arguments(command)
         launch = await self._launch(command, folder, env or {})
-        running = await start_process(
-            launch.arguments,
-            cwd=launch.cwd,
-            env=launch.variables,
-            stdin=stdin,
-            limits=limits,
-            new_spool=self._spools.new_path,
-            mark=self._mark,
+        running = await self._start(
+            start_process(
+                launch.arguments,
+                cwd=launch.cwd,
+                env=launch.variables,
+                stdin=stdin,
+                limits=limits,
+                new_spool=self._spools.new_path,
+                mark=self._mark,
+            )
         )
-        self._running.add(running)
         long = asyncio.get_running_loop().call_later(_REAPER_DELAY, self._start_reaper)
         try:
             result = await wait_for_result(
@@ -181,7 +184,11 @@ class LocalEnv(ThreadedFiles):
             return [shell, "-c", wrapper], code + b"\0" + (stdin or b"")
         if len(code) < _MAX_ARGUMENT_CHARS:
             return [shell, "-c", script], stdin
-        return [shell, await asyncio.to_thread(self._private_file, code)], stdin
+        return [shell, await asyncio.to_thread(self._script_file, code)], stdin
+
+    def _script_file(self, code: bytes) -> str:
+        """Write a script that is too long for an argument. Return its path for the shell. Blocking."""
+        return self._private_file(code)
 
     def _private_file(self, data: bytes) -> str:
         """Write a private file that is removed with the environment. Return its path. Blocking."""
@@ -195,19 +202,32 @@ class LocalEnv(ThreadedFiles):
         """Start a program and connect to it. See `ExecutionEnv.connect`."""
         _check_arguments(command)
         launch = await self._launch(command, await self.realpath(cwd or "."), env or {})
-        starting = asyncio.ensure_future(open_connection(launch.arguments, launch.cwd, launch.variables))
+        return await self._start(open_connection(launch.arguments, launch.cwd, launch.variables))
+
+    async def _start(self, start: Coroutine[Any, Any, _Started]) -> _Started:
+        """Start a program. A cancelled start is finished, and its program killed, so that no program is left without an owner."""
+        starting = asyncio.ensure_future(start)
         self._starting.add(starting)
         starting.add_done_callback(self._add_started)
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            starting.add_done_callback(_kill_started)
+            starting.add_done_callback(self._kill_started)
             raise
 
-    def _add_started(self, starting: asyncio.Task[StdioConnection]) -> None:
+    def _add_started(self, starting: asyncio.Task[Any]) -> None:
         self._starting.discard(starting)
         if not starting.cancelled() and starting.exception() is None:
             self._running.add(starting.result())
+
+    def _kill_started(self, starting: asyncio.Task[Any]) -> None:
+        if starting.cancelled() or starting.exception() is not None:
+            return
+        started = starting.result()
+        started.kill()
+        if isinstance(started, RunningProcess):  # `aclose` closes a connection
+            started.close()
+            self._running.discard(started)
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Send a request to a web server. See `ExecutionEnv.fetch`. A proxy of the user's variables is used."""
@@ -303,11 +323,6 @@ async def _terminate(running: RunningProcess | StdioConnection) -> None:
         return
     await running.end(0.5)
     running.close()
-
-
-def _kill_started(starting: asyncio.Task[StdioConnection]) -> None:
-    if not starting.cancelled() and starting.exception() is None:
-        starting.result().kill()
 
 
 def _check_arguments(command: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import unicodedata
 
 from mainspring.lazy import lazy_re
@@ -34,8 +35,8 @@ def is_guarded_name(name: str) -> bool:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Return True if ``path`` is ``folder`` or is below it; both are resolved paths."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+    """Return True if ``path`` is ``folder`` or is below it; both are resolved paths, of an environment or of this machine."""
+    return path == folder or path.startswith((folder.rstrip("/") + "/", folder.rstrip(os.sep) + os.sep))
 
 
 def display_path(path: str, cwd: str = "") -> str:

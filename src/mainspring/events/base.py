@@ -81,9 +81,19 @@ class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 RunStatus = Literal[
-    "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
+    "completed",
+    "max_turns",
+    "max_tokens",
+    "max_seconds",
+    "max_cost",
+    "aborted",
+    "error",
+    "denied",
+    "paused",
+    "no_output",
 ]
-"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a denied call ended it."""
+"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a denied call ended it; ``no_output`` that the model
+stopped without the requested structured output."""
 
 
 class SubagentStats(Struct, frozen=True, kw_only=True):

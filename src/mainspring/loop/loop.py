@@ -55,7 +55,8 @@ def agent_loop(
         AgentProviderError: If the model failed; AgentContextExceededError if the conversation is too long.
         AgentAbortedError: If ``signal`` was set.
     """
-    return LoopRun(config.bus, _run_to_end(prompts, context, config, signal))
+    signal = signal or CancelToken()
+    return LoopRun(config.bus, signal, _run_to_end(prompts, context, config, signal))
 
 
 async def _run_to_end(
@@ -93,8 +94,7 @@ async def run_scope(run: RunState, signal: CancelToken | None) -> AsyncGenerator
         # The time limit aborts a run but does not fail it. Every other error fails the run, even after the limit.
         if run.timed_out and isinstance(error, AgentAbortedError):
             error, run.status = None, "max_seconds"
-        error = prefer_cancellation(error)
-        await _finish_run(run, error)
+        error = await _finish_run(run, prefer_cancellation(error))
         error = prefer_cancellation(error)
     if error is not None:
         raise error
@@ -109,24 +109,31 @@ async def _start_run(run: RunState) -> None:
         await run.emit(SessionStart(run.id, run.config.agent, resumed, context.system, has_own_system=has_own_system))
 
 
-async def _finish_run(run: RunState, error: BaseException | None) -> None:
-    """Set the status, then emit the last hook, then publish the last event."""
+async def _finish_run(run: RunState, error: BaseException | None) -> BaseException | None:
+    """Set the status, then emit the last hook, then publish the last event.
+
+    Returns:
+        The failure of the run: the given one, or that of a handler that found the result unusable.
+    """
     is_aborted = isinstance(error, AgentAbortedError | asyncio.CancelledError)
     if error is not None:
         run.status = "aborted" if is_aborted else "error"
     assert run.status is not None
     reason = (run.signal.reason or "cancelled") if is_aborted else ""
+    turn_range = _turn_range(run) if run.bus.has(SessionEnd) else None
     if run.bus.has(SessionEnd):
-        end = _session_end(run, error, reason)
+        end = _session_end(run, error, reason, turn_range)
         await run.emit(end, only=lambda order, _: not is_order_of_done(order))
+        run.status, error = end.status, end.error
     run.has_ended, run.context.side_call, run.context.spend = True, None, None
     if isinstance(error, AgentError):
         error.outcome = run.result()
     if run.bus.has(SessionEnd):
-        end = _session_end(run, error, reason)
+        end = _session_end(run, error, reason, turn_range)
         await run.emit(end, only=lambda order, _: is_order_of_done(order))
     if run.bus.is_heard(AgentEnd):
         await run.notify(_agent_end(run, error))
+    return error
 
 
 def _agent_start(run: RunState) -> AgentStart:
@@ -143,14 +150,22 @@ def _agent_start(run: RunState) -> AgentStart:
     )
 
 
-def _session_end(run: RunState, error: BaseException | None, reason: str) -> SessionEnd:
+def _session_end(
+    run: RunState, error: BaseException | None, reason: str, turn_range: tuple[int, int] | None
+) -> SessionEnd:
     assert run.status is not None
-    result, added = run.result(), {message.id for message in run.added}
+    result = run.result()
+    end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason, output=result.output, stats=result.stats)
+    end.turn_range = turn_range
+    return end
+
+
+def _turn_range(run: RunState) -> tuple[int, int] | None:
+    """Return the positions, among the messages of the conversation, of the first and the last one that the run added."""
+    added = {message.id for message in run.added}
     turns = [message for message in run.context.messages if isinstance(message, Message)]
     places = [place for place, turn in enumerate(turns) if turn.id in added]
-    end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason, output=result.output, stats=result.stats)
-    end.turn_range = (places[0], places[-1]) if places else None
-    return end
+    return (places[0], places[-1]) if places else None
 
 
 def _agent_end(run: RunState, error: BaseException | None) -> AgentEnd:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import AgentAbortedError, AgentError
+from mainspring.errors import AgentAbortedError, AgentError, AgentOutputError
 from mainspring.events import AgentStats, Event, EventStream, RunStatus
 from mainspring.loop.hooks import HookBus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
@@ -25,7 +25,7 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     Attributes:
         status: ``completed``, or the reason why the run ended early.
         text: Text of the last response.
-        output: The structured output, if one was requested and returned; otherwise the text.
+        output: The structured output if one was requested, ``None`` if it is missing; otherwise the text.
         output_error: Why a requested structured output is missing.
         messages: The messages that the run added to the history.
         stop_reason: Why the model stopped last.
@@ -80,7 +80,8 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
 
     def with_error(self, error: AgentError) -> RunResult:
         """Return a copy with the failure that ended the run."""
-        return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else "error", error=error)
+        status: RunStatus = "no_output" if isinstance(error, AgentOutputError) else "error"
+        return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else status, error=error)
 
 
 class RunHandle:
@@ -104,9 +105,16 @@ class RunHandle:
         self._events: EventStream[Event, RunResult] = EventStream()
         self._tasks: asyncio.TaskGroup | None = None
 
+    @property
+    def has_started(self) -> bool:
+        """True if the run has started."""
+        return self._tasks is not None
+
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
-            raise RuntimeError("This run has already started. Call agent.stream(...) for a new one.")
+            raise RuntimeError(
+                "This run has already started. Start a new one with agent.stream(...) or agent_loop(...)."
+            )
         self._unobserve = self._bus.subscribe(self._events.publish, subagents=self._has_subagents)
         self._tasks = tasks = asyncio.TaskGroup()
         await tasks.__aenter__()
@@ -161,16 +169,15 @@ class LoopRun(Coroutine[Any, Any, RunResult]):
     """A run of `agent_loop`: await it for its result, or iterate over it for its events.
 
     It is a coroutine, so ``asyncio.run`` and ``create_task`` accept it. The iteration raises the failure of the run after the
-    last event; after the iteration, await the run for its result. Leaving the iteration early cancels the run.
+    last event; after the iteration, await the run for its result. Leaving the iteration early aborts the run.
     """
 
-    def __init__(self, bus: HookBus, run: Coroutine[Any, Any, RunResult]) -> None:
-        self._bus = bus
+    def __init__(self, bus: HookBus, signal: CancelToken, run: Coroutine[Any, Any, RunResult]) -> None:
         self._run = run
-        self._task: asyncio.Task[RunResult] | None = None
+        self._events = RunHandle(bus, signal, lambda: run)
 
     def __await__(self) -> Generator[Any, Any, RunResult]:
-        return (self._task or self._run).__await__()
+        return (self._events.result() if self._events.has_started else self._run).__await__()
 
     def send(self, value: Any, /) -> Any:
         """Continue the run up to its next wait: for the event loop."""
@@ -185,19 +192,7 @@ class LoopRun(Coroutine[Any, Any, RunResult]):
         self._run.close()
 
     async def __aiter__(self) -> AsyncGenerator[Event]:
-        if self._task is not None:
-            raise RuntimeError("This run has already started. Call agent_loop(...) for a new one.")
-        events: EventStream[Event, None] = EventStream()
-        forget = self._bus.subscribe(events.publish)
-        self._task = task = asyncio.create_task(self._run)
-        task.add_done_callback(lambda _: events.end())
-        try:
+        async with self._events as events:
             async for event in events:
                 yield event
-            await task
-        finally:
-            forget()
-            task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # The caller who left early does not ask for it.
+            await events.result()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct
 
+from mainspring.env.paths import is_inside
 from mainspring.errors import MainspringError
 from mainspring.lazy import lazy_re
 from mainspring.locks import LockTimeoutError, lock_directory
@@ -250,7 +251,7 @@ def find_memory_files(cwd: str | os.PathLike[str], home: str | os.PathLike[str] 
 
 def _is_file_inside(path: Path, folder: str | os.PathLike[str]) -> bool:
     """Return True for a file that no link leads out of the folder."""
-    return path.is_file() and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+    return path.is_file() and is_inside(os.path.realpath(path), os.path.realpath(folder))
 
 
 Where = Literal["user", "project"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from mainspring.messages.content import (
 from mainspring.messages.usage import Usage
 
 Role = Literal["system", "user", "assistant"]
+_ROLES = frozenset(get_args(Role))
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "error", "aborted"]
 """The first four come from providers; the loop adds ``error`` and ``aborted``."""
 
@@ -72,6 +73,12 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
     model: str | None = None
     timestamp: datetime = field(default_factory=utc_now)
     id: str = ""
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            raise ValueError(
+                f"The role of a message is user, assistant, or system, not {self.role!r}. Results of tools are blocks of a user message."
+            )
 
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:

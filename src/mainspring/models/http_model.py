@@ -32,7 +32,7 @@ _read_rejection: Callable[..., Awaitable[ModelError]] = lazy_function("mainsprin
 CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
 """Function that returns the key or the headers for a request; may be async, for example for tokens that expire.
 
-If it has a method ``reject``, that method is called with the credential that the host rejected with a 401, before the
+If it has a method ``invalidate``, that method is called with the credential that the host rejected with a 401, before the
 function is called again."""
 
 _MAX_CAPABILITY_RETRIES = 4

@@ -19,7 +19,7 @@ from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBloc
 from mainspring.permissions import PermissionEngine, PermissionRule, RuleSet, ToolCall, parse_rule
 from mainspring.permissions.paths import ProjectPaths
 from mainspring.permissions.sensitive_paths import PathGroup, SensitivePaths
-from mainspring.policies.structured import OUTPUT_TOOL
+from mainspring.policies.structured.options import OUTPUT_TOOL
 from mainspring.skills.skill import Skill
 from mainspring.tools.names import COMMON_ALIASES
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.env.paths import is_inside
 from mainspring.env.walk import IgnoreRules, is_ignored, load_parent_rules, load_rules
 from mainspring.frontmatter import FrontMatter, parse_front_matter
 from mainspring.lazy import lazy_function
@@ -192,9 +193,7 @@ class _Scan:
         """Return True if a real path is outside the allowed folders."""
         if not self._parents:
             return False
-        return not any(
-            real_path == place or real_path.startswith(place.rstrip(os.sep) + os.sep) for place in self._parents
-        )
+        return not any(is_inside(real_path, place) for place in self._parents)
 
     def _add_problem(self, path: Path, reason: str, *, level: Literal["error", "warning"] = "error") -> None:
         self._problems.append(SkillDiagnostic(str(path), reason, level))

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mainspring.env.paths import is_inside
+
 if TYPE_CHECKING:
     import ast
 
@@ -38,7 +40,7 @@ def find_toolset_problem(directory: str | None, spec: str) -> str:
     if directory is None:
         return "a single file has no folder"
     path = os.path.realpath(os.path.join(directory, file))
-    if not path.startswith(directory.rstrip(os.sep) + os.sep):
+    if not is_inside(path, directory):
         return f"{file} is outside the skill's folder"
     try:
         with open(path, "rb") as stream:

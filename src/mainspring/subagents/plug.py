@@ -64,6 +64,7 @@ _STATUS_NOTES = {
     "paused": "it stopped at a call that the user must approve",
     "aborted": "it was stopped",
     "error": "it failed",
+    "no_output": "it did not return the requested output",
 }
 
 

@@ -302,7 +302,7 @@ def matches_pattern(pattern: str, text: str) -> bool:
     changed = _translate(pattern)
     try:
         return changed is None or _search(changed)(text)
-    except ValueError:  # half a character
+    except ValueError:  # a lone surrogate
         return False
 
 

@@ -152,7 +152,7 @@ def _iter_pointers(node: Any, pointer: str) -> Iterator[tuple[int, str]]:
 
 
 def _to_json(value: Any, placeholder: float | None, *, keep: bool = False) -> Any:
-    """Return a copy that JSON can represent: other data is replaced by the placeholder, half a character by a mark.
+    """Return a copy that JSON can represent: other data is replaced by the placeholder, a lone surrogate by a mark.
 
     With `keep`, only the keys of objects are changed.
     """

@@ -264,5 +264,4 @@ READING = Reading(
     ends_calls_early=True,
     compare_request=compare_request,
     request_minimums={"same": 200, "tool_use": 50, "tool_result": 50, "image": 3, "thinking": 3},
-    request_covers=("PRV-27", "PRV-28"),
 )

@@ -222,5 +222,4 @@ READING = Reading(
     compare_request=compare_request,
     request_minimums={"same": 200},
     request_maximums={"repaired": 5},
-    request_covers=("MOD-39", "PRV-28"),
 )

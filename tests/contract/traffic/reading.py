@@ -63,7 +63,6 @@ class Reading:
             ``unlike`` labels for differences.
         request_minimums: Number of parts by label that the material contains at least.
         request_maximums: Number of parts by label that it contains at most.
-        request_covers: Requirements that encoding shows.
     """
 
     name: str
@@ -83,7 +82,6 @@ class Reading:
     compare_request: Callable[[dict[str, Any]], Iterable[str]] | None = None
     request_minimums: Mapping[str, int] = field(default_factory=dict[str, int])
     request_maximums: Mapping[str, int] = field(default_factory=dict[str, int])
-    request_covers: tuple[str, ...] = ()
 
     def fixtures(self) -> list[Path]:
         return sorted((FIXTURES / self.folder).glob("*.json"))

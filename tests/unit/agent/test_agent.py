@@ -1,13 +1,22 @@
 """Options of the public Agent and of its runs."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainspring import Agent, CancelToken, Message, RunOptions, RunResult, TextBlock, Usage, define_tool
-from mainspring.env.memory import MemoryEnv
-from mainspring.errors import AgentError, AgentProviderError, ConfigError, NetworkError, ProviderConfigError
+from mainspring.env import LocalEnv, MemoryEnv
+from mainspring.errors import (
+    AgentBusyError,
+    AgentError,
+    AgentProviderError,
+    ConfigError,
+    NetworkError,
+    ProviderConfigError,
+)
+from mainspring.loop.hooks import PromptSubmitted
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.loop.harness import as_message
 
@@ -39,6 +48,38 @@ def test_agent_accepts_a_model_name_a_provider_or_an_object(monkeypatch: pytest.
         Agent("openai:gpt-5", provider=model)
     with pytest.raises(ConfigError, match="already has the provider"):
         Agent(model, provider="openai")
+
+
+@pytest.mark.covers("AGT-45")
+async def test_second_run_is_rejected_while_the_first_prompt_is_processed() -> None:
+    agent = make_agent("one", "two")
+    processing, proceed = asyncio.Event(), asyncio.Event()
+
+    async def wait(hook: PromptSubmitted) -> None:
+        processing.set()
+        await proceed.wait()
+
+    agent.on(PromptSubmitted, wait)
+    first = asyncio.ensure_future(agent.run("first"))
+    await processing.wait()
+    assert agent.running
+    with pytest.raises(AgentBusyError, match="already processing a prompt"):
+        await agent.run("second")
+    proceed.set()
+    assert (await first).text == "one"
+    assert (await agent.run("third")).text == "two"
+
+
+@pytest.mark.covers("EXE-01")
+async def test_tools_work_in_the_current_folder_of_this_machine_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("here")
+    monkeypatch.chdir(tmp_path)
+    env = Agent(ScriptedModel()).env
+    assert isinstance(env, LocalEnv)
+    assert await env.read_bytes("a.txt") == b"here"
+    assert (await env.run(["cat", "a.txt"])).stdout.text == "here"
 
 
 @pytest.mark.covers("CFG-12")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.app.cli import json_schema
 from mainspring.app.cli.console import Console
@@ -17,6 +18,7 @@ from mainspring.app.printing.text_output import create_printer
 from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
 from mainspring.errors import (
     AgentAbortedError,
+    AgentOutputError,
     AgentProviderError,
     AuthenticationError,
     ConfigError,
@@ -32,6 +34,7 @@ from mainspring.events import (
     AgentStart,
     ErrorInfo,
     Event,
+    LimitWarning,
     McpServer,
     MessageEnd,
     MessageStart,
@@ -193,6 +196,15 @@ def test_stream_json_redacts_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "correct-horse" not in out
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_warning_of_a_limit_is_a_note_of_both_printers(form: str) -> None:
+    near = LimitWarning("max_cost", "run", 0.8, 1.0)
+    out, err, _ = print_run(form, events=[near, replace(near, exceeded=True)])
+    assert "Note: $0.80 of $1.00 used. The run stops at the limit." in err
+    assert err.count("$0.80") == 1
+    assert "0.80" not in out
+
+
 def test_downloads_are_reported_on_stderr_only() -> None:
     events: list[Event] = [Progress("fetching 1 MB", last=True), Notice("odd")]
 
@@ -252,7 +264,7 @@ def test_exit_codes_of_errors(error: BaseException, code: int) -> None:
     ("outcome", "signal", "code"),
     [
         (RunOutcome(status="completed"), 0, 0),
-        (RunOutcome(status="completed", output_error="does not fit"), 0, 1),
+        (RunOutcome(status="no_output", output_error="does not fit", error=AgentOutputError("none")), 0, 1),
         (RunOutcome(status="completed", stop_reason="max_tokens"), 0, 3),
         (RunOutcome(status="error", error=ConfigError("x")), 0, 2),
         (RunOutcome(status="max_turns"), 0, 3),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, get_args
 
@@ -82,6 +83,7 @@ async def test_callbacks_run_in_order() -> None:
         "llm_start", "llm_stream", "llm_end", "spinner_stop", "agent_end",
     ]  # fmt: skip
     assert recorder.calls_of("agent_start")[0][1] == "what is a?"
+    assert (recorder.calls_of("spinner_start"), recorder.calls_of("spinner_stop")) == ([("Thinking",)], [()])
     assert recorder.calls_of("agent_end")[0][1] == "it is a"
     _, model, messages = recorder.calls_of("llm_start")[0]
     assert (model, [m.text for m in messages]) == ("scripted:scripted-1", ["what is a?"])
@@ -91,6 +93,7 @@ async def test_callbacks_run_in_order() -> None:
         ("it is a", 0),
     ]
     assert recorder.calls_of("tool_start")[0][1:] == ("look", {"key": "a"})
+    assert recorder.calls_of("tool_end")[0][1] == "look"
 
 
 @pytest.mark.covers("HOK-12", "TDF-11")
@@ -175,7 +178,7 @@ async def test_failure_is_reported_once_and_agent_end_still_fires() -> None:
     assert recorder.names[-3:] == ["error", "spinner_stop", "agent_end"]
     assert recorder.names.count("error") == 1
     span, report = recorder.calls_of("error")[0]
-    assert isinstance(span, SpanContext)
+    assert span == recorder.calls_of("llm_start")[0][0]
     assert (report.code, report.reason, report.retry_after, report.status) == ("RATE_LIMITED", "quota", 7, 429)
     assert (report.provider, report.retryable) == ("scripted", True)
     assert "sk-" not in report.message
@@ -193,7 +196,7 @@ async def test_failure_fixed_by_a_retry_is_not_reported() -> None:
     assert recorder.names.count("llm_start") == 2
 
 
-@pytest.mark.covers("HOK-43")
+@pytest.mark.covers("HOK-06", "HOK-43")
 async def test_abort_is_reported_as_an_abort() -> None:
     recorder = CallbackRecorder()
     one = make_agent(recorder, ScriptedCall("look", {"key": "a"}), "never")
@@ -248,6 +251,8 @@ async def test_debug_and_trace_callbacks_receive_messages_and_events() -> None:
         behavior=RunOptions(retry=RetryConfig(base_delay_ms=1)),
     ).run("go")
     lines = [message for _, message, _ in recorder.calls_of("debug")]
+    facts = [each for _, _, each in recorder.calls_of("debug")]
+    assert (facts[0]["turn"], facts[1]["attempt"], facts[-1]) == (1, 1, {"status": "completed"})
     assert lines[0] == "turn 1 begins"
     assert any(line.startswith("the model call is retried in") for line in lines)
     assert "look failed" in lines
@@ -275,8 +280,10 @@ async def test_permission_requests_reach_the_callback_and_never_block_the_loop(i
         requests.append({k: request[k] for k in ("scope", "resource", "action")})
         before = ticks
         if not is_async:
-            while ticks < before + 5:  # runs in a thread while the loop continues
+            deadline = time.monotonic() + 5
+            while ticks < before + 5 and time.monotonic() < deadline:  # runs in a thread while the loop continues
                 pass
+            assert ticks >= before + 5, "the loop waits for the callback"
         return request["resource"].endswith("yes.txt")
 
     async def answer_later(request: Any) -> bool:

@@ -6,7 +6,8 @@ from mainspring import Agent
 from mainspring.durable import DurableClient, DurableWorker, MemoryEngine
 from mainspring.durable.steps import DurableSteps
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import AuthenticationError, DurableError
+from mainspring.errors import AgentOutputError, AuthenticationError, DurableError
+from mainspring.run_options import RunOptions
 from mainspring.testing import ScriptedModel
 
 
@@ -29,6 +30,21 @@ async def test_finished_run_reports_its_error() -> None:
         assert (await run.result()).status == "error"
         info = await run.info()
     assert (info.state, info.error) == ("done", "AgentProviderError: the key is wrong")
+
+
+async def test_missing_output_is_the_error_of_a_durable_run() -> None:
+    def make(steps: DurableSteps) -> Agent:
+        options = RunOptions(schema={"type": "object"}, output_retries=0)
+        return Agent(ScriptedModel("words"), execution=MemoryEnv({}), steps=steps, behavior=options)
+
+    async with DurableWorker(MemoryEngine(), {"one": make}) as agents:
+        run = await agents.start("one", "go")
+        result = await run.result()
+        info = await run.info()
+    assert (result.status, result.output, result.text) == ("no_output", None, "words")
+    assert isinstance(result.error, AgentOutputError)
+    assert "in 1 attempt" in result.output_error
+    assert info.error.startswith("AgentOutputError: The model stopped without the requested output")
 
 
 @pytest.mark.parametrize("prompt", ["", "  ", []])

@@ -1,6 +1,7 @@
 """Containers: with podman if it is installed, and always with a program that accepts the arguments of docker."""
 
 import asyncio
+import gc
 import os
 import time
 from collections.abc import AsyncIterator, Callable
@@ -183,6 +184,12 @@ async def test_long_script_is_run(make: Make) -> None:
     assert await output(make(), script) == "1\n"
 
 
+async def test_long_script_of_sh_is_a_file_in_the_container(make_fake: Make) -> None:
+    env = make_fake(shell="sh")
+    path = await output(env, "# filling\n" * 20_000 + 'printf %s "$0"; rm "$0"')
+    assert path.startswith("/tmp/mainspring-script-")
+
+
 async def test_connect_talks_to_a_program(make: Make) -> None:
     connection = await make().connect(["cat"])
     await connection.write(b"hello")
@@ -208,6 +215,19 @@ async def test_docker_command_line_contains_the_options(fake_docker: str, projec
     assert "--network" not in read_log(fake_docker).splitlines()[1]
 
 
+async def test_container_stops_with_an_environment_that_is_not_closed(fake_docker: str, project: Path) -> None:
+    env = ContainerEnv("image:1", project, engine=fake_docker)
+    await env.run("true")
+    client = env._container._client
+    assert client is not None
+    assert client.poll() is None
+
+    del env
+    gc.collect()
+
+    assert client.poll() is not None
+
+
 async def test_fetch_is_denied_without_network(fake_docker: str, project: Path) -> None:
     with pytest.raises(PermissionError, match="no network"):
         await ContainerEnv("image", project, engine=fake_docker).fetch("https://example.org", timeout=1, max_bytes=1)
@@ -231,6 +251,10 @@ async def test_environments_of_one_folder_have_separate_locks(make: Make) -> Non
         await one.write_bytes("a", b"1")
         await two.write_bytes("a", b"2")
     assert await one.read_bytes("a") == b"2", "the last write wins, as documented"
+    assert "write the same file at the same time overwrite each other" in " ".join((ContainerEnv.__doc__ or "").split())
+    await asyncio.gather(output(one, "echo 3 > b"), output(two, "echo 4 > c"))
+    assert await output(one, "cat b c") == await output(two, "cat b c") == "3\n4\n"
+    assert one.container != two.container
 
 
 async def test_changes_of_guarded_files_are_undone(make: Make, project: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -317,20 +317,23 @@ def test_background_jobs_end_with_the_program_without_aclose(tmp_path: Path) -> 
     assert not is_running(int(process.stdout))
 
 
-async def test_cancelled_start_leaves_no_program(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [LocalEnv.connect, LocalEnv.run])
+async def test_cancelled_start_leaves_no_program(tmp_path: Path, start: Callable[..., Awaitable[object]]) -> None:
     env = LocalEnv(str(tmp_path))
-    connecting = asyncio.ensure_future(env.connect(["sh", "-c", "echo $$ > pid; exec sleep 60"]))
+    starting = asyncio.ensure_future(start(env, ["sh", "-c", "echo $$ > pid; exec sleep 60"]))
     for _ in range(100_000):
         if env._starting:
             break
         await asyncio.sleep(0)
-    connecting.cancel()
+    assert env._starting
+    starting.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await connecting
+        await starting
 
     await env.aclose()
 
     pid = tmp_path / "pid"
     assert not env._starting
+    assert not env._running
     written = await asyncio.to_thread(lambda: pid.read_text() if pid.exists() else "")
     assert not written or await asyncio.to_thread(ended, int(written))

@@ -1,12 +1,14 @@
 """Parts that can be tested without a sandbox: the policy of a project, Landlock rules, and the macOS profile."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mainspring.env.sandbox import SandboxPolicy, Seatbelt
+from mainspring.env.sandbox import SandboxEnv, SandboxPolicy, Seatbelt
+from mainspring.env.sandbox.backend import SandboxReport
 from mainspring.env.sandbox.landlock import landlock_rules
 from mainspring.env.sandbox.policy import make_policy
 from mainspring.env.sandbox.seatbelt import build_profile
@@ -113,3 +115,26 @@ def test_seatbelt_profile_with_network() -> None:
     assert (state.tcp, state.udp, state.sockets, state.processes) == (False, False, False, False)
     assert Seatbelt().wrap(["make", "x"], "/p", open_box)[:2] == ["/usr/bin/sandbox-exec", "-p"]
     assert Seatbelt().wrap(["make", "x"], "/p", open_box)[3:] == ["make", "x"]
+
+
+class EchoBackend:
+    """A backend that prints the program instead of running it."""
+
+    has_private_tmp = False
+
+    def unavailable_reason(self) -> str | None:
+        return None
+
+    def state(self, box: SandboxPolicy) -> SandboxReport:
+        return SandboxReport(layer="echo")
+
+    def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
+        return ["echo", "in", os.path.basename(cwd), *command]
+
+
+async def test_backend_can_be_replaced(tmp_path: Path, home: Path) -> None:
+    env = SandboxEnv(tmp_path, provider=EchoBackend(), home=str(home))
+    result = await env.run(["ls", "-l"])
+    await env.aclose()
+    assert result.stdout.text == f"in {tmp_path.name} ls -l\n"
+    assert env.state().layer == "echo"

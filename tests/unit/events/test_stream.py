@@ -12,7 +12,7 @@ def make_stream() -> EventStream[str, str]:
     return EventStream(lambda e: e.startswith("end:"), lambda e: e[4:])
 
 
-@pytest.mark.covers("STR-01", "STR-02", "STR-03", "TST-09")
+@pytest.mark.covers("STR-01", "STR-02", "STR-03", "TST-09", "TST-03")
 async def test_events_published_before_a_reader_attaches_are_read() -> None:
     events = make_stream()
     for event in ("a", "b", "end:done", "late"):

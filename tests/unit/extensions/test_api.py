@@ -181,7 +181,7 @@ async def test_late_registrations_apply_immediately_and_can_be_removed() -> None
 # --- actions --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("EXT-10")
+@pytest.mark.covers("EXT-10", "TST-03")
 async def test_extension_sends_messages_and_aborts() -> None:
     apis: list[ExtensionAPI] = []
 

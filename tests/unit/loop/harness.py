@@ -96,7 +96,7 @@ def tool_calls_reply(*answers: Reply | ToolUseBlock) -> Any:
 
 def truncated_reply(text: str, after: Reply) -> Reply:
     """Return a reply that breaks off in the middle of the call ``after``."""
-    return Reply(text, calls=after.calls, truncate_after=2)
+    return Reply(text, calls=after.calls, usage=after.usage, truncate_after=2)
 
 
 def fail(error: Exception) -> Exception:

@@ -51,6 +51,7 @@ async def test_runs_continue_the_conversation_until_a_reset() -> None:
     assert (result.text, result.output, result.status, result.stop_reason) == ("one", "one", "completed", "end_turn")
     assert (result.turns, result.usage.total_tokens, result.stats.tool_counts) == (2, 3, {"look": 1})
     await core_agent.prompt("second")
+    assert model.requests[-1].messages[-1].text == "second"
     assert [len(r.messages) for r in model.requests] == [1, 3, 5]
     assert block_types(core_agent.messages) == ["user", "assistant", "user", "assistant", "user", "assistant"]
     core_agent.reset()
@@ -74,6 +75,9 @@ async def test_stream_publishes_every_event_in_order() -> None:
         "usage_update", "turn_end", "agent_end",
     ]  # fmt: skip
     assert events[-1].messages == result.messages
+    assert tuple(e.message for e in events if e.type == "message_end") == result.messages
+    assert [e.message for e in events if e.type == "turn_end"] == [result.messages[1], result.messages[3]]
+    assert [e.message.role for e in events if e.type == "message_start"] == ["user", "assistant", "user", "assistant"]
     assert [r.text for r in events[16].tool_results] == ["value of a"]
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "hi"
 
@@ -243,12 +247,15 @@ async def test_options_of_one_run_do_not_affect_the_next() -> None:
     assert (first.requests[1].system, len(first.requests[1].tools), len(first.requests[1].messages)) == ("S", 1, 5)
 
 
-@pytest.mark.covers("AGT-13", "SES-16")
+@pytest.mark.covers("AGT-14", "AGT-13", "SES-16")
 async def test_prompt_is_required_without_a_history() -> None:
     with pytest.raises(AgentError, match="Nothing to run"):
         await make_agent(Script()).run()
-    with pytest.raises(AgentError, match="empty"):
-        await make_agent(Script()).run([Message.user([])])
+    started: list[Any] = []
+    for prompt in ([Message.user([])], " "):
+        with pytest.raises(AgentError, match="empty"):
+            await make_agent(Script(), hooks={"session:start": started.append}).run(prompt)
+    assert started == [], "the prompt is checked before the run starts"
     core_agent = make_agent(Script(text_reply("ok")), messages=[Message.user("from before")])
     assert (await core_agent.run()).text == "ok"
 

@@ -205,6 +205,7 @@ async def test_agent_has_plain_defaults() -> None:
     assert isinstance(core_agent.steps, LiveSteps)
 
 
+@pytest.mark.covers("CAC-09")
 async def test_request_contains_every_option_of_the_run() -> None:
     core_agent = make_agent(Script(text_reply("a"), text_reply("b")), system="S", tools=[look])
     core_agent.session_id = "s1"
@@ -587,7 +588,8 @@ async def test_stream_not_entered_or_entered_twice_raises_a_helpful_error() -> N
     async with handle:
         await handle.result()
     with pytest.raises(
-        RuntimeError, match=r"^This run has already started\. Call agent\.stream\(\.\.\.\) for a new one\.$"
+        RuntimeError,
+        match=r"^This run has already started\. Start a new one with agent\.stream\(\.\.\.\) or agent_loop",
     ):
         await handle.__aenter__()
 

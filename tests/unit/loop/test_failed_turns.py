@@ -289,7 +289,7 @@ async def test_first_failure_is_final_without_retries() -> None:
 # --- aborts ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("AGT-25")
+@pytest.mark.covers("AGT-25", "STR-09", "STR-13")
 @pytest.mark.parametrize("by", ["abort", "cancel"])
 async def test_aborted_stream_keeps_its_partial_message(by: str) -> None:
     started = asyncio.Event()

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.errors import AgentAbortedError, AgentProviderError, NetworkError
 from mainspring.events import ToolInputCoerced
@@ -38,6 +39,7 @@ from mainspring.tools import ToolOutput, ToolRegistry, output_bytes, tool
 from tests.unit.loop.harness import (
     Script,
     as_message,
+    block_types,
     fail,
     make_agent,
     make_config,
@@ -322,6 +324,10 @@ async def test_end_hooks_fire_for_every_status() -> None:
         assert ("agent:abort" in names) == (status == "aborted")
         done: Any = seen[-1][1]
         assert (done.status, isinstance(done.error, Exception)) == (status, status in ("error", "aborted"))
+        assert replace(done.stats, seconds=0.0) == replace(result.stats, seconds=0.0)
+        assert (done.stats.turns, sum(done.stats.tool_counts.values())) == {
+            "completed": (1, 0), "max_turns": (1, 1), "error": (1, 0), "aborted": (1, 0), "denied": (1, 1), "paused": (1, 1),
+        }[status]  # fmt: skip
         if status == "error":
             failed = next(ctx for _, ctx in seen if isinstance(ctx, TurnAfter))
             assert (failed.usage.total_tokens, type(failed.error)) == (0, AgentProviderError)
@@ -353,6 +359,22 @@ async def test_messages_of_a_results_handler_follow_the_results() -> None:
     await agent.run("go")
     assert [as_message(m).text for m in agent.messages] == ["go", "", "", "that is enough", "ok"]
     assert [c.source for _, c in seen if isinstance(c, MessagesAdded)] == ["prompt", "synthetic", "assistant"]
+
+
+@pytest.mark.covers("TEX-28")
+async def test_tool_calls_join_the_history_together_with_their_results() -> None:
+    seen: list[tuple[str, list[str]]] = []
+    agent = make_agent(Script(tool_call_reply("look", key="a"), text_reply("ok")), tools=[look])
+    for name in ("tool:intent", "tool:gate", "tool:start", "tool:after", "tool-results:after"):
+        agent.on(name, lambda ctx: seen.append((ctx.event, block_types(agent.messages))))
+    await agent.run("go")
+    assert seen == [
+        ("tool:intent", ["user"]),
+        ("tool:gate", ["user"]),
+        ("tool:start", ["user"]),
+        ("tool:after", ["user"]),
+        ("tool-results:after", ["user", "assistant", "user"]),
+    ]
 
 
 @pytest.mark.covers("TEX-26")

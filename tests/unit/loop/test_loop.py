@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import (
@@ -17,7 +18,7 @@ from mainspring.errors import (
 from mainspring.events import AgentEnd, AgentStart, Event, ToolExecutionStart, TurnEnd, TurnStart, UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
-from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, convert_to_llm
+from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, Usage, convert_to_llm
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from mainspring.tools.execute import NOT_RUN_ABORTED
 from tests.unit.loop.harness import (
@@ -59,6 +60,17 @@ async def test_loop_calls_the_model_runs_tools_and_returns_the_answer() -> None:
     assert (result.turns, result.stats.tool_counts) == (2, {"look": 1})
     assert all(m.id for m in ctx.messages)
     assert_results_follow_calls(ctx.messages)
+
+
+@pytest.mark.covers("PKG-11")
+async def test_loop_keeps_nothing_between_runs_with_the_same_configuration() -> None:
+    config = make_config(Script(text_reply("a"), text_reply("b")))
+    first, second = make_context(), make_context()
+    one, two = await agent_loop("one", first, config), await agent_loop("two", second, config)
+    assert [as_message(m).text for m in one.messages] == ["one", "a"]
+    assert [as_message(m).text for m in two.messages] == ["two", "b"]
+    assert (tuple(first.messages), tuple(second.messages)) == (one.messages, two.messages)
+    assert (one.turns, two.turns) == (1, 1)
 
 
 @pytest.mark.covers("AGT-02", "AGT-22", "AGT-23", "AGT-24")
@@ -111,7 +123,7 @@ async def test_steering_message_skips_the_remaining_sequential_calls() -> None:
     assert_results_follow_calls(ctx.messages)
 
 
-@pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-18")
+@pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-08", "AGT-18")
 async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     signal, ran = CancelToken(), list[str]()
 
@@ -137,7 +149,7 @@ async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     assert len(model.requests) == 1
 
 
-@pytest.mark.covers("AGT-20")
+@pytest.mark.covers("AGT-20", "AGT-02")
 async def test_steering_message_between_turns_continues_the_run() -> None:
     waiting = [Message.user("also Bergen")]
     model = Script(text_reply("Oslo"), text_reply("Bergen"))
@@ -217,7 +229,7 @@ async def test_turn_before_can_change_the_request_and_turn_after_can_continue_th
     def before(ctx: TurnBefore) -> None:
         ctx.request.tools = ()
         ctx.request.tool_choice = "none"
-        ctx.request.max_output_tokens = 3
+        ctx.request = replace(ctx.request, max_output_tokens=3)
 
     def after(ctx: TurnAfter) -> None:
         if ctx.turn == 1:
@@ -234,11 +246,12 @@ async def test_turn_before_can_change_the_request_and_turn_after_can_continue_th
 @pytest.mark.covers("MSG-16", "MSG-17", "MSG-24")
 async def test_request_is_built_by_hook_then_transform_then_conversion() -> None:
     order: list[str] = []
+    tokens: list[CancelToken] = []
     signal = CancelToken()
 
     async def transform(messages: list[Any], token: CancelToken) -> list[Any]:
         order.append("transform")
-        assert not token.cancelled
+        tokens.append(token)
         assert isinstance(messages[0], CustomMessage)
         return [*messages, CustomMessage("hint", "H")]
 
@@ -253,8 +266,18 @@ async def test_request_is_built_by_hook_then_transform_then_conversion() -> None
         "go", ctx, make_config(model, bus=bus, convert_to_llm=convert, transform_context=transform), signal
     )
     assert order == ["hook", "transform", "convert"]
+    signal.cancel()
+    assert tokens[0].cancelled
     assert [m.text for m in model.requests[0].messages] == ["<note>", "go", "<hint>"]
     assert block_types(ctx.messages) == ["custom:note", "user", "assistant"], "the history is unchanged"
+
+
+@pytest.mark.covers("MSG-16")
+async def test_conversion_may_be_synchronous() -> None:
+    model = Script(text_reply("ok"))
+    ctx = LoopContext(messages=[Message.user("old")])
+    await agent_loop("go", ctx, make_config(model, convert_to_llm=lambda messages: convert_to_llm(messages)[-1:]))
+    assert [m.text for m in model.requests[0].messages] == ["go"]
 
 
 async def test_custom_messages_stay_out_of_requests_by_default() -> None:
@@ -271,7 +294,7 @@ async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_erro
     after: list[TurnAfter] = []
     bus = HookBus({TurnAfter: after.append})
     bus.subscribe(events.append)
-    model = Script(truncated_reply("half an ans", tool_call_reply("look", key="a")))
+    model = Script(truncated_reply("half an ans", tool_call_reply("look", key="a", tokens=3)))
     ctx = make_context()
     with pytest.raises(AgentProviderError) as caught:
         await agent_loop("go", ctx, make_config(model, bus=bus))
@@ -284,7 +307,8 @@ async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_erro
     assert (partial.stop_reason, partial.text) == ("error", "half an ans")
     assert "ended before it was complete" in as_message(ctx.messages[2]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
-    assert (after[0].usage.total_tokens, type(after[0].error)) == (0, AgentProviderError)
+    assert partial.usage == Usage(output_tokens=3)
+    assert (after[0].usage, type(after[0].error)) == (Usage(), AgentProviderError)
     assert (events[-1].type, events[-1].status) == ("agent_end", "error")
 
 
@@ -320,7 +344,7 @@ async def test_model_error_handler_can_retry_with_a_shorter_history() -> None:
 
 
 @pytest.mark.covers("AGT-18", "AGT-25")
-@pytest.mark.parametrize("when", ["before", "in the stream", "in a tool", "after the turn"])
+@pytest.mark.parametrize("when", ["before", "in the stream", "in a tool", "after the turn", "after the response"])
 async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> None:
     signal = CancelToken()
     started = asyncio.Event()
@@ -333,12 +357,14 @@ async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> Non
         return "never"
 
     def after(ctx: TurnAfter) -> None:
-        if when == "after the turn":
+        if when in {"after the turn", "after the response"}:
             signal.cancel("by hand")
 
     model = Script(
         text_reply("a long answer", hang_after=1, started=started)
         if when == "in the stream"
+        else text_reply("the last response")
+        if when == "after the response"
         else tool_calls_reply(tool_call_reply("wait"), tool_call_reply("wait"))
     )
     ctx = make_context(wait)
@@ -476,8 +502,9 @@ async def test_stream_hooks_receive_each_piece() -> None:
             "stream:end": lambda c: pieces.append(f"[{c.text}]"),
         }
     )
-    await agent_loop("go", make_context(), make_config(Script(text_reply("ab", thinking="t", size=1)), bus=bus))
-    assert pieces == ["(t)", "a", "b", "[ab]"]
+    model = Script(tool_call_reply("look", key="a"), text_reply("ab", thinking="t", size=1))
+    await agent_loop("go", make_context(), make_config(model, bus=bus))
+    assert pieces == ["(t)", "a", "b", "[ab]"], "a response without text has no stream:end"
 
 
 async def test_messages_are_published_before_the_model_sees_them() -> None:
@@ -586,11 +613,14 @@ async def test_leaving_the_iteration_cancels_the_run(leave_after: type[Event]) -
 
     ctx, config = make_context(wait), make_config(Script(tool_call_reply("wait")))
     config.bus.on(AgentEnd, ended.append)
-    async with aclosing(aiter(agent_loop("go", ctx, config))) as events:
+    run = agent_loop("go", ctx, config)
+    async with aclosing(aiter(run)) as events:
         async for event in events:
             if isinstance(event, leave_after):
                 break
 
+    with pytest.raises(AgentAbortedError, match="left the stream"):
+        await run
     assert [end.status for end in ended] == ["aborted"]
     assert_results_follow_calls(ctx.messages)
 

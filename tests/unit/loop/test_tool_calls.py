@@ -14,8 +14,8 @@ from mainspring.loop import CoreAgent, HookBus, LoopContext, LoopOptions, agent_
 from mainspring.loop.hooks import HOOK_NAMES, ToolBefore
 from mainspring.messages import ImageBlock, TextBlock, ToolUseBlock
 from mainspring.testing import ScriptedCall, ScriptedModel
-from mainspring.tools import ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
-from mainspring.tools.builtin import builtin_tools
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolRegistry, ToolResult, tool
+from mainspring.tools.builtin import apply_patch, builtin_tools
 from mainspring.tools.execute import output_bytes
 from tests.unit.loop.harness import (
     Script,
@@ -64,6 +64,29 @@ async def test_steps_of_a_tool_call_happen_in_order() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.covers("TEX-11")
+async def test_call_is_counted_between_the_gate_and_the_lookup() -> None:
+    counts: list[tuple[str, dict[str, int]]] = []
+    hooks = {n: (lambda ctx, n=n: counts.append((n, dict(ctx.tool_counts)))) for n in ("tool:gate", "tool:before")}
+    await run_calls(tool_call_reply("add", a=1), hooks=hooks, behavior=LoopOptions(tool_execution="sequential"))
+    assert counts == [("tool:gate", {}), ("tool:before", {"add": 1})]
+
+
+@pytest.mark.covers("TEX-10")
+async def test_tool_gets_the_coerced_arguments() -> None:
+    received: list[dict[str, Any]] = []
+
+    async def execute(arguments: dict[str, Any], context: ToolContext) -> str:
+        received.append(arguments)
+        return "x"
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    plain = Tool(name="run", description="Run.", input_schema=schema, execute=execute)
+    await run_calls(tool_call_reply("run", n="3"), tools=[plain])
+    await run_calls(tool_call_reply("run", n="3"), tools=[plain], hooks={"tool:before": lambda ctx: None})
+    assert received == [{"n": 3}, {"n": 3}]
+
+
 async def test_tool_start_handler_cannot_change_the_permitted_input() -> None:
     def change(ctx: Any) -> None:
         ctx.input["a"] = 9
@@ -94,7 +117,7 @@ async def test_block_overrides_a_result_and_is_not_counted() -> None:
     assert result.text == "Blocked: a reason"
 
 
-@pytest.mark.covers("TEX-13")
+@pytest.mark.covers("HOK-22", "TEX-13")
 async def test_substitute_result_is_counted_transformed_and_reported() -> None:
     seen: list[str] = []
     hooks = {
@@ -172,10 +195,10 @@ async def test_tool_before_receives_coercions_and_prior_content() -> None:
         ScriptedCall("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}),
         ScriptedCall("write_file", {"path": "new.txt", "content": "x"}),
         ScriptedCall("read_file", {"path": "a.txt"}),
+        ScriptedCall("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: new.txt\n*** End Patch"}),
     ]
-    core_agent = CoreAgent(
-        ScriptedModel(*writes, "ok"), env=MemoryEnv(files), tools=builtin_tools(), hooks={ToolBefore: before}
-    )
+    tools = [*builtin_tools(), apply_patch]
+    core_agent = CoreAgent(ScriptedModel(*writes, "ok"), env=MemoryEnv(files), tools=tools, hooks={ToolBefore: before})
     await core_agent.run("go")
     assert seen == [
         (["$.content"], {"a.txt": b"old"}),
@@ -183,6 +206,7 @@ async def test_tool_before_receives_coercions_and_prior_content() -> None:
         ([], {"b.txt": b"b" * 2000}),
         ([], {"new.txt": None}),
         ([], {}),
+        ([], {"new.txt": b"x"}),
     ]
 
 
@@ -331,7 +355,8 @@ async def test_parallel_calls_run_together_fail_separately_and_keep_their_order(
             raise ValueError("b fails")
         return n
 
-    results, events = await run_calls(*(tool_call_reply("meet", n=n) for n in "abc"), tools=[meet])
+    async with asyncio.timeout(5):
+        results, events = await run_calls(*(tool_call_reply("meet", n=n) for n in "abc"), tools=[meet])
     assert [r.text for r in results] == ["a", "Error: ValueError: b fails", "c"]
     assert len(running) == 3
     starts = [e.call.id for e in events if e.type == "tool_execution_start"]
@@ -365,7 +390,11 @@ async def test_unsafe_calls_run_alone_and_in_order() -> None:
 
 
 @pytest.mark.covers("TEX-20")
-async def test_concurrent_calls_do_not_exceed_the_limit() -> None:
+@pytest.mark.parametrize(
+    ("behavior", "expected"),
+    [(LoopOptions(tool_concurrency=2), 2), (LoopOptions(tool_concurrency=2, tool_execution="sequential"), 1)],
+)
+async def test_concurrent_calls_do_not_exceed_the_limit(behavior: LoopOptions, expected: int) -> None:
     active = limit = 0
 
     @tool
@@ -378,8 +407,8 @@ async def test_concurrent_calls_do_not_exceed_the_limit() -> None:
         active -= 1
         return "x"
 
-    await run_calls(*(tool_call_reply("run") for _ in range(9)), tools=[run], behavior=LoopOptions(tool_concurrency=2))
-    assert limit == 2
+    await run_calls(*(tool_call_reply("run") for _ in range(9)), tools=[run], behavior=behavior)
+    assert limit == expected
 
 
 @pytest.mark.covers("TEX-18", "TEX-17")
@@ -421,7 +450,9 @@ async def test_tool_knows_its_call_and_can_report_progress() -> None:
         {"db": 1},
         False,
     )
-    assert ctx.message_id
+    (call_message,) = [e.message.id for e in events if e.type == "message_end" and e.message.tool_uses]
+    assert ctx.message_id == call_message
+    assert ctx.turn_id != call_message
     updates = [(e.output, e.title, e.metadata) for e in events if e.type == "tool_execution_update"]
     assert updates == [("", "halfway", {"done": 50}), ("partial output", "", {})]
     assert next(e.label for e in events if e.type == "tool_execution_start") == "Look up"

@@ -404,6 +404,13 @@ async def test_calls_to_a_permanently_failed_server_return_its_error() -> None:
     assert result.content == "the database is gone"
 
 
+@pytest.mark.covers("CAC-10")
+async def test_tools_of_a_server_are_offered_by_name() -> None:
+    agent = make_agent({"s": make_echo_server("zeta", "alpha", "mid")}, "done")
+    await agent.run("go")
+    assert offered_tool_names(agent)[0] == ["mcp__s__alpha", "mcp__s__mid", "mcp__s__zeta"]
+
+
 MCP_HOOKS = tuple([f"mcp:tool:{step}" for step in ("gate", "before", "transform", "after")])
 
 

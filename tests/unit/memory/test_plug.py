@@ -96,7 +96,7 @@ async def test_prompt_is_unchanged_without_memory_files(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.covers("MEM-04", "MEM-07", "TOL-18")
+@pytest.mark.covers("MEM-04", "MEM-07", "TOL-18", "SES-21")
 async def test_confirmed_note_is_appended_and_read_by_the_next_session(tmp_path: Path) -> None:
     request: list[Note] = []
 
@@ -250,6 +250,19 @@ def test_huge_file_is_truncated_in_the_prompt_and_never_overwritten(tmp_path: Pa
     with pytest.raises(MainspringError, match="larger than"):
         MemoryFile(path).update(lambda text: text + "more")
     assert path.stat().st_size == 2_100_000
+
+
+@pytest.mark.covers("TOL-18", "MEM-04")
+async def test_remember_keeps_what_the_memory_has(tmp_path: Path) -> None:
+    file = tmp_path / ".agent" / "MEMORY.md"
+    file.parent.mkdir()
+    file.write_text("My own words.\n\n## Context\n\n- The API is in src/api\n", encoding="utf-8")
+    memory = Memory.for_folder(tmp_path, tmp_path / "home", confirm=lambda note: True)
+    agent, _ = make_agent(memory, Reply(calls=[ScriptedCall("remember", {"note": "Uses tabs"})]), Reply("done"))
+
+    await agent.run("remember that")
+
+    assert file.read_text(encoding="utf-8") == "My own words.\n\n## Context\n\n- The API is in src/api\n- Uses tabs\n"
 
 
 @pytest.mark.covers("MEM-01", "MEM-04")

@@ -62,23 +62,30 @@ def test_every_block_round_trips(role: Any, blocks: list[ContentBlock]) -> None:
     assert (back.role, back.id, back.timestamp) == (role, "m1", message.timestamp)
 
 
-@pytest.mark.covers("MSG-08")
+@pytest.mark.covers("MSG-08", "MSG-01", "MSG-02", "MSG-03", "MSG-04", "MSG-05", "MSG-06", "MSG-07")
 def test_blocks_have_the_anthropic_type_names() -> None:
     blocks = [
-        TextBlock("a"),
-        ThinkingBlock("b"),
+        TextBlock("a", "mark"),
+        ThinkingBlock("b", "mark"),
         RedactedThinkingBlock("c"),
         ImageBlock("image/png", "d"),
-        ToolUseBlock("e", "f"),
-        ToolResultBlock("e"),
+        ToolUseBlock("e", "f", {"g": 1}),
+        ToolResultBlock("e", "f", "h", is_error=True, details={"i": 2}),
     ]
-    assert [b["type"] for b in msgspec.to_builtins(blocks)] == [
-        "text",
-        "thinking",
-        "redacted_thinking",
-        "image",
-        "tool_use",
-        "tool_result",
+    assert msgspec.to_builtins(blocks) == [
+        {"type": "text", "text": "a", "signature": "mark"},
+        {"type": "thinking", "thinking": "b", "signature": "mark"},
+        {"type": "redacted_thinking", "data": "c"},
+        {"type": "image", "media_type": "image/png", "data": "d"},
+        {"type": "tool_use", "id": "e", "name": "f", "input": {"g": 1}},
+        {
+            "type": "tool_result",
+            "tool_use_id": "e",
+            "name": "f",
+            "content": "h",
+            "is_error": True,
+            "details": {"i": 2},
+        },
     ]
     with pytest.raises(msgspec.ValidationError):
         decode_message(b'{"kind":"message","role":"user","content":[{"type":"video"}]}')
@@ -105,6 +112,8 @@ def test_message_has_a_role_content_and_a_utc_timestamp() -> None:
     assert history[1].content == (TextBlock("Hi"),)
     assert [type(b) for b in history[2].content] == [TextBlock, ImageBlock]
     assert all(before <= m.timestamp <= datetime.now(UTC) and m.timestamp.tzinfo is UTC for m in history)
+    stored = [decode_message(encode_message(m)) for m in history]
+    assert [m.role for m in stored if isinstance(m, Message)] == ["system", "user", "user", "assistant"]
     back = decode_message(encode_message(history[3]))
     assert isinstance(back, Message)
     assert (back.usage, back.stop_reason, back.error, back.provider, back.model) == (
@@ -114,6 +123,12 @@ def test_message_has_a_role_content_and_a_utc_timestamp() -> None:
         "p",
         "m",
     )
+
+
+def test_other_roles_are_refused() -> None:
+    role: Any = "tool"
+    with pytest.raises(ValueError, match="user, assistant, or system, not 'tool'"):
+        Message(role, (TextBlock("x"),))
 
 
 @pytest.mark.covers("MSG-12")
@@ -168,12 +183,13 @@ def test_custom_messages_round_trip_and_are_not_sent_to_the_model() -> None:
 @pytest.mark.covers("MSG-22")
 @pytest.mark.parametrize("code", [0xD800, 0xDBFF, 0xDC00, 0xDFFF])
 def test_lone_surrogates_are_not_stored(code: int) -> None:
-    message = Message.user([TextBlock(f"a{chr(code)}b"), ToolUseBlock("i", "n", {"k": [chr(code)]})])
+    message = Message.user([TextBlock(f"a{chr(code)}b"), ToolUseBlock("i", "n", {f"k{chr(code)}": [chr(code)]})])
     data = encode_message(message)
     assert data.decode("utf-8")
     back = decode_message(data)
     assert isinstance(back, Message)
     assert back.text == "a\ufffdb"
+    assert back.tool_uses[0].input == {"k\ufffd": ["\ufffd"]}
 
 
 @given(TEXT)
@@ -196,13 +212,13 @@ def test_prompts_of_every_form_become_messages() -> None:
         to_messages([message, TextBlock("x")])
 
 
-@pytest.mark.covers("MOD-29")
+@pytest.mark.covers("MOD-29", "MOD-31")
 def test_usage_adds_up_without_double_counting() -> None:
     usage = Usage(10, 5, cache_read=100, cache_write=7, reasoning_tokens=3, cost=Cost(1, 2, 3, 4))
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (117, 5, 122)
-    both = usage + Usage(1, 1, cost=Cost(input=1))
+    both = usage + Usage(1, 1, cost=Cost(1, 1, 1, 1))
     assert (both.input_tokens, both.output_tokens, both.total_tokens) == (11, 6, 124)
-    assert both.cost is not None
-    assert both.cost.total == 11
+    assert both.cost == Cost(2, 3, 4, 5)
+    assert Cost(2, 3, 4, 5).total == 14
     assert (usage + Usage(1, 1)).cost is None, "an unknown price makes the sum unknown"
     assert (Usage.zero() + usage).cost == usage.cost

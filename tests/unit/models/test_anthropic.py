@@ -69,7 +69,7 @@ def make_error_response(text: str, status: int = 400, kind: str = "invalid_reque
 # --- settings ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("PRV-07", "PRV-32", "PKG-17")
+@pytest.mark.covers("PRV-07", "PRV-32", "PKG-17", "PRV-35")
 async def test_default_settings() -> None:
     model = make_model()
 

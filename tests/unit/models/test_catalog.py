@@ -19,6 +19,7 @@ def test_facts_of_a_known_model() -> None:
     sonnet = find_model_info("anthropic", "claude-sonnet-4-5")
 
     assert (sonnet.id, sonnet.provider, sonnet.label) == ("claude-sonnet-4-5", "anthropic", "Claude Sonnet 4.5")
+    assert sonnet.deployment == "claude-sonnet-4-5"
     assert (sonnet.context_window, sonnet.max_output_tokens) == (200_000, 64_000)
     assert (sonnet.reasoning, sonnet.vision, sonnet.tools) == (True, True, "native")
     assert (sonnet.prices, sonnet.cache_write_1h) == ((3.0, 15.0, 0.3, 3.75), 6.0)
@@ -120,7 +121,7 @@ def test_catalog_is_small_and_loads_quickly() -> None:
 # --- configured facts --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("MOD-32")
+@pytest.mark.covers("MOD-32", "PRV-27")
 def test_model_settings_override_provider_settings_and_the_catalog() -> None:
     config = to_provider_config(
         {

@@ -38,9 +38,10 @@ def record_callbacks() -> tuple[list[Any], ModelCallbacks]:
     )
 
 
-@pytest.mark.covers("MOD-18", "MOD-12", "MOD-13")
+@pytest.mark.covers("MOD-18", "MOD-12", "MOD-13", "MSG-25")
 async def test_invoke_accepts_text_or_messages_and_returns_text_and_usage() -> None:
-    llm_client = make_client(Reply("Hello", usage=Usage(3, 2)), "Again")
+    model = ScriptedModel(Reply("Hello", usage=Usage(3, 2)), "Again")
+    llm_client = LLMClient(model)
 
     first = await llm_client.invoke("Hi", system="Be kind.")
     second = await llm_client.invoke([Message.user("Hi"), Message.assistant("Hello"), Message.user("Once more")])
@@ -53,6 +54,8 @@ async def test_invoke_accepts_text_or_messages_and_returns_text_and_usage() -> N
     assert first.result.response.content == (TextBlock("Hello"),)
     assert isinstance(second, Success)
     assert second.result.text == "Again"
+    sent = [[(m.role, m.text) for m in s.request.messages] for s in model.requests]
+    assert sent == [[("user", "Hi")], [("user", "Hi"), ("assistant", "Hello"), ("user", "Once more")]]
 
 
 @pytest.mark.covers("MOD-17", "MOD-15")
@@ -78,7 +81,7 @@ async def test_client_returns_failures_instead_of_raising(error: Exception, code
     assert isinstance(await llm_client.invoke(5), Failure)  # type: ignore[arg-type]
 
 
-@pytest.mark.covers("MOD-17")
+@pytest.mark.covers("MOD-17", "MOD-12")
 async def test_failure_contains_a_long_retry_after() -> None:
     result = await make_client(RateLimitedError("slow", retry_after=99.0)).invoke("Hi")
 
@@ -216,6 +219,28 @@ async def test_provider_that_cannot_be_built_is_a_failure() -> None:
         result = await LLMClient(config).invoke("Hi")
         assert isinstance(result, Failure)
         assert result.error is code
+
+
+@pytest.mark.covers("RET-20")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RuntimeError("Invalid API key"), ErrorCode.AUTHENTICATION_ERROR),
+        (ConnectionRefusedError("refused"), ErrorCode.NETWORK_ERROR),
+        (ValueError("odd"), ErrorCode.UNKNOWN),
+    ],
+)
+async def test_error_of_a_factory_is_a_failure(error: Exception, code: ErrorCode) -> None:
+    async def factory(_: Any) -> ScriptedModel:
+        raise error
+
+    failing = ProviderRegistry("failing")
+    failing.register("failing", factory)
+    client = LLMClient("failing:m", registry=failing)
+
+    for result in (await client.invoke("Hi"), await client.stream("Hi")):
+        assert isinstance(result, Failure)
+        assert (result.error, result.message) == (code, str(error))
 
 
 def test_client_of_a_model_has_its_names() -> None:

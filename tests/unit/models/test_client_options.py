@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 import mainspring.models as models
+from mainspring.cancellation import CancelToken
 from mainspring.errors import (
     AgentAbortedError,
     AuthenticationError,
@@ -117,6 +118,18 @@ async def test_call_option_wins_over_a_setting_of_the_provider_with_the_same_mea
     assert (named.model, named.profile.query) == ("d3", "api-version=2030-01-01")
     assert (await model_of(client)).profile.base_url == "https://one.openai.azure.com/openai/deployments/d1"
     assert await (await model_of(github, api_key="of the call"))._get_credential() == "of the call"
+
+
+@pytest.mark.covers("MOD-33")
+async def test_signal_ends_the_retries_of_a_call() -> None:
+    signal = CancelToken()
+    signal.cancel()
+    model = ScriptedModel(NetworkError("gone"), "never")
+
+    result = await LLMClient(model, retry_config=RetryConfig(base_delay_ms=1)).invoke("Hi", signal=signal)
+
+    assert isinstance(result, Failure)
+    assert len(model.requests) == 1
 
 
 @pytest.mark.covers("MOD-33")
@@ -246,6 +259,8 @@ def test_success_and_error_responses_can_be_created() -> None:
     assert error_response(ErrorCode.UNKNOWN, "x").retry_after is None
     assert is_model_success(good)
     assert is_model_error(bad)
+    assert not is_model_success(bad)
+    assert not is_model_error(good)
 
 
 @pytest.mark.covers("MOD-38")

@@ -705,6 +705,8 @@ async def test_gemini_has_defaults_and_reads_its_key_from_the_environment(monkey
     assert model.profile.base_url == "https://generativelanguage.googleapis.com/v1beta"
     assert await model._get_credential() == "from-environment"
     assert await as_http_model(create_model("gemini:models/gemini-2.5-pro", api_key="own"))._get_credential() == "own"
+    stable = as_http_model(create_model("gemini:m", api_version="v1", api_key="k"))
+    assert stable.profile.base_url == "https://generativelanguage.googleapis.com/v1"
     other = as_http_model(create_model("gemini:m", base_url="https://gateway.example/gemini/v1", api_key="k"))
     assert other.profile.base_url == "https://gateway.example/gemini/v1"
 

@@ -45,6 +45,7 @@ async def get_key(model: Any) -> Any:
 HOSTED = [
     ("openrouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "openrouter/auto"),
     ("cerebras", "CEREBRAS_API_KEY", "https://api.cerebras.ai/v1", "gpt-oss-120b"),
+    ("groq", "GROQ_API_KEY", "https://api.groq.com/openai/v1", "openai/gpt-oss-120b"),
     ("github", "GITHUB_TOKEN", "https://models.github.ai/inference", "openai/gpt-4.1-mini"),
     ("gemini", "GOOGLE_API_KEY", "https://generativelanguage.googleapis.com/v1beta", "gemini-3.7-flash"),
 ]
@@ -213,6 +214,7 @@ def test_only_openrouter_passes_cache_breakpoints() -> None:
         "compatible:m", base_url="http://h/v1", dialect={"cache_breakpoints": True}
     ).cache_breakpoints
     assert capabilities_of("cerebras").max_tokens_field == "max_completion_tokens"
+    assert not capabilities_of("cerebras").tool_images
 
 
 def fake_gh(folder: Path, script: str) -> Path:

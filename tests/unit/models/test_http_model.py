@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -64,6 +65,29 @@ async def test_http_model_is_a_model_provider() -> None:
     assert [e.type for e in await collect_events(model(MemoryResponse(GOOD)))] == [
         *("start", "text_start", "text_delta", "text_delta", "text_end", "done")
     ]
+
+
+class CountingBody(list[bytes | float | Exception]):
+    """The pieces of a body, and how many of them were read."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[bytes | float | Exception]:
+        for piece in super().__iter__():
+            self.read += 1
+            yield piece
+
+
+@pytest.mark.covers("MOD-05")
+async def test_stream_reads_no_further_than_its_reader() -> None:
+    body = CountingBody(sse(chunk({"content": text}), done=False) for text in "abcd")
+    stream = model(MemoryResponse(body)).stream(ModelRequest(HI))
+
+    assert [(await anext(stream)).type for _ in range(3)] == ["start", "text_start", "text_delta"]
+    assert body.read == 1
+    await anext(stream)
+    assert body.read == 2
+    await stream.aclose()
 
 
 @pytest.mark.covers("MOD-10")

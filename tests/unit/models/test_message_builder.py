@@ -11,7 +11,7 @@ from mainspring.messages import Message, RedactedThinkingBlock, TextBlock, Think
 from mainspring.models.message_builder import MessageBuilder, parse_call
 
 
-@pytest.mark.covers("STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-10")
+@pytest.mark.covers("STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-10", "MSG-03")
 def test_events_contain_the_partial_message_of_their_moment() -> None:
     draft = MessageBuilder("p", "m")
     events: list[Any] = [draft.start(), draft.open_thinking(), draft.thinking(0, "hm"), draft.close_thinking(0, "sig")]
@@ -22,6 +22,7 @@ def test_events_contain_the_partial_message_of_their_moment() -> None:
         "start", "thinking_start", "thinking_delta", "thinking_end", "text_start", "text_delta", "toolcall_start",
         "toolcall_delta", "text_delta", "toolcall_delta", "text_end", "toolcall_end", "done",
     ]  # fmt: skip
+    assert (events[0].partial.provider, events[0].partial.model) == ("p", "m")
     assert [getattr(e, "index", None) for e in events] == [None, 0, 0, 0, 1, 1, 2, 2, 1, 2, 1, 2, None]
     assert [e.partial.text for e in events] == [
         "",
@@ -87,6 +88,24 @@ def test_redacted_thinking_keeps_its_position() -> None:
     draft.text(1, "a")
     draft.close_text(1)
     assert draft.done("end_turn").message.content == (RedactedThinkingBlock("opaque"), TextBlock("a"))
+
+
+@pytest.mark.covers("STR-06")
+def test_thinking_events_have_the_index_of_their_block() -> None:
+    draft = MessageBuilder()
+    draft.open_text()
+    draft.close_text(0)
+    events = [draft.open_thinking(), draft.thinking(1, "hm"), draft.close_thinking(1)]
+    assert [(e.type, e.index) for e in events] == [("thinking_start", 1), ("thinking_delta", 1), ("thinking_end", 1)]
+
+
+@pytest.mark.covers("MSG-02")
+def test_text_keeps_its_signature() -> None:
+    draft = MessageBuilder()
+    draft.open_text()
+    draft.text(0, "a")
+    draft.close_text(0, "mark")
+    assert draft.done("end_turn").message.content == (TextBlock("a", "mark"),)
 
 
 @pytest.mark.covers("STR-13")

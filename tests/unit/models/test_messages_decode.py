@@ -146,6 +146,7 @@ def test_missing_or_duplicate_call_ids_become_unique() -> None:
     assert calls(again) == calls(decoded)
 
 
+@pytest.mark.covers("MSG-14")
 @pytest.mark.parametrize(
     ("finish_reason", "reason"),
     [

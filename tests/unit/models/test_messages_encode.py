@@ -60,6 +60,7 @@ def roles(sent: dict[str, Any]) -> list[str]:
 # --- the conversation --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("STR-12")
 def test_plain_request_contains_only_what_is_needed() -> None:
     assert body([Message.user("Hi")], system="Be kind.") == {
         "model": "m1",
@@ -108,6 +109,7 @@ def test_other_messages_become_plain_objects() -> None:
     }
 
 
+@pytest.mark.covers("MSG-04")
 def test_turn_with_parallel_calls() -> None:
     sent = body(
         [
@@ -216,6 +218,7 @@ def test_invalid_arguments_ids_and_names_are_repaired() -> None:
     assert [b["content"] for b in answered["content"]] == ["(no output)", "(no output)"]
 
 
+@pytest.mark.covers("MSG-22")
 def test_lone_surrogates_are_replaced() -> None:
     sent = body([Message.user("a\ud800b"), assistant(ToolUseBlock("c", "look", {"at": "\udc00"}))], system="\ud800")
 

@@ -327,6 +327,7 @@ async def test_response_is_read_line_by_line_over_http() -> None:
     assert [e.type for e in found] == ["start", "text_start", "text_delta", "text_delta", "text_end", "done"]
     assert found[-1].partial.text == "Hello"
     assert server.requests[0].target == "/api/chat"
+    assert json.loads(server.requests[0].body)["stream"] is True
 
 
 @pytest.mark.covers("PRV-31")

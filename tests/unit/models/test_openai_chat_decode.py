@@ -369,7 +369,7 @@ def test_surrogates_and_raw_control_characters_are_read(pieces: list[str], text:
         (None, "end_turn"),
     ],
 )
-@pytest.mark.covers("STR-08")
+@pytest.mark.covers("STR-08", "MSG-14")
 def test_finish_reason_is_mapped_to_a_stop_reason(finish: str | None, reason: str) -> None:
     assert message(chunk({"content": "a"}), chunk({}, finish)).stop_reason == reason
 

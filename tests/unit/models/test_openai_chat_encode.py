@@ -30,6 +30,7 @@ def assistant(*blocks: Any, **fields: Any) -> Message:
     return Message("assistant", blocks, **{"provider": "host", "model": "m1", **fields})
 
 
+@pytest.mark.covers("STR-12")
 def test_plain_request_contains_only_what_is_needed() -> None:
     assert body([Message.user("Hi")], system="Be kind.") == {
         "model": "m1",
@@ -156,6 +157,7 @@ def test_empty_messages_are_not_sent() -> None:
     assert sent["messages"] == [{"role": "user", "content": "Hi"}]
 
 
+@pytest.mark.covers("MSG-22")
 def test_lone_surrogates_are_replaced() -> None:
     sent = body(
         [Message.user("a\ud83d"), assistant(ToolUseBlock("c1", "look", {"at": "\ude00"}))],
@@ -279,6 +281,17 @@ def test_options_use_the_field_names_of_the_host() -> None:
     assert sent["messages"][0]["role"] == "developer"
     assert sent["response_format"]["json_schema"]["strict"] is True
     assert not {"max_tokens", "stream_options", "temperature", "stop", "reasoning_effort"} & set(sent)
+
+
+@pytest.mark.covers("CAC-09")
+def test_session_id_is_the_cache_key_if_supported_and_enabled() -> None:
+    with_cache_key = profile(ChatCapabilities(prompt_cache_key=True))
+    hi = [Message.user("Hi")]
+
+    assert body(hi, with_cache_key, session_id="s1")["prompt_cache_key"] == "s1"
+    assert "prompt_cache_key" not in body(hi, with_cache_key, session_id="s1", cache=False)
+    assert "prompt_cache_key" not in body(hi, with_cache_key)
+    assert "prompt_cache_key" not in body(hi, profile(), session_id="s1")
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,23 @@ def test_stream_becomes_the_usual_events() -> None:
 
 
 @pytest.mark.covers("PRV-10")
+def test_text_of_a_reasoning_item_is_reasoning() -> None:
+    stream = [
+        added(0, "reasoning"),
+        delta("output_text", 0, "Hm."),
+        delta("output_text", 0, " So."),
+        done(0, "reasoning"),
+    ]
+    stream += [added(1, "message"), delta("output_text", 1, "Hi"), done(1, "message"), completed()]
+
+    assert [e.type for e in read(sse(*stream))] == [
+        *("start", "thinking_start", "thinking_delta", "thinking_delta", "thinking_end"),
+        *("text_start", "text_delta", "text_end", "done"),
+    ]
+    assert (message(*stream).thinking, message(*stream).text) == ("Hm. So.", "Hi")
+
+
+@pytest.mark.covers("PRV-10")
 @pytest.mark.parametrize("kind", ["output_text", "refusal", "reasoning_text", "reasoning_summary_text"])
 def test_deltas_belong_to_the_open_item(kind: str) -> None:
     reasons = "reasoning" in kind
@@ -366,6 +383,7 @@ def test_incomplete_response_raises(reason: str, kind: type[ModelError], code: s
     assert caught.value.partial.text == "So far"
 
 
+@pytest.mark.covers("PRV-10")
 @pytest.mark.parametrize(
     "failure",
     [

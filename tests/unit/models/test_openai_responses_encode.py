@@ -40,8 +40,10 @@ LOOK = ToolDefinition("look", "Look at it.", {"type": "object", "properties": {"
 NOW = ToolDefinition("now", "Tell the time.", {"type": "object"})
 PICTURE = ImageBlock("image/png", "QUJD")
 HI = [Message.user("Hi")]
+LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 
 
+@pytest.mark.covers("STR-12")
 def test_plain_request_contains_only_what_is_needed() -> None:
     assert body(HI, system="Be kind.") == {
         "model": "m1",
@@ -112,7 +114,7 @@ def test_session_id_is_the_cache_key_if_supported_and_enabled() -> None:
     [
         ("minimal", ("low", "medium", "high"), {"effort": "low", "summary": "auto"}),
         ("xhigh", ("low", "medium", "high"), {"effort": "high", "summary": "auto"}),
-        ("medium", ("minimal", "low", "medium", "high", "xhigh"), {"effort": "medium", "summary": "auto"}),
+        *((level, LEVELS, {"effort": level, "summary": "auto"}) for level in LEVELS),
         ("off", ("none", "low", "high"), {"effort": "none"}),
         ("off", ("minimal", "low"), {"effort": "minimal"}),
         ("high", (), None),
@@ -337,6 +339,7 @@ def test_invalid_arguments_become_an_object() -> None:
     assert json.loads(sent["input"][0]["arguments"]) == {"unreadable_arguments": '{"a": 1'}
 
 
+@pytest.mark.covers("MSG-22")
 def test_lone_surrogates_are_replaced() -> None:
     assert body([Message.user("a\ud800b")])["input"][0]["content"] == "a�b"
 

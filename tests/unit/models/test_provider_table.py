@@ -30,6 +30,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 each_profile = pytest.mark.parametrize("profile", PROVIDERS.values(), ids=lambda profile: profile.name)
 
 
+@pytest.mark.covers("CFG-15")
 @each_profile
 def test_profile_is_registered_and_named_by_its_key(profile: ProviderProfile) -> None:
     assert PROVIDERS[profile.name] is profile

@@ -55,7 +55,10 @@ async def get_key(model: ModelProvider) -> str:
 async def test_providers_are_found_by_name() -> None:
     assert is_provider_supported("openai")
     assert not is_provider_supported("nobody")
-    assert {"openai", "local", "compatible"} <= set(get_supported_providers())
+    assert set(get_supported_providers()) == {
+        *("anthropic", "azure", "cerebras", "codex", "compatible", "embedded", "foundry", "gemini", "github", "groq"),
+        *("langchain", "local", "ollama", "openai", "openrouter"),
+    }
     assert get_supported_providers() == sorted(get_supported_providers())
     assert get_provider_factory("nobody") is None
     with pytest.raises(ProviderConfigError, match="Unknown provider: 'nobody'. Available: ") as caught:
@@ -83,7 +86,7 @@ async def test_factory_accepts_a_typed_configuration_or_a_dict(config: Any) -> N
         assert await get_key(model) == "k"
 
 
-@pytest.mark.covers("PRV-02", "MOD-02")
+@pytest.mark.covers("PRV-02", "MOD-02", "PRV-34")
 async def test_provider_is_selected_by_its_name_not_by_the_model_name() -> None:
     model = await create_model_provider({"provider": "local", "model": "gpt-5-mini"})
 
@@ -227,12 +230,14 @@ def test_default_provider_can_be_changed() -> None:
 @pytest.mark.covers("PRV-06", "MOD-10", "PRV-36")
 async def test_openai_has_defaults_and_ignores_empty_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
-    model = as_http_model(create_model("openai", base_url="", api_key=" ", model=""))
+    model = as_http_model(create_model("openai", base_url="", api_key=" ", model="", max_output_tokens=""))
 
     assert (model.provider, model.model) == ("openai", "gpt-5-mini")
     assert model.profile.base_url == "https://api.openai.com/v1"
     assert model.profile.dialect.max_tokens_field == "max_completion_tokens"
     assert await get_key(model) == "from-environment"
+    typed = as_http_model(await create_model_provider(ProviderConfig(provider="openai", base_url=" ")))
+    assert typed.profile.base_url == "https://api.openai.com/v1"
     other = as_http_model(create_model("openai:m", base_url="http://127.0.0.1:1/v1/", api_key="k"))
     assert other.profile.base_url == "http://127.0.0.1:1/v1"
     assert other.profile.dialect == ChatCapabilities()
@@ -246,6 +251,7 @@ async def test_openai_has_defaults_and_ignores_empty_settings(monkeypatch: pytes
         ("anthropic", "ANTHROPIC_API_KEY"),
         ("azure", "AZURE_OPENAI_API_KEY"),
         ("gemini", "GOOGLE_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
         ("github", "GITHUB_TOKEN"),
         ("foundry", "AZURE_FOUNDRY_API_KEY"),
     ],

@@ -90,7 +90,7 @@ async def test_retries_can_be_disabled() -> None:
     assert request[0] == 1
 
 
-@pytest.mark.covers("RET-14", "MOD-16", "RET-18", "RET-21")
+@pytest.mark.covers("RET-06", "RET-14", "MOD-16", "RET-18", "RET-21")
 @pytest.mark.parametrize(
     ("error", "is_retried"),
     [

@@ -28,7 +28,7 @@ def agent_with_output(*script: Any, output: str = BIG, **options: Any) -> Any:
     return make_agent(*script, tools=[tool], **options)
 
 
-@pytest.mark.covers("CMP-12")
+@pytest.mark.covers("CMP-12", "RET-18")
 async def test_overflow_drops_old_results_and_retries() -> None:
     compacted: list[ContextCompacted] = []
     agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), TOO_LONG, "done")

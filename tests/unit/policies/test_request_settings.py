@@ -138,6 +138,7 @@ def test_thinking_levels_are_in_ascending_order() -> None:
     assert list(LEVEL_TOKENS.values()) == sorted(LEVEL_TOKENS.values())
 
 
+@pytest.mark.covers("CAC-01")
 async def test_prompt_cache_can_be_turned_off() -> None:
     agent = make_agent(ScriptedCall("read_file", {"path": "a"}), "done", "again", env=project())
 

@@ -14,7 +14,7 @@ from mainspring.loop.hooks import ContextTransform
 from mainspring.messages import AgentMessage, CustomMessage
 from mainspring.models import ModelInfo, ModelProfile
 from mainspring.models.profile import AnthropicCapabilities
-from mainspring.policies.compaction import ToolResultClearing
+from mainspring.policies.compaction import Compaction, ToolResultClearing
 from mainspring.testing import ScriptedCall, ScriptedModel
 from tests.unit.policies.harness import edit, make_agent, project, read, requests, results, texts, turn, words
 
@@ -40,6 +40,7 @@ async def test_old_results_become_stubs_above_the_threshold() -> None:
     await agent.run("go")
 
     sent = [texts(r.messages) for r in requests(agent)]
+    assert (RunOptions().compact_threshold, RunOptions().compact_keep_turns) == (128 * 1024, 4)
     assert sent[3] == [BIG] * 3  # 120,000 bytes
     assert sent[4] == [BIG] * 4  # above the threshold, but all within the last four turns
     assert sent[5] == [STUB, *[BIG] * 4]
@@ -186,6 +187,11 @@ async def test_clearing_is_left_to_a_provider_that_supports_it() -> None:
 
     await agent.run("go", model=hosted)
     assert texts(hosted.requests[-1].messages) == [BIG] * 8
+
+    small = ModelInfo("m", "anthropic", context_window=20_000)
+    hosted = HostedModel(*[ScriptedCall("look")] * 8, "done", info=small)
+    await looking_agent(8, compaction=Compaction()).run("go", model=hosted)
+    assert len(hosted.requests) == 9, "no summary is requested"
 
     hosted = HostedModel(read("a.txt"), read("a.txt"), "done")
     reading = make_agent("", env=project(a__txt="a"))

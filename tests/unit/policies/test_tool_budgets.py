@@ -335,8 +335,7 @@ async def test_gates_run_in_a_fixed_order() -> None:
         return None
 
     agent = make_agent(
-        look_call(),
-        "done",
+        *(look_call(), "done") * 2,
         tools=make_tools(),
         tool_budgets={"look": ToolBudget(0, decide)},
         dedup_tools={"look": hasher},

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from mainspring.errors import AgentBusyError, ModelError, SessionError
-from mainspring.loop.hooks import MessagesAdded, RunPaused, SessionEnd, SessionStart
-from mainspring.messages import Message, Usage
+from mainspring.loop.hooks import ContextTransform, MessagesAdded, RunPaused, SessionEnd, SessionStart
+from mainspring.messages import CustomMessage, Message, Usage
 from mainspring.models import ModelRequest
 from mainspring.sessions import (
     BranchEntry,
@@ -171,7 +171,7 @@ def entries_of(session: Session) -> list[object]:
     return [line.entry for line in session.journal.path(whole=True)]
 
 
-@pytest.mark.covers("SES-13", "SES-17")
+@pytest.mark.covers("SES-13", "SES-17", "AGT-15")
 async def test_runs_are_listed_with_their_status(session: Session) -> None:
     agent = make_agent(session, make_calls("c1"), "done", "other")
     await agent.run("first")
@@ -191,6 +191,25 @@ async def test_runs_are_listed_with_their_status(session: Session) -> None:
     assert ids.index(runs[0].first) < ids.index(runs[0].last) < ids.index(runs[1].first) <= ids.index(runs[1].last)
     assert runs[0].usage.total_tokens >= 0
     assert runs[0].agent == "agent"
+
+
+@pytest.mark.covers("SES-17")
+async def test_range_of_turns_counts_a_compacted_history_and_no_application_messages(session: Session) -> None:
+    agent = make_agent(session, "one", "two", make_calls("a"), "three")
+    await agent.run([CustomMessage("note", {}), Message.user("first")])
+    await agent.run("second")
+    seen: list[Any] = []
+    agent.on("agent:done", lambda ctx: seen.extend((ctx.turn_range, session.turns)))
+    agent.on(
+        ContextTransform,
+        lambda hook: hook.compact([Message.user("sum"), hook.messages[-1]], "size") if hook.turn == 1 else None,
+    )
+
+    result = await agent.run("third")
+
+    (first, last), turns = seen
+    assert (first, last) == (1, 4)
+    assert [turn.id for turn in turns[first : last + 1]] == [cast("Message", m).id for m in result.messages]
 
 
 async def test_paused_run_is_listed_as_paused(session: Session) -> None:

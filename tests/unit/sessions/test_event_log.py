@@ -5,12 +5,15 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from mainspring.agent import Agent
+from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError, ToolError
 from mainspring.events import AgentEnd, AgentStart, MessageEnd, ToolExecutionEnd, UsageUpdate, encode
 from mainspring.loop.hooks import BeforeToolRun, SessionClosed
@@ -30,9 +33,10 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.event_log import EventLogFile, redact_call_arguments
 from mainspring.sessions.log_lines import SessionShutdown
-from mainspring.testing import Reply, ScriptedCall
-from mainspring.tools import Access, ToolResult, tool
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from mainspring.tools import Access, ToolErrorCode, ToolResult, tool
 from mainspring.tools.builtin import read_file
+from mainspring.tools.response import ErrorResponse, error_response
 from tests.unit.sessions.harness import QUICK, make_agent, make_calls
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
@@ -78,15 +82,16 @@ async def test_run_is_logged_from_start_to_shutdown(session: Session, tmp_path: 
     message: Any = model.message
     assert (message.provider, message.model, message.stop_reason) == ("scripted", "scripted-1", "tool_use")
     assert (message.usage, message.content, model.error) == (usage, (), None)
-    assert model.seconds >= 0
+    assert model.seconds > 0
     assert isinstance(call, ToolExecutionEnd)
     assert (call.call, call.status) == (ToolUseBlock("c1", "look", {"key": "a"}), "ok")
+    assert call.seconds > 0
     assert call.result == ToolResultBlock("c1", "look")
     assert isinstance(end, AgentEnd)
     assert (end.status, end.stats.turns, end.messages, end.text) == ("completed", 2, (), "")
     assert end.stats.usage.cost is not None
     assert end.stats.usage.cost.total == 1.5
-    assert end.stats.seconds >= model.seconds
+    assert end.stats.seconds >= model.seconds + call.seconds
     assert isinstance(shutdown, SessionShutdown)
     assert shutdown.reason == "exit"
     text = (tmp_path / "logs" / "s1.jsonl").read_text()
@@ -129,7 +134,8 @@ async def test_errors_are_logged_redacted_and_shortened(session: Session) -> Non
 
     script = [
         Reply(calls=[ScriptedCall("explode", {"why": f"token={KEY}", "password": "hunter2hunter2"}, "c1")]),
-        NetworkError(f"refused, key {KEY}"),
+        Reply(calls=[ScriptedCall("explode", {"why": "x"}, "c2")]),
+        NetworkError(f"refused, key {KEY}\nsecond line"),
     ]
     agent = make_logged_agent(session, *script, tools=[explode], behavior=RunOptions(retry=None))
     result = await agent.run("go", raise_errors=False)
@@ -139,13 +145,15 @@ async def test_errors_are_logged_redacted_and_shortened(session: Session) -> Non
     assert KEY not in text
     assert "hunter2" not in text
     assert "second line" not in text
-    (call,) = read_named(session, "tool_execution_end")
-    assert call.status == "error"
-    assert call.result.content.startswith("Validation error")  # the tool has no such argument
+    rejected, raised = read_named(session, "tool_execution_end")
+    assert (rejected.status, raised.status) == ("error", "error")
+    assert rejected.result.content.startswith("Validation error")  # the tool has no such argument
+    assert raised.result.content.startswith("ToolError: no: [redacted]")
+    assert len(raised.result.content) <= 301
     (end,) = read_named(session, "agent_end")
     assert (end.status, end.error.type) == ("error", "NetworkError")
     assert "[redacted]" in end.error.message
-    assert [bool(e.error) for e in read_named(session, "message_end")] == [False, True]
+    assert [bool(e.error) for e in read_named(session, "message_end")] == [False, False, True]
 
 
 def read_log_text(session: Session) -> str:
@@ -164,7 +172,45 @@ async def test_tool_exception_is_logged_as_the_error_of_its_call(session: Sessio
     assert (call.status, call.result.content) == ("error", "ToolError: the engine is cold")
 
 
-async def test_error_that_a_tool_returns_is_not_logged(session: Session) -> None:
+async def test_error_that_a_tool_returns_is_logged_with_code_and_message(session: Session) -> None:
+    @tool
+    async def explode() -> ErrorResponse:
+        """Fail."""
+        return error_response(
+            "NOT_FOUND", "No engine with the key sk-proj-0123456789abcdef0123456789abcdef\nsecond line"
+        )
+
+    await make_logged_agent(session, call_without_arguments("explode"), "done", tools=[explode]).run("go")
+    (call,) = read_named(session, "tool_execution_end")
+    assert (call.status, call.result.details) == ("error", {"code": "NOT_FOUND"})
+    assert call.result.content == "No engine with the key [redacted]"
+
+
+async def test_output_of_a_failed_call_is_not_logged(session: Session) -> None:
+    @tool
+    async def explode() -> ToolResult:
+        """Fail."""
+        return ToolResult(output="hunter2", is_error=True, title="hunter2", code=ToolErrorCode.TIMEOUT)
+
+    await make_logged_agent(session, call_without_arguments("explode"), "done", tools=[explode]).run("go")
+    (call,) = read_named(session, "tool_execution_end")
+    assert (call.status, call.result.details, call.result.content) == ("error", {"code": "TIMEOUT"}, "")
+    assert "hunter2" not in read_log_text(session)
+
+
+async def test_duration_of_a_session_is_logged(session: Session) -> None:
+    times = iter(datetime(2026, 1, 1, 12, 0, second, tzinfo=UTC) for second in range(60))
+    log = SessionEventLog(session, clock=lambda: next(times))
+    await Agent(ScriptedModel("done"), session=session, execution=MemoryEnv({}), plugs=[log]).run("go")
+    session.close()
+    lines = read_events(session)
+    opened, closed = lines[0], lines[-1]
+    assert isinstance(closed.event, SessionShutdown)
+    assert closed.event.seconds > 0
+    assert closed.event.seconds == (closed.time - opened.time).total_seconds()
+
+
+async def test_error_that_a_tool_returns_without_a_code_is_not_logged(session: Session) -> None:
     @tool
     async def explode() -> ToolResult:
         """Fail."""

@@ -6,13 +6,14 @@ import pytest
 from mainspring import Agent, Session
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ModelError, SessionError
-from mainspring.messages import Message
+from mainspring.messages import Message, utc_now
 from mainspring.models import ModelRequest
 from mainspring.policies.large_results.store import FileOutputStore, LargeOutput, MemoryOutputStore, OutputReference
 from mainspring.sessions import JsonlStore
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
+from mainspring.tools.builtin import grep, read_file
 
 LONG = "".join(f"line {i} about invoices\n" for i in range(4000))
 
@@ -36,7 +37,7 @@ def make_offload_agent(plug: OffloadOutputsPlug, *script: Any, **options: Any) -
     return Agent(model, tools=[report], execution=MemoryEnv(), plugs=[plug], **options), model
 
 
-@pytest.mark.covers("CTX-01", "CTX-10")
+@pytest.mark.covers("CTX-01", "CTX-02", "CTX-10")
 async def test_large_output_is_offloaded_and_read_by_lines() -> None:
     store = MemoryOutputStore()
     reads: list[dict[str, Any]] = []
@@ -49,8 +50,12 @@ async def test_large_output_is_offloaded_and_read_by_lines() -> None:
         OffloadOutputsPlug(store), ScriptedCall("report", {"topic": "invoices"}), read, Reply("done")
     )
 
-    await agent.run("go")
+    result = await agent.run("go")
 
+    record = store.load(store.list()[0].name)
+    assert (record.tool, record.args, record.result) == ("report", {"topic": "invoices"}, f"invoices\n{LONG}")
+    assert record.query_id == result.run_id
+    assert abs((utc_now() - record.timestamp).total_seconds()) < 60
     stub = texts(model.requests[1].request)[-1]
     assert stub.startswith('<context-output name="report_')
     assert len(stub) < 3000
@@ -87,6 +92,8 @@ async def test_output_relevant_to_a_prompt_is_restored_for_its_run(select: Any) 
     restored = [t for t in texts(request[0]) if t.startswith("Outputs of earlier calls")]
     assert len(restored) == 1
     assert LONG in restored[0]
+    assert restored[0].count("<context-output ") == 1
+    assert "\nzebras\n" in restored[0]
     assert 'tool="report"' in restored[0]
     assert texts(request[1])[: len(texts(request[0]))] == texts(request[0])
     assert outcome.text == "They have stripes."
@@ -110,6 +117,17 @@ async def test_failed_selection_restores_nothing() -> None:
 
     assert outcome.text == "I do not know."
     assert not any(t.startswith("Outputs of earlier") for t in texts(model.requests[-1].request))
+
+
+@pytest.mark.covers("CTX-09")
+async def test_outputs_that_can_be_requested_again_stay() -> None:
+    model = ScriptedModel(ScriptedCall("read_file", {"path": "a.txt"}), ScriptedCall("grep", {"pattern": "line"}), "ok")
+    plug = OffloadOutputsPlug(MemoryOutputStore(), threshold=1000)
+    await Agent(model, tools=[read_file, grep], execution=MemoryEnv({"a.txt": LONG}), plugs=[plug]).run("go")
+
+    read, found = texts(model.requests[-1].request)[2::2]
+    assert read.startswith("1\tline 0")
+    assert found.startswith('<context-output name="grep_')
 
 
 @pytest.mark.covers("SEC-13")

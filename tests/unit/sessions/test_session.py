@@ -78,6 +78,7 @@ from tests.unit.sessions.harness import (
 def test_new_session_has_an_id_and_creates_its_file_on_the_first_message(home: Path) -> None:
     session = Session.create(options=QUICK)
     assert session.id
+    assert Session.create(options=QUICK).id != session.id
     assert not any(home.rglob("*"))
     asyncio.run(make_agent(session, "hi").run("go"))
     path = Path(session.location)
@@ -150,6 +151,7 @@ def test_invalid_session_file_is_skipped_and_reported() -> None:
     assert "empty" in str(again.problems[0])
 
 
+@pytest.mark.covers("SES-02")
 @pytest.mark.parametrize("other", ["HOME", "MAINSPRING_HOME"])
 def test_user_folder_can_be_changed_by_environment_variables(other: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "h")} | {other: str(tmp_path / "x")}
@@ -251,7 +253,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
             return JsonlStore(tmp_path)
 
 
-@pytest.mark.covers("SES-10", "SES-11")
+@pytest.mark.covers("SES-10", "SES-11", "TST-03")
 async def test_branch_continues_from_an_earlier_entry(store: SessionStore) -> None:
     session = Session.create(home=store, options=QUICK)
     agent = make_agent(session, "one", make_calls("a"), "two", "three")
@@ -384,12 +386,13 @@ async def test_stored_turn_has_id_role_blocks_usage_and_time() -> None:
 async def test_turns_convert_back_to_the_same_messages() -> None:
     session = Session.create(options=QUICK)
     given = [Message.user([ImageBlock("image/png", "aGk=")]), CustomMessage("note"), Message.system("mind the gap")]
-    agent = make_agent(session, make_calls("a", text="I look"), "done", messages=given)
+    agent = make_agent(session, make_calls("a", text="I look"), Reply("done", usage=Usage(3, 4)), messages=given)
     await agent.run("go")
     messages = turns_to_messages(session.turns)
     assert encode_all(messages)[2:] == encode_all(agent.messages)[3:]
     assert [m.content for m in messages] == [m.content for m in agent.messages if isinstance(m, Message)]
     assert all(m.id for m in messages)
+    assert messages[-1].usage == Usage(3, 4)
 
 
 def test_failed_turn_keeps_its_error() -> None:

@@ -146,7 +146,7 @@ async def test_triggered_skill_restricts_only_after_its_activation(tmp_path: Pat
     assert [r.is_error for r in results(agent)] == [False, False, True]
 
 
-@pytest.mark.covers("SKL-28")
+@pytest.mark.covers("SKL-28", "SUB-02")
 async def test_subagent_has_the_restrictions_of_its_parent(tmp_path: Path) -> None:
     write_skill(tmp_path / "s", "one", head="allowed-tools: Read Task")
     write_skill(tmp_path / "s", "two", "Second.")

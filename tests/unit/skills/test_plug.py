@@ -30,7 +30,6 @@ def test_short_lists_stay_within_their_token_budget() -> None:
     assert count_tokens(listed) / 50 <= 18
 
 
-@pytest.mark.covers("SKL-15")
 def test_short_list_of_real_skills_stays_within_its_token_budget(material: Path) -> None:
     folders = tuple(str(p) for p in sorted((material / "skills").iterdir()) if p.is_dir())
     found = discover_skills(SkillsConfig(user=folders, builtin=False)).skills
@@ -39,7 +38,7 @@ def test_short_list_of_real_skills_stays_within_its_token_budget(material: Path)
     assert count_tokens(render_short_list(found)) / len(found) <= 18
 
 
-@pytest.mark.covers("SKL-17")
+@pytest.mark.covers("SKL-17", "CAC-10")
 def test_descriptions_are_complete_if_they_fit() -> None:
     assert "- skill-0: Does this. Use it when that." in render_catalog(make_skills(3))
     assert "- skill-0: Does this\n" in render_catalog(make_skills(900))

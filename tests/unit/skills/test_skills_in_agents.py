@@ -207,7 +207,7 @@ async def test_skill_activated_during_a_run_is_added_after_the_results(tmp_path:
     assert agent.messages[3] is last
 
 
-@pytest.mark.covers("SKL-25")
+@pytest.mark.covers("SKL-25", "AGT-26")
 async def test_reset_deactivates_skills_and_notifies_handlers(tmp_path: Path) -> None:
     write_skill(tmp_path, "pdf")
     agent, _, skills = make_agent(tmp_path, "hi")

@@ -60,7 +60,7 @@ async def test_child_events_have_its_id_and_depth() -> None:
     assert hooks["child:turn:after"].usage.total_tokens == 0
 
 
-@pytest.mark.covers("SUB-06", "HOK-37")
+@pytest.mark.covers("SUB-05", "SUB-06", "HOK-37")
 async def test_events_of_nested_subagents_reach_every_ancestor() -> None:
     inner = make_definition("inner", ScriptedCall("look", {"key": "a"}), "deep")
     outer = make_definition("outer", spawn_call("deeper", "inner"), "back")

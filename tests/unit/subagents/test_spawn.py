@@ -33,6 +33,18 @@ async def count(key: str) -> str:
     return "3"
 
 
+@pytest.mark.covers("CAC-10")
+def test_kinds_are_listed_by_name() -> None:
+    kinds = [make_definition(name, "x", description=f"Does {name}.") for name in ("zeta", "alpha", "mid")]
+    tool = make_parent("x", kinds=kinds).tools.get("spawn")
+    same = make_parent("x", kinds=kinds[::-1]).tools.get("spawn")
+    assert tool is not None
+    assert same is not None
+    assert tool.description.endswith("- alpha: Does alpha.\n- mid: Does mid.\n- zeta: Does zeta.")
+    assert tool.input_schema["properties"]["agent"]["enum"] == ["alpha", "mid", "zeta"]
+    assert (same.description, same.input_schema) == (tool.description, tool.input_schema)
+
+
 @pytest.mark.covers("SUB-01", "SUB-02", "TOL-20")
 async def test_subagent_gets_only_its_task_and_the_setup_of_its_parent() -> None:
     helper = make_definition("helper", ScriptedCall("look", {"key": "a"}), "it is a", description="Looks.")
@@ -108,7 +120,7 @@ async def test_inactive_tools_are_not_passed_to_a_subagent() -> None:
     assert [t.name for t in requests_of(helper)[0].tools] == ["look"]
 
 
-@pytest.mark.covers("SUB-02", "SUB-07")
+@pytest.mark.covers("SUB-06", "SUB-03", "SUB-02", "SUB-07")
 async def test_subagent_can_spawn_only_down_to_the_depth() -> None:
     def reply_with_tool_names(request: Any) -> Reply:
         return Reply(",".join(t.name for t in request.tools))
@@ -216,6 +228,7 @@ async def test_parent_gets_events_and_stats_of_each_subagent() -> None:
     assert (complete.id, complete.name, complete.depth, complete.task) == ("helper-1", "helper", 1, "find a")
     assert complete.error is None
     assert complete.stats.tool_counts == {"look": 1}
+    assert 0 < complete.stats.seconds <= result.stats.seconds
     assert result.stats.children == (complete.stats,)
     assert isinstance(complete.stats, SubagentStats)
     details = results(agent)[0].details
@@ -258,7 +271,7 @@ async def test_failed_subagent_is_reported_and_the_parent_continues() -> None:
     broken = make_definition("broken", Reply("half an", error=NetworkError("the line is cut", retryable=False)))
     fine = make_definition("fine", "fine")
     agent = make_parent([spawn_call("a", "broken"), spawn_call("b", "fine")], "both seen", kinds=[broken, fine])
-    errors = record_events(agent, "spawn:error")
+    ends = record_events(agent, "spawn:error", "spawn:complete")
     result = await agent.run("go")
 
     assert result.text == "both seen"
@@ -267,8 +280,11 @@ async def test_failed_subagent_is_reported_and_the_parent_continues() -> None:
     assert "it failed (the line is cut)" in first.text
     assert "half an" in first.text
     assert (second.text, second.is_error) == ("fine", False)
-    assert len(errors) == 1
-    assert errors[0][1].stats.status == "error"
+    assert {(name, end.name, end.stats.status) for name, end in ends} == {
+        ("spawn:error", "broken", "error"),
+        ("spawn:complete", "fine", "completed"),
+    }
+    assert len(ends) == 2
     assert {s.status for s in result.stats.children} == {"error", "completed"}
 
 

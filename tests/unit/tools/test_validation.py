@@ -84,6 +84,7 @@ def test_formats_are_checked(name: str, good: str, bad: str):
 @pytest.mark.covers("TEX-30")
 def test_unknown_keywords_and_formats_are_ignored():
     schema = {
+        "$schema": "https://example.org/unknown-dialect",
         "type": "object",
         "properties": {"x": {"type": "string", "format": "color", "x-widget": {"type": 1}, "errorMessage": "?"}},
     }

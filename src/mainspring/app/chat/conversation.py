@@ -6,7 +6,7 @@ from mainspring.agent.agent import Agent
 from mainspring.app.compose.conversation import Conversation
 from mainspring.errors import SessionError
 from mainspring.extensions.registry import Command, Shortcut
-from mainspring.policies.structured.schema import OUTPUT_TOOL
+from mainspring.policies.structured.options import OUTPUT_TOOL
 from mainspring.sessions import Session
 
 

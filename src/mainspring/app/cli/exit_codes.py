@@ -36,8 +36,6 @@ def exit_code_for(outcome: RunOutcome, signal: int = 0) -> int:
         outcome: Outcome of the run.
         signal: Number of the signal that stopped the run, or 0.
     """
-    if outcome.status == "completed" and outcome.output_error:
-        return ERROR
     if outcome.status == "completed":
         return _LIMIT if outcome.stop_reason == "max_tokens" else OK
     if outcome.status.startswith("max_"):

@@ -6,18 +6,14 @@ prints the schema.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from mainspring import events
-from mainspring.events import RunEvent
+from mainspring.events import RunEvent, RunStatus
 
 SCHEMA_VERSION = 2
-
-Status = Literal[
-    "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
-]
 
 
 class Model(Struct, frozen=True, kw_only=True):
@@ -58,11 +54,11 @@ class ResultLine(Struct, frozen=True, kw_only=True, tag="result"):
 
     `cost` is in US dollars, or `null` if the price is unknown. `text` is the response; for a failed run, the text so far.
     `denied` contains the reasons of denied calls. With `--schema`, `output` is the response as data, and `text` is the same data
-    as JSON; if no response matched, `output_error` contains the reason.
+    as JSON; if no response matched, `status` is `no_output` and `output_error` contains the reason.
     """
 
     version: int
-    status: Status
+    status: RunStatus
     exit_code: int
     text: str = ""
     model: Model | None = None

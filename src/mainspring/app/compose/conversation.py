@@ -246,7 +246,8 @@ def build_plugs(
     if minimal:
         return stored, None
     folder = session.context_folder if session else None
-    outputs = OffloadOutputsPlug(FileOutputStore(folder) if folder else MemoryOutputStore())
+    store = FileOutputStore(folder) if folder else MemoryOutputStore()
+    outputs = OffloadOutputsPlug(store, select=settings.config.large_outputs.select)
     memory = Memory.for_folder(cwd, user_folder(settings), trusted=is_trusted(cwd, settings))
     return [memory, outputs, *stored], outputs
 

@@ -6,9 +6,10 @@ from mainspring.app.cli import json_schema
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
-from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome, format_budget_warning
+from mainspring.app.printing.text_output import print_note
+from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
 from mainspring.errors import AgentProviderError, ModelError
-from mainspring.events import AgentEnd, Event, LimitWarning, Notice, SubagentEvent, UsageUpdate, encode
+from mainspring.events import AgentEnd, Event, SubagentEvent, UsageUpdate, encode
 from mainspring.events.views import redact_errors, without_blocks
 from mainspring.messages import Usage
 from mainspring.redaction import redact_environment
@@ -24,13 +25,8 @@ class JsonRenderer:
         """Print nothing: the result contains the model."""
 
     def on_event(self, event: Event) -> None:
-        """Print the progress of downloads to stderr, so that a long wait is explained."""
-        if isinstance(event, Progress):
-            self._console.progress(event.text, event.fraction, last=event.last)
-        elif isinstance(event, Notice):
-            self._console.info(f"Note: {event.text}")
-        elif isinstance(event, LimitWarning) and not event.exceeded:
-            self._console.info(f"Note: {format_budget_warning(event)}")
+        """Print notes to stderr, so that a long wait is explained."""
+        print_note(self._console, event)
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
         """Print the object."""
@@ -50,7 +46,7 @@ class StreamJsonRenderer(JsonRenderer):
         if line is not None:
             self._console.data(encode(line).decode())
         elif isinstance(event, Progress):
-            self._console.progress(event.text, event.fraction, last=event.last)
+            print_note(self._console, event)
 
 
 def to_json_line(event: Event) -> Event | None:

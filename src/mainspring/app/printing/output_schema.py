@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from mainspring.errors import ConfigError
-from mainspring.policies.structured.schema import OUTPUT_TOOL as OUTPUT_TOOL
-from mainspring.policies.structured.schema import OutputSchema
+from mainspring.lazy import lazy_function
+from mainspring.policies.structured.options import OUTPUT_TOOL as OUTPUT_TOOL
+
+if TYPE_CHECKING:
+    from mainspring.policies.structured.schema import OutputSchema
+else:
+    OutputSchema = lazy_function("mainspring.policies.structured.schema", "OutputSchema")
 
 _MAX_BYTES = 1 << 20
 

@@ -189,7 +189,7 @@ async def run_once(
     report_start()
     problems()
     outcome = _build_outcome(conversation, result, end.denied if end else ())
-    if schema is not None and result.error is None:
+    if schema is not None and (result.error is None or result.status == "no_output"):
         outcome = _with_structured_output(outcome, result)
     await save_answer_as_plan(conversation.plan, outcome.text, report)
     return outcome
@@ -200,7 +200,8 @@ def _failed_result(end: AgentEnd, error: AgentError) -> RunResult:
     responses = [m for m in end.messages if isinstance(m, Message) and m.role == "assistant"]
     turns = sum(m.stop_reason not in {"error", "aborted"} for m in responses)
     stats = replace(end.stats, turns=turns, usage=sum(end.stats.turn_usage, Usage.zero()))
-    return RunResult.from_messages(end.messages, stats=stats).with_error(error)
+    result = RunResult.from_messages(end.messages, stats=stats, output_error=end.output_error)
+    return replace(result, text=end.text or result.text).with_error(error)
 
 
 def _with_structured_output(outcome: RunOutcome, result: RunResult) -> RunOutcome:

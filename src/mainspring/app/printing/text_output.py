@@ -45,6 +45,19 @@ class RunPrinter(Protocol):
         ...
 
 
+def print_note(console: Console, event: Event) -> None:
+    """Print a notice, the warning of a limit, or the progress of a download to stderr; no other event."""
+    match event:
+        case LimitWarning(exceeded=False):
+            console.info(f"Note: {format_budget_warning(event)}")
+        case Notice(text=text):
+            console.info(f"Note: {text}")
+        case Progress(text=text, fraction=share, last=last):
+            console.progress(text, share, last=last)
+        case _:
+            pass
+
+
 def create_printer(form: str, console: Console) -> RunPrinter:
     """Create the printer of an ``--output`` format."""
     match form:
@@ -96,12 +109,8 @@ class TextRenderer:
             case ToolsChange(added=added, removed=removed):
                 names = [f"+{name}" for name in added] + [f"-{name}" for name in removed]
                 console.verbose_info(f"Tools: {' '.join(names)}")
-            case LimitWarning(exceeded=False):
-                console.info(f"Note: {format_budget_warning(event)}")
-            case Notice(text=text):
-                console.info(f"Note: {text}")
-            case Progress(text=text, fraction=share, last=last):
-                console.progress(text, share, last=last)
+            case LimitWarning() | Notice() | Progress():
+                print_note(console, event)
             case _:
                 self._print_verbose(event)
 
@@ -133,13 +142,11 @@ class TextRenderer:
         )
         console.end_answer()
         match outcome.status:
-            case "error" if outcome.error:
+            case "error" | "no_output" if outcome.error:
                 console.fail(f"Error: {describe_error(outcome.error)}")
                 console.verbose_info(format_traceback(outcome.error))
             case "aborted":
                 console.fail("Interrupted." + (" Resume with --continue." if outcome.session_id else ""))
-            case "completed" if outcome.output_error:
-                console.fail(f"Error: The response does not match the schema: {one_line(outcome.output_error, 1000)}")
             case "completed" if outcome.stop_reason == "max_tokens":
                 console.fail("The response hit the output limit. Raise it with --max-output-tokens.")
             case "denied":

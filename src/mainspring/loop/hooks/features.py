@@ -40,7 +40,7 @@ SkillReason = Literal["run-end", "explicit", "reset"]
 class OutputHook(Hook):
     """A run with structured output has ended.
 
-    ``output`` is the validated value, or ``None`` with the reason in ``error``; the result of the run is then its text.
+    ``output`` is the validated value, or ``None`` with the reason in ``error``: the run then fails, unless a handler sets one.
     ``attempts`` is the number of outputs that were validated.
     """
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 from msgspec import Struct
 
-from mainspring.errors import ModelError
+from mainspring.errors import AgentError, ModelError
 from mainspring.events.base import AgentStats, RunStatus
 from mainspring.events.types import MessageSource
 from mainspring.loop.hooks.base import (
@@ -176,7 +176,7 @@ class SessionEnd(Hook):
         stats: AgentStats | None = None,
     ) -> None:
         self.run_id = run_id
-        self.status = status
+        self.status: RunStatus = status
         self.turns = turns
         self.usage = usage
         self.error = error
@@ -189,6 +189,10 @@ class SessionEnd(Hook):
     def output(self) -> Any:
         """The output of the run."""
         return self._run_output
+
+    def correct(self, status: RunStatus, error: AgentError | None = None) -> None:
+        """Correct how the run ended: for a policy that checks its result, before the handlers that store it."""
+        self.status, self.error = status, self.error or error
 
 
 class ContextTransform(Hook):
@@ -267,10 +271,7 @@ class TurnBefore(Hook):
 
     @property
     def request(self) -> ModelRequest:
-        """The request that is about to be sent.
-
-        It is frozen: create a changed copy with `msgspec.structs.replace`.
-        """
+        """The request that is about to be sent. Change its fields, or replace it."""
         return self._request
 
     @request.setter

@@ -6,6 +6,9 @@ from typing import Any
 
 from mainspring.options import Options, option
 
+OUTPUT_TOOL = "__output__"
+"""Name of the tool for the final answer. It exists only in requests, not in a registry."""
+
 
 class StructuredOutputOptions(Options, page="structured-output.md"):
     """Options of structured output."""

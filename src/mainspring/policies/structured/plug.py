@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.errors import ErrorCode
+from mainspring.errors import AgentOutputError, ErrorCode
 from mainspring.loop.hooks import (
     MessagesAdded,
     ModelErrorHook,
@@ -19,7 +19,8 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.messages import ToolDefinition
-from mainspring.policies.structured.schema import OUTPUT_TOOL, Answer, OutputSchema, extract_json_values
+from mainspring.policies.structured.options import OUTPUT_TOOL
+from mainspring.policies.structured.schema import Answer, OutputSchema, extract_json_values
 from mainspring.text import pluralize
 from mainspring.tools import ToolErrorCode, error_result
 
@@ -41,6 +42,11 @@ _FORMAT_REMINDER = (
     "Give the same answer again by calling the tool {tool}. If you cannot call tools, reply with nothing but one JSON value that "
     "fits this schema:\n{schema}"
 )
+_NO_OUTPUT = (
+    "The model stopped without the requested output: {reason}. {advice}, or use another model. The text of the last response is in "
+    "the result (error.outcome.text)."
+)
+_CUT_OFF = "it was cut off at the output limit"
 _OFFER_ORDER = 50  # after handlers that choose tools, before handlers that count the request
 _ACCEPT_ORDER = 1  # after the application's own gates, before gates that know only registered tools
 _SCHEMA_CHARACTERS = 8000  # a longer schema is in the tool's definition only: it would fill the window of a small model
@@ -52,7 +58,7 @@ class StructuredOutput:
     The model gets one more tool, ``__output__``, whose arguments are the answer. Its other tools stay usable. The first valid
     answer ends the run; other calls in the same message still run. An invalid answer is returned with its errors. An answer in
     text is accepted if it contains exactly one JSON value that matches; otherwise the model is asked, and if the provider supports
-    it, forced, to call the tool. When all attempts are used the run ends with its text.
+    it, forced, to call the tool. When all attempts are used the run fails: its status is ``no_output``.
 
     Args:
         schema: The expected output; see `OutputSchema`.
@@ -113,17 +119,10 @@ class StructuredOutput:
         return remove
 
     def result(self, run: RunResult) -> RunResult:
-        """Return the result of a run with its output.
-
-        Without an output it has the text and the reason.
-        """
+        """Return the result of a run with its output, or with the reason why it is missing."""
+        text = run.text or self._text if self.error else run.text
         stats = replace(run.stats, output=self.output)
-        if self.error:
-            text = run.text or self._text
-            return replace(run, text=text, output=text, output_error=self.error, stats=stats)
-        # A valid answer on the last turn that a limit allows is complete: no further request was needed.
-        status = "completed" if run.status in ("max_turns", "max_tokens", "max_cost") else run.status
-        return replace(run, status=status, output=self.output, stats=stats)
+        return replace(run, text=text, output=self.output, output_error=self.error, stats=stats)
 
     # --- one run ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +175,7 @@ class StructuredOutput:
         if len(found) == 1 and not cut_off:
             self._accept(found[0])
             return
-        error = "it was cut off at the output limit" if cut_off else _problem(answers, found)
+        error = _CUT_OFF if cut_off else _problem(answers, found)
         if self._can_retry(error):
             self._force = True
             hook.continue_with = _FORMAT_REMINDER.format(error=error, tool=OUTPUT_TOOL, schema=self._schema_text())
@@ -217,6 +216,15 @@ class StructuredOutput:
         if self._bus.has(OutputHook):
             output_hook = await self._bus.emit(OutputHook(self.output, self._raw_value, self.attempts, self.error))
             self.output = output_hook.output
+            if self.output is not None:  # a handler may provide one in place of the missing one
+                self.error = ""
+        if self.error and hook.status == "completed":
+            more = "Allow more attempts (output_retries), simplify the schema"
+            advice = "Raise max_output_tokens" if self.error.endswith(_CUT_OFF) else more
+            hook.correct("no_output", AgentOutputError(_NO_OUTPUT.format(reason=self.error, advice=advice)))
+        elif not self.error and hook.status in ("max_turns", "max_tokens", "max_cost"):
+            # A valid answer on the last turn that a limit allows is complete: no further request was needed.
+            hook.correct("completed")
 
     def _accept(self, answer: Answer) -> None:
         self._accepted_value, self._force = True, False

@@ -18,10 +18,6 @@ from mainspring.tools import parse_arguments
 from mainspring.tools.schema.function import schema_from_type
 from mainspring.tools.validation import get_validator
 
-OUTPUT_TOOL = "__output__"
-"""Name of the tool for the final answer. It exists only in requests, not in a registry."""
-
-
 _FIELD = "output"
 _ROOTS = ("$defs", "definitions")
 

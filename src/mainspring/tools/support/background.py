@@ -178,7 +178,7 @@ async def start_background(ctx: ToolContext, command: str, timeout: float | None
     if await job.wait(_EARLY_EXIT_SECONDS):
         return job_report(job, limit)
     job.was_reported = False
-    how = "You are told when it ends." if callable(wake) else "jobs(action=wait) waits for its end."
+    how = "You get a message when it ends." if callable(wake) else "jobs(action=wait) waits for its end."
     return ToolResult(
         output=f"Started {job.id} in the background. jobs(action=read, id={job.id}) shows its output. {how}",
         title=f"{job.id}: {_first_line(job)}",

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mainspring import Agent
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import (
     Conversation,
     are_skills_allowed,
     build_behavior,
+    build_plugs,
     build_retry,
     is_server_allowed,
     open_conversation,
@@ -27,15 +29,22 @@ from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.settings import AppConfig, PermissionSettings, RetrySettings, Settings
 from mainspring.app.workspace.settings.load import RuleFile, build_config, env_bool, env_float, env_int, env_str
+from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import Event, Notice
 from mainspring.mcp import McpPlug
+from mainspring.messages import utc_now
 from mainspring.models import ModelInfo, RetryConfig
 from mainspring.permissions import RuleSet
+from mainspring.policies.large_results.store import FileOutputStore, LargeOutput
+from mainspring.redaction import Redactor
 from mainspring.sessions import Session
+from mainspring.sessions.output_offload import OffloadOutputsPlug
 from mainspring.skills import SkillsPlug
-from mainspring.testing.scripted_model import ScriptedModel
+from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
+from mainspring.tools import Tool, ToolContext, tool
 from mainspring.tools.builtin import builtin_tools
+from tests.unit.env.test_process import is_running
 
 
 @pytest.fixture
@@ -69,6 +78,23 @@ async def test_options_and_settings_become_an_agent(tmp_path: Path, environ: dic
     assert agent.session_id == conversation.session.id
 
 
+@pytest.mark.covers("CFG-10")
+@pytest.mark.parametrize(("text", "select", "mode"), [
+    ("{}", "keywords", "catalog"),
+    ('{"largeOutputs": {"select": "model"}, "skills": {"catalogMode": "breadcrumb"}}', "model", "breadcrumb"),
+])  # fmt: skip
+async def test_settings_choose_how_outputs_and_skills_are_disclosed(
+    tmp_path: Path, environ: dict[str, str], home: Path, text: str, select: str, mode: str
+) -> None:
+    (home / ".agent").mkdir()
+    (home / ".agent" / "settings.json").write_text(text, encoding="utf-8")
+    conversation = await open_and_close(make_options(tmp_path), environ)
+
+    assert conversation.output_store is not None
+    assert conversation.output_store.selection == select
+    assert [p.catalog_mode for p in conversation.agent.plugs if isinstance(p, SkillsPlug)] == [mode]
+
+
 @pytest.fixture
 def project_with_unknown_setting(tmp_path: Path) -> Path:
     (tmp_path / ".agent").mkdir()
@@ -82,6 +108,46 @@ async def test_warnings_are_reported(project_with_unknown_setting: Path, environ
     await open_and_close(make_options(project_with_unknown_setting), environ, events.append)
 
     assert [type(t) for t in events] == [Notice]
+
+
+@pytest.mark.covers("EXE-05", "CTX-05")
+async def test_programs_end_and_outputs_are_deleted_with_the_conversation(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    conversation = await open_conversation(make_options(tmp_path), print, environ)
+    process = int((await conversation.env.run("sleep 60 >/dev/null 2>&1 & echo $!")).stdout.text)
+    assert conversation.output_store is not None
+    store = conversation.output_store.store
+    store.save(LargeOutput(tool="look", args={}, result="x", timestamp=utc_now(), query_id="r"))
+    assert is_running(process)
+
+    await conversation.aclose()
+
+    assert not is_running(process)
+    assert store.list() == ()
+
+
+@pytest.mark.covers("CTX-06")
+async def test_missing_outputs_of_a_resumed_session_are_reported(
+    tmp_path: Path, home: Path, environ: dict[str, str]
+) -> None:
+    @tool
+    async def report() -> str:
+        """Report."""
+        return "x" * 100_000
+
+    session = Session.create(tmp_path, home=home / ".agent")
+    outputs = OffloadOutputsPlug(FileOutputStore(session.context_folder or ""))
+    model = ScriptedModel(ScriptedCall("report"), "done")
+    await Agent(model, tools=[report], session=session, plugs=[outputs], execution=MemoryEnv()).run("go")
+    events: list[Event] = []
+    await outputs.close()
+    session.close()
+
+    await open_and_close(make_options(tmp_path, continued=True), environ, events.append)
+
+    [notice] = [event for event in events if isinstance(event, Notice)]
+    assert notice.text.startswith("1 large outputs of earlier tool calls are no longer stored.")
 
 
 async def test_session_is_closed_if_the_agent_cannot_be_built(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -199,6 +265,29 @@ def test_agent_settings_become_run_limits() -> None:
 def test_retry_settings_become_a_retry_config(settings: RetrySettings, expected: RetryConfig | None) -> None:
     assert build_retry(settings) == expected
     assert build_behavior(AppConfig(retry=settings)).retry == expected
+
+
+@pytest.mark.covers("CTX-09")
+async def test_default_list_of_tools_keeps_their_large_output_in_the_history(tmp_path: Path) -> None:
+    names = ("read_file", "skills_use", "skills_read", "spawn", "context_read", "other")
+    plugs, outputs = build_plugs(str(tmp_path), Settings(config=AppConfig()), None, Redactor(), minimal=False)
+    assert outputs is not None
+
+    async def print_much(arguments: dict[str, Any], ctx: ToolContext) -> str:
+        return "x" * 40_000
+
+    def large_tool(name: str) -> Tool:
+        return Tool(name=name, description="Large.", input_schema={"type": "object"}, execute=print_much)
+
+    tools = [large_tool(name) for name in names]
+    model = ScriptedModel([ScriptedCall(name) for name in names], "done")
+    agent = Agent(model, tools=tools, plugs=plugs, execution=MemoryEnv())
+
+    result = await agent.run("go")
+
+    kept = {block.name for m in result.messages for block in m.tool_results if block.text == "x" * 40_000}
+    assert kept == {*names} - {"other"}
+    assert [pointer.tool for pointer in outputs.store.list()] == ["other"]
 
 
 def test_invalid_rule_error_names_the_file() -> None:

@@ -134,15 +134,19 @@ def test_untrusted_project_can_only_tighten(project: Path, home: Path) -> None:
 
 @pytest.mark.covers("CFG-04")
 def test_keys_are_camel_case_or_snake_case(project: Path, home: Path) -> None:
-    write(home, {"agent": {"system_prompt": "a", "maxTokens": 5}, "providers": {"openai": {"base_url": "http://x"}}})
+    agent = {"system_prompt": "a", "maxTokens": 5}
+    write(home, {"agent": agent, "providers": {"openai": {"base_url": "http://x"}}, "retry": {"maxRetries": 1}})
 
     config = load(project).config
+
+    assert config.retry.max_retries == 1
 
     assert (config.agent.system_prompt, config.agent.run_options().max_output_tokens) == ("a", 5)
     assert config.providers.get("openai").base_url == "http://x"
     assert {f.encode_name for f in __import__("msgspec").structs.fields(type(config.agent))} >= {
         "systemPrompt",
         "maxTokens",
+        "maxTurns",
     }
 
 
@@ -154,7 +158,7 @@ def test_loaded_config_is_typed(project: Path, home: Path) -> None:
           // comments and trailing commas are fine
           "providers": {
             "default": "openai",
-            "openai": {"apiKey": "sk-1", "model": "gpt-x", "baseUrl": "http://x/v1"},
+            "openai": {"apiKey": "sk-1", "model": "gpt-x", "baseUrl": "http://x/v1", "api": "responses"},
           },
           "agent": {"systemPrompt": "Be brief.", "maxTokens": 1000, "temperature": 1},
           "retry": {"enabled": false, "maxRetries": 0},
@@ -167,6 +171,7 @@ def test_loaded_config_is_typed(project: Path, home: Path) -> None:
     assert config.providers.default == "openai"
     openai = config.providers.get("openai")
     assert (openai.api_key, openai.model, openai.base_url) == ("sk-1", "gpt-x", "http://x/v1")
+    assert openai.extra == {"api": "responses"}
     assert (
         config.agent.system_prompt,
         config.agent.run_options().max_output_tokens,

@@ -99,6 +99,18 @@ def test_skill_settings_are_applied(tmp_path: Path, home: Path) -> None:
 
 
 @pytest.mark.covers("CFG-10")
+def test_skills_of_plugin_dir_are_found_unless_skills_are_off(tmp_path: Path, home: Path) -> None:
+    write_skill(home / "more" / "zz")
+
+    found = discover_skills(make_config(tmp_path, '{"skills": {"pluginDir": "~/more"}}'))
+    off = discover_skills(make_config(tmp_path, '{"skills": {"pluginDir": "~/more", "enabled": false}}'))
+
+    assert "zz" in [s.name for s in found.skills]
+    assert "zz" not in [s.name for s in discover_skills(make_config(tmp_path)).skills]
+    assert off.skills == ()
+
+
+@pytest.mark.covers("CFG-10")
 def test_disabled_lists_of_user_and_project_are_combined(tmp_path: Path, home: Path) -> None:
     config = make_config(tmp_path, '{"skills": {"disabled": ["a", "b"]}}', '{"skills": {"disabled": ["b", "c"]}}')
 

@@ -166,7 +166,6 @@ def test_repair_can_continue_from_a_complete_turn(history: list[Message], data: 
 # --- single messages ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("MSG-22")
 def test_content_that_the_receiver_cannot_use_is_removed() -> None:
     thought = Message("assistant", (ThinkingBlock("Hm.", "sig"), TextBlock("So.", "sig")), provider="p", model="m")
 

@@ -238,7 +238,9 @@ async def test_auth_setting_selects_the_credential(monkeypatch: pytest.MonkeyPat
         return as_http_model(create_model("azure", **settings, **more))._credential
 
     assert isinstance(credential_of(auth="entra"), EntraIdCredential)
+    assert not credential_of(auth="entra")._managed
     assert isinstance(credential_of(auth="managed-identity", clientId="c"), EntraIdCredential)
+    assert credential_of(auth="managed-identity")._managed
     assert isinstance(credential_of(auth="key_vault", vaultUrl="https://v", secretName="s"), KeyVaultSecret)
     monkeypatch.setattr(azure, "is_identity_package_installed", lambda: True)
     assert isinstance(credential_of(), EntraIdCredential)

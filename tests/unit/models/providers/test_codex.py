@@ -67,6 +67,7 @@ async def test_request_has_the_format_of_the_host(tokens: TokenFile) -> None:
     assert [part["type"] for part in body["input"][-1]["output"]] == ["input_text", "input_image"]
 
 
+@pytest.mark.covers("PRV-33")
 async def test_default_instructions_are_sent(tokens: TokenFile) -> None:
     async with serve(ANSWER) as server:
         model = await create_model_provider(settings(server.url, tokens))

@@ -4,6 +4,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mainspring import Agent, RunOptions, Session
 from mainspring.env.memory import MemoryEnv
@@ -140,7 +141,7 @@ def test_cut_never_separates_a_call_from_its_result(shape: list[tuple[str, int]]
 
 @pytest.mark.covers("CMP-05", "CMP-06", "OPT-09")
 async def test_summary_replaces_the_old_messages_and_lists_files() -> None:
-    messages = make_conversation(40)
+    messages = [replace(message, id=f"m{i}") for i, message in enumerate(make_conversation(40))]
     summarizer = FakeSummarizer()
     compactor = SummaryCompactor(Compaction(keep_recent=10_000))
 
@@ -155,6 +156,8 @@ async def test_summary_replaces_the_old_messages_and_lists_files() -> None:
     report = compactor.last_result
     assert report is not None
     assert report.summary == GOOD
+    assert report.first_kept == rest[0].id == f"m{len(messages) - len(rest)}"
+    assert (report.tokens_before, report.tokens_after) == (estimate_tokens(messages), estimate_tokens(shorter))
     assert report.tokens_after < report.tokens_before / 2
     assert report.files.read[:2] == ("f0.py", "f1.py")
     assert "Request 0" in text_of(head)
@@ -292,6 +295,7 @@ async def test_important_messages_are_kept_verbatim() -> None:
     assert has_complete_pairs(shorter[2:])
 
 
+@pytest.mark.covers("BYD-26", "CMP-01", "CMP-02")
 def test_limits_depend_on_the_context_window() -> None:
     assert Compaction().limit(200_000) == 200_000 - 16384
     assert Compaction().limit(8192) == 6144
@@ -391,13 +395,13 @@ async def test_long_run_stays_within_the_window_and_the_session_is_complete() ->
 
 @pytest.mark.covers("CMP-03")
 async def test_library_does_not_compact_by_default() -> None:
-    model = small_model(ToolLoop(20), loop=True)
-    model_free = ScriptedModel(ToolLoop(3), loop=True, info=ModelInfo("m", "scripted", context_window=5000))
+    async def has_summary(behavior: RunOptions) -> bool:
+        model = ScriptedModel(ToolLoop(12), loop=True, info=ModelInfo("m", "scripted", context_window=5000))
+        await Agent(model, tools=[look], execution=MemoryEnv(), behavior=behavior).run("go")
+        return any("You sum up" in s.request.system for s in model.requests)
 
-    await Agent(model_free, tools=[look], execution=MemoryEnv()).run("go")
-
-    assert not any("You sum up" in s.request.system for s in model_free.requests)
-    assert model.requests == []
+    assert await has_summary(RunOptions(compaction=Compaction()))
+    assert not await has_summary(RunOptions())
 
 
 @pytest.mark.covers("CMP-12")

@@ -18,7 +18,6 @@ from mainspring.errors import SessionError
 from mainspring.loop.hooks import ToolFinished, ToolTransform
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.policies.large_results.store import (
-    PREVIEW_BYTES,
     FileOutputStore,
     IContextManager,
     LargeOutput,
@@ -26,7 +25,7 @@ from mainspring.policies.large_results.store import (
     MemoryOutputStore,
     PersistLargeResults,
 )
-from mainspring.policies.relevant_history import RelevantHistory, rank, words_of
+from mainspring.policies.relevant_history import MessageHistory, RelevantHistory, rank, words_of
 from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import TOOLS, make_agent, read, requests, results, texts
 
@@ -42,7 +41,7 @@ def make_record(result: str = "long " * 1000, tool: str = "grep", query: str = "
     return LargeOutput(tool=tool, args={"pattern": "x"}, result=result, timestamp=NOW, query_id=query)
 
 
-@pytest.mark.covers("CTX-01", "CTX-11")
+@pytest.mark.covers("CTX-03", "CTX-01", "CTX-11")
 def test_output_is_saved_and_loaded_unchanged(store: LargeOutputStore) -> None:
     manager: IContextManager = store
     pointer = manager.save(make_record())
@@ -53,6 +52,7 @@ def test_output_is_saved_and_loaded_unchanged(store: LargeOutputStore) -> None:
     assert manager.save(make_record()) == pointer
     assert [p.name for p in manager.list()] == [pointer.name]
     assert manager.save(make_record("other")).name != pointer.name
+    assert IContextManager is LargeOutputStore
 
 
 @pytest.mark.covers("CTX-02", "CTX-03")
@@ -65,7 +65,7 @@ def test_file_name_has_tool_and_hash_and_only_the_owner_has_access(tmp_path: Pat
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert msgspec.json.decode(file.read_bytes()) == {
-        "tool": "mcp:x/../y",
+        "toolName": "mcp:x/../y",
         "args": {"pattern": "x"},
         "result": "long " * 1000,
         "timestamp": "2026-01-02T00:00:00Z",
@@ -122,6 +122,24 @@ def test_history_is_narrowed_to_relevant_turns_with_complete_pairs() -> None:
 
     assert blocks == [*messages[:4], *messages[20:]]
     assert RelevantHistory(keep_recent=50)(messages) == messages
+    assert RelevantHistory(keep_recent=0)(messages) == messages
+
+
+@pytest.mark.covers("AGT-35")
+def test_message_history_has_turns_and_selects_those_of_a_question() -> None:
+    history = MessageHistory([Message.user("About zebras"), Message.assistant("They are striped.")])
+    for topic in ("tea", "kites", "lamps"):
+        history.add(Message.user(f"About {topic}"), Message.assistant("ok"))
+
+    zebras, tea, kites, lamps = history.turns
+    assert [m.text for m in zebras] == ["About zebras", "They are striped."]
+    assert history.messages == (*zebras, *tea, *kites, *lamps)
+    assert history.select("Which animal is striped?", keep_recent=1) == [*zebras, *lamps]
+    assert history.select(keep_recent=2, limit=0) == [*kites, *lamps]
+    assert history.select("unrelated words") == [*zebras, *tea, *kites, *lamps], "all of them are recent"
+    history.clear()
+    assert history.messages == ()
+    assert history.select("zebras") == []
 
 
 ODD = "ab/.<>&\"'\n\r\0ä€😀"
@@ -165,8 +183,8 @@ async def test_large_result_becomes_a_preview_with_a_path(tmp_path: Path) -> Non
     assert (name, int(size)) == ("look", len(text))
     assert read_content(path) == text
     assert Path(path).parent == tmp_path / "kept"
-    assert preview_text.startswith(text[:PREVIEW_BYTES])
-    assert len(preview_text) < PREVIEW_BYTES + 100
+    assert preview_text.startswith(text[:2048])
+    assert len(preview_text) < 2048 + 100
     assert results(agent.messages)[0].details["persisted"] == path
 
 
@@ -176,7 +194,7 @@ async def test_small_result_is_unchanged_and_persisting_is_off_by_default(tmp_pa
     await agent.run("go")
     assert texts(agent.messages) == ["x" * 100]
 
-    plain = make_agent(ScriptedCall("look"), "done", tools=[make_tool("x" * 10**6)])
+    plain = make_agent(ScriptedCall("look"), "done", tools=[make_tool("x" * 10**6)], persist_dir=str(tmp_path / "kept"))
     await plain.run("go")
     assert texts(plain.messages) == ["x" * 10**6]
     assert not (tmp_path / "kept").exists()
@@ -214,7 +232,7 @@ async def test_preview_is_in_the_history_and_in_every_request(tmp_path: Path) ->
     assert texts(seen)[0].startswith("<persisted-output")
 
 
-@pytest.mark.covers("CTX-07")
+@pytest.mark.covers("CTX-07", "TEX-11")
 async def test_persisting_runs_after_transform_and_before_finished(tmp_path: Path) -> None:
     agent = persisting_agent(tmp_path, "short")
     sizes: list[int] = []

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
-from mainspring.errors import AgentProviderError, ConfigError, ModelError, NetworkError
-from mainspring.events import TextDelta
-from mainspring.loop.hooks import OutputHook, ToolGate
+from mainspring.errors import AgentError, AgentOutputError, AgentProviderError, ConfigError, ModelError, NetworkError
+from mainspring.events import AgentEnd, SubagentEnd, TextDelta
+from mainspring.loop import RunResult
+from mainspring.loop.hooks import OutputHook, ToolGate, TurnBefore
 from mainspring.messages import Message, Usage
 from mainspring.policies.structured import OUTPUT_TOOL
 from mainspring.run_options import RunOptions
+from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.loop.harness import assert_results_follow_calls
@@ -130,23 +132,116 @@ async def test_invalid_output_is_retried_with_the_error_up_to_the_limit() -> Non
     assert "old" in second
 
     never = make_agent(output_call(name="Ann"), output_call(name="Bob"), output_call(name="Cid"), retries=2)
-    result = await never.run("go")
-    assert (result.status, result.stats.output) == ("completed", None)
-    assert result.output == result.text == '{"name":"Cid"}'
+    result = await never.run("go", raise_errors=False)
+    assert (result.status, result.output, result.stats.output) == ("no_output", None, None)
+    assert result.text == '{"name":"Cid"}'
     assert result.output_error.startswith("no response matched the schema in 3 attempts; the last error: ")
     assert "age" in result.output_error
 
 
 @pytest.mark.covers("BYD-15", "AGT-33")
-async def test_text_is_the_result_if_no_output_is_valid() -> None:
+async def test_missing_output_is_a_failure_in_result_hooks_and_events() -> None:
     agent = make_agent("words", "other words", retries=1)
     output_events: list[OutputHook] = []
+    ends: list[Any] = []
     agent.on(OutputHook, lambda hook: output_events.append(hook))
-    result = await agent.run("go")
-    assert (result.output, result.stats.output) == ("other words", None)
+    agent.on("session:end", ends.append, order=10)
+    agent.on("agent:done", ends.append)
+    agent.on(AgentEnd, ends.append)
+    result = await agent.run("go", raise_errors=False)
+    assert (result.status, result.output, result.text, result.stats.output) == ("no_output", None, "other words", None)
     assert "in 2 attempts" in result.output_error
+    assert isinstance(result.error, AgentOutputError)
+    assert [end.status for end in ends] == ["no_output"] * 3
+    assert [end.error for end in ends[:2]] == [result.error] * 2
+    assert (ends[2].error.type, ends[2].error.message) == ("AgentOutputError", str(result.error))
+    with pytest.raises(AgentError, match="in 2 attempts"):
+        result.output_as(Person)
     assert (output_events[0].output, output_events[0].attempts) == (None, 2)
     assert output_events[0].error == result.output_error
+
+
+REFUSAL = "I cannot help with that."
+
+
+@pytest.mark.covers("BYD-15")
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ([REFUSAL, REFUSAL], "no JSON value that matches the schema"),
+        ([output_call(name="Ann"), output_call(name="Ann")], "age"),
+        ([Reply('{"name": "Ann"', stop_reason="max_tokens"), REFUSAL], "no JSON value"),
+        ([REFUSAL, Reply('{"name": "Ann"', stop_reason="max_tokens")], "cut off at the output limit"),
+    ],
+)
+async def test_run_and_stream_raise_what_happened_and_what_to_do(script: list[Any], reason: str) -> None:
+    with pytest.raises(AgentOutputError) as ran:
+        await make_agent(*script, retries=1).run("go")
+
+    agent = make_agent(*script, retries=1)
+    async with agent.stream("go") as run:
+        events = [event async for event in run]
+        with pytest.raises(AgentOutputError) as streamed:
+            await run.result()
+
+    assert str(ran.value) == str(streamed.value)
+    assert "without the requested output: no response matched the schema in 2 attempts" in str(ran.value)
+    assert reason in str(ran.value)
+    assert ("max_output_tokens" if "cut off" in reason else "output_retries") in str(ran.value)
+    assert isinstance(ran.value.outcome, RunResult)
+    assert (ran.value.outcome.status, ran.value.outcome.output) == ("no_output", None)
+    assert isinstance(events[-1], AgentEnd)
+    assert events[-1].status == "no_output"
+    assert (await agent.run("go", model=ScriptedModel(output_call(ANN)))).output == Person("Ann", 4)
+
+
+async def test_handler_of_turn_before_that_completes_the_run_leaves_no_output() -> None:
+    agent = make_agent("words")
+    agent.on(TurnBefore, lambda hook: {"stop": "completed"})
+    result = await agent.run("go", raise_errors=False)
+    assert (result.status, result.output) == ("no_output", None)
+    assert result.output_error == "The run ended (completed) without an output"
+
+
+async def test_output_of_a_handler_replaces_a_missing_one() -> None:
+    agent = make_agent("words", retries=0)
+    agent.on(OutputHook, lambda hook: {"output": hook.output or Person("unknown", 0)})
+    result = await agent.run("go")
+    assert (result.status, result.output, result.output_error) == ("completed", Person("unknown", 0), "")
+
+
+async def test_prompt_that_an_extension_handles_has_no_output() -> None:
+    agent = make_agent("words")
+    agent.on("input", lambda hook: {"handled": True, "reply": "done"})
+    with pytest.raises(AgentOutputError, match="did not reach the model: done"):
+        await agent.run("/do")
+    result = await agent.run("/do", raise_errors=False)
+    assert (result.status, result.output, result.text) == ("no_output", None, "done")
+    agent.on("input", lambda hook: {"block": "not now"}, order=-1)
+    blocked = await agent.run("/do")
+    assert (blocked.status, blocked.output) == ("denied", None)
+    assert "not now" in blocked.output_error
+
+
+@pytest.mark.covers("BYD-15")
+async def test_parent_sees_the_missing_output_of_a_subagent_as_an_error() -> None:
+    kinds = [AgentDefinition(name="asker", description="Asks.", behavior=RunOptions(schema=Person, output_retries=0))]
+    spawn = ScriptedCall("spawn", {"task": "Ask.", "agent": "asker"})
+    agent = Agent(
+        ScriptedModel(spawn, REFUSAL, "over"),
+        execution=MemoryEnv({}),
+        tools=[look],
+        subagents=Subagents(kinds),
+    )
+    ends: list[SubagentEnd] = []
+    agent.on(SubagentEnd, ends.append)
+    result = await agent.run("go")
+    [failed] = [block for m in result.messages if isinstance(m, Message) for block in m.tool_results]
+    assert failed.is_error
+    assert "did not return the requested output" in failed.text
+    assert "no response matched the schema in 1 attempt" in failed.text
+    assert failed.text.endswith(REFUSAL)
+    assert [(end.stats.status, end.error and end.error.type) for end in ends] == [("no_output", "AgentOutputError")]
 
 
 @pytest.mark.covers("BYD-15")
@@ -231,9 +326,9 @@ async def test_gate_can_block_the_output_and_a_hook_can_change_it() -> None:
 async def test_blocked_outputs_stop_at_the_retry_limit() -> None:
     agent = make_agent(*[output_call(ANN)] * 9)
     agent.on(ToolGate, lambda hook: {"block": True})
-    result = await agent.run("go")
+    result = await agent.run("go", raise_errors=False)
     assert len(requests(agent)) == 3
-    assert (result.status, result.stats.output) == ("completed", None)
+    assert (result.status, result.stats.output) == ("no_output", None)
     assert "the call was denied" in result.output_error
 
 
@@ -309,11 +404,13 @@ def test_every_run_ends_with_a_valid_output_or_an_error(steps: list[Any], retrie
     assert len(output_events) == 1
     assert (result.output_error == "") == (result.stats.output is not None)
     if result.output_error:
-        assert (result.stats.output, result.output) == (None, result.text)
+        assert (result.stats.output, result.output) == (None, None)
+        assert result.status in ("no_output", "error")
+        assert result.error is not None
     else:
         assert result.output == Person("Ann", 4)
         assert result.status == "completed"
-    if result.status == "completed":
+    if result.status in ("completed", "no_output"):
         assert output_events[0].attempts <= retries + 3  # all attempts of the last message are counted
     assert agent.run_sync("again", behavior=RunOptions(schema=None), model=ScriptedModel("fine")).output == "fine"
 

@@ -9,7 +9,17 @@ import pytest
 import mainspring.tools.builtin as builtin
 from mainspring.env import MemoryEnv
 from mainspring.tools import Access, Tool, ToolContext, ToolRegistry
-from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools, grep, read_file
+from mainspring.tools.builtin import (
+    COMMON_ALIASES,
+    builtin_tools,
+    edit,
+    glob,
+    grep,
+    list_files,
+    read_file,
+    shell,
+    write_file,
+)
 
 OFFERED = [
     *("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell", "jobs", "fetch"),
@@ -95,6 +105,21 @@ def test_tools_with_side_effects_are_not_run_in_parallel() -> None:
 def test_tools_declare_their_access(name: str, arguments: dict[str, object], expected: list[Access]) -> None:
     tool = getattr(builtin, name)
     assert tool.access(arguments) == expected
+
+
+@pytest.mark.covers("EXE-04")
+async def test_tools_reach_files_and_programs_through_the_environment() -> None:
+    env = MemoryEnv({"a.txt": "one\n"}, run={"make": "built"})
+    ctx = ToolContext(env=env)
+    assert (await read_file(ctx, path="a.txt")).text.startswith("1\tone")
+    assert "1:one" in (await grep(ctx, pattern="o.e")).text
+    assert "a.txt" in (await glob(ctx, pattern="*.txt")).text
+    assert "a.txt" in (await list_files(ctx)).text
+    await edit(ctx, path="a.txt", old_string="one", new_string="two")
+    await write_file(ctx, path="b.txt", content="new")
+    assert (await env.read_bytes("a.txt"), await env.read_bytes("b.txt")) == (b"two\n", b"new")
+    assert (await shell(ctx, command="make")).text.startswith("built")
+    assert env.commands == ["make"]
 
 
 @pytest.mark.covers("EXE-04")

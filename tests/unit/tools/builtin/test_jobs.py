@@ -80,7 +80,7 @@ async def test_agent_is_notified_when_a_job_ends(local_env: LocalEnv, project: P
     ctx = ToolContext(env=local_env, extra={"wake": notifications.put_nowait})
     os.mkfifo(project / "go")
     result = await shell(ctx, command="read -r x < go; echo $x; exit 4", background=True)
-    assert "You are told when it ends" in result.text
+    assert "You get a message when it ends" in result.text
     await asyncio.to_thread((project / "go").write_text, "done\n")
     text = await asyncio.wait_for(notifications.get(), 10)
     assert re.fullmatch(

@@ -215,7 +215,7 @@ class PromptTurn:
                 pass
 
     def _finished(self, event: AgentEnd) -> None:
-        if event.status == "error":
+        if event.status in ("error", "no_output"):
             message = event.error.message if event.error else "The run failed."
             self.fail(message, error_hint(event.error))
         else:

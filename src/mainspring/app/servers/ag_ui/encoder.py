@@ -316,7 +316,7 @@ class AgUiEncoder:
         self._close(out)
         self._end_step(out)
         reason = event.error.message if event.error else ""
-        if event.status == "error":
+        if event.status in ("error", "no_output"):
             out.append({"type": "RUN_ERROR", "message": reason or "The run failed.", "code": event.status})
             return
         ended = {"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._client_run_id}

@@ -100,7 +100,7 @@ def run_result(finished: AgentEnd, session: str) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],
         structured_content=facts,
-        is_error=finished.status == "error",
+        is_error=finished.status in ("error", "no_output"),
     )
 
 

@@ -58,7 +58,7 @@ def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, 
     if request.stop and dialect.stop:
         fields["stop"] = list(request.stop)
     fields.update(_effort(request, profile))
-    if request.session_id and dialect.prompt_cache_key:
+    if request.session_id and request.cache and dialect.prompt_cache_key:
         fields["prompt_cache_key"] = request.session_id
     if request.schema is not None and dialect.json_schema:
         schema: dict[str, Any] = {"name": "answer", "schema": request.schema}

@@ -159,8 +159,13 @@ class OutputItemAssembler:
                 self._close(known, item, out)
 
     def text(self, event: Event, out: list[StreamEvent]) -> None:
-        """Add text of a message."""
-        item = self._open_item("message", event, out)
+        """Add text of a message; text of a reasoning item is raw reasoning."""
+        item = self.find(event)
+        if item is not None and item.kind == "reasoning":
+            self.reasoning(event, out, raw=True)
+            return
+        if item is None or item.kind != "message" or item.done:
+            item = self._open_item("message", event, out)
         delta = event.delta
         if item is not None and type(delta) is str and delta:
             item.pieces.append(delta)
