@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Self, get_args
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from mainspring.messages.content import (
     ContentBlock,
@@ -28,7 +28,7 @@ StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "err
 """The first four come from providers; the loop adds ``error`` and ``aborted``."""
 
 
-_CLASSIC = {
+OTHER_STOP_REASONS: dict[StopReason, str] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -40,7 +40,7 @@ _CLASSIC = {
 
 def to_finish_reason(reason: StopReason) -> str:
     """Return the reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``error``, ``aborted``."""
-    return _CLASSIC[reason]
+    return OTHER_STOP_REASONS[reason]
 
 
 def utc_now() -> datetime:
@@ -54,7 +54,7 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
 
     Attributes:
         role: The role of the sender. Tool results are blocks of a user message.
-        content: The blocks, in order.
+        content: The blocks, in order. Text becomes one text block.
         usage: Tokens of the call that created this message (assistant).
         stop_reason: Reason why the model stopped (assistant).
         error: The error, for ``stop_reason`` ``error`` or ``aborted``.
@@ -79,6 +79,8 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
             raise ValueError(
                 f"The role of a message is user, assistant, or system, not {self.role!r}. Results of tools are blocks of a user message."
             )
+        if type(self.content) is not tuple:  # for example, Message("user", "Hello")
+            force_setattr(self, "content", _to_blocks(self.content))
 
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
@@ -94,6 +96,11 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
     def assistant(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
         """Create an assistant message from text or blocks."""
         return cls("assistant", _to_blocks(content), **fields)
+
+    @property
+    def custom_type(self) -> str:
+        """Empty: only a custom message has a type. Lets a handler filter any messages of a history by type."""
+        return ""
 
     @property
     def text(self) -> str:
@@ -151,7 +158,11 @@ AgentMessage = Message | CustomMessage
 
 
 def _to_blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
-    return (TextBlock(content),) if isinstance(content, str) else tuple(content)
+    blocks: tuple[Any, ...] = (TextBlock(content),) if isinstance(content, str) else tuple(content)
+    for block in blocks:
+        if not isinstance(block, ContentBlock):
+            raise TypeError(f"The content of a message must be text or blocks, not {type(block).__name__}.")
+    return blocks
 
 
 def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBlock]) -> list[AgentMessage]:

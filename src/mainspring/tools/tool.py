@@ -62,7 +62,7 @@ class ToolResult(Struct, kw_only=True, dict=True):
     Attributes:
         output: Output for the model.
         title: A line for the user, for example, ``src/app.py: 3 lines changed``.
-        metadata: Facts for applications and logs, typed per tool.
+        metadata: Facts for applications and logs, typed per tool. Another value than a dict is stored as its ``details``.
         attachments: Files for applications.
         is_error: Whether the call failed. Raising an exception has the same effect.
         code: Kind of failure; ``None`` for success.
@@ -209,6 +209,8 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         access: Function that returns the accesses of a call; permissions check them. Without it, only rules by tool name
             apply.
         path_params: Parameters that name a file or folder.
+        preview: Function that returns the new content of each file that a call would write, by path; it may block. Users see the
+            changes when they are asked to approve the call. Raises ValueError or OSError if the call would fail.
     """
 
     name: str
@@ -221,6 +223,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     idempotent: bool = False
     access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None
     path_params: tuple[str, ...] = ()
+    preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
 
     @property
     def spec(self) -> ToolDefinition:
@@ -402,10 +405,17 @@ def _repair_result(result: ToolResult) -> ToolResult:
         result,
         output=to_tool_result(result.output).output,
         title=str(result.title),
-        metadata=dict(result.metadata or {}),
+        metadata=to_metadata(result.metadata),
         is_error=bool(result.is_error),
         code=None if result.code is None else _find_code(result.code) or ToolErrorCode.UNKNOWN,
     )
+
+
+def to_metadata(details: Any) -> dict[str, Any]:
+    """Return the facts of a result as a dict; another value is stored as ``details``."""
+    if details is None:
+        return {}
+    return dict(cast("Mapping[str, Any]", details)) if isinstance(details, Mapping) else {"details": details}
 
 
 def _is_output(output: Any) -> bool:

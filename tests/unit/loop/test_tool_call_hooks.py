@@ -274,7 +274,7 @@ async def test_rejected_arguments_are_reported_with_the_original_text() -> None:
     [reject] = turn.fired(ValidationReject)
     assert call_hook_names(turn) == ["tool:gate", "validation:reject"]
     assert (reject.call_id, reject.turn_id, reject.raw) == ("c1", turn.of("turn_start")[0].turn_id, None)
-    assert (result.text, result.is_error) == (f"Validation error: {reject.error}", True)
+    assert (result.text, result.is_error) == (f'Validation error: tool "add": {reject.error}', True)
     assert result.details == {"code": "VALIDATION_ERROR"}
     turn = await run_turn(model=Script(make_raw_call("not JSON"), text_reply("ok")))
     assert [r.raw for r in turn.fired(ValidationReject)] == ["not JSON"]

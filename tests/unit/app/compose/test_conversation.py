@@ -70,7 +70,7 @@ async def test_options_and_settings_become_an_agent(tmp_path: Path, environ: dic
     conversation = await open_and_close(make_options(tmp_path, system="Only rhyme.", agent={"maxTurns": 7}), environ)
 
     agent = conversation.agent
-    assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "context_read", "spawn"]
+    assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "remember", "context_read", "spawn"]
     assert agent.context.system.startswith("Only rhyme.")
     assert str(tmp_path) in agent.context.system
     assert agent.behavior.max_turns == 7
@@ -353,3 +353,23 @@ def test_environment_variables_are_parsed() -> None:
     for read in (env_int, env_float, env_bool):
         with pytest.raises(ConfigError, match="^S must be"):
             read(environ, "S")
+
+
+@pytest.mark.covers("MEM-04", "TOL-18")
+@pytest.mark.parametrize("rule", ["", "remember(.agent/MEMORY.md)"])
+async def test_remember_is_offered_without_a_user_and_needs_a_rule(
+    tmp_path: Path, environ: dict[str, str], home: Path, rule: str
+) -> None:
+    allow = (rule.replace(".agent", f"/{home}/.agent").replace("//", "/"),) if rule else ()
+    call = ScriptedCall("remember", {"note": "Likes tea", "where": "user"})
+    notices: list[Event] = []
+    client = ClientServices(model=ScriptedModel(call, "done"))
+    given = make_options(tmp_path, rules=PermissionFlags(allow=allow))
+    conversation = await open_conversation(given, notices.append, environ, client)
+    await conversation.agent.run("remember that I like tea")
+    await conversation.aclose()
+
+    [result] = [r for m in conversation.agent.messages for r in m.tool_results]
+    assert result.is_error == (not rule), result.text
+    assert (home / ".agent" / "MEMORY.md").exists() == bool(rule)
+    assert not [n for n in notices if isinstance(n, Notice) and "matches no tool" in n.text]

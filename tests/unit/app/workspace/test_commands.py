@@ -351,6 +351,29 @@ async def test_check_reports_configured_providers(
     assert "claude-sonnet-5-5 at https://api.anthropic.com" in item.text
 
 
+@pytest.mark.covers("PRV-11")
+@pytest.mark.parametrize("model", [None, "azure:gpt-5"])
+async def test_check_of_azure_needs_only_a_key_and_a_base_url(
+    place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, model: str | None
+) -> None:
+    variables = {"AZURE_OPENAI_BASE_URL": "https://r.openai.azure.com/openai/v1"}
+    monkeypatch.setenv(*next(iter(variables.items())))
+    without_key = await run_checks(
+        WorkspaceOptions(cwd=place.cwd, offline=True), model=model, environ={**environ, **variables}
+    )
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
+    variables["AZURE_OPENAI_API_KEY"] = "k"
+    found = await run_checks(
+        WorkspaceOptions(cwd=place.cwd, offline=True), model=model, environ={**environ, **variables}
+    )
+
+    first = next(item for item in without_key.items if item.name == "provider azure")
+    assert (first.state, "AZURE_OPENAI_API_KEY" in first.advice) == ("note", True)
+    item = next(item for item in found.items if item.name == "provider azure")
+    assert (item.state, item.advice) == ("ok", "")
+    assert item.text == "set up; azure:DEPLOYMENT at https://r.openai.azure.com/openai/v1"
+
+
 async def test_check_reports_an_unreachable_address(
     place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
