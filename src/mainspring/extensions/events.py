@@ -232,7 +232,7 @@ def _apply_input(hook: PromptSubmitted, event: InputEvent) -> None:
 def _apply_tool_call(hook: PermissionCheck, event: ToolCallEvent) -> None:
     if event.block:
         given = event.block if isinstance(event.block, str) else event.reason
-        hook.deny(given or "denied by an extension")
+        hook.deny(given or "Blocked by extension")
 
 
 def _apply_tool_result(hook: ToolTransform, event: ToolResultEvent) -> None:

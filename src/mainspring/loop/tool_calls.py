@@ -294,14 +294,13 @@ class ToolCallBatch:
         run = self._run
         if run.bus.has(ValidationReject):
             error = (await run.emit(ValidationReject(checked.call, run.turn_id, error))).error
-        checked.result = error_result(
-            f'Validation error: tool "{checked.call.name}": {error}', ToolErrorCode.VALIDATION_ERROR
-        )
+        name = run.config.aliases.get(checked.call.name, checked.call.name)
+        checked.result = error_result(f'Validation error: tool "{name}": {error}', ToolErrorCode.VALIDATION_ERROR)
         checked.tool, checked.is_invalid = None, True
 
     async def _check_unknown_tool(self, checked: _CheckedCall) -> None:
         run, bus, call = self._run, self._run.bus, checked.call
-        text = run.context.tools.unknown(call.name)
+        text = run.context.tools.unknown(call.name, run.config.aliases)
         result = error_result(text, ToolErrorCode.NOT_FOUND)
         error: ToolError | None = ToolError(text)
         if bus.has(ToolUnknown):

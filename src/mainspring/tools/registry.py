@@ -65,9 +65,10 @@ class ToolRegistry:
         """Return the active tool with a name."""
         return self._tools.get(name) if self._active is None or name in self._active else None
 
-    def unknown(self, name: str) -> str:
-        """Return the message for a call of an unknown tool: similar names, or the available names."""
-        near = difflib.get_close_matches(name, self.active, 3) or self.active[:20]
+    def unknown(self, name: str, aliases: Mapping[str, str] | None = None) -> str:
+        """Return the message for a call of an unknown tool: similar names, or the available names, as the model knows them."""
+        known = [(aliases or {}).get(tool, tool) for tool in self.active]
+        near = difflib.get_close_matches(name, known, 3) or known[:20]
         return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "No tools are available.")
 
     def set_active(self, names: Iterable[str] | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, create_agent, tool
+from mainspring import Agent, Message, RunOptions, create_agent, tool
 from mainspring.callbacks import AgentCallbacks
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentAbortedError
@@ -112,6 +112,30 @@ async def test_permissions_and_events_need_no_code_in_the_tool() -> None:
     await agent.run("go")
     assert ran == ["a"]
     assert {e.call.id: e.result.is_error for e in observed} == {"1": False, "2": True}
+
+
+async def test_errors_for_the_model_have_the_names_that_it_knows() -> None:
+    @tool
+    async def look(key: str) -> str:
+        """Look something up."""
+        return key
+
+    calls = [ScriptedCall("find", {}), ScriptedCall("fnd", {"key": "a"}), *[ScriptedCall("find", {"key": "b"})] * 2]
+    agent = Agent(
+        ScriptedModel(*calls, "done"),
+        tools=[look],
+        execution=MemoryEnv({}),
+        tool_aliases={"look": "find"},
+        behavior=RunOptions(tool_budgets={"look": 2}),
+    )
+    await agent.run("go")
+    texts = [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
+    assert texts[0].startswith('Validation error: tool "find": ')
+    assert texts[1:] == [
+        "Unknown tool: fnd. Did you mean find?",
+        "b",
+        "Blocked: find has had its 2 calls in this run; go on without it",
+    ]
 
 
 @pytest.mark.covers("TDF-20")

@@ -188,6 +188,15 @@ async def test_warning_fires_once_before_a_limit() -> None:
     assert warnings == [("run", "max_tokens", 80, 100)]
 
 
+async def test_warning_fires_at_exactly_the_share_of_a_cost_limit() -> None:
+    warnings: list[Any] = []
+    agent = looking_agent(*[reply(cost=0.04)] * 5, max_cost=0.1)
+    agent.on("budget:warning", warnings.append)
+
+    assert (await agent.run("go")).status == "max_cost"
+    assert [w.spent for w in warnings] == [pytest.approx(0.08)]  # 0.1 * 0.8 is more than 0.08
+
+
 @pytest.mark.parametrize(("warn_at", "count"), [(None, 0), (0.1, 2), (1.0, 0)])
 async def test_warning_threshold_is_an_option(warn_at: Any, count: int) -> None:
     warnings: list[Any] = []

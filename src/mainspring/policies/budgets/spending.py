@@ -148,7 +148,11 @@ class SpendingLimits:
             if spent >= limit:
                 hook.stop = status
                 return
-            if self._warn_at is not None and spent >= self._warn_at * limit and (scope, status) not in self._warned:
+            if (
+                self._warn_at is not None
+                and spent >= self._warn_at * limit * (1 - 1e-9)
+                and (scope, status) not in self._warned
+            ):
                 self._warned.add((scope, status))
                 await self._bus.notify(LimitWarning(status, scope, spent, limit))
 

@@ -126,7 +126,7 @@ class ToolBudgets:
         self._messages.clear()
 
     async def _handle_exceeded(self, hook: ToolGate, budget: ToolBudget, count: int) -> str:
-        mode, text = await _resolve_action(hook.name, budget, count)
+        mode, text = await _resolve_action(hook, budget, count)
         if mode:
             warning = LimitWarning(
                 "tool_calls",
@@ -148,23 +148,23 @@ class ToolBudgets:
         return mode
 
 
-async def _resolve_action(tool: str, budget: ToolBudget, count: int) -> tuple[str, str]:
+async def _resolve_action(hook: ToolGate, budget: ToolBudget, count: int) -> tuple[str, str]:
     """Return the action for a call over the budget and the notice for the model.
 
     No mode allows the call.
     """
     mode, text = budget.on_exceed, ""
     if not isinstance(mode, str):
-        answer = mode(tool, count, budget.max)
+        answer = mode(hook.name, count, budget.max)
         answer = await answer if inspect.isawaitable(answer) else answer
         if answer is None:
             return "", ""
         mode, text = answer.get("mode", "block"), answer.get("message", "")
     times = f"{budget.max} call{'' if budget.max == 1 else 's'}"
     if mode == "steer":
-        notice = f"[Tool budget exceeded: {tool} has had its {times} in this run. Do not call it again; go on with what you have.]"
+        notice = f"[Tool budget exceeded: {hook.display_name} has had its {times} in this run. Do not call it again; go on with what you have.]"
         return mode, text or notice
-    return "block", text or f"{tool} has had its {times} in this run; go on without it"
+    return "block", text or f"{hook.display_name} has had its {times} in this run; go on without it"
 
 
 REMINDER = (
