@@ -19,7 +19,7 @@ SOURCE = ROOT / "src" / "mainspring"
 # The servers, whose packages are others' and heavy; agents that the user names.
 DISPATCHERS = {
     "app/dashboard/control.py",
-    "app/printing/text_output.py",
+    "app/printing/print_mode.py",
     "app/servers/acp/start.py",
     "app/servers/http/start.py",
     "app/servers/mcp/start.py",

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from mainspring.app.cli.console import Console
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import open_conversation
-from mainspring.app.printing.print_mode import run_once
-from mainspring.app.printing.text_output import create_printer
+from mainspring.app.printing.print_mode import create_printer, run_once
 from mainspring.cancellation import CancelToken
 from mainspring.events import Event, TextDelta
 from mainspring.extensions import ExtensionAPI

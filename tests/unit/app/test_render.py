@@ -14,7 +14,7 @@ from mainspring.app.cli.errors import describe_error
 from mainspring.app.cli.exit_codes import exit_code_for, exit_code_for_error
 from mainspring.app.cli.runner import run_command
 from mainspring.app.printing.json_output import to_json_line
-from mainspring.app.printing.text_output import create_printer
+from mainspring.app.printing.print_mode import create_printer
 from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome
 from mainspring.errors import (
     AgentAbortedError,

@@ -11,7 +11,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -25,14 +26,14 @@ from mainspring.app.cli.stdin import FIRST_BYTE_SECONDS, StdinReader, hide_promp
 from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
 from mainspring.app.printing.output_schema import load_output_schema
-from mainspring.app.printing.text_output import RunPrinter, create_printer
+from mainspring.app.printing.text_output import TextRenderer
 from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import ModelIdentity, RunEventHandler, RunOutcome
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
-from mainspring.events import AgentEnd, AgentStart, AgentStats, Notice
+from mainspring.events import AgentEnd, AgentStart, AgentStats, Event, Notice
 from mainspring.lazy import lazy_function
 from mainspring.loop import RunResult
 from mainspring.messages import Message, Usage
@@ -231,6 +232,33 @@ def _build_outcome(conversation: Conversation, result: RunResult, denied: tuple[
         denied=denied,
         error=result.error,
     )
+
+
+class RunPrinter(Protocol):
+    """Prints a run."""
+
+    def on_model(self, model: ModelIdentity, resumed: int) -> None:
+        """Print the model of a run that is about to start after ``resumed`` earlier messages."""
+        ...
+
+    def on_event(self, event: Event) -> None:
+        """Print an event."""
+        ...
+
+    def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
+        """Print the outcome, and return the exit code. Called once, as the last method."""
+        ...
+
+
+def create_printer(form: str, console: Console) -> RunPrinter:
+    """Create the printer of an ``--output`` format."""
+    match form:
+        case "json":
+            return import_module("mainspring.app.printing.json_output").JsonRenderer(console)
+        case "stream-json":
+            return import_module("mainspring.app.printing.json_output").StreamJsonRenderer(console)
+        case _:
+            return TextRenderer(console)
 
 
 _TEARDOWN_SECONDS = 5.0

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Protocol
-
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
@@ -29,22 +26,6 @@ from mainspring.text import pluralize
 _KEY_ARGUMENTS = ("path", "file_path", "pattern", "command", "query", "url", "name")
 
 
-class RunPrinter(Protocol):
-    """Prints a run."""
-
-    def on_model(self, model: ModelIdentity, resumed: int) -> None:
-        """Print the model of a run that is about to start after ``resumed`` earlier messages."""
-        ...
-
-    def on_event(self, event: Event) -> None:
-        """Print an event."""
-        ...
-
-    def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
-        """Print the outcome, and return the exit code. Called once, as the last method."""
-        ...
-
-
 def print_note(console: Console, event: Event) -> None:
     """Print a notice, the warning of a limit, or the progress of a download to stderr; no other event."""
     match event:
@@ -56,17 +37,6 @@ def print_note(console: Console, event: Event) -> None:
             console.progress(text, share, last=last)
         case _:
             pass
-
-
-def create_printer(form: str, console: Console) -> RunPrinter:
-    """Create the printer of an ``--output`` format."""
-    match form:
-        case "json":
-            return import_module("mainspring.app.printing.json_output").JsonRenderer(console)
-        case "stream-json":
-            return import_module("mainspring.app.printing.json_output").StreamJsonRenderer(console)
-        case _:
-            return TextRenderer(console)
 
 
 class TextRenderer:
