@@ -180,6 +180,10 @@ class ResponsesCapabilities(SamplingCapabilities, frozen=True):
     tool_images: bool = True
 
 
+LeftOutPart = Literal["tools", "tool_choice", "system"]
+"""A part of a request that a host refused: tools, a forced call, or the role of the system prompt."""
+
+
 ReasoningEcho = Literal["echo", "none"]
 """Whether readable reasoning is sent back to the model that created it, in the field in which it was received."""
 
@@ -241,6 +245,7 @@ class ModelProfile(Struct, frozen=True):
         query: Query string of each request, without the question mark.
         max_output_tokens: Output limit if a request has none; ``None`` leaves it to the host.
         unreadable: Images that the host could not read (`image_key`); they are not sent again.
+        left_out: Parts of requests that the host refused and that are independent of the protocol; they are not sent again.
     """
 
     info: ModelInfo
@@ -255,6 +260,7 @@ class ModelProfile(Struct, frozen=True):
     query: str = ""
     max_output_tokens: int | None = None
     unreadable: frozenset[int] = frozenset()
+    left_out: frozenset[LeftOutPart] = frozenset()
 
     def __repr__(self) -> str:
         return redacted_repr(self, "headers", "query")
