@@ -220,6 +220,8 @@ if TYPE_CHECKING:
     from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.disclosure import Disclosure as Disclosure
     from mainspring.policies.disclosure import ToolSearchOptions as ToolSearchOptions
+    from mainspring.policies.relevant_history import MessageHistory as MessageHistory
+    from mainspring.policies.relevant_history import RelevantHistory as RelevantHistory
     from mainspring.policies.request_settings import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
     from mainspring.presets import merge_presets as merge_presets
@@ -258,6 +260,7 @@ _HOMES = {
     "loop": "RunHandle AgentStats Approve CoreAgent Deny HookBus LoopConfig LoopContext PendingCalls Plugin RunResult Steps agent_loop",
     "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
+    "policies.relevant_history": "MessageHistory RelevantHistory",
     "policies.request_settings": "ThinkingDecay",
     "run_options": "RunOptions",
     "policies.budgets": "Budget Ledger ToolBudget",

@@ -60,6 +60,19 @@ class ErrorCode(StrEnum):
     INVALID_RESPONSE = "INVALID_RESPONSE"
     UNKNOWN = "UNKNOWN"
 
+    @property
+    def category(self) -> ModelErrorCategory:
+        """Return the code reduced to four kinds: ``auth``, ``rate_limit``, ``timeout``, ``api_error``."""
+        match self:
+            case ErrorCode.AUTHENTICATION_ERROR:
+                return "auth"
+            case ErrorCode.RATE_LIMITED:
+                return "rate_limit"
+            case ErrorCode.TIMEOUT:
+                return "timeout"
+            case _:
+                return "api_error"
+
 
 RETRYABLE_CODES = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})
 """Codes that are retried if nothing more specific is known."""
@@ -126,16 +139,8 @@ class ModelError(ProviderError):
 
     @property
     def category(self) -> ModelErrorCategory:
-        """Return the code reduced to four kinds: ``auth``, ``rate_limit``, ``timeout``, ``api_error``."""
-        match self.code:
-            case ErrorCode.AUTHENTICATION_ERROR:
-                return "auth"
-            case ErrorCode.RATE_LIMITED:
-                return "rate_limit"
-            case ErrorCode.TIMEOUT:
-                return "timeout"
-            case _:
-                return "api_error"
+        """Return the category of the code."""
+        return self.code.category
 
 
 class AuthenticationError(ModelError):

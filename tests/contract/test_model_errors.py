@@ -358,3 +358,14 @@ def test_random_errors_are_classified(status: int | None, headers: dict[str, str
 
     assert error.message
     assert error.retry_after is None or error.retry_after >= 0
+
+
+@pytest.mark.covers("RET-17")
+@pytest.mark.parametrize("between", ["", " ", "-", "_", "."])
+@pytest.mark.parametrize(
+    "words", ["service unavailable", "connection error", "connection refused", "upstream connect", "rate limit"]
+)
+def test_words_of_errors_with_and_without_a_separator_are_retryable(words: str, between: str) -> None:
+    text = words.replace(" ", between)
+    for spelled in (text, text.upper(), text.title(), f"the host failed: {text}."):
+        assert classify_exception(Exception(spelled)).retryable, spelled

@@ -176,7 +176,7 @@ async def test_rate_limit_waits_for_the_requested_delay(
     assert [(r.error.code, r.delay) for r in run.retries] == [(ErrorCode.RATE_LIMITED, pytest.approx(delay))]
 
 
-@pytest.mark.covers("RET-12")
+@pytest.mark.covers("RET-12", "TST-05")
 @each_protocol
 async def test_too_long_retry_delay_fails_immediately(speaker: Speaker, transport: Transport) -> None:
     async with serve(plain(b"{}", "429 Too Many Requests", retry_after="600"), good_response(speaker)) as server:

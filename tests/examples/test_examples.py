@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from mainspring.extensions import NonInteractiveUI
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 
 
@@ -55,6 +56,28 @@ async def test_audit(repository: Path) -> None:
     )
     log = await load_example(repository, "audit").main(model)
     assert [line.split(" after")[0] for line in log] == ["status ok", "refused launch"]
+
+
+@pytest.mark.covers("PKG-15", "SEC-06", "SEC-07")
+@pytest.mark.parametrize("sql", ["DROP DATABASE tests", "delete from users;", "rm -rf /var/lib/db"])
+@pytest.mark.parametrize("answer", [True, False, None])
+async def test_guardrails(repository: Path, capsys: pytest.CaptureFixture[str], sql: str, answer: bool | None) -> None:
+    asked: list[str] = []
+
+    class User(NonInteractiveUI):
+        async def confirm(self, title: str, message: str = "") -> bool:
+            asked.append(f"{title} {message}")
+            return answer is True
+
+    model = ScriptedModel(ScriptedCall("query", {"sql": "select 1"}), ScriptedCall("query", {"sql": sql}), "Finished.")
+    ui = None if answer is None else User()
+    assert await load_example(repository, "guardrails").main(model, ui) == "Finished."
+
+    results = [r for m in model.requests[-1].messages for r in m.tool_results]
+    assert (results[0].text, results[1].is_error) == ("done: select 1", answer is not True)
+    assert "Blocked by guardrails" in results[1].text or answer is True
+    assert len(asked) == (answer is not None)
+    assert capsys.readouterr().out.splitlines()[0] == "query: OK"
 
 
 def test_every_example_is_listed_and_tested(repository: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.mutants import Mutant, MutantError, load_mutants, select
+from tests.requirements_plugin import load_manifest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MUTANTS = load_mutants()
@@ -27,6 +28,10 @@ def test_mutant_changes_the_source(requirement: str) -> None:
     source = (REPOSITORY / mutant.file).read_text(encoding="utf-8")
 
     assert mutant.mutate(source) != source
+
+
+def test_each_requirement_has_a_mutant() -> None:
+    assert MUTANTS.keys() == load_manifest().ids
 
 
 def test_text_is_replaced() -> None:

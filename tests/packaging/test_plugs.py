@@ -1,8 +1,11 @@
 """The tests of the loop pass without the packages above it."""
 
+import ast
+import io
 import shutil
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,29 @@ def test_loop_works_without_higher_packages(repository: Path, tmp_path: Path, mo
 
     assert used.startswith(str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.covers("PKG-12")
+def test_loop_has_under_600_lines_of_code(repository: Path) -> None:
+    lines: set[tuple[str, int]] = set()
+    for name in ("loop.py", "model_calls.py"):
+        source = (repository / "src" / "mainspring" / "loop" / name).read_text(encoding="utf-8")
+        docstrings = {
+            line
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        }
+        skipped = {
+            tokenize.COMMENT,
+            tokenize.NL,
+            tokenize.NEWLINE,
+            tokenize.INDENT,
+            tokenize.DEDENT,
+            tokenize.ENDMARKER,
+        }
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type not in skipped and token.start[0] not in docstrings:
+                lines.add((name, token.start[0]))
+
+    assert 300 < len(lines) < 600

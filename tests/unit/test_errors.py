@@ -76,7 +76,7 @@ def test_each_code_has_a_class_a_category_and_a_retry_flag(code: ErrorCode) -> N
     assert type(error) is MODEL_ERRORS[code]
     assert error.retryable == (code in {"RATE_LIMITED", "NETWORK_ERROR", "TIMEOUT"})
     expected = {"AUTHENTICATION_ERROR": "auth", "RATE_LIMITED": "rate_limit", "TIMEOUT": "timeout"}
-    assert error.category == expected.get(code, "api_error")
+    assert error.category == code.category == expected.get(code, "api_error")
 
 
 @pytest.mark.covers("MOD-15")

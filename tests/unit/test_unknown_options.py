@@ -228,7 +228,7 @@ async def test_misspelled_configuration_key_suggests_the_right_name() -> None:
     assert "Unknown model setting 'modle'. Did you mean 'model'" in result.message
 
 
-async def test_attribute_set_later_is_validated() -> None:
+async def test_attributes_set_later_are_validated() -> None:
     created = make_agent()
     with pytest.raises(ConfigError, match="thinking must be .*, not 'lots'"):
         created.thinking = cast("Any", "lots")

@@ -37,14 +37,28 @@ class EventStream(Generic[_E, _R]):
         return self._ended
 
     def publish(self, event: _E) -> None:
-        """Add an event. Events after the end are dropped."""
+        """Add an event. Events after the end are dropped.
+
+        Raises:
+            Exception: Any exception of ``is_final`` and ``extract``. The stream has then failed with it.
+        """
         if self._ended:
             return
         self._events.append(event)
-        if self._is_final is not None and self._is_final(event):
-            self.end(self._extract(event) if self._extract else None)
+        try:
+            is_final = self._is_final is not None and self._is_final(event)
+            result = self._extract(event) if is_final and self._extract else None
+        except Exception as error:
+            self.fail(error)  # readers must not wait for a result that cannot arrive
+            raise
+        if is_final:
+            self.end(result)
         elif self._waiting:
             self._notify_waiter()
+
+    def push(self, event: _E) -> None:
+        """Add an event: the same as `publish`."""
+        self.publish(event)
 
     def end(self, result: _R | None = None) -> None:
         """End the stream with a result, which `result` returns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -75,7 +76,8 @@ LOGGED_EVENTS = (AgentStart, MessageEnd, ModelRetry, UsageUpdate, ToolExecutionE
 def without_content(event: Event, redact: Callable[[str], str]) -> Event | None:
     """Return the event for a log of calls and costs: without prompts, responses, and outputs; None if nothing else is in it.
 
-    Arguments of calls stay. ``redact`` is applied to the texts of errors, and to those of the loop in place of a result.
+    Arguments of calls stay, and the error code of a result. ``redact`` is applied to the texts of errors, and to those of the loop in
+    place of a result.
     """
     event = redact_errors(event, redact)
     match event:
@@ -87,9 +89,14 @@ def without_content(event: Event, redact: Callable[[str], str]) -> Event | None:
         case MessageEnd(message=Message(role="assistant", error=text) as message):
             return replace(event, message=replace(message, content=(), error=None if event.error else text))
         case ToolExecutionEnd(result=result, exception=raised):
-            text = "" if event.has_output else result.text
+            facts: dict[str, Any] = result.details or {}
+            code = facts.get("code")
+            # A failure with a code and without a title has only its message; others may contain output.
+            is_message = not event.has_output or (code not in (None, "UNKNOWN") and not event.title)
+            text = result.text if is_message else ""
             text = text if raised is None else f"{type(raised).__name__}: {raised}"
-            return replace(event, result=replace(result, content=redact(text), details=None), title="", display=None)
+            details = {"code": code} if code else None
+            return replace(event, result=replace(result, content=redact(text), details=details), title="", display=None)
         case ContextCompacted():
             return replace(event, summary="")
         case ModelRetry() | UsageUpdate():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mainspring.errors import ConfigError
 from mainspring.events import Event
 from mainspring.extensions.context import ExtensionContext
-from mainspring.extensions.events import EVENTS, Binding, EventHandler, bind_handler, get_bindings
+from mainspring.extensions.events import EVENT_NAMES, EVENTS, Binding, EventHandler, bind_handler, get_bindings
 from mainspring.extensions.registry import (
     Command,
     CommandHandler,
@@ -37,6 +37,10 @@ Extension = Callable[["ExtensionAPI"], "Awaitable[Any] | Any"]
 
 
 Detach = Callable[[], None]
+
+EventT = TypeVar("EventT", bound=Hook | Event | Struct)
+TypedHandler = Callable[[EventT], Any] | Callable[[EventT, ExtensionContext], Any]
+"""A handler whose first parameter has the type of its event."""
 
 
 class ExtensionSource(Struct, frozen=True, eq=False):
@@ -247,18 +251,19 @@ class ExtensionAPI:
     # --- registrations ----------------------------------------------------------------------------------------------
 
     @overload
-    def on(self, event: str | type[Hook] | type[Event], handler: EventHandler, *, order: int = 0) -> Detach: ...
+    def on(self, event: str, handler: EventHandler, *, order: int = 0) -> Detach: ...
     @overload
-    def on(
-        self, event: str | type[Hook] | type[Event], *, order: int = 0
-    ) -> Callable[[EventHandler], EventHandler]: ...
-    def on(self, event: str | type[Hook] | type[Event], handler: EventHandler | None = None, *, order: int = 0) -> Any:
+    def on(self, event: type[EventT], handler: TypedHandler[EventT], *, order: int = 0) -> Detach: ...
+    @overload
+    def on(self, event: str | type[Any], *, order: int = 0) -> Callable[[EventHandler], EventHandler]: ...
+    def on(self, event: str | type[Any], handler: EventHandler | None = None, *, order: int = 0) -> Any:
         """Call ``handler(event)`` or ``handler(event, ctx)`` for each ``event``.
 
         Also usable as a decorator.
 
         Args:
-            event: One of `EVENTS` (``tool_call``, ``input``, ...), a hook of the bus by name or class, or the class of an event.
+            event: One of `EVENTS` by name or class (``tool_call``, `ToolCallEvent`, ...), a hook of the bus by name or class, or the
+                class of an event.
             handler: Sync or async. It changes the fields of the event, or returns a mapping of fields to set.
             order: Handlers with a lower number run first.
 
@@ -277,7 +282,9 @@ class ExtensionAPI:
             return register
         return self._register_handler(event, handler, order)
 
-    def _register_handler(self, event: str | type[Hook] | type[Event], handler: EventHandler, order: int) -> Detach:
+    def _register_handler(self, event: str | type[Any], handler: EventHandler, order: int) -> Detach:
+        if isinstance(event, type):
+            event = EVENT_NAMES.get(event, event)
         name = name_of(event)
         bindings = get_bindings(event) if isinstance(event, str) else ()  # a class is always the hook itself
         if bindings:
@@ -409,11 +416,16 @@ def handler_label(extension: str, place: str, listening: HandlerRegistration) ->
     return f"{own} of the extension {extension}" + (f" ({place})" if place else "")
 
 
-def name_of(event: str | type[Hook] | type[Event]) -> str:
+def name_of(event: str | type[Any]) -> str:
     """Return the name of a hook, or the type of an event."""
     if isinstance(event, str):
         return event
-    return event.event if issubclass(event, Hook) else str(event.type)
+    if issubclass(event, Hook):
+        return event.event
+    name = getattr(event, "type", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"{event.__name__} is not an event; short names are {', '.join(EVENTS)}")
+    return name
 
 
 def _check_event(event: str | type[Hook] | type[Event]) -> None:

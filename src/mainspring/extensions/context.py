@@ -13,6 +13,7 @@ from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
+    from mainspring.messages import Message
 
 
 logger = logging.getLogger("mainspring")
@@ -96,6 +97,10 @@ class NonInteractiveUI:
             logger.log(_LEVELS[level], "%s", message)
 
 
+_RECENT_MESSAGES = 8
+"""Number of last messages among which the last response is."""
+
+
 class ContextUsage(Struct, frozen=True):
     """Usage of the model's window.
 
@@ -125,6 +130,7 @@ class ExtensionContext:
         self._agent = agent
         self._system: str | None = None
         self._turn = 0
+        self._response: tuple[object, Message] | None = None
 
     @property
     def has_ui(self) -> bool:
@@ -158,7 +164,12 @@ class ExtensionContext:
         """Return the usage of the model's window."""
         agent = self._agent
         overhead = estimate_overhead(self.get_system_prompt(), agent.tools.specs)
-        tokens = TokenEstimator().tokens(agent.messages, overhead=overhead)
+        messages = agent.messages
+        if self._response is not None and self._response[0] is agent.context:
+            response = self._response[1]
+            if all(m.id != response.id for m in messages[-_RECENT_MESSAGES:]):
+                messages = (*messages, response)  # a handler of `turn_end` runs before the response joins the history
+        tokens = TokenEstimator().tokens(messages, overhead=overhead)
         return ContextUsage(tokens, agent.model.info.context_window)
 
     def get_system_prompt(self) -> str:
@@ -172,4 +183,9 @@ class ExtensionContext:
 
     def record_request(self, hook: SystemTransform) -> None:
         """Record the system prompt and the turn of a request. This handler must run after all others."""
-        self._system, self._turn = hook.system, hook.turn
+        self._system, self._turn, self._response = hook.system, hook.turn, None
+
+    def record_response(self, response: Message) -> None:
+        """Record the response of a turn that ends, which joins the history after its handlers."""
+        is_complete = response.stop_reason not in ("error", "aborted")
+        self._response = (self._agent.context, response) if is_complete else None

@@ -27,8 +27,9 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.loop.hooks.session import SessionOpenReason
-from mainspring.messages import AgentMessage, Message, ToolResultBlock, Usage, to_messages
+from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, Usage, to_messages
 from mainspring.tools import ToolOutput
+from mainspring.tools.tool import to_metadata
 
 if TYPE_CHECKING:
     from mainspring.extensions.context import ExtensionContext
@@ -145,15 +146,16 @@ class ToolCallEvent(Struct):
 class ToolResultEvent(Struct):
     """``tool_result``: a tool's result, before the model gets it.
 
-    ``content``, ``details``, and ``is_error`` may be replaced.
+    ``content``, ``details``, and ``is_error`` may be replaced; ``None`` keeps the value. Blocks of the content may be JSON values:
+    ``{"type": "text", "text": ...}``. Details that are not a dict are stored as ``{"details": ...}``.
     """
 
     tool_name: str
     tool_call_id: str
     input: dict[str, Any]
-    content: ToolOutput
-    details: dict[str, Any]
-    is_error: bool = False
+    content: ToolOutput | list[TextBlock | ImageBlock | dict[str, Any]] | None
+    details: Any
+    is_error: bool | None = False
 
 
 class SessionOpenEvent(Struct):
@@ -235,12 +237,44 @@ def _apply_tool_call(hook: PermissionCheck, event: ToolCallEvent) -> None:
 
 def _apply_tool_result(hook: ToolTransform, event: ToolResultEvent) -> None:
     result = hook.result
-    result.output, result.metadata, result.is_error = event.content, event.details, event.is_error
+    if event.content is not None:
+        result.output = to_tool_output(event.content)
+    if event.details is not None:
+        result.metadata = to_metadata(event.details)
+    if event.is_error is not None:
+        result.is_error = event.is_error
+
+
+def to_tool_output(content: Any) -> Any:
+    """Return the content of a result as text or blocks; blocks may be JSON values."""
+    if not isinstance(content, list | tuple):
+        return content
+    given = cast("Sequence[Any]", content)
+    blocks = [_to_block(each) for each in given]
+    return tuple(blocks) if all(isinstance(each, TextBlock | ImageBlock) for each in blocks) else given
+
+
+def _to_block(value: Any) -> Any:
+    match value:
+        case {"type": "text", "text": str(text)}:
+            return TextBlock(text)
+        case {"type": "image", "data": str(data)}:
+            fields = cast("dict[str, Any]", value)
+            media_type = next((fields[n] for n in ("media_type", "mimeType", "mediaType") if n in fields), "image/png")
+            return ImageBlock(str(media_type), data)
+        case _:
+            return value
 
 
 def _turn_end_without_calls(hook: TurnAfter, ctx: ExtensionContext) -> TurnEndEvent | None:
-    """End the turn for a response without calls; with calls the turn ends when they have their results."""
-    return None if hook.message.tool_uses or hook.error else TurnEndEvent(hook.turn, hook.message)
+    """End the turn for a response without calls; with calls the turn ends when they have their results.
+
+    An aborted run ends without it.
+    """
+    if hook.message.tool_uses or hook.message.stop_reason == "aborted":
+        return None
+    ctx.record_response(hook.message)
+    return TurnEndEvent(hook.turn, hook.message)
 
 
 def _turn_end_with_calls(hook: ToolResultsAfter, ctx: ExtensionContext) -> TurnEndEvent:
@@ -284,6 +318,22 @@ EVENTS: dict[str, tuple[Binding, ...]] = {
     ),
 }
 """The events by name, in order of occurrence. Every hook of the bus can be used, too."""
+
+
+EVENT_NAMES: dict[type[Any], str] = {
+    ContextEvent: "context",
+    BeforeRunEvent: "before_agent_start",
+    AgentStartEvent: "agent_start",
+    AgentEndEvent: "agent_end",
+    TurnStartEvent: "turn_start",
+    TurnEndEvent: "turn_end",
+    InputEvent: "input",
+    ToolCallEvent: "tool_call",
+    ToolResultEvent: "tool_result",
+    SessionOpenEvent: "session_start",
+    SessionShutdownEvent: "session_shutdown",
+}
+"""The name of each event by its class."""
 
 
 def takes_context(handler: Callable[..., Any]) -> bool:

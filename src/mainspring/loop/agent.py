@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeVar, get_args, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -395,9 +395,7 @@ class CoreAgent:
         return self.context.pending
 
     def answer(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
-        """Approve or deny tool calls of a paused run.
-
-        The next `run` without a prompt continues with them.
+        """Approve or deny tool calls of a paused run. The next `run` without a prompt continues with them.
 
         No call runs twice, and the model is not called before all calls have their results. A call without an approval or
         denial is checked again, and may pause the run again.
@@ -441,15 +439,15 @@ class CoreAgent:
 
     @property
     def thinking(self) -> ThinkingLevel | None:
-        """The reasoning effort; a new value applies from the next request on."""
+        """The reasoning effort; a new value applies from the next request on. An invalid one raises `ConfigError`."""
         return (self._config.behavior if self._config else self.behavior).thinking
 
     @thinking.setter
     def thinking(self, level: ThinkingLevel | None) -> None:
-        _check_thinking_level(level)
-        self.behavior = LoopOptions(thinking=level).merged_with(self.behavior)
+        changed = _check_options(LoopOptions(thinking=level))
+        self.behavior = changed.merged_with(self.behavior)
         if self._config is not None:
-            self._config.behavior = LoopOptions(thinking=level).merged_with(self._config.behavior)
+            self._config.behavior = changed.merged_with(self._config.behavior)
 
     @property
     def active_tools(self) -> tuple[str, ...]:
@@ -536,10 +534,10 @@ class CoreAgent:
         )
 
 
-def _check_thinking_level(level: str | None) -> None:
-    levels = get_args(ThinkingLevel)
-    if level is not None and level not in levels:
-        raise ConfigError(f"thinking must be {', '.join(levels)}, or None, not {level!r}.")
+def _check_options(options: LoopOptions) -> LoopOptions:
+    if problems := options.find_problems():
+        raise ConfigError(f"{problems[0]}.")
+    return options
 
 
 def _has_content(block: ContentBlock) -> bool:

@@ -35,6 +35,7 @@ from mainspring.events import (
     StreamError,
     StreamEvent,
     ToolsChange,
+    TurnEnd,
     UsageUpdate,
 )
 from mainspring.loop.hooks import (
@@ -207,7 +208,7 @@ async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
 async def _fail_turn(
     run: RunState, error: ModelError | None, partial: Message | None, raised: BaseException
 ) -> NoReturn:
-    """Report a failed or aborted call: one error event, `turn:after` without usage, the partial message, the exception."""
+    """Report a failed or aborted call: an error event, `turn:after` without usage, the partial message, `TurnEnd`, the exception."""
     bus, config = run.bus, run.config
     reason = "error" if error else "aborted"
     text = str(error) if error else run.signal.reason or "cancelled"
@@ -229,8 +230,11 @@ async def _fail_turn(
     # The part that arrived is stored; its tool calls get results because they will not run.
     if message.tool_uses:
         await run.append_skipped_calls(message, NOT_RUN_STREAM_ERROR)
-    elif message.content:
-        await run.append_messages((message,), "assistant")
+    else:
+        if message.content:
+            await run.append_messages((message,), "assistant")
+        if error is not None:  # an aborted run ends without it
+            await run.notify(TurnEnd(run.turn, message, ()))
     raise raised from None
 
 

@@ -294,7 +294,9 @@ class ToolCallBatch:
         run = self._run
         if run.bus.has(ValidationReject):
             error = (await run.emit(ValidationReject(checked.call, run.turn_id, error))).error
-        checked.result = error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
+        checked.result = error_result(
+            f'Validation error: tool "{checked.call.name}": {error}', ToolErrorCode.VALIDATION_ERROR
+        )
         checked.tool, checked.is_invalid = None, True
 
     async def _check_unknown_tool(self, checked: _CheckedCall) -> None:
@@ -432,7 +434,8 @@ class ToolCallBatch:
             env=config.env,
             call_id=call.id,
             session_id=config.session_id,
-            message_id=run.turn_id,
+            message_id=self._message.id,
+            turn_id=run.turn_id,
             agent=config.agent,
             signal=run.signal,
             paths=checked.permission and checked.permission.paths,

@@ -2,6 +2,7 @@
 
 from mainspring.memory.plug import (
     MEMORY_FILE_NAME,
+    MEMORY_TOOL,
     SECTIONS,
     ConfirmNote,
     Memory,
@@ -19,6 +20,7 @@ from mainspring.memory.plug import (
 __all__ = [
     "ConfirmNote",
     "MEMORY_FILE_NAME",
+    "MEMORY_TOOL",
     "Memory",
     "MemoryFile",
     "MemoryFiles",

@@ -281,6 +281,9 @@ Sync or async; a sync function runs in a thread, so it may block.
 """
 
 
+MEMORY_TOOL = "remember"
+"""Name of the tool that stores a note."""
+
 _DESCRIPTION = (
     "Keep a note for later conversations. Use it when the user asks to remember something, or says how they want things done "
     "in general. One short sentence of fact or preference; no secrets, nothing that only matters now. The user confirms it."
@@ -379,8 +382,7 @@ class Memory:
             PermissionError: If the user did not confirm it.
             MainspringError: If the file cannot be written.
         """
-        file = self.files.project if where == "project" else self.files.user
-        file = file or self.files.user or self.files.project
+        file = self._find_file(where)
         if file is None:
             raise MainspringError(
                 "Cannot store the note: no home directory, and no trusted project. Set MAINSPRING_HOME."
@@ -425,19 +427,36 @@ class Memory:
             return ToolResult(output=answer, title=arguments["note"][:80])
 
         return define_tool(
-            "remember",
+            MEMORY_TOOL,
             description=_DESCRIPTION,
             parameters=_SCHEMA,
             execute=execute,
             source="builtin",
             concurrency_safe=False,
             access=self._access,
+            preview=self._preview,
         )
 
     def _access(self, arguments: Mapping[str, Any]) -> Sequence[Access]:
-        requested = self.files.user if arguments.get("where") == "user" else self.files.project
-        file = requested or self.files.user or self.files.project
+        file = self._find_file(arguments.get("where", "project"))
         return () if file is None else (Access("fs-write", str(file.path)),)
+
+    def _preview(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the file with the note, for the approval of the user."""
+        file = self._find_file(arguments.get("where", "project"))
+        if file is None:
+            return {}
+        try:
+            old = file.read()
+        except MainspringError as error:
+            raise ValueError(str(error)) from None
+        note = validate_note(arguments["note"])
+        return {str(file.path): add_note(old, note, arguments.get("section", "Context"))}
+
+    def _find_file(self, where: str) -> MemoryFile | None:
+        """Return the file for a scope, or the other one if it has none."""
+        requested = self.files.user if where == "user" else self.files.project
+        return requested or self.files.user or self.files.project
 
     async def _confirm(self, note: Note) -> bool:
         if self.on_confirm is None:

@@ -1,5 +1,8 @@
 """Messages, their blocks, and token usage: the types that all other layers share."""
 
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import lazy_exports
 from mainspring.messages.codec import decode_message, encode_message, strip_surrogates
 from mainspring.messages.content import (
     ContentBlock,
@@ -26,6 +29,11 @@ from mainspring.messages.message import (
 )
 from mainspring.messages.usage import Cost, Usage
 
+if TYPE_CHECKING:
+    from mainspring.messages.classic import ToolResultMessage as ToolResultMessage
+    from mainspring.messages.classic import split_tool_results as split_tool_results
+    from mainspring.messages.classic import to_classic_messages as to_classic_messages
+
 __all__ = [
     "AgentMessage",
     "ContentBlock",
@@ -40,6 +48,7 @@ __all__ = [
     "ThinkingBlock",
     "ToolDefinition",
     "ToolResultBlock",
+    "ToolResultMessage",
     "ToolUseBlock",
     "Usage",
     "to_finish_reason",
@@ -48,7 +57,11 @@ __all__ = [
     "encode_message",
     "image_placeholder",
     "sanitize_stored_tool_results",
+    "split_tool_results",
     "strip_surrogates",
+    "to_classic_messages",
     "to_messages",
     "utc_now",
 ]
+
+_, __getattr__ = lazy_exports(__name__, {"classic": "ToolResultMessage split_tool_results to_classic_messages"})

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.messages.message import AgentMessage, CustomMessage
+
+if TYPE_CHECKING:
+    from mainspring.messages.classic import from_classic_message
+else:  # few programs need it
+    from_classic_message = lazy_function("mainspring.messages.classic", "from_classic_message")
 
 _encoder = msgspec.json.Encoder()
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
@@ -26,8 +32,15 @@ def encode_message(message: AgentMessage) -> bytes:
         return _encoder.encode(strip_surrogates(msgspec.to_builtins(message)))
 
 
+_OTHER_NAMES = lazy_re(
+    rb'"(?:(?:stop|finish)Reason|errorMessage|(?:media|mime|custom)Type|(?:text|thinking)Signature|tool(?:Use|Call)Id|toolName'
+    rb'|isError|rawInput|(?:input|output|reasoning)Tokens|cache(?:Read|Write))"\s*:|:\s*"tool(?:Call|Result)"'
+)
+"""Names of `mainspring.messages.classic`; in the arguments of a call they are harmless."""
+
+
 def decode_message(data: bytes | str, custom: dict[str, type] | None = None) -> AgentMessage:
-    """Decode a message from JSON.
+    """Decode a message from JSON. Names in camelCase are accepted, too, and the form of `to_classic_messages`.
 
     Args:
         data: A result of `encode_message`.
@@ -36,10 +49,21 @@ def decode_message(data: bytes | str, custom: dict[str, type] | None = None) -> 
     Raises:
         msgspec.ValidationError: If the text is not a message.
     """
-    message = _decoder().decode(data)
+    raw = data.encode(errors="replace") if isinstance(data, str) else data
+    if b'"kind"' not in raw or _OTHER_NAMES.search(raw):
+        message = _decode_other_names(data)
+    else:
+        message = _decoder().decode(data)
     if isinstance(message, CustomMessage) and custom and (kind := custom.get(message.custom_type)):
         return msgspec.structs.replace(message, data=msgspec.convert(message.data, kind))
     return message
+
+
+def _decode_other_names(data: bytes | str) -> AgentMessage:
+    decoded = msgspec.json.decode(data)
+    if isinstance(decoded, dict):
+        decoded = from_classic_message(cast("dict[str, Any]", decoded))
+    return msgspec.convert(decoded, cast("type[AgentMessage]", AgentMessage))
 
 
 def strip_surrogates(value: Any) -> Any:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from mainspring.messages.content import (
     ContentBlock,
@@ -23,11 +23,12 @@ from mainspring.messages.content import (
 from mainspring.messages.usage import Usage
 
 Role = Literal["system", "user", "assistant"]
+_ROLES = frozenset(get_args(Role))
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "error", "aborted"]
 """The first four come from providers; the loop adds ``error`` and ``aborted``."""
 
 
-_CLASSIC = {
+OTHER_STOP_REASONS: dict[StopReason, str] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -39,7 +40,7 @@ _CLASSIC = {
 
 def to_finish_reason(reason: StopReason) -> str:
     """Return the reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``error``, ``aborted``."""
-    return _CLASSIC[reason]
+    return OTHER_STOP_REASONS[reason]
 
 
 def utc_now() -> datetime:
@@ -53,7 +54,7 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
 
     Attributes:
         role: The role of the sender. Tool results are blocks of a user message.
-        content: The blocks, in order.
+        content: The blocks, in order. Text becomes one text block.
         usage: Tokens of the call that created this message (assistant).
         stop_reason: Reason why the model stopped (assistant).
         error: The error, for ``stop_reason`` ``error`` or ``aborted``.
@@ -73,6 +74,14 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
     timestamp: datetime = field(default_factory=utc_now)
     id: str = ""
 
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            raise ValueError(
+                f"The role of a message is user, assistant, or system, not {self.role!r}. Results of tools are blocks of a user message."
+            )
+        if type(self.content) is not tuple:  # for example, Message("user", "Hello")
+            force_setattr(self, "content", _to_blocks(self.content))
+
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
         """Create a user message from text or blocks."""
@@ -87,6 +96,11 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
     def assistant(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
         """Create an assistant message from text or blocks."""
         return cls("assistant", _to_blocks(content), **fields)
+
+    @property
+    def custom_type(self) -> str:
+        """Empty: only a custom message has a type. Lets a handler filter any messages of a history by type."""
+        return ""
 
     @property
     def text(self) -> str:
@@ -144,7 +158,11 @@ AgentMessage = Message | CustomMessage
 
 
 def _to_blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
-    return (TextBlock(content),) if isinstance(content, str) else tuple(content)
+    blocks: tuple[Any, ...] = (TextBlock(content),) if isinstance(content, str) else tuple(content)
+    for block in blocks:
+        if not isinstance(block, ContentBlock):
+            raise TypeError(f"The content of a message must be text or blocks, not {type(block).__name__}.")
+    return blocks
 
 
 def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBlock]) -> list[AgentMessage]:

@@ -160,7 +160,8 @@ def to_provider_config(config: ProviderConfig | Mapping[str, Any], provider: str
         ProviderConfigError: A value has the wrong type, or a name seems misspelled.
     """
     if isinstance(config, ProviderConfig):
-        return config if config.provider or not provider else msgspec.structs.replace(config, provider=provider)
+        named = config if config.provider or not provider else msgspec.structs.replace(config, provider=provider)
+        return _check_key(named)
     try:
         reject_misspelled_settings(config)
     except TypeError as error:
@@ -185,7 +186,27 @@ def to_provider_config(config: ProviderConfig | Mapping[str, Any], provider: str
     result.api_key = key
     result.extra = extra
     result.provider = result.provider or provider
-    return result
+    return _check_key(result)
+
+
+def _check_key(config: ProviderConfig) -> ProviderConfig:
+    """Return the configuration, unless its key has a type that would be ignored.
+
+    Raises:
+        ProviderConfigError: The key is neither text nor a function.
+    """
+    key = config.api_key
+    if (
+        key is None or isinstance(key, str) or callable(key) or config.provider == "langchain"
+    ):  # LangChain has its own types
+        return config
+    getters = ("get_api_key", "get_access_token", "get_token")
+    getter = next((name for name in getters if callable(getattr(key, name, None))), "")
+    raise ProviderConfigError(
+        f"Invalid api_key of provider {config.provider!r}: it must be a text, or a function that returns one (may be async), not "
+        f"{type(key).__name__}.{f' Pass its method: api_key=resolver.{getter}.' if getter else ''}",
+        provider=config.provider,
+    )
 
 
 _SAME_SETTINGS = {

@@ -235,7 +235,10 @@ FALLBACK_TEXT_PATTERNS: tuple[tuple[str, ErrorPattern], ...] = (
     (r"\b529\b|" + OVERLOADED_TEXT.pattern, (ErrorCode.RATE_LIMITED, "overloaded")),
     (r"insufficient[_ ](quota|balance|credit)|credit balance", (ErrorCode.RATE_LIMITED, "quota")),
     (CONTENT_TEXT.pattern, (ErrorCode.UNKNOWN, "content_filter")),
-    (r"rate.?limit|too many requests|\b429\b|retry delay|resource.?exhausted", (ErrorCode.RATE_LIMITED, "rate_limit")),
+    (
+        r"rate.?limit|too.?many.?requests|\b429\b|retry delay|resource.?exhausted",
+        (ErrorCode.RATE_LIMITED, "rate_limit"),
+    ),
     (
         r"api[ _-]?key|authentication|unauthorized|\b401\b|forbidden|\b403\b",
         (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
@@ -244,8 +247,8 @@ FALLBACK_TEXT_PATTERNS: tuple[tuple[str, ErrorPattern], ...] = (
     (r"context length|too long|token limit", (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow")),
     (r"timeout|timed out|deadline", (ErrorCode.TIMEOUT, "timeout")),
     (
-        r"network|econnrefused|econnreset|connection (refused|error|reset|closed|aborted)|fetch failed|"
-        r"\b50[0234]\b|service unavailable|server error|internal error|upstream connect|reset before headers|terminated|socket hang up|"
+        r"network|econnrefused|econnreset|connection.?(refused|error|reset|closed|aborted)|fetch failed|"
+        r"\b50[0234]\b|service.?unavailable|server.?error|internal.?error|upstream.?connect|reset before headers|terminated|socket hang up|"
         r"name or service not known|getaddrinfo|disconnected",
         (ErrorCode.NETWORK_ERROR, "connection"),
     ),

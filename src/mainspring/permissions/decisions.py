@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
 from mainspring.permissions.rules import PermissionRule
-from mainspring.tools.support.editing.preview import Preview
+
+if TYPE_CHECKING:
+    from mainspring.tools.support.editing.preview import Preview
 
 PermissionOutcome = Literal["allow", "ask", "deny"]
 """The outcome of a call: ``ask`` means that the user decides."""

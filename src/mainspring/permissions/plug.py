@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ConfigWarning, check_option_names
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, SessionStart
 from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, PermissionRequest, Reply, SessionGrant
 from mainspring.permissions.engine import PermissionEngine, ToolCall
@@ -26,12 +27,15 @@ from mainspring.text import escape_invisible
 from mainspring.threads import run_in_thread
 from mainspring.tools import Tool
 from mainspring.tools.names import ALL_TOOL_NAMES
-from mainspring.tools.support.editing.preview import Preview, preview_changes
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
     from mainspring.env.types import PathFilter
     from mainspring.loop import CoreAgent
+    from mainspring.tools.support.editing.preview import Preview, preview_changes
+else:  # loaded for the first approval
+    Preview = lazy_function("mainspring.tools.support.editing.preview", "Preview")
+    preview_changes = lazy_function("mainspring.tools.support.editing.preview", "preview_changes")
 
 Answer = bool | Literal["session"] | Reply
 """Response to an approval of one call.
@@ -363,7 +367,8 @@ class Permissions:
             context.pause(permission_question(decision))
             return False
         if reply.allow:
-            self._session.remember(decision, everything=reply.session or answer == "session")
+            each_time = context.tool.preview is not None  # each call writes another text, which the user must see
+            self._session.remember(decision, everything=reply.session or answer == "session", each_time=each_time)
             if tried is not None:
                 self._session.approved_previews[self._agent, context.call_id] = (
                     context.tool,
@@ -474,9 +479,9 @@ class _SessionGrants:
             self._queue = (loop, asyncio.Lock())
         return self._queue[1]
 
-    def remember(self, decision: PermissionDecision, *, everything: bool) -> None:
+    def remember(self, decision: PermissionDecision, *, everything: bool, each_time: bool) -> None:
         for verdict in decision.needs_answer:
-            if verdict.remember is not None and (everything or verdict.lasting):
+            if verdict.remember is not None and (everything or (verdict.lasting and not each_time)):
                 grant = SessionGrant(verdict.remember, SCOPE_VERBS[verdict.scope], verdict.resource)
                 self.grants.setdefault(verdict.remember, grant)
 

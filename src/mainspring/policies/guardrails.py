@@ -23,6 +23,9 @@ HOOK_ORDER = -50
 
 _MAX_CHARS = 100_000
 _SEPARATOR = r"(?:^|[\s;&|(`])"
+_RM = r"(?:^|[\s;&|(`/])rm"
+_RECURSIVE = r"(?=[^;&|]* (?:-[a-z]*r[a-z]*|--recursive)(?=$|[\s;&|)]))"
+_ABSOLUTE_PATH = r"(?:/|~|\$HOME\b|\$\{HOME\})"
 _ROOT_PATHS = r"(?:/|~|/\*|~/\*?|\*|\.|\./?\*?|\.\.|\$HOME/?\*?|\$\{HOME\}/?\*?|/(?:bin|boot|dev|etc|home|lib|opt|root|sbin|srv|sys|usr|var)/?\*?)"
 
 
@@ -45,10 +48,11 @@ class Guardrail(Struct, frozen=True):
 
 
 DEFAULT_GUARDRAILS: tuple[Guardrail, ...] = (
-    Guardrail("rm", rf"{_SEPARATOR}rm (?:-\S+ )*-\S*[rf]\S* (?:\S+ )*{_ROOT_PATHS}(?=$|[\s;&|)])", "it deletes a whole tree of files"),
+    Guardrail("rm", rf"{_RM} (?:-\S+ )*-\S*[rf]\S* (?:[^\s;&|]+ )*{_ROOT_PATHS}(?=$|[\s;&|)])", "it deletes a whole tree of files"),
+    Guardrail("rm of an absolute path", rf"{_RM}{_RECURSIVE}[^;&|]* {_ABSOLUTE_PATH}", "it deletes a folder by its absolute path"),
     Guardrail("find -delete", rf"{_SEPARATOR}find {_ROOT_PATHS} [^;|&]*-delete", "it deletes a whole tree of files"),
     Guardrail("disk", r"\b(?:mkfs(?:\.\w+)?|wipefs|fdisk|parted) |\bdd [^;|&]*of=/dev/(?!null)|> ?/dev/(?:sd|nvme|hd|vd|disk)", "it overwrites a disk"),
-    Guardrail("chmod", rf"{_SEPARATOR}ch(?:mod|own) (?:-\S+ )*-\S*R\S* (?:\S+ )*(?:/|~)(?=$|[\s;&|)])", "it changes the access rights of a whole tree of files"),
+    Guardrail("chmod", rf"{_SEPARATOR}ch(?:mod|own) (?:-\S+ )*-\S*R\S* (?:[^\s;&|]+ )*(?:/|~)(?=$|[\s;&|)])", "it changes the access rights of a whole tree of files"),
     Guardrail("fork bomb", r":\(\) ?\{ ?:", "it starts processes without end"),
     Guardrail("power", rf"{_SEPARATOR}(?:shutdown|reboot|poweroff|halt|init 0)\b", "it stops the machine"),
     Guardrail("pipe to shell", r"\b(?:curl|wget)\b[^;]*\| ?(?:sudo )?(?:ba|z|da|k)?sh\b", "it runs code from a web server"),

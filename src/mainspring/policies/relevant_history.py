@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mainspring.messages import AgentMessage, Message
 from mainspring.ranking import score_texts, tokenize
@@ -51,12 +51,53 @@ class RelevantHistory:
     def __call__(self, messages: list[AgentMessage], signal: object = None) -> list[AgentMessage]:
         """Return the messages of the next request."""
         del signal
-        turns = group_turns(messages)
-        old, new = turns[: -self.keep_recent or None], turns[len(turns) - self.keep_recent :]
-        if not new or len(turns) <= self.keep_recent:
-            return messages
-        prompt = next((text for turn in reversed(new) if (text := _prompt_text(turn))), "")
-        chosen = sorted(rank(prompt, [_text(turn) for turn in old], self.limit))
+        return MessageHistory(messages).select(keep_recent=self.keep_recent, limit=self.limit) or messages
+
+
+class MessageHistory:
+    """The memory of a conversation outside an agent: its messages, its turns, and those that matter for a question.
+
+    A program that calls models itself adds messages and passes the selected ones on; an agent has its own history in
+    `Agent.messages`.
+
+    Args:
+        messages: The messages so far.
+    """
+
+    def __init__(self, messages: Iterable[AgentMessage] = ()) -> None:
+        self._messages = list(messages)
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """All messages, oldest first."""
+        return tuple(self._messages)
+
+    @property
+    def turns(self) -> list[list[AgentMessage]]:
+        """The messages by turn: each begins with a message of the user, and has the calls, results, and answers that follow."""
+        return group_turns(self._messages)
+
+    def add(self, *messages: AgentMessage) -> None:
+        """Add messages at the end."""
+        self._messages += messages
+
+    def clear(self) -> None:
+        """Forget all messages."""
+        self._messages.clear()
+
+    def select(self, question: str = "", *, keep_recent: int = 4, limit: int = 6) -> list[AgentMessage]:
+        """Return the newest turns, and the older ones that share words with a question, in their order.
+
+        Args:
+            question: The question; empty for the newest prompt.
+            keep_recent: Number of turns at the end that always stay.
+            limit: Maximum number of older turns that stay.
+        """
+        turns = self.turns
+        split = max(0, len(turns) - keep_recent)
+        old, new = turns[:split], turns[split:]
+        question = question or next((text for turn in reversed(new) if (text := _prompt_text(turn))), "")
+        chosen = sorted(rank(question, [_text(turn) for turn in old], limit)) if old else []
         return [m for turn in (*[old[i] for i in chosen], *new) for m in turn]
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mainspring.sessions.import_export import import_session as import_session
     from mainspring.sessions.import_export import read_raw_lines as read_raw_lines
     from mainspring.sessions.log_lines import LogLine as LogLine
+    from mainspring.sessions.output_offload import OffloadOutputsPlug as OffloadOutputsPlug
     from mainspring.sessions.runs import SessionRun as SessionRun
     from mainspring.sessions.runs import list_session_runs as list_session_runs
     from mainspring.sessions.search import SearchHit as SearchHit
@@ -74,6 +75,7 @@ __all__ = [
     "MemorySessionStore",
     "MessageEntry",
     "ModelChangeEntry",
+    "OffloadOutputsPlug",
     "PairEntry",
     "PauseEntry",
     "Problem",
@@ -122,6 +124,7 @@ _, __getattr__ = lazy_exports(
         "event_log": "SessionEventLog iter_all_events read_events",
         "log_lines": "LogLine",
         "import_export": "find_session import_session read_raw_lines",
+        "output_offload": "OffloadOutputsPlug",
         "runs": "SessionRun list_session_runs",
         "search": "SearchHit search_sessions",
         "sqlite_store": "SqliteSessionLog SqliteSessionStore",

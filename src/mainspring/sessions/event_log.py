@@ -199,6 +199,7 @@ class SessionEventLog(Plugin):
         self._session = session
         self._child = False
         self._begun = False
+        self._opened: datetime | None = None
         self._run_id = ""
 
     @property
@@ -234,10 +235,12 @@ class SessionEventLog(Plugin):
         if self._file is None or not self._begun:
             return
         self._begun = False
-        self._log(SessionShutdown(reason))
+        seconds = (self._clock() - self._opened).total_seconds() if self._opened else 0.0
+        self._log(SessionShutdown(reason, max(0.0, seconds)))
         self._file.close()
 
     def _on_session_open(self, hook: SessionOpen) -> None:
+        self._opened = self._clock()
         self._log(SessionOpened(hook.reason))
 
     def _on_event(self, event: Event) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import SessionError
 from mainspring.messages import utc_now
+from mainspring.messages.classic import from_classic_message
 from mainspring.redaction import Redactor
 from mainspring.sessions.entries import (
     ENTRY_ERRORS,
@@ -19,6 +20,7 @@ from mainspring.sessions.entries import (
     CustomEntry,
     Kept,
     SessionEntry,
+    decode_entry,
     decode_header,
     decode_session_header,
     encode_entry,
@@ -29,6 +31,7 @@ from mainspring.sessions.rewind.snapshots import decode_record
 from mainspring.sessions.session import HomeOrStore, list_sessions, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
 
+_HISTORY_TYPES = frozenset({"message", "intent", "pair", "compaction"})
 _BATCH = 256  # lines per write
 _SUMMARY = "Summary of the conversation so far:\n\n"
 
@@ -107,18 +110,21 @@ def import_session(
         Its ID, and the problems. Unreadable lines are skipped.
 
     Raises:
-        SessionError: If the file is not a session, is of a newer version, or cannot be read. Nothing is stored then.
+        SessionError: If the file is not a session, is of a newer version, contains no readable message, or cannot be read. Nothing is
+            stored then.
     """
     path = Path(file)
     if path.exists() and not path.is_file():
         raise SessionError(f"Not a session: {path} is not a file.")
     try:
         with path.open("rb") as stream:
-            convert = _ParentIdConverter().convert
-            header = _header(path, convert(stream.readline()))
-            lines, problems = _read_valid_lines(map(convert, stream))
+            converter = _ParentIdConverter()
+            header = _header(path, converter.convert(stream.readline()))
+            lines, problems, is_readable = _read_valid_lines(converter.convert_all(stream))
     except OSError as error:
         raise SessionError(f"Cannot read {path}: {error.strerror or error}") from error
+    if not is_readable:
+        raise SessionError(f"Nothing in {path} can be read as part of a session, so it was not imported. {problems[0]}")
     store = resolve_store(home)
     exists = store.exists(header.id)
     header = replace(
@@ -149,9 +155,11 @@ def _header(path: Path, line: bytes) -> SessionEntry:
     return entry
 
 
-def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, ...]]:
+def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, ...], bool]:
+    """Return the lines to store, the problems, and False if every line of the history is unreadable."""
     valid: list[bytes] = []
     problems: list[str] = []
+    has_history = False
     for number, line in enumerate(lines, 2):
         data = line.strip()
         if not data:
@@ -161,8 +169,14 @@ def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, .
         except ENTRY_ERRORS:
             problems.append(f"Line {number} cannot be read and was skipped.")
             continue
+        if link.type in _HISTORY_TYPES:
+            try:
+                decode_entry(data)
+                has_history = True
+            except ENTRY_ERRORS as error:
+                problems.append(f"Line {number} contains data that this version does not know: {error}")
         valid.append(_disable_file_notes(data) if link.type == "custom" else data)
-    return valid, tuple(problems)
+    return valid, tuple(problems), has_history or not problems
 
 
 def _disable_file_notes(line: bytes) -> bytes:
@@ -179,29 +193,61 @@ class _ParentIdConverter:
     def __init__(self) -> None:
         self._timestamp = ""
         self._links: dict[str, tuple[str | None, bool]] = {}
+        self._joined: dict[str, str] = {}
+        """The entry that contains the result of another one."""
+
+    def convert_all(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield a line for each line. The results of a message's calls become one entry, in place of the last of them."""
+        open_entry: dict[str, Any] | None = None
+        for line in lines:
+            entry = self._to_entry(line)
+            is_result = entry is not None and _is_tool_result(entry)
+            if open_entry is not None:
+                if is_result and entry is not None and entry["parent"] == open_entry["id"]:
+                    self._join(open_entry, entry)
+                    yield b""
+                else:
+                    yield msgspec.json.encode(open_entry)
+            open_entry = entry if is_result else None
+            if not is_result:
+                yield line if entry is None else msgspec.json.encode(entry)
+        if open_entry is not None:
+            yield msgspec.json.encode(open_entry)
+
+    def _join(self, first: dict[str, Any], second: dict[str, Any]) -> None:
+        """Add the results of an entry to the next one, which replaces it."""
+        second["parent"] = first["parent"]
+        second["message"]["content"] = [*first["message"]["content"], *second["message"]["content"]]
+        self._joined[first["id"]] = second["id"]
+        self._links[second["id"]] = self._links.pop(first["id"])
 
     def convert(self, line: bytes) -> bytes:
         """Return the line as an entry of Session v1."""
+        entry = self._to_entry(line)
+        return line if entry is None else msgspec.json.encode(entry)
+
+    def _to_entry(self, line: bytes) -> dict[str, Any] | None:
+        """Return the line as an entry of Session v1; None if it does not change."""
         try:
             decode_header(line)
         except ENTRY_ERRORS:
             pass
         else:
-            return line
+            return None
         try:
             decoded = msgspec.json.decode(line)
         except ENTRY_ERRORS:
-            return line
+            return None
         if not isinstance(decoded, dict):
-            return line
+            return None
         entry = cast("dict[str, Any]", decoded)
         kind, parent = entry.get("type"), entry.pop("parentId", ...)
         is_header = kind == "session"
         if is_header:
             parent = None
         if "parent" in entry or not (parent is None or isinstance(parent, str)):
-            return line
-        entry["parent"] = parent
+            return None
+        entry["parent"] = parent = self._find_joined(parent)
         self._timestamp = entry.setdefault("timestamp", self._timestamp)
         self._links[str(entry.get("id"))] = (parent, kind == "message")
         if is_header:
@@ -211,9 +257,14 @@ class _ParentIdConverter:
             entry["message"] = self._to_message(entry.get("message"))
         elif kind == "compaction" and "history" not in entry:
             summary = {"role": "user", "content": _SUMMARY + str(entry.pop("summary", ""))}
-            kept = self._list_kept(parent, entry.pop("firstKeptId", None))
+            kept = self._list_kept(parent, self._find_joined(entry.pop("firstKeptId", None)))
             entry["history"] = [self._to_message(summary), *map(Kept, kept)]
-        return msgspec.json.encode(entry)
+        return entry
+
+    def _find_joined(self, id: Any) -> Any:
+        while isinstance(id, str) and id in self._joined:
+            id = self._joined[id]
+        return id
 
     def _list_kept(self, leaf: str | None, first: str | None) -> list[str]:
         """Return the messages of the path from ``first`` to ``leaf``; all if ``first`` is not on it."""
@@ -230,10 +281,20 @@ class _ParentIdConverter:
         return kept[::-1]
 
     def _to_message(self, message: Any) -> Any:
-        """Return a message with all required fields, whose text is a content block."""
+        """Return a message with all required fields, in the form of `encode_message`."""
         if not isinstance(message, dict):
             return message
-        fields = cast("dict[str, Any]", message)
-        content = fields.get("content")
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        return {"kind": "message", "timestamp": self._timestamp, **fields, "content": blocks}
+        return {"timestamp": self._timestamp, **from_classic_message(cast("dict[str, Any]", message))}
+
+
+def _is_tool_result(entry: dict[str, Any]) -> bool:
+    """Return True for an entry with a tool result and nothing else."""
+    message = entry.get("message")
+    content: Any = cast("dict[str, Any]", message).get("content") if isinstance(message, dict) else None
+    return (
+        entry.get("type") == "message"
+        and isinstance(entry.get("id"), str)
+        and isinstance(content, list)
+        and [cast("dict[str, Any]", b).get("type") for b in cast("list[Any]", content) if isinstance(b, dict)]
+        == ["tool_result"]
+    )

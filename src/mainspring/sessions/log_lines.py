@@ -37,9 +37,15 @@ class SessionOpened(Event, frozen=True):
 
 
 class SessionShutdown(Event, frozen=True):
-    """The session was closed in a process, for example because the process exits."""
+    """The session was closed in a process, for example because the process exits.
+
+    Attributes:
+        reason: Why: ``exit`` or ``reset``.
+        seconds: Duration since it was opened in the process; 0 if it was not opened by a run.
+    """
 
     reason: str
+    seconds: float = 0.0
 
 
 LogEvent = RunEvent | SessionOpened | SessionShutdown

@@ -27,14 +27,16 @@ from mainspring.locks import LoopLock
 from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
 from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
 from mainspring.skills.content import list_skill_files, read_body, render_content
-from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
 from mainspring.tools import Tool, tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
+    from mainspring.skills.execution import InlineCommandRunner, run_inline_commands
     from mainspring.skills.toolset_files import find_toolset_file
-else:  # loaded for the first skill with toolsets
+else:  # loaded for the first skill with commands or toolsets
+    InlineCommandRunner = lazy_function("mainspring.skills.execution", "InlineCommandRunner")
+    run_inline_commands = lazy_function("mainspring.skills.execution", "run_inline_commands")
     find_toolset_file = lazy_function("mainspring.skills.toolset_files", "find_toolset_file")
 
 
@@ -325,7 +327,7 @@ class SkillActivator:
     async def _text(self, skill: Skill, notes: Sequence[str], signal: CancelToken | None) -> str:
         body = await self.body(skill)
         env = self.agent.env
-        if skill.trusted and has_commands(body):
+        if skill.trusted and "!`" in body:
             body = await run_inline_commands(body, InlineCommandRunner(skill.name, env, self.agent.bus, signal))
         files, count = (
             (await list_skill_files(await self.file_env(skill), skill.directory)) if skill.directory else ((), 0)

@@ -106,6 +106,7 @@ class CreateSkillToolset:
                 execute=self._create,
                 concurrency_safe=False,
                 access=self._access,
+                preview=self._preview,
             )
         ]
 
@@ -142,6 +143,13 @@ class CreateSkillToolset:
         except OSError as error:
             return _refusal(ToolErrorCode.IO_ERROR, f"{path}: {error.strerror or error}")
         return ToolResult(output=f"Written: {path}. It is offered from the next conversation on.", title=str(path))
+
+    def _preview(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the file that a call would write, for the approval of the user."""
+        name = arguments["name"].strip()
+        folder = self.folder_for(arguments.get("where", "project"))
+        text = render_skill(name, arguments["description"], arguments["instructions"])
+        return {} if folder is None else {str(folder / name / "SKILL.md"): text}
 
     async def _confirm(self, written: SkillDraft) -> bool:
         confirm = self._skills.confirm

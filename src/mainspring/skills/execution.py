@@ -20,8 +20,9 @@ from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import HookBus, PermissionCheck
 from mainspring.messages import ToolUseBlock
-from mainspring.skills.skill import Script, Skill
+from mainspring.skills.skill import Script, ScriptError, Skill
 from mainspring.text import truncate_middle
+from mainspring.tools import ToolErrorCode
 from mainspring.tools.builtin import shell
 
 _MAX_SECONDS = 60.0
@@ -33,8 +34,8 @@ _MAX_OUTPUT_BYTES = 1 << 20
 
 
 _MAX_ARGUMENTS = 100
-MAX_ARGUMENT = 4096
-"""Maximum bytes of one argument."""
+_MAX_ARGUMENT_BYTES = 4096
+"""Maximum bytes of all arguments together."""
 
 
 MAX_SHOWN_BYTES = 32 * 1024
@@ -59,10 +60,6 @@ _INTERPRETERS: dict[str, tuple[str, ...]] = {
 """Programs that run a file by its extension. The first available one is used."""
 
 
-class ScriptError(ValueError):
-    """A script that cannot be run. The message has the reason."""
-
-
 def find_script(skill: Skill, name: str) -> Script:
     """Find a script by name: one of the skill's list, or a file below ``scripts/``.
 
@@ -84,16 +81,18 @@ def validate_arguments(arguments: Sequence[str]) -> None:
     """Check the arguments of a script.
 
     Raises:
-        ScriptError: If there are too many, or one is too long or invalid.
+        ScriptError: If there are too many, they are too long, or one is invalid.
     """
     if len(arguments) > _MAX_ARGUMENTS:
         raise ScriptError(
             f"a script takes {_MAX_ARGUMENTS} arguments at most, not {len(arguments)}; put them into a file"
         )
+    size = sum(len(argument.encode("utf-8", "surrogatepass")) for argument in arguments)
+    if size > _MAX_ARGUMENT_BYTES:
+        raise ScriptError(
+            f"the arguments of a script have {_MAX_ARGUMENT_BYTES} bytes at most, not {size}; put them into a file"
+        )
     for number, argument in enumerate(arguments, 1):
-        size = len(argument.encode("utf-8", "surrogatepass"))
-        if size > MAX_ARGUMENT:
-            raise ScriptError(f"argument {number} has {size} bytes, and {MAX_ARGUMENT} is the most; put it into a file")
         if "\0" in argument:
             raise ScriptError(f"argument {number} has a NUL character in it")
 
@@ -150,27 +149,33 @@ async def run_script(
 
 
 def to_result(result: ProcessResult, timeout: float) -> dict[str, Any]:
-    """Convert the result of a run: ``ok``, ``exit_code``, and ``result`` if the output is JSON, else ``stdout``.
+    """Convert the result of a run to the form of a `ToolResponse`, with the exit code.
 
-    Longer output is cut in the middle, and ``cut`` names the streams. ``problem`` is the reason if the script was stopped.
+    A success has ``result``: the JSON that the script printed, or the text. A failure has ``error``, the name of a `ToolErrorCode`,
+    and in ``message`` the reason; ``result`` or ``stdout`` has what the script printed. ``stderr`` is added if there is any. Longer
+    output is cut in the middle, and ``cut`` names the streams.
     """
-    problem = ""
+    stopped = ""
     if result.timed_out:
-        problem = f"it was stopped after {timeout:g} seconds"
+        stopped = f"it was stopped after {timeout:g} seconds"
     elif result.cancelled:
-        problem = "it was stopped, since the run was"
+        stopped = "it was stopped, since the run was"
     elif result.overflowed or result.stdout.omitted or result.stderr.omitted:
-        problem = f"it was stopped, since it wrote more than {_MAX_OUTPUT_BYTES} bytes"
+        stopped = f"it was stopped, since it wrote more than {_MAX_OUTPUT_BYTES} bytes"
     elif result.swarmed:
-        problem = "it was stopped, since it had more processes than are allowed here"
+        stopped = "it was stopped, since it had more processes than are allowed here"
     elif result.signal:
-        problem = f"it was ended by {result.signal}"
-    fields: dict[str, Any] = {"ok": not problem and result.exit_code == 0, "exit_code": result.exit_code}
-    if problem:
-        fields["problem"] = problem
-    found, value = _as_json(result.stdout.text) if not problem else (False, None)
+        stopped = f"it was ended by {result.signal}"
+    fields: dict[str, Any] = {"success": not stopped and result.exit_code == 0}
+    if not fields["success"]:
+        fields["error"] = ToolErrorCode.TIMEOUT if result.timed_out else ToolErrorCode.UNKNOWN
+    fields |= {"message": stopped or f"exit code {result.exit_code}", "exit_code": result.exit_code}
+    found, value = _as_json(result.stdout.text) if not stopped else (False, None)
     if found and len(result.stdout.data) <= MAX_SHOWN_BYTES:
         fields["result"] = value
+    elif fields["success"]:
+        fields["result"] = ""
+        _add_output(fields, "result", result.stdout.text)
     else:
         _add_output(fields, "stdout", result.stdout.text)
     _add_output(fields, "stderr", result.stderr.text)
@@ -213,11 +218,6 @@ _COMMAND = lazy_re(r"(?:(?<=^)|(?<=[\s(\"'>*]))!`([^`\n]+)`(?!`)", re.MULTILINE)
 
 CommandRunner = Callable[[str], Awaitable[str]]
 """Returns the replacement of a command."""
-
-
-def has_commands(body: str) -> bool:
-    """Return True if a text contains commands."""
-    return "!`" in body and any(True for piece, code in _split_code_fences(body) if not code and _COMMAND.search(piece))
 
 
 async def run_inline_commands(body: str, run: CommandRunner) -> str:

@@ -351,7 +351,7 @@ class SkillsPlug(Plugin):
             hook.result = ToolResult(output=reason, is_error=True, code=ToolErrorCode.PERMISSION_DENIED)
         else:
             hook.result = await activate_for_model(
-                self, arguments["name"], ToolContext(env=self.agent.env, message_id=hook.turn_id)
+                self, arguments["name"], ToolContext(env=self.agent.env, turn_id=hook.turn_id)
             )
 
     async def _on_session_start(self, hook: SessionStart) -> None:

@@ -173,6 +173,10 @@ class SkillError(ConfigError):
         self.line = line
 
 
+class ScriptError(ValueError):
+    """A script that cannot be run. The message has the reason."""
+
+
 class SkillDraft(Struct, frozen=True):
     """A skill to write.
 

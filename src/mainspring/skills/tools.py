@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from mainspring.env import explain
 from mainspring.env.paths import is_inside
+from mainspring.lazy import lazy_function
 from mainspring.skills.active import ActiveSkill, ActiveSkills
 from mainspring.skills.content import SKILL_FILE, OutsideFolderError, escape_for_tag, resolve_skill_path
-from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
-from mainspring.skills.skill import Skill, SkillError
+from mainspring.skills.skill import ScriptError, Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 from mainspring.tools.tool import no_access
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
     from mainspring.skills.activation import SkillActivator
+    from mainspring.skills.execution import find_script, render_command, run_script, validate_arguments
+else:
+    find_script = lazy_function("mainspring.skills.execution", "find_script")
+    render_command = lazy_function("mainspring.skills.execution", "render_command")
+    run_script = lazy_function("mainspring.skills.execution", "run_script")
+    validate_arguments = lazy_function("mainspring.skills.execution", "validate_arguments")
 
 _MAX_FILE_BYTES = 1 << 20
 """Maximum bytes of a skill's file that are read."""
@@ -32,8 +38,8 @@ _USE = (
 )
 _READ = "Read a text file of an active skill: a guide, a template, the source of a script. Paths are relative to the skill's folder."
 _RUN = (
-    "Run a script of an active skill. It gets 60 seconds and no input; the result is JSON with exit_code, and result where it printed "
-    "JSON, else stdout and stderr. It runs in the project's folder unless run_in says otherwise."
+    "Run a script of an active skill. It gets 60 seconds and no input; the result is JSON with success, exit_code, and result: "
+    "the JSON or the text that it printed. It runs in the project's folder unless run_in says otherwise."
 )
 
 
@@ -90,7 +96,7 @@ async def activate_for_model(skills: SkillSet, name: str, ctx: ToolContext) -> T
     if skill is None or not skill.model_invocable:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
     try:
-        activation, new = await skills.activator.activate(skill, "model", signal=ctx.signal, turn_id=ctx.message_id)
+        activation, new = await skills.activator.activate(skill, "model", signal=ctx.signal, turn_id=ctx.turn_id)
     except SkillError as error:
         return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not activated: {error}")
     facts = {"skill": skill.name}
@@ -214,13 +220,11 @@ def _run_tool(skills: SkillSet) -> Tool:
             return _error(ToolErrorCode.VALIDATION_ERROR, str(error))
         except OSError as error:
             return _error(ToolErrorCode.IO_ERROR, f"{arguments['script']}: {explain(error)} where scripts run")
-        timed_out = not result["ok"] and "seconds" in result.get("problem", "")
-        code = None if result["ok"] else ToolErrorCode.TIMEOUT if timed_out else ToolErrorCode.UNKNOWN
         return ToolResult(
             output=json.dumps(result, ensure_ascii=False, indent=1),
             title=f"{skill.name}: {script.name}",
-            is_error=not result["ok"],
-            code=code,
+            is_error=not result["success"],
+            code=result.get("error"),
             metadata={"skill": skill.name, "exit_code": result["exit_code"]},
         )
 
@@ -277,7 +281,7 @@ def _run_access(skills: SkillSet, arguments: Mapping[str, Any]) -> Sequence[Acce
 
 def _is_usable(active_skill: ActiveSkill | None, ctx: ToolContext) -> TypeGuard[ActiveSkill]:
     """Return True if a skill was active when the calls of this turn were judged."""
-    return active_skill is not None and not (active_skill.turn_id and active_skill.turn_id == ctx.message_id)
+    return active_skill is not None and not (active_skill.turn_id and active_skill.turn_id == ctx.turn_id)
 
 
 def _inactive_error(skills: SkillSet, name: str) -> ToolResult:

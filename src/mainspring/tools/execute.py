@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.cancellation import run_cancellable
-from mainspring.errors import PermissionDeniedError, ToolError
+from mainspring.errors import (
+    AuthenticationError,
+    ConfigError,
+    ModelNotFoundError,
+    ModelTimeoutError,
+    NetworkError,
+    PermissionDeniedError,
+    ProviderConfigError,
+    RateLimitedError,
+    ToolError,
+)
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, to_tool_result
 
@@ -37,19 +47,33 @@ def error_result(text: str, code: ToolErrorCode) -> ToolResult:
 def result_from_exception(name: str, error: Exception) -> ToolResult:
     """Return the result that the model gets for an exception of the tool ``name``."""
     text = safe_str(error)
-    match error:
-        case ToolError():
-            return error_result(text, ToolErrorCode.UNKNOWN)
-        case PermissionDeniedError():
-            return error_result(text, ToolErrorCode.PERMISSION_DENIED)
-        case TimeoutError():
-            return error_result(text or f"{name} took too long", ToolErrorCode.TIMEOUT)
-        case FileNotFoundError():
-            return error_result(f"Error: {text}", ToolErrorCode.NOT_FOUND)
-        case OSError():
-            return error_result(f"Error: {text}", ToolErrorCode.IO_ERROR)
-        case _:
-            return error_result(f"Error: {type(error).__name__}: {text}", ToolErrorCode.UNKNOWN)
+    if isinstance(error, ToolError):
+        return error_result(text, ToolErrorCode.UNKNOWN)
+    code = next((code for kind, code in _EXCEPTION_CODES.items() if isinstance(error, kind)), None)
+    if code is None:
+        return error_result(f"Error: {type(error).__name__}: {text}", ToolErrorCode.UNKNOWN)
+    if isinstance(error, TimeoutError):
+        text = text or f"{name} took too long"
+    elif not isinstance(error, PermissionDeniedError):
+        text = f"Error: {text}"
+    return error_result(text, code)
+
+
+_EXCEPTION_CODES: dict[type[Exception], ToolErrorCode] = {
+    PermissionDeniedError: ToolErrorCode.PERMISSION_DENIED,
+    PermissionError: ToolErrorCode.PERMISSION_DENIED,
+    TimeoutError: ToolErrorCode.TIMEOUT,
+    ModelTimeoutError: ToolErrorCode.TIMEOUT,
+    FileNotFoundError: ToolErrorCode.NOT_FOUND,
+    ModelNotFoundError: ToolErrorCode.NOT_FOUND,
+    OSError: ToolErrorCode.IO_ERROR,
+    NetworkError: ToolErrorCode.IO_ERROR,
+    RateLimitedError: ToolErrorCode.RATE_LIMITED,
+    ConfigError: ToolErrorCode.CONFIG_ERROR,
+    ProviderConfigError: ToolErrorCode.CONFIG_ERROR,
+    AuthenticationError: ToolErrorCode.CONFIG_ERROR,
+}
+"""The code of each known exception of a tool; the first class that matches decides."""
 
 
 def rebuild_exception(kind: str, text: str) -> Exception:
@@ -57,9 +81,7 @@ def rebuild_exception(kind: str, text: str) -> Exception:
     return _EXCEPTION_TYPES.get(kind, type(kind, (Exception,), {}))(text)
 
 
-_EXCEPTION_TYPES: dict[str, type[Exception]] = {
-    e.__name__: e for e in (ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError)
-}
+_EXCEPTION_TYPES: dict[str, type[Exception]] = {e.__name__: e for e in (ToolError, *_EXCEPTION_CODES)}
 
 
 def safe_str(error: BaseException) -> str:

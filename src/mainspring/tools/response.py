@@ -32,7 +32,9 @@ class SuccessResponse(Struct, frozen=True):
 
     def to_tool_result(self) -> ToolResult:
         """Convert to a `ToolResult`."""
-        return ToolResult(output=to_tool_result(self.result).output, title=self.message)
+        result = to_tool_result(self.result)
+        result.title = self.message
+        return result
 
 
 class ErrorResponse(Struct, frozen=True):
@@ -78,13 +80,13 @@ def to_error_code(value: object) -> ToolErrorCode:
 def to_tool_response(result: ToolResult) -> ToolResponse:
     """Convert a `ToolResult` to a `ToolResponse`.
 
-    A failure keeps its code, or the code in ``metadata["error"]``. The message of a success is its title, or else the first
-    line of its text.
+    A failure keeps its code, or the code in ``metadata["error"]``. The result of a success is the data that the tool returned,
+    or its text; the message is its title, or else the first line of its text.
     """
     named = result.code or result.metadata.get("error")
     if result.is_error or named:
         return ErrorResponse(to_error_code(named), result.text)
-    return SuccessResponse(result.output, result.title or result.text.partition("\n")[0])
+    return SuccessResponse(result.value, result.title or result.text.partition("\n")[0])
 
 
 class AssistRequest(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, ValidationError, convert, field, to_builtins
 from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
@@ -56,13 +56,13 @@ class Attachment(Struct, frozen=True):
     data: str | None = None
 
 
-class ToolResult(Struct, kw_only=True):
+class ToolResult(Struct, kw_only=True, dict=True):
     """Result of a tool if a plain string is not enough.
 
     Attributes:
         output: Output for the model.
         title: A line for the user, for example, ``src/app.py: 3 lines changed``.
-        metadata: Facts for applications and logs, typed per tool.
+        metadata: Facts for applications and logs, typed per tool. Another value than a dict is stored as its ``details``.
         attachments: Files for applications.
         is_error: Whether the call failed. Raising an exception has the same effect.
         code: Kind of failure; ``None`` for success.
@@ -83,6 +83,12 @@ class ToolResult(Struct, kw_only=True):
         return "\n".join(b.text if isinstance(b, TextBlock) else f"[{b.media_type}]" for b in self.output)
 
     @property
+    def value(self) -> Any:
+        """The data that the tool returned, until the result is stored or a handler replaces the output; else the output."""
+        text, value = vars(self).get("returned", (None, None))
+        return value if self.output is text else self.output
+
+    @property
     def details(self) -> dict[str, Any] | None:
         """Metadata and code, as stored with the result in the history: plain JSON data, other values as text."""
         facts = _json_metadata(self.metadata) if self.metadata else {}
@@ -96,7 +102,8 @@ class ToolContext:
         call_id: ID that distinguishes parallel calls; unchanged when a durable run repeats the call, so it can be used as
             idempotency key.
         session_id: ID of the session, or an empty string.
-        message_id: ID of the message that contains the call.
+        message_id: ID of the assistant message that contains the call.
+        turn_id: ID of the turn, as hooks and events have it.
         agent: Name of the agent.
         signal: Set when the run is aborted; long work should check it.
         env: Files and processes. The only way for a tool to access the outside.
@@ -116,6 +123,7 @@ class ToolContext:
         "paths",
         "session_id",
         "signal",
+        "turn_id",
     )
     __tool_context__: ClassVar[bool] = True
 
@@ -126,6 +134,7 @@ class ToolContext:
         call_id: str = "",
         session_id: str = "",
         message_id: str = "",
+        turn_id: str = "",
         agent: str = "",
         signal: CancelToken | None = None,
         paths: Mapping[str, str] | None = None,
@@ -137,6 +146,7 @@ class ToolContext:
         self.call_id = call_id
         self.session_id = session_id
         self.message_id = message_id
+        self.turn_id = turn_id
         self.agent = agent
         self.signal = signal or CancelToken()
         self.paths = paths or {}
@@ -157,10 +167,10 @@ class ToolContext:
         """Whether the run is being aborted."""
         return self.signal.cancelled
 
-    def metadata(self, *, title: str | None = None, **metadata: Any) -> None:
-        """Publish a title and facts while the call runs."""
+    def metadata(self, *, title: str | None = None, metadata: Mapping[str, Any] | None = None, **facts: Any) -> None:
+        """Publish a title and facts while the call runs: as a mapping, as keywords, or both."""
         if self.on_update:
-            self.on_update("", title, metadata)
+            self.on_update("", title, {**(metadata or {}), **facts})
 
     def update(self, output: str) -> None:
         """Publish partial output while the call runs. The model does not see it."""
@@ -199,6 +209,8 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         access: Function that returns the accesses of a call; permissions check them. Without it, only rules by tool name
             apply.
         path_params: Parameters that name a file or folder.
+        preview: Function that returns the new content of each file that a call would write, by path; it may block. Users see the
+            changes when they are asked to approve the call. Raises ValueError or OSError if the call would fail.
     """
 
     name: str
@@ -211,6 +223,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     idempotent: bool = False
     access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None
     path_params: tuple[str, ...] = ()
+    preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
 
     @property
     def spec(self) -> ToolDefinition:
@@ -273,6 +286,10 @@ def _json_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     """Convert the output of a tool (text, blocks, ``None``, or any JSON value) to a `ToolResult`.
 
+    A dict with exactly the fields of one of these forms is that result; any other dict is data, and becomes JSON:
+    ``{"title", "metadata", "output"}``, also with ``"attachments"``; ``{"success": True, "result", "message"}``;
+    ``{"success": False, "error", "message"}`` with the name of an error code. ``metadata["error"]`` with such a name is a failure.
+
     Args:
         output: Output of the tool.
         tool: Name of the tool, for errors.
@@ -284,29 +301,74 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     """
     if type(output) is ToolResult:
         return output if _has_valid_fields(output) else _repair_result(output)
-    if isinstance(output, str):
-        return ToolResult(output=output)
-    if output is None:
-        return ToolResult(output="")
+    if isinstance(output, str) or output is None:
+        return ToolResult(output=output or "")
     if isinstance(output, TextBlock | ImageBlock):
         return ToolResult(output=(output,))
     if isinstance(output, list | tuple) and output:
         blocks = cast("Sequence[Any]", output)
         if all(isinstance(b, TextBlock | ImageBlock) for b in blocks):
             return ToolResult(output=tuple(blocks))
-    convert = getattr(cast("Any", output), "to_tool_result", None)
-    if convert is not None:  # a `ToolResponse`, an `AssistRequest`
-        return convert()
+    if isinstance(output, dict) and (found := _read_result_form(cast("dict[Any, Any]", output))):
+        return found
+    to_result = getattr(cast("Any", output), "to_tool_result", None)
+    if to_result is not None:  # a `ToolResponse`, an `AssistRequest`
+        return to_result()
     to_json = getattr(cast("Any", output), "model_dump_json", None)
     if to_json is not None:  # a pydantic model
-        return ToolResult(output=to_json())
+        return _data_result(output, to_json())
     try:
-        return ToolResult(output=msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
+        return _data_result(output, msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
     except _UnreadableError as error:
         raise TypeError(
             f"{f'Tool {tool}' if tool else 'The tool'} returned {error}, which a model cannot read. Return text, a ToolResult, a "
             "dataclass, or JSON data."
         ) from None
+
+
+def _data_result(value: Any, text: str) -> ToolResult:
+    result = ToolResult(output=text)
+    vars(result)["returned"] = text, value
+    return result
+
+
+def _read_result_form(fields: dict[Any, Any]) -> ToolResult | None:
+    """Return the result that a dict describes; None if its fields, or their types, are not exactly those of a form."""
+    match fields:
+        case {"title": str(), "metadata": dict(), "output": str()} if fields.keys() <= _RESULT_FIELDS:
+            try:
+                attachments = convert(fields.get("attachments", ()), tuple[Attachment, ...])
+            except ValidationError:
+                return None
+            code = _find_code(fields["metadata"].get("error"))
+            return ToolResult(
+                output=fields["output"],
+                title=fields["title"],
+                metadata=fields["metadata"],
+                attachments=attachments,
+                is_error=code is not None,
+                code=code,
+            )
+        case {"success": True, "result": value, "message": str(message)} if len(fields) == 3:
+            result = to_tool_result(value)
+            result.title = message
+            return result
+        case {"success": False, "error": str(name), "message": str(message)} if len(fields) == 3:
+            code = _find_code(name)
+            # A request for a model stays data: `mainspring.tools.response` reads it, unless the text comes from elsewhere.
+            if code in (None, ToolErrorCode.LLM_ASSIST_REQUIRED):
+                return None
+            return ToolResult(output=message, is_error=True, code=code)
+        case _:
+            return None
+
+
+_RESULT_FIELDS = frozenset({"title", "metadata", "output", "attachments"})
+
+
+def _find_code(name: object) -> ToolErrorCode | None:
+    """Return the error code with a name, if it is one."""
+    return ToolErrorCode.__members__.get(name) if isinstance(name, str) else None
 
 
 class _UnreadableError(Exception):
@@ -343,15 +405,17 @@ def _repair_result(result: ToolResult) -> ToolResult:
         result,
         output=to_tool_result(result.output).output,
         title=str(result.title),
-        metadata=dict(result.metadata or {}),
+        metadata=to_metadata(result.metadata),
         is_error=bool(result.is_error),
-        code=None if result.code is None else _code(result.code),
+        code=None if result.code is None else _find_code(result.code) or ToolErrorCode.UNKNOWN,
     )
 
 
-def _code(code: Any) -> ToolErrorCode:
-    """Return the error code with a name; `UNKNOWN` for unknown names."""
-    return ToolErrorCode(code) if code in ToolErrorCode.__members__ else ToolErrorCode.UNKNOWN
+def to_metadata(details: Any) -> dict[str, Any]:
+    """Return the facts of a result as a dict; another value is stored as ``details``."""
+    if details is None:
+        return {}
+    return dict(cast("Mapping[str, Any]", details)) if isinstance(details, Mapping) else {"details": details}
 
 
 def _is_output(output: Any) -> bool:

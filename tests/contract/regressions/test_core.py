@@ -114,7 +114,7 @@ async def test_tool_context_is_not_in_the_schema_and_is_per_call() -> None:
         ScriptedModel(ScriptedCall("note", {"key": "k", "ctx": "mine"}), "ok"), execution=MemoryEnv(), tools=[note]
     )
     await forged.run("go")
-    assert results(forged) == ["Validation error: $: unknown property 'ctx'; valid properties: 'key'"]
+    assert results(forged) == ["Validation error: tool \"note\": $: unknown property 'ctx'; valid properties: 'key'"]
 
 
 class _Unprintable:

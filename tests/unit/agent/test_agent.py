@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, CancelToken, Message, RunOptions, RunResult, TextBlock, Usage, define_tool
+from mainspring import Agent, CancelToken, Message, RunOptions, RunResult, TextBlock, Usage, create_agent, define_tool
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.errors import (
     AgentBusyError,
@@ -209,3 +209,43 @@ async def test_functions_of_the_application_add_steering_and_follow_up_messages(
 
     texts = [m.text for m in agent.messages if isinstance(m, Message) and m.role == "user" and m.text]
     assert texts == ["go", "steered", "late", "queued", "followed"]
+
+
+@pytest.mark.covers("PKG-10")
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_functions_of_the_application_provide_queued_messages(is_async: bool) -> None:
+    waiting: dict[str, list[list[Message]]] = {
+        "steer": [[Message.user("steered")], [], []],
+        "follow": [[Message.user("one"), Message.user("two")], []],
+    }
+
+    def reader(name: str) -> Any:
+        def read() -> list[Message]:
+            return waiting[name].pop(0) if waiting[name] else []
+
+        async def read_later() -> list[Message]:
+            return read()
+
+        return read_later if is_async else read
+
+    model = ScriptedModel(ScriptedCall("double", {"n": 2}), "a", "b", "c")
+    agent = create_agent(
+        model=model,
+        tools=[double],
+        execution=MemoryEnv({}),
+        transform=lambda messages, signal: messages,
+        get_steering=reader("steer"),
+        get_follow_up=reader("follow"),
+    )
+    agent.follow_up("own")
+    result = await agent.run("go")
+
+    assert result.status == "completed"
+    said = [m.text for m in agent.messages if isinstance(m, Message) and m.role == "user" and m.text]
+    assert said == ["go", "steered", "own", "one", "two"]
+
+
+@pytest.mark.parametrize("name", ["get_steering", "get_follow_up", "transform"])
+def test_functions_of_the_application_must_be_functions(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} of Agent must be a function"):
+        make_agent("x", **{name: ["message"]})

@@ -1,6 +1,7 @@
 """The event stream and cancel tokens: no event is lost, and every waiting reader is released."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,25 @@ async def test_task_that_ends_within_its_grace_period_returns_its_result() -> No
         await asyncio.sleep(0)
         token.cancel()
     assert waiting.result() == "tidied"
+
+
+@pytest.mark.covers("STR-01")
+@pytest.mark.parametrize("part", ["is_final", "extract"])
+async def test_stream_whose_function_raises_fails_for_producer_and_readers(part: str) -> None:
+    options: dict[str, Any] = {"is_final": lambda event: event == "last", "extract": lambda event: event}
+    stream = EventStream[str, str](**{**options, part: lambda event: 1 // 0})
+    waiting = asyncio.ensure_future(stream.result())
+    reading = asyncio.ensure_future(collect(stream))
+    await asyncio.sleep(0)
+
+    with pytest.raises(ZeroDivisionError):
+        stream.push("last")
+
+    assert stream.ended
+    with pytest.raises(ZeroDivisionError):
+        await waiting
+    assert "last" in await reading
+
+
+async def collect(stream: EventStream[str, str]) -> list[str]:
+    return [event async for event in stream]

@@ -76,10 +76,10 @@ async def test_broken_stream_publishes_the_partial_message_once() -> None:
     ctx = LoopContext()
     error, events = await run_until_failure(Script(make_broken_reply()), ctx)
     names = [e.type for e in events]
-    assert names[-3:] == ["error", "message_end", "agent_end"]
+    assert names[-4:] == ["error", "message_end", "turn_end", "agent_end"]
     [failure] = [e for e in events if e.type == "error"]
     partial = failure.message
-    assert partial is events[-2].message is ctx.messages[-1]
+    assert partial is events[-3].message is events[-2].message is ctx.messages[-1]
     assert (partial.text, partial.stop_reason, failure.reason) == ("half", "error", "error")
     assert (partial.provider, partial.model) == ("scripted", "scripted-1")
     assert partial.error == str(failure.exception) == str(error)
@@ -101,6 +101,7 @@ async def test_request_that_fails_before_any_output_adds_no_message() -> None:
     assert (partial.role, partial.content, partial.stop_reason) == ("assistant", (), "error")
     assert (partial.provider, partial.model, partial.error) == ("scripted", "scripted-1", "down")
     assert block_types(ctx.messages) == ["user"]
+    assert [e.type for e in events].count("turn_start") == [e.type for e in events].count("turn_end") == 1
     assert str(error) == "down"
 
 

@@ -163,7 +163,7 @@ async def test_handlers_can_replace_the_text_of_failed_tool_calls() -> None:
     assert [(r.text, r.is_error) for r in results] == [
         ("there is no such tool, use look", False),
         ("NOTHING THERE", True),
-        ("Validation error: give a key", True),
+        ('Validation error: tool "look": give a key', True),
     ]
 
 

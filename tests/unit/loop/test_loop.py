@@ -62,6 +62,17 @@ async def test_loop_calls_the_model_runs_tools_and_returns_the_answer() -> None:
     assert_results_follow_calls(ctx.messages)
 
 
+@pytest.mark.covers("PKG-11")
+async def test_loop_keeps_nothing_between_runs_with_the_same_configuration() -> None:
+    config = make_config(Script(text_reply("a"), text_reply("b")))
+    first, second = make_context(), make_context()
+    one, two = await agent_loop("one", first, config), await agent_loop("two", second, config)
+    assert [as_message(m).text for m in one.messages] == ["one", "a"]
+    assert [as_message(m).text for m in two.messages] == ["two", "b"]
+    assert (tuple(first.messages), tuple(second.messages)) == (one.messages, two.messages)
+    assert (one.turns, two.turns) == (1, 1)
+
+
 @pytest.mark.covers("AGT-02", "AGT-22", "AGT-23", "AGT-24")
 async def test_follow_ups_continue_a_run_that_would_stop() -> None:
     waiting = ["and b?", "and c?"]

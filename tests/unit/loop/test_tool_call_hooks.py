@@ -141,6 +141,7 @@ async def test_tool_counts_are_read_only_in_every_hook() -> None:
         assert [type(h.tool_counts) for h in turn.fired(kind)] == [MappingProxyType]
 
 
+@pytest.mark.covers("TDF-07", "TDF-09")
 async def test_tool_call_events_contain_the_call_its_label_and_its_duration() -> None:
     @tool(label="Add up")
     async def total() -> ToolResult:
@@ -273,7 +274,7 @@ async def test_rejected_arguments_are_reported_with_the_original_text() -> None:
     [reject] = turn.fired(ValidationReject)
     assert call_hook_names(turn) == ["tool:gate", "validation:reject"]
     assert (reject.call_id, reject.turn_id, reject.raw) == ("c1", turn.of("turn_start")[0].turn_id, None)
-    assert (result.text, result.is_error) == (f"Validation error: {reject.error}", True)
+    assert (result.text, result.is_error) == (f'Validation error: tool "add": {reject.error}', True)
     assert result.details == {"code": "VALIDATION_ERROR"}
     turn = await run_turn(model=Script(make_raw_call("not JSON"), text_reply("ok")))
     assert [r.raw for r in turn.fired(ValidationReject)] == ["not JSON"]
@@ -363,7 +364,7 @@ async def test_tool_receives_bound_values_and_the_configuration() -> None:
     [ctx] = got
     assert turn.results[0].text == "/real/a.txt"
     assert (ctx.paths, ctx.environment) == ({"a.txt": "/real/a.txt"}, {"LANG": "C"})
-    assert ctx.message_id == turn.of("turn_start")[0].turn_id
+    assert ctx.turn_id == turn.of("turn_start")[0].turn_id
     assert isinstance(ctx.env, MemoryEnv)
     assert ctx.on_update is None, "an ended call publishes no more updates"
 

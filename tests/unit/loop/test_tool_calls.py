@@ -450,7 +450,9 @@ async def test_tool_knows_its_call_and_can_report_progress() -> None:
         {"db": 1},
         False,
     )
-    assert ctx.message_id
+    (call_message,) = [e.message.id for e in events if e.type == "message_end" and e.message.tool_uses]
+    assert ctx.message_id == call_message
+    assert ctx.turn_id != call_message
     updates = [(e.output, e.title, e.metadata) for e in events if e.type == "tool_execution_update"]
     assert updates == [("", "halfway", {"done": 50}), ("partial output", "", {})]
     assert next(e.label for e in events if e.type == "tool_execution_start") == "Look up"

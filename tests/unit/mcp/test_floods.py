@@ -56,6 +56,7 @@ async def test_change_during_a_tool_list_read_is_read_too(monkeypatch: pytest.Mo
         await wait_until(lambda: [i.name for i in server.tool_infos] == ["one", "two"])
 
 
+@pytest.mark.covers("BYD-10")
 @pytest.mark.parametrize("flag", ["logs", "errors"])
 async def test_lines_above_the_rate_limit_are_skipped_and_counted(flag: str, tmp_path: Path) -> None:
     file = tmp_path / "raw.log"

@@ -252,6 +252,19 @@ def test_huge_file_is_truncated_in_the_prompt_and_never_overwritten(tmp_path: Pa
     assert path.stat().st_size == 2_100_000
 
 
+@pytest.mark.covers("TOL-18", "MEM-04")
+async def test_remember_keeps_what_the_memory_has(tmp_path: Path) -> None:
+    file = tmp_path / ".agent" / "MEMORY.md"
+    file.parent.mkdir()
+    file.write_text("My own words.\n\n## Context\n\n- The API is in src/api\n", encoding="utf-8")
+    memory = Memory.for_folder(tmp_path, tmp_path / "home", confirm=lambda note: True)
+    agent, _ = make_agent(memory, Reply(calls=[ScriptedCall("remember", {"note": "Uses tabs"})]), Reply("done"))
+
+    await agent.run("remember that")
+
+    assert file.read_text(encoding="utf-8") == "My own words.\n\n## Context\n\n- The API is in src/api\n- Uses tabs\n"
+
+
 @pytest.mark.covers("MEM-01", "MEM-04")
 def test_note_is_added_as_the_last_bullet_of_its_section() -> None:
     text = add_note("", "Uses tabs", "Preferences")

@@ -125,6 +125,12 @@ def test_message_has_a_role_content_and_a_utc_timestamp() -> None:
     )
 
 
+def test_other_roles_are_refused() -> None:
+    role: Any = "tool"
+    with pytest.raises(ValueError, match="user, assistant, or system, not 'tool'"):
+        Message(role, (TextBlock("x"),))
+
+
 @pytest.mark.covers("MSG-12")
 def test_timestamp_is_stored_as_iso_8601() -> None:
     message = Message.user("x", timestamp=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))

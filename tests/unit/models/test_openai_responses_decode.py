@@ -120,6 +120,23 @@ def test_deltas_belong_to_the_open_item(kind: str) -> None:
     assert (last.thinking, last.text) == (("Hm.", "") if reasons else ("", "Hm."))
 
 
+@pytest.mark.covers("PRV-10")
+@pytest.mark.parametrize("names", [{}, {"output_index": None}, {"item_id": None}])
+def test_text_inside_a_reasoning_item_is_reasoning(names: dict[str, Any]) -> None:
+    last = message(
+        added(0, "reasoning"),
+        event("output_text.delta", **{"output_index": 0, "item_id": "i0", "delta": "th", **names}),
+        event("output_text.delta", **{"output_index": 0, "item_id": "i0", "delta": "ink", **names}),
+        done(0, "reasoning", content=[{"type": "reasoning_text", "text": "think"}]),
+        added(1, "message"),
+        delta("output_text", 1, "Hello"),
+        completed(),
+    )
+
+    assert [type(block) for block in last.content] == [ThinkingBlock, TextBlock]
+    assert (last.thinking, last.text) == ("think", "Hello")
+
+
 @pytest.mark.covers("MOD-29")
 def test_tokens_are_counted_once() -> None:
     info = ModelInfo("m1", "host", prices=(1.0, 10.0, 0.1, 1.0))

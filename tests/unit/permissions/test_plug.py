@@ -166,6 +166,21 @@ async def test_sync_callback_does_not_block_the_event_loop() -> None:
     assert ticks == 3
 
 
+@pytest.mark.covers("SEC-15")
+async def test_user_is_asked_only_if_no_rule_decides() -> None:
+    user = FakeUser(True)
+    permissions = Permissions(allow=["write_file(docs/**)"], deny=["write_file(src/**)"], on_permission_request=user)
+
+    allowed, denied, asked = await run_calls(
+        permissions, write_call("docs/a.md", "a"), write_call("src/app.py", "b"), write_call("notes.txt", "c")
+    )
+
+    assert not allowed.is_error
+    assert "the rule 'write_file(src/**)' denies it" in denied.text
+    assert not asked.is_error
+    assert [request.resource for request in user.requests] == ["notes.txt"]
+
+
 @pytest.mark.parametrize("answer", [False, None, 0, "no", "yes", 1])
 async def test_only_true_counts_as_approval(answer: Any) -> None:
     [block] = await run_calls(Permissions(on_permission_request=FakeUser(answer)), write_call("a"))

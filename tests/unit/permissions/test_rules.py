@@ -59,7 +59,6 @@ def test_parse_rule(text: str, tool: str, scope: str | None, pattern: str | None
         ("-x", "does not begin with a tool's name"),
     ],
 )
-@pytest.mark.covers("SEC-15")
 def test_invalid_rule_explains_the_fix(text: str, instead: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_rule(text, "allow", RuleSource("project", ".agent/settings.json: permissions.allow[0]"))

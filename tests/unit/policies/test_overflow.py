@@ -209,3 +209,36 @@ async def test_retry_by_an_application_takes_precedence() -> None:
 )
 def test_window_from_error(text: str, window: int | None) -> None:
     assert window_from_error(text) == window
+
+
+def plain_history(count: int, size: int = 2_000) -> list[Message]:
+    return [
+        Message.user(f"question {n} " + "x" * size) if n % 2 == 0 else Message.assistant(f"answer {n} " + "y" * size)
+        for n in range(count)
+    ]
+
+
+@pytest.mark.covers("CMP-12")
+@pytest.mark.parametrize("has_results", [False, True])
+async def test_overflow_of_messages_is_summarized_once_by_default(has_results: bool) -> None:
+    history = plain_history(120)
+    call = [ScriptedCall("look")] if has_results else []
+    agent = agent_with_output(*call, TOO_LONG, "## Goal\nThe summary", "done", output="small", messages=history)
+
+    result = await agent.run("hi")
+
+    assert (result.status, result.text) == ("completed", "done")
+    assert len(requests(agent)) == len(call) + 3
+    last = requests(agent)[-1].messages
+    assert "The summary" in last[0].text
+    assert len(last) < 60
+    assert words(last)[-1] == "hi"
+
+
+async def test_overflow_that_no_compaction_can_resolve_fails_without_another_request() -> None:
+    agent = agent_with_output(TOO_LONG, "never")
+
+    with pytest.raises(AgentContextExceededError):
+        await agent.run("x" * 100_000)
+
+    assert len(requests(agent)) == 1

@@ -5,12 +5,15 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from mainspring.agent import Agent
+from mainspring.env import MemoryEnv
 from mainspring.errors import NetworkError, ToolError
 from mainspring.events import AgentEnd, AgentStart, MessageEnd, ToolExecutionEnd, UsageUpdate, encode
 from mainspring.loop.hooks import BeforeToolRun, SessionClosed
@@ -30,9 +33,10 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.event_log import EventLogFile, redact_call_arguments
 from mainspring.sessions.log_lines import SessionShutdown
-from mainspring.testing import Reply, ScriptedCall
-from mainspring.tools import Access, ToolResult, tool
+from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from mainspring.tools import Access, ToolErrorCode, ToolResult, tool
 from mainspring.tools.builtin import read_file
+from mainspring.tools.response import ErrorResponse, error_response
 from tests.unit.sessions.harness import QUICK, make_agent, make_calls
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
@@ -168,7 +172,45 @@ async def test_tool_exception_is_logged_as_the_error_of_its_call(session: Sessio
     assert (call.status, call.result.content) == ("error", "ToolError: the engine is cold")
 
 
-async def test_error_that_a_tool_returns_is_not_logged(session: Session) -> None:
+async def test_error_that_a_tool_returns_is_logged_with_code_and_message(session: Session) -> None:
+    @tool
+    async def explode() -> ErrorResponse:
+        """Fail."""
+        return error_response(
+            "NOT_FOUND", "No engine with the key sk-proj-0123456789abcdef0123456789abcdef\nsecond line"
+        )
+
+    await make_logged_agent(session, call_without_arguments("explode"), "done", tools=[explode]).run("go")
+    (call,) = read_named(session, "tool_execution_end")
+    assert (call.status, call.result.details) == ("error", {"code": "NOT_FOUND"})
+    assert call.result.content == "No engine with the key [redacted]"
+
+
+async def test_output_of_a_failed_call_is_not_logged(session: Session) -> None:
+    @tool
+    async def explode() -> ToolResult:
+        """Fail."""
+        return ToolResult(output="hunter2", is_error=True, title="hunter2", code=ToolErrorCode.TIMEOUT)
+
+    await make_logged_agent(session, call_without_arguments("explode"), "done", tools=[explode]).run("go")
+    (call,) = read_named(session, "tool_execution_end")
+    assert (call.status, call.result.details, call.result.content) == ("error", {"code": "TIMEOUT"}, "")
+    assert "hunter2" not in read_log_text(session)
+
+
+async def test_duration_of_a_session_is_logged(session: Session) -> None:
+    times = iter(datetime(2026, 1, 1, 12, 0, second, tzinfo=UTC) for second in range(60))
+    log = SessionEventLog(session, clock=lambda: next(times))
+    await Agent(ScriptedModel("done"), session=session, execution=MemoryEnv({}), plugs=[log]).run("go")
+    session.close()
+    lines = read_events(session)
+    opened, closed = lines[0], lines[-1]
+    assert isinstance(closed.event, SessionShutdown)
+    assert closed.event.seconds > 0
+    assert closed.event.seconds == (closed.time - opened.time).total_seconds()
+
+
+async def test_error_that_a_tool_returns_without_a_code_is_not_logged(session: Session) -> None:
     @tool
     async def explode() -> ToolResult:
         """Fail."""

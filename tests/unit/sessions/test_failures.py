@@ -11,7 +11,7 @@ import pytest
 
 from mainspring.errors import SessionError
 from mainspring.loop.hooks import BeforeToolRun, ToolFinished
-from mainspring.messages import ToolResultBlock, ToolUseBlock
+from mainspring.messages import Cost, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions import (
     CustomEntry,
     JsonlStore,
@@ -448,3 +448,60 @@ def test_import_names_the_file_that_cannot_be_written(tmp_path: Path, monkeypatc
 
     with pytest.raises(SessionError, match="Cannot write .*: No space left on device"):
         import_session(file, "/work", home=store)
+
+
+CLASSIC_LINES = b"""\
+{"type":"session","version":1,"id":"pi1","timestamp":"2026-02-03T10:00:00Z"}
+{"type":"message","id":"m1","parentId":null,"message":{"role":"user","content":[{"type":"text","text":"Hello"},{"type":"image","data":"eA==","mimeType":"image/png"}],"timestamp":1770112800000}}
+{"type":"message","id":"m2","parentId":"m1","message":{"role":"assistant","content":[{"type":"thinking","thinking":"hm","thinkingSignature":"s"},{"type":"toolCall","id":"c1","name":"look","arguments":{"path":"a"}},{"type":"toolCall","id":"c2","name":"look","arguments":{}}],"usage":{"input":3,"output":4,"cacheRead":0,"cacheWrite":0,"totalTokens":7,"cost":{"input":1,"output":1,"cacheRead":0,"cacheWrite":0,"total":2}},"stopReason":"toolUse","timestamp":1770112801000}}
+{"type":"message","id":"m3","parentId":"m2","message":{"role":"toolResult","toolCallId":"c1","toolName":"look","content":[{"type":"text","text":"seen"}],"isError":false,"timestamp":1770112802000}}
+{"type":"message","id":"m4","parentId":"m3","message":{"role":"toolResult","toolCallId":"c2","toolName":"look","content":[{"type":"text","text":"no"}],"isError":true,"timestamp":1770112802000}}
+{"type":"message","id":"m5","parentId":"m4","message":{"role":"assistant","content":[{"type":"text","text":"Done","textSignature":"t"}],"stopReason":"stop","timestamp":1770112803000}}
+"""
+
+
+@pytest.mark.covers("SES-09")
+def test_import_reads_calls_results_images_and_numbers_as_times(tmp_path: Path) -> None:
+    file, home = tmp_path / "pi.jsonl", tmp_path / "home"
+    file.write_bytes(CLASSIC_LINES)
+
+    id, problems = import_session(file, "/work", home=home)
+
+    assert problems == ()
+    opened = Session.open(id, home=home, write=False)
+    messages = [m for m in opened.messages if isinstance(m, Message)]
+    assert not opened.problems
+    assert [m.role for m in messages] == ["user", "assistant", "user", "assistant"]
+    assert messages[0].content == (TextBlock("Hello"), ImageBlock("image/png", "eA=="))
+    assert messages[0].timestamp == datetime(2026, 2, 3, 10, tzinfo=UTC)
+    assert [(call.id, call.input) for call in messages[1].tool_uses] == [("c1", {"path": "a"}), ("c2", {})]
+    assert messages[1].usage == Usage(3, 4, cost=Cost(1, 1))
+    results = [result for m in messages for result in m.tool_results]
+    assert [(r.tool_use_id, r.text, r.is_error) for r in results] == [("c1", "seen", False), ("c2", "no", True)]
+    assert (messages[-1].stop_reason, messages[-1].content) == ("end_turn", (TextBlock("Done", "t"),))
+
+
+@pytest.mark.parametrize("message", ['{"role":"robot","content":"Hi"}', '{"role":"user","content":5}', "7"])
+def test_import_reports_messages_that_cannot_be_read(tmp_path: Path, message: str) -> None:
+    bad = f'{{"type":"message","id":"m6","parentId":null,"message":{message}}}\n'.encode()
+    file, home = tmp_path / "pi.jsonl", tmp_path / "home"
+    file.write_bytes(CLASSIC_LINES + bad)
+    assert import_session(file, "/work", home=home)[1][0].startswith("Line 7 contains data")
+
+    file.write_bytes(CLASSIC_LINES.splitlines(keepends=True)[0].replace(b"pi1", b"pi2") + bad)
+    with pytest.raises(SessionError, match="Nothing in .* can be read as part of a session, so it was not imported"):
+        import_session(file, "/work", home=home)
+    assert [info.id for info in list_sessions(home=home, everywhere=True)] == ["pi1"]
+
+
+def test_import_keeps_branches_that_start_at_one_of_several_results(tmp_path: Path) -> None:
+    branch = b'{"type":"message","id":"m6","parentId":"m3","message":{"role":"user","content":"Instead"}}\n'
+    compaction = b'{"type":"compaction","id":"c9","parentId":"m6","summary":"S","firstKeptId":"m3"}\n'
+    file, home = tmp_path / "pi.jsonl", tmp_path / "home"
+    file.write_bytes(CLASSIC_LINES + branch + compaction)
+
+    id, problems = import_session(file, "/work", home=home)
+
+    assert problems == ()
+    texts = [m.text for m in Session.open(id, home=home, write=False).messages if isinstance(m, Message)]
+    assert texts[-1] == "Instead"

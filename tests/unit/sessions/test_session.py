@@ -312,7 +312,7 @@ async def test_branch_is_rejected_during_a_run() -> None:
     assert len(caught) == 1
 
 
-@pytest.mark.covers("SES-10")
+@pytest.mark.covers("OPT-09", "SES-10")
 async def test_labels_models_and_custom_entries_are_stored(store: SessionStore) -> None:
     session = Session.create(home=store, options=QUICK)
     session.label("A title")

@@ -273,12 +273,12 @@ def test_skill_disabled_by_default_still_shadows_others(tmp_path: Path) -> None:
     assert (catalog.skills, len(catalog.disabled_skills), len(catalog.shadowed)) == ((), 1, 1)
 
 
-@pytest.mark.covers("SKL-37")
+@pytest.mark.covers("SKL-01", "SKL-37")
 def test_invisible_characters_are_removed_on_reading(tmp_path: Path) -> None:
     file = put_skill(tmp_path / "a")
     file.write_text(file.read_text() + "Do\U000e0041\u202e it.\r\nNow.\n", encoding="utf-8")
     skill = find_skills(user_config(tmp_path))["a"]
-    assert read_body(skill).endswith("Do it.\nNow.")
+    assert read_body(skill) == f"Body of {tmp_path / 'a'}.\nDo it.\nNow."
     file.unlink()
     with pytest.raises(SkillError, match="it can no longer be read"):
         read_body(skill)

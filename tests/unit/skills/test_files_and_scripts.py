@@ -13,8 +13,8 @@ from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.permissions import PermissionRequest, Permissions
 from mainspring.skills import SkillsConfig, SkillsPlug
 from mainspring.skills.content import OutsideFolderError, list_skill_files, resolve_skill_path
-from mainspring.skills.execution import ScriptError, run_script, validate_arguments
-from mainspring.skills.skill import Script, Skill
+from mainspring.skills.execution import run_script, validate_arguments
+from mainspring.skills.skill import Script, ScriptError, Skill
 from mainspring.testing.scripted_model import ScriptedCall
 from tests.unit.skills.factories import make_agent, results, write_skill
 
@@ -151,7 +151,7 @@ async def test_script_timeout_is_at_most_a_minute(tmp_path: Path) -> None:
         script = Script(name="a", path="scripts/a.sh", timeout=seconds)
         assert (
             await run_script(RecordingEnv(str(tmp_path)), skill, script, str(skill_folder / "scripts" / "a.sh"), ())
-        )["ok"]
+        )["success"]
     assert request == [5.0, 60.0, 60.0]
 
 
@@ -183,7 +183,11 @@ _ECHO = "import json, os, sys\nprint(json.dumps({'args': sys.argv[1:], 'cwd': os
 @pytest.mark.covers("SKL-09")
 async def test_script_runs_in_the_project_or_skill_folder_and_returns_json(tmp_path: Path) -> None:
     skill_folder = write_skill(
-        tmp_path / "skills", "pdf", scripts__echo_dot_py=_ECHO, scripts__say_dot_sh="echo plain; echo bad >&2; exit 3"
+        tmp_path / "skills",
+        "pdf",
+        scripts__echo_dot_py=_ECHO,
+        scripts__say_dot_sh="echo plain; echo bad >&2; exit 3",
+        scripts__text_dot_sh="echo plain",
     )
     project = tmp_path / "project"
     project.mkdir()
@@ -191,26 +195,44 @@ async def test_script_runs_in_the_project_or_skill_folder_and_returns_json(tmp_p
         run_call("scripts/echo.py", "a b", "$HOME", "*"),
         run_call("echo.py", run_in="skill"),
         run_call("scripts/say.sh"),
+        run_call("scripts/text.sh"),
     ]
     agent, _, _ = make_agent(tmp_path / "skills", use_skill(), calls, "done", execution=str(project))
 
     await agent.run("go")
 
-    first, second, third = (json.loads(r.text) for r in results(agent)[1:])
+    first, second, third, text = (json.loads(r.text) for r in results(agent)[1:])
     assert first == {
-        "ok": True,
+        "success": True,
+        "message": "exit code 0",
         "exit_code": 0,
         "result": {"args": ["a b", "$HOME", "*"], "cwd": str(project), "dir": str(skill_folder)},
     }
     assert second["result"]["cwd"] == str(skill_folder)
-    assert third == {"ok": False, "exit_code": 3, "stdout": "plain\n", "stderr": "bad\n"}
+    assert third == {
+        "success": False,
+        "error": "UNKNOWN",
+        "message": "exit code 3",
+        "exit_code": 3,
+        "stdout": "plain\n",
+        "stderr": "bad\n",
+    }
     assert results(agent)[3].is_error
+    assert text == {"success": True, "message": "exit code 0", "exit_code": 0, "result": "plain\n"}
 
 
 @pytest.mark.covers("SKL-09")
 def test_script_arguments_are_limited() -> None:
-    validate_arguments(["x" * 4096] * 100)
-    for invalid, reason in ((["x"] * 101, "100 arguments at most"), (["é" * 2049], "4098 bytes"), (["a\0"], "NUL")):
+    validate_arguments(["x" * 40] * 100)
+    validate_arguments(["x" * 4000, "é" * 48])
+    together = ["a" * 3000, "b" * 3000]
+    cases = (
+        (["x"] * 101, "100 arguments at most"),
+        (["é" * 2049], "not 4098"),
+        (together, "not 6000"),
+        (["a\0"], "NUL"),
+    )
+    for invalid, reason in cases:
         with pytest.raises(ScriptError, match=reason):
             validate_arguments(invalid)
 
@@ -268,8 +290,8 @@ async def test_script_is_stopped_at_limits_and_by_an_abort(tmp_path: Path) -> No
     )
     await agent.run("go")
     slow, loud = (json.loads(r.text) for r in results(agent)[1:])
-    assert slow["problem"] == "it was stopped after 0.3 seconds"
-    assert loud["problem"] == "it was stopped, since it wrote more than 1048576 bytes"
+    assert (slow["error"], slow["message"]) == ("TIMEOUT", "it was stopped after 0.3 seconds")
+    assert loud["message"] == "it was stopped, since it wrote more than 1048576 bytes"
     assert loud["cut"] == ["stdout"]
     assert not (tmp_path / "after").exists()
     assert len(results(agent)[2].text) < 40_000
@@ -311,7 +333,7 @@ async def test_permission_request_names_the_command_of_a_script(tmp_path: Path) 
     assert [a.resource for a in requests] == [f"bash {skill_folder}/scripts/a.sh x"]
     first, second = results(agent)[1:]
     assert first.text.startswith("Permission denied")
-    assert json.loads(second.text)["stdout"] == "ran\n"
+    assert json.loads(second.text)["result"] == "ran\n"
 
 
 async def test_script_asks_even_if_its_skill_is_activated_in_the_same_turn(tmp_path: Path) -> None:

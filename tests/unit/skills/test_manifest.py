@@ -174,7 +174,7 @@ def test_yaml_values_are_read_as_text(value: str) -> None:  # K-02
     assert (skill.description, skill.version, skill.allowed_tools) == ("no", "1.10", ("on", "off"))
 
 
-@pytest.mark.covers("SKL-01", "SKL-21")
+@pytest.mark.covers("SKL-01", "SKL-03", "SKL-21")
 @pytest.mark.parametrize(
     ("head", "description", "warning"),
     [

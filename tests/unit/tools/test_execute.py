@@ -8,7 +8,17 @@ import pytest
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import MemoryEnv
-from mainspring.errors import PermissionDeniedError, ToolError
+from mainspring.errors import (
+    AuthenticationError,
+    ConfigError,
+    ModelNotFoundError,
+    ModelTimeoutError,
+    NetworkError,
+    PermissionDeniedError,
+    ProviderConfigError,
+    RateLimitedError,
+    ToolError,
+)
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.tools import ToolContext, ToolErrorCode, ToolResult, tool
 from mainspring.tools.execute import (
@@ -42,6 +52,15 @@ class MissingFileError(FileNotFoundError):
         (FileNotFoundError("x.txt"), "Error: x.txt", ToolErrorCode.NOT_FOUND),
         (MissingFileError("y.txt"), "Error: y.txt", ToolErrorCode.NOT_FOUND),
         (OSError("disk"), "Error: disk", ToolErrorCode.IO_ERROR),
+        (PermissionError("locked"), "Error: locked", ToolErrorCode.PERMISSION_DENIED),
+        (ConnectionResetError("reset"), "Error: reset", ToolErrorCode.IO_ERROR),
+        (ConfigError("no key"), "Error: no key", ToolErrorCode.CONFIG_ERROR),
+        (ProviderConfigError("no key"), "Error: no key", ToolErrorCode.CONFIG_ERROR),
+        (AuthenticationError("bad key"), "Error: bad key", ToolErrorCode.CONFIG_ERROR),
+        (RateLimitedError("slow down"), "Error: slow down", ToolErrorCode.RATE_LIMITED),
+        (ModelTimeoutError("30 s"), "Error: 30 s", ToolErrorCode.TIMEOUT),
+        (ModelNotFoundError("no gpt"), "Error: no gpt", ToolErrorCode.NOT_FOUND),
+        (NetworkError("down"), "Error: down", ToolErrorCode.IO_ERROR),
         (ValueError("bad"), "Error: ValueError: bad", ToolErrorCode.UNKNOWN),
         (UnprintableError(), "Error: UnprintableError: (its text cannot be had: ValueError)", ToolErrorCode.UNKNOWN),
     ],
@@ -57,7 +76,9 @@ def test_error_result_is_an_error() -> None:
     assert safe_str(KeyError("x")) == "'x'"
 
 
-@pytest.mark.parametrize("kind", [ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError])
+@pytest.mark.parametrize(
+    "kind", [ToolError, PermissionDeniedError, TimeoutError, FileNotFoundError, OSError, ConfigError, RateLimitedError]
+)
 def test_known_exception_is_rebuilt_as_its_class(kind: type[Exception]) -> None:
     error = rebuild_exception(kind.__name__, "why")
     assert (type(error), str(error)) == (kind, "why")

@@ -1,13 +1,14 @@
 """Conversion of `ToolResponse` and assist requests to and from tool results."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.messages import TextBlock
-from mainspring.tools import ToolErrorCode, ToolResult, to_tool_result
+from mainspring.tools import Attachment, ToolErrorCode, ToolResult, to_tool_result
 from mainspring.tools.response import (
     AssistRequest,
     ErrorResponse,
@@ -55,6 +56,70 @@ def test_tool_may_return_a_response() -> None:
     assert (done.is_error, json.loads(done.text), done.title) == (False, {"n": 1}, "counted")
     assert to_tool_result(success_response("text")).output == "text"
     assert to_tool_result(success_response(None)).output == ""
+
+
+@pytest.mark.covers("TDF-10")
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        (
+            {"title": "Read x", "metadata": {"bytes": 3}, "output": "abc"},
+            ToolResult(output="abc", title="Read x", metadata={"bytes": 3}),
+        ),
+        (
+            {"title": "t", "metadata": {}, "output": "", "attachments": [{"name": "a.png", "media_type": "image/png"}]},
+            ToolResult(title="t", attachments=(Attachment("a.png", "image/png"),)),
+        ),
+        (
+            {"title": "t", "metadata": {"error": "TIMEOUT"}, "output": "slow"},
+            ToolResult(
+                output="slow", title="t", metadata={"error": "TIMEOUT"}, is_error=True, code=ToolErrorCode.TIMEOUT
+            ),
+        ),
+        ({"success": True, "result": "abc", "message": "done"}, ToolResult(output="abc", title="done")),
+        (
+            {"success": True, "result": {"n": 1}, "message": "done"},
+            ToolResult(output='{"n":1}', title="done"),
+        ),
+        (
+            {"success": False, "error": "NOT_FOUND", "message": "no x"},
+            ToolResult(output="no x", is_error=True, code=ToolErrorCode.NOT_FOUND),
+        ),
+    ],
+)
+def test_dict_in_the_form_of_a_result_is_that_result(returned: dict[str, Any], expected: ToolResult) -> None:
+    assert to_tool_result(returned) == expected
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        {"title": "t", "output": "abc"},
+        {"title": "t", "metadata": "m", "output": "abc"},
+        {"title": "t", "metadata": {}, "output": "abc", "score": 3},
+        {"title": "t", "metadata": {}, "output": "abc", "attachments": [{"href": "x"}]},
+        {"title": "t", "metadata": {}, "output": 3},
+        {"success": True, "result": 1},
+        {"success": 1, "result": 1, "message": "m"},
+        {"success": True, "result": 1, "message": "m", "took": 2},
+        {"success": False, "error": "E42", "message": "m"},
+        {"success": False, "error": "NOT_FOUND", "message": "m", "hint": "h"},
+        {"success": False, "error": "NOT_FOUND"},
+        {},
+    ],
+)
+def test_any_other_dict_is_data(returned: dict[str, Any]) -> None:
+    result = to_tool_result(returned)
+    assert (json.loads(result.text), result.is_error, result.title, result.value) == (returned, False, "", returned)
+
+
+def test_response_has_the_data_that_the_tool_returned() -> None:
+    assert to_tool_response(to_tool_result(success_response({"n": 1}, "done"))) == SuccessResponse({"n": 1}, "done")
+    assert to_tool_response(to_tool_result([1, 2])) == SuccessResponse([1, 2], "[1,2]")
+    assert to_tool_response(to_tool_result('{"n":1}')) == SuccessResponse('{"n":1}', '{"n":1}'), "text stays text"
+    redacted = to_tool_result({"key": "sk-1"})
+    redacted.output = '{"key":"***"}'
+    assert to_tool_response(redacted) == SuccessResponse('{"key":"***"}', '{"key":"***"}'), "a handler changed it"
 
 
 @given(st.sampled_from(list(ToolErrorCode)), st.text())

@@ -132,6 +132,14 @@ async def test_context_has_call_details_and_reports_updates() -> None:
     assert ctx.is_aborted
 
 
+def test_context_publishes_facts_as_a_mapping_and_as_keywords() -> None:
+    seen: list[tuple[str, str | None, dict[str, Any] | None]] = []
+    ctx = ToolContext(env=MemoryEnv(), on_update=lambda *update: seen.append(update))
+    ctx.metadata(title="t", metadata={"n": 1}, m=2)
+    ctx.metadata(n=3)
+    assert seen == [("", "t", {"n": 1, "m": 2}), ("", None, {"n": 3})]
+
+
 async def test_permitted_path_is_used() -> None:
     ctx = make_context(paths={"link": "/real/place"})
     assert await ctx.resolve("link") == "/real/place"

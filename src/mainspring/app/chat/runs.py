@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.agent import Agent
 from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.approvals import ApprovalManager
+from mainspring.app.chat.command_results import Text
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.event_views import find_subagent
-from mainspring.app.chat.events import ChatEvent, WorkingChange, user_message_event
+from mainspring.app.chat.events import ChatEvent, CommandEnd, WorkingChange, user_message_event
 from mainspring.app.chat.message_queue import (
     MESSAGE_ID_PREFIX,
     MessageQueue,
@@ -32,7 +35,8 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError
 from mainspring.events import AgentEnd, AgentStart, ErrorInfo, Event, Notice, ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
-from mainspring.messages import AgentMessage, Message
+from mainspring.loop.hooks import PromptSubmitted
+from mainspring.messages import Message
 from mainspring.models import ModelProvider
 from mainspring.permissions import RuleSource, parse_rule
 from mainspring.redaction import redact_environment
@@ -52,14 +56,18 @@ class RunOverrides(Struct, frozen=True, kw_only=True):
         model: The model.
         tools: Names of the only available tools; None for all.
         allow: Rules that allow tool calls.
+        unknown_command: Reply to a message that is an unknown slash command, unless a handler of `input` changes or handles it.
     """
 
     model: ModelProvider | None = None
     tools: tuple[str, ...] | None = None
     allow: tuple[str, ...] = ()
+    unknown_command: str = ""
 
 
 _NO_OVERRIDES = RunOverrides()
+
+_ORDER_LAST = 900
 
 
 class RunController:
@@ -223,7 +231,7 @@ class RunController:
         self._publish(AgentStart(run_id))
         self._status.publish()
         result = await self._run_safely(message, signal, overrides)
-        self._requeue_unsent(message)
+        self._settle_unsent(message, result)
         if self._mode.mode == "plan" and result.status == "completed":
             await save_answer_as_plan(self._current.conversation.plan, result.text, self._report)
         self._publish_session_problems()
@@ -283,7 +291,7 @@ class RunController:
         conversation = self._current.conversation
         agent = conversation.agent
         await ensure_weights(conversation.choice.model, self._report, signal, offline=self._is_offline)
-        prompt: Sequence[AgentMessage] = ()
+        prompt: Sequence[Message] = ()
         if message is not None:
             prompt = (await build_message(message, conversation, self._publish),)
         options: dict[str, Any] = {"signal": signal, "behavior": self._mode.run_options(), "raise_errors": False}
@@ -294,7 +302,10 @@ class RunController:
                 [name for name in overrides.tools if agent.tools.get(name) is not None]
             )
         rules = [parse_rule(text, "allow", RuleSource("user", "this command")) for text in overrides.allow]
-        with conversation.permissions.temporary_rules(*rules):
+        with (
+            conversation.permissions.temporary_rules(*rules),
+            _reject_command(agent, prompt, overrides.unknown_command),
+        ):
             result = await agent.run(prompt, **options)
             while result.status == "paused" and (edits := self._approvals.pop_edited_inputs()):
                 agent.answer(edits)  # the run resumes with the same calls, some of them with other arguments
@@ -306,13 +317,23 @@ class RunController:
                 await agent.run(**options)
         return result
 
-    def _requeue_unsent(self, message: QueuedMessage | None) -> None:
-        """Requeue a message that was never sent, so that a failed start does not lose it."""
+    def _settle_unsent(self, message: QueuedMessage | None, result: RunResult) -> None:
+        """Settle a message that did not join the conversation.
+
+        If a handler of `input` handled or blocked it, show the reply. If the run failed, requeue the message, so that it is not lost.
+        """
         if message is None or self._queue.mark_sent(message.id) is None:
             return
-        if all(each.id != message.id for each in self._current.agent.messages):
-            self._queue.add(message, first=True)
-            self._queue.set_paused(True)
+        if any(each.id == message.id for each in self._current.agent.messages):
+            return
+        match result.status:
+            case "completed":
+                self._publish(CommandEnd(message.id, "input", Text(result.text) if result.text else None))
+            case "denied":
+                self._publish(CommandEnd(message.id, "input", None, result.text))
+            case _:
+                self._queue.add(message, first=True)
+                self._queue.set_paused(True)
 
     def _count_denied(self, event: object) -> None:
         if isinstance(event, ToolExecutionEnd) and is_denied(event):
@@ -333,6 +354,24 @@ class RunController:
             for problem in session.problems[self._problems :]:
                 self._publish(Notice(str(problem), "warn"))
             self._problems = len(session.problems)
+
+
+@contextmanager
+def _reject_command(agent: Agent, prompt: Sequence[Message], reply: str) -> Generator[None]:
+    """Reply to a message that is an unknown slash command, in place of a run, unless a handler of `input` changes it."""
+    if not reply:
+        yield
+        return
+
+    def reject(hook: PromptSubmitted) -> None:
+        if not hook.is_decided and hook.text in [message.text for message in prompt]:
+            hook.handled, hook.reply = True, reply
+
+    detach = agent.on(PromptSubmitted, reject, order=_ORDER_LAST)
+    try:
+        yield
+    finally:
+        detach()
 
 
 def _merge_results(first: RunResult, second: RunResult) -> RunResult:

@@ -129,15 +129,27 @@ class SlashCommands:
 
     def find_problem(self, line: str) -> str:
         """Return why a line cannot be run as a command now, or an empty string."""
+        if unknown := self._find_unknown(line):
+            return "" if self._has_input_handlers else unknown
+        command = self.registry.get(split_command_line(line)[0])
+        return _find_busy_problem(command) if command is not None and self._runs.is_running else ""
+
+    def _find_unknown(self, line: str) -> str:
+        """Return that a line is an unknown command, or an empty string."""
         name = split_command_line(line)[0]
         names = self.names()
-        if name not in names and not name.startswith(_REMOTE_PREFIXES):
-            near = difflib.get_close_matches(name, names, 5, 0.5)
-            near.sort(key=lambda each: sorted(each) != sorted(name))  # swapped letters are the likeliest mistake
-            hint = f"Did you mean /{near[0]}?" if near else "List all commands with /help."
-            return f"Unknown command: /{name}. {hint} The text was not sent to the agent."
-        command = self.registry.get(name)
-        return _find_busy_problem(command) if command is not None and self._runs.is_running else ""
+        if name in names or name.startswith(_REMOTE_PREFIXES):
+            return ""
+        near = difflib.get_close_matches(name, names, 5, 0.5)
+        near.sort(key=lambda each: sorted(each) != sorted(name))  # swapped letters are the likeliest mistake
+        hint = f"Did you mean /{near[0]}?" if near else "List all commands with /help."
+        return f"Unknown command: /{name}. {hint} The text was not sent to the agent."
+
+    @property
+    def _has_input_handlers(self) -> bool:
+        """Whether a handler of `input` may expand or handle an unknown command, for example an alias."""
+        extensions = self._current.agent.extensions
+        return extensions is not None and (extensions.has_pending or extensions.runner.has_handlers("input"))
 
     async def run(self, line: str) -> CommandResult | None:
         """Run a line.
@@ -164,7 +176,11 @@ class SlashCommands:
             if prompt is not None:
                 self._send(prompt)
                 return None
-        raise ConfigError(self.find_problem(line) or f"Unknown command: /{name}. List all commands with /help.")
+        unknown = self._find_unknown(line) or f"Unknown command: /{name}. List all commands with /help."
+        if not self._has_input_handlers:
+            raise ConfigError(unknown)
+        self._runs.start_or_queue(create_queued_message(line.strip()), RunOverrides(unknown_command=unknown))
+        return None
 
     def find_shortcut(self, key: str) -> Callable[[], Awaitable[None]] | None:
         """Return what an extension runs for a key, or None if no extension uses the key."""

@@ -38,13 +38,16 @@ from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import Settings
 from mainspring.errors import ConfigError, ModelError, ProviderConfigError
 from mainspring.extras import install_command
-from mainspring.models import HttpModel, ModelProvider, detect_local_servers
+from mainspring.models import HttpModel, ModelProvider, ProviderRegistry, detect_local_servers
 from mainspring.models.embedded.download import is_downloaded
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, models_dir
 from mainspring.models.transport.environment import is_loopback
 from mainspring.programs import find_program
 from mainspring.redaction import redact_environment
+
+_ANY_DEPLOYMENT = "DEPLOYMENT"
+"""Placeholder for the name of a deployment."""
 
 CheckStatus = Literal["ok", "note", "missing", "wrong"]
 """Status of a check. ``missing`` and ``wrong`` prevent a run; a ``note`` is only information."""
@@ -184,7 +187,7 @@ async def _check_providers(settings: Settings) -> list[CheckItem]:
         if name in (EMBEDDED_PROVIDER, LOCAL_PROVIDER):  # checked separately
             continue
         try:
-            model = make(f"{name}:", settings.config, registry)
+            model = _make_first_model(name, settings, registry)
         except (ConfigError, ModelError) as error:
             found.append((name, None, str(error)))
             continue
@@ -192,6 +195,16 @@ async def _check_providers(settings: Settings) -> list[CheckItem]:
     here = [m for _, m, lack in found if isinstance(m, HttpModel) and not lack and _is_local(m)]
     answers = await probe_all(here, seconds=DETECT_SECONDS)
     return [_provider(name, model, lack, answers) for name, model, lack in found]
+
+
+def _make_first_model(name: str, settings: Settings, registry: ProviderRegistry) -> ModelProvider:
+    """Make the default model of a provider. A provider whose deployment only the model's name sets needs none to be set up."""
+    try:
+        return make(f"{name}:", settings.config, registry)
+    except ModelError as error:
+        if error.reason != "missing_deployment":
+            raise
+        return make(f"{name}:{_ANY_DEPLOYMENT}", settings.config, registry)
 
 
 def _provider(
@@ -205,7 +218,8 @@ def _provider(
     if (answer := answers.get(url)) is not None and answer.error is not None:
         advice = "Start its server, or set another URL."
         return CheckItem(name=f"provider {name}", state="note", text=f"no response from {url}", advice=advice)
-    return CheckItem(name=f"provider {name}", state="ok", text=f"set up; {model.model} at {url}")
+    shown = f"{name}:{_ANY_DEPLOYMENT}" if model.model == _ANY_DEPLOYMENT else model.model
+    return CheckItem(name=f"provider {name}", state="ok", text=f"set up; {shown} at {url}")
 
 
 def _is_local(model: HttpModel) -> bool:

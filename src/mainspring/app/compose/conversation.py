@@ -40,7 +40,7 @@ from mainspring.events import Notice
 from mainspring.globs import matches_any
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin
-from mainspring.memory import Memory
+from mainspring.memory import MEMORY_TOOL, Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet, find_unused_rules
@@ -229,7 +229,7 @@ async def open_conversation(
 
 def _report_rules_without_tool(rules: RuleSet, report: RunEventHandler) -> None:
     """Report rules for unknown tools; tools of MCP servers are not known yet."""
-    for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES]):
+    for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES, MEMORY_TOOL]):
         if not (rule.tool or "").startswith("mcp__"):
             report(Notice(f"The rule {rule} matches no tool and has no effect."))
 
@@ -246,8 +246,10 @@ def build_plugs(
     if minimal:
         return stored, None
     folder = session.context_folder if session else None
-    outputs = OffloadOutputsPlug(FileOutputStore(folder) if folder else MemoryOutputStore())
-    memory = Memory.for_folder(cwd, user_folder(settings), trusted=is_trusted(cwd, settings))
+    store = FileOutputStore(folder) if folder else MemoryOutputStore()
+    outputs = OffloadOutputsPlug(store, select=settings.config.large_outputs.select)
+    # The permission prompt confirms each note: it shows the change of the file.
+    memory = Memory.for_folder(cwd, user_folder(settings), trusted=is_trusted(cwd, settings), confirm=lambda note: True)
     return [memory, outputs, *stored], outputs
 
 

@@ -112,8 +112,11 @@ async def _explicit_choice(settings: Settings, registry: ProviderRegistry, serve
     if not config.model:
         if not config.providers.default:
             return None
-        return Choice(make(None, config, registry), f"set by {_describe_origin(settings, 'providers.default')}")
+        return Choice(make(None, config, registry), _default_reason(settings, registry.default))
     reason = f"set by {_describe_origin(settings, 'model')}"
+    default = config.providers.default
+    if default and config.model == f"{default}:" and settings.origins.get("providers.default") == "flags":
+        reason = _default_reason(settings, default)  # `--provider` without `--model`
     try:
         return Choice(make(config.model, config, registry), reason)
     except ProviderConfigError as error:
@@ -123,6 +126,15 @@ async def _explicit_choice(settings: Settings, registry: ProviderRegistry, serve
             if config.model in server.models:
                 return Choice(_model_on_server(server, config.model, registry), f"{reason}; {server.name} has it")
         raise
+
+
+def _default_reason(settings: Settings, provider: str) -> str:
+    """Return what chose the default provider, and what chose its model if that is another source."""
+    reason = f"set by {_describe_origin(settings, 'providers.default')}"
+    model = settings.origins.get(f"providers.{provider}.model")
+    if model in (None, settings.origins.get("providers.default")):
+        return reason
+    return f"{reason}; its model by {model}"
 
 
 def _configured_choice(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, str]) -> Choice | None:
@@ -194,9 +206,8 @@ def provider_config(name: str, config: AppConfig) -> ProviderConfig:
 
 def _describe_origin(settings: Settings, name: str) -> str:
     origin = settings.origins.get(name, "")
-    return {"flags": "--model", "environment": "AGENT_MODEL" if name == "model" else "MAINSPRING_PROVIDER"}.get(
-        origin, origin
-    )
+    flag, variable = ("--model", "AGENT_MODEL") if name == "model" else ("--provider", "MAINSPRING_PROVIDER")
+    return {"flags": flag, "environment": variable}.get(origin, origin)
 
 
 def no_model_message() -> str:

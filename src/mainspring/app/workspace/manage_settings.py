@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
@@ -24,10 +25,14 @@ from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import HIDDEN, redactor_of
 from mainspring.app.workspace.settings import AppConfig, Settings, parse_settings, save_settings
 from mainspring.app.workspace.settings.json_schema import settings_schema as schema
+from mainspring.app.workspace.settings.schema import agent_key, iter_agent_settings
 from mainspring.app.workspace.settings.validation import SettingKey, iter_settings, setting_type
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
+from mainspring.mcp.plug import GRACE
+from mainspring.models import RetryConfig
+from mainspring.policies.compaction import Compaction
 from mainspring.redaction import Redactor
 from mainspring.state_files import write_text_atomically
 from mainspring.text import to_camel_case
@@ -103,10 +108,33 @@ def _redacted(key: str, value: Any, redactor: Redactor) -> Any:
 
 
 def _default(config: AppConfig, path: SettingKey) -> Any:
+    """Return the value that a run uses if nothing sets one; None: no limit, or another part of Mainspring or the host decides."""
+    if path in (effective := _effective_defaults()):
+        return effective[path]
     plain: Any = msgspec.to_builtins(config)
     for part in path:
         plain = plain[part]
     return plain
+
+
+@cache
+def _effective_defaults() -> dict[SettingKey, Any]:
+    """Return the defaults that are not in the settings, which have None for "not set"."""
+    retry, compaction = RetryConfig(), Compaction()
+    agent = {
+        ("agent", agent_key(name, setting)): option.default if setting.default is UNSET else setting.default
+        for name, option, setting in iter_agent_settings()
+    }
+    return {
+        **{path: None if value is UNSET else value for path, value in agent.items()},
+        ("retry", "maxRetries"): retry.max_retries,
+        ("retry", "baseDelayMs"): retry.base_delay_ms,
+        ("retry", "maxDelayMs"): retry.max_delay_ms,
+        ("retry", "enableJitter"): retry.jitter > 0,
+        ("compaction", "reserveTokens"): compaction.reserve,
+        ("compaction", "keepRecentTokens"): compaction.keep_recent,
+        ("mcp", "graceSeconds"): GRACE,
+    }
 
 
 def settings_file(cwd: str, settings: Settings, *, project: bool) -> Path:
@@ -134,7 +162,8 @@ def change_config(
 
     Args:
         key: Name, for example, ``agent.maxTokens``.
-        value: Value; a list as JSON or one item per line, an object as JSON.
+        value: Value; a list as JSON or one item per line, an object as JSON. An object for the section of a provider, for example
+            ``providers.azure``, sets each of its keys.
         environ: Environment variables.
         place: Workspace options, for the project's file.
         project: Whether to change the project's file instead of the user's.
@@ -146,12 +175,28 @@ def change_config(
     path = parse_setting_key(key)
     if value is not None and not value.strip():
         raise ConfigError(f"The value of {key} is empty. To remove it, use `mainspring config unset {key}`.")
-    if project and value is not None and path[-1] in HIDDEN:
-        raise ConfigError(f"{key} is not allowed in a project's settings, which others can read. Omit --project.")
-    change = {path: None if value is None else _parse_value(path, value)}
+    is_section = len(path) == 2 and path[0] == "providers" and path[1] != "default"
+    if value is not None and is_section:
+        changes = _parse_section(path, value)
+    else:
+        changes = {path: None if value is None else _parse_value(path, value)}
+    secret = next((".".join(p) for p, v in changes.items() if p[-1] in HIDDEN and v is not None), None)
+    if project and secret:
+        raise ConfigError(f"{secret} is not allowed in a project's settings, which others can read. Omit --project.")
     with TrustStore(find_user_paths(environ)).accept_own_changes(file.parent if project else None):
-        save_settings(file, change, private=not project)
+        save_settings(file, changes, private=not project)
     return file
+
+
+def _parse_section(path: SettingKey, text: str) -> dict[SettingKey, Any]:
+    """Return the settings in the JSON object of a provider, by path."""
+    name = ".".join(path)
+    example = """must be a JSON object, for example, '{"model": "..."}'"""
+    try:
+        section = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{name} {example}: {error}") from None
+    return {(*path, to_camel_case(key)): value for key, value in section.items()}
 
 
 def settings_file_to_change(place: WorkspaceOptions, environ: Mapping[str, str], *, project: bool) -> Path:
@@ -183,7 +228,9 @@ def _parse_value(path: SettingKey, value: str) -> Any:
     except ValueError:
         return value  # reported when the setting is saved
     text = value.strip()
-    takes_list = get_origin(kind) in {tuple, list}
+    # A setting may be a list or something else: then several lines, or JSON, are the list.
+    may_list = any(get_origin(each) in {tuple, list} for each in get_args(kind))
+    takes_list = get_origin(kind) in {tuple, list} or (may_list and (text.startswith("[") or "\n" in text))
     structured = takes_list or get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, Struct))
     if takes_list and not text.startswith("["):
         return [line for line in text.splitlines() if line.strip()]

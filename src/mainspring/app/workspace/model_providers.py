@@ -21,7 +21,8 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
     default = config.providers.default
     if default is not None:
         if default not in registry:
-            hint = suggest_name(default, registry.names(), f"Available providers: {', '.join(registry.names())}.")
+            available = f"Available providers: {', '.join(registry.names())}."
+            hint = suggest_name(default, registry.names(), available, cutoff=0.7)
             raise ProviderConfigError(
                 f"Unknown provider: {default!r} (--provider, or providers.default). {hint} To add an OpenAI-compatible server, set baseUrl in "
                 f"the section providers.{default}.",

@@ -87,7 +87,10 @@ def build_skills(cwd: str, settings: Settings, *, asks: bool) -> SkillsPlug | No
     config = build_skills_config(cwd, settings)
     if not config.enabled:
         return None
-    return SkillsPlug(config, usage=open_skill_registry(settings.home), confirm=_must_confirm if asks else None)
+    mode = settings.config.skills.catalog_mode
+    return SkillsPlug(
+        config, catalog_mode=mode, usage=open_skill_registry(settings.home), confirm=_must_confirm if asks else None
+    )
 
 
 def _must_confirm(written: SkillDraft) -> bool:

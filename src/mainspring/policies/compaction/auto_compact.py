@@ -27,11 +27,12 @@ from mainspring.messages import (
 )
 from mainspring.messages.token_estimate import TokenEstimator, count_characters, estimate_overhead, has_images
 from mainspring.policies.compaction.clear_tool_results import TailCompactor
-from mainspring.policies.compaction.options import CompactionOptions, Compactor
+from mainspring.policies.compaction.options import Compaction, CompactionOptions, Compactor
 from mainspring.policies.compaction.summary import SummaryCompactor
 from mainspring.policies.compaction.summary_format import is_summary
 
 if TYPE_CHECKING:
+    from mainspring.loop.hooks import SideModelCall
     from mainspring.models import ModelProvider
 
 
@@ -70,8 +71,33 @@ class OverflowRecovery:
             return
         self._turn_id = hook.turn_id
         shorter = await self._compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
-        if shorter and history_size(shorter) <= history_size(hook.messages) * (1 - MIN_FREED_SHARE):
+        if shorter and _is_shorter(shorter, hook.messages):
             hook.retry(shorter)
+
+
+class ResultsFirstCompactor:
+    """A `Compactor` that shortens tool results, and asks a model for a summary only if that frees too little.
+
+    Args:
+        keep: See `Compaction`.
+    """
+
+    def __init__(self, keep: Callable[[AgentMessage], bool] | None = None) -> None:
+        self._results = TailCompactor()
+        self._summary = SummaryCompactor(Compaction(keep=keep))
+
+    async def compact(
+        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
+    ) -> Sequence[AgentMessage] | None:
+        """See `Compactor`."""
+        shorter = await self._results.compact(messages, reason=reason)
+        if shorter is not None and _is_shorter(shorter, messages):
+            return shorter
+        return await self._summary.compact(messages, reason=reason, side_call=side_call)
+
+
+def _is_shorter(shorter: Sequence[AgentMessage], messages: Sequence[AgentMessage]) -> bool:
+    return history_size(shorter) <= history_size(messages) * (1 - MIN_FREED_SHARE)
 
 
 def history_size(messages: Sequence[AgentMessage]) -> int:
@@ -260,7 +286,7 @@ def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> Polic
     if not isinstance(options.on_overflow, str):
         compactor = options.on_overflow
     elif options.on_overflow == "compact":
-        compactor = compactor or TailCompactor()
+        compactor = compactor or ResultsFirstCompactor(combine_preserve_checks(run.agent.plugs, None))
     else:
         return
     yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(compactor).on_model_error}

@@ -91,8 +91,8 @@ class CompactionOptions(Options, page="context.md"):
     )
     on_overflow: Literal["compact", "fail"] | Compactor = option(
         default="compact",
-        doc="What happens when the conversation is too long for the model: `compact` shortens tool results and calls the model "
-        "again, once; `fail` fails the run; or a `Compactor` of your own.",
+        doc="What happens when the conversation is too long for the model: `compact` shortens tool results, or summarizes "
+        "older messages if that frees too little, and calls the model again, once; `fail` fails the run; or a `Compactor` of your own.",
         check=(
             lambda value: value in ("compact", "fail") or hasattr(value, "compact"),
             "'compact' or 'fail', or a Compactor",

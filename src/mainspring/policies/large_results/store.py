@@ -44,7 +44,7 @@ _UNSAFE = lazy_re(r"[^A-Za-z0-9_-]")
 _NAME = lazy_re(r"[A-Za-z0-9_-]{1,64}_[0-9a-f]{12}")
 
 
-class LargeOutput(Struct, frozen=True, kw_only=True, rename="camel"):
+class LargeOutput(Struct, frozen=True, kw_only=True, rename={"tool": "toolName", "query_id": "queryId"}):
     """A stored tool output.
 
     Attributes:

@@ -265,7 +265,8 @@ class ReadBeforeEdit:
         if hook.tool.access is None:
             return
         access = tuple(hook.tool.access(hook.input))
-        paths = [a.resource for a in access if a.scope == "fs-write"]
+        # A tool with a preview does not edit what the model believes to be in the file: it reads the file, or replaces all of it.
+        paths = [a.resource for a in access if a.scope == "fs-write"] if hook.tool.preview is None else []
         if paths:
             self._written[hook.call_id] = paths
         earlier = self._coming[1] if self._coming[0] == hook.turn_id else ()

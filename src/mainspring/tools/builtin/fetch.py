@@ -10,15 +10,16 @@ from urllib.parse import urljoin, urlsplit
 from mainspring.env import HttpResponse, explain
 from mainspring.lazy import lazy_function
 from mainspring.text import truncate_bytes, truncate_end
-from mainspring.tools.support.pdf import Pdf, PdfError
 from mainspring.tools.support.text_files import looks_binary, replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.tools.support.html_to_markdown import to_markdown
+    from mainspring.tools.support.pdf import describe_pdf
     from mainspring.tools.support.text_files import decode_body
 else:  # loaded on the first page
     decode_body = lazy_function("mainspring.tools.support.text_files", "decode_body")
+    describe_pdf = lazy_function("mainspring.tools.support.pdf", "describe_pdf")
     to_markdown = lazy_function("mainspring.tools.support.html_to_markdown", "to_markdown")
 
 _MAX_BYTES = 50_000
@@ -88,7 +89,7 @@ def _is_same_host(url: str, target: str) -> bool:
 def _render_body(answer: HttpResponse, raw: bool) -> tuple[str, str]:
     kind = _kind(answer)
     if kind == "application/pdf" or answer.body.startswith(b"%PDF-"):
-        return "", _pdf_text(answer.body)
+        return "", describe_pdf(answer.body)
     is_html = "html" in kind or (not kind and answer.body.lstrip()[:1] == b"<")
     if not is_html and not kind.startswith(_TEXTS) and not kind.endswith(("+json", "+xml")):
         if kind or looks_binary(answer.body):
@@ -105,14 +106,6 @@ def _render_body(answer: HttpResponse, raw: bool) -> tuple[str, str]:
 
 def _kind(answer: HttpResponse) -> str:
     return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def _pdf_text(data: bytes) -> str:
-    try:
-        pdf = Pdf(data)
-        return "\n\n".join([f"--- page {n} ---\n{pdf.text(n)}" for n in range(1, pdf.pages + 1)])
-    except PdfError as e:
-        return f"[PDF, {len(data)} bytes; its text cannot be read: {e}]"
 
 
 def _report(arguments: Mapping[str, Any], answer: HttpResponse, title: str, text: str) -> ToolResult:

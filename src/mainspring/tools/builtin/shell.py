@@ -68,7 +68,7 @@ async def _run_in_editor_terminal(
         timeout=timeout,
         signal=ctx.signal,
         limits=limits,
-        on_open=lambda id: ctx.metadata(**{TERMINAL: id}),
+        on_open=lambda id: ctx.metadata(metadata={TERMINAL: id}),
     )
 
 

@@ -67,6 +67,15 @@ class Pdf:
             raise PdfError(f"{type(e).__name__}: {e}") from None
 
 
+def describe_pdf(data: bytes) -> str:
+    """Return the text of all pages, or the reason why it cannot be read. Slow; run it in a thread."""
+    try:
+        pdf = Pdf(data)
+        return "\n\n".join([f"--- page {n} ---\n{pdf.text(n)}" for n in range(1, pdf.pages + 1)])
+    except PdfError as e:
+        return f"[PDF, {len(data)} bytes; its text cannot be read: {e}]"
+
+
 MAX_PDF_BYTES = 64 << 20
 _TIME_LIMIT = 30.0
 """Seconds after which the pages read so far are returned."""

@@ -9,6 +9,7 @@ import pytest
 from mainspring.app.chat.command_results import Picker, Table
 from mainspring.app.chat.commands import Approve, Prompt, SetMode, Slash
 from mainspring.app.chat.events import CommandEnd, StatusChange
+from mainspring.app.chat.types import ApprovalDecision
 from mainspring.events import AgentEnd, ApprovalRequest, EditOutcome, Notice, ToolExecutionEnd
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from mainspring.tools.support.editing.review import parse_edit_outcomes
@@ -547,3 +548,84 @@ async def test_modes_can_change_and_a_resumed_session_starts_in_the_default_mode
     assert mode == "build"
     assert len(again.of(ApprovalRequest)) == 1
     assert (folder / "b.txt").read_text(encoding="utf-8") == "new\n"
+
+
+def added_lines(request: ApprovalRequest) -> list[str]:
+    """Return the lines that the approval shows as added."""
+    assert request.display is not None
+    return [line[1:] for diff in request.display.diffs for hunk in diff.hunks for line in hunk.lines if line[0] == "+"]
+
+
+async def approve_and_wait(
+    chat: Any, prompt: str, decision: ApprovalDecision = "once"
+) -> tuple[list[str], ToolExecutionEnd]:
+    """Send a prompt, and decide about its only approval. Return the lines that it added, and the end of the call."""
+    await chat.send(Prompt(prompt))
+    request = await chat.until(ApprovalRequest)
+    await chat.send(Approve(request.id, decision))
+    end = await chat.until(ToolExecutionEnd)
+    await chat.until(AgentEnd)
+    return added_lines(request), end
+
+
+@pytest.mark.covers("MEM-04", "TOL-18", "MEM-07")
+@pytest.mark.parametrize("is_trusted", [False, True])
+@pytest.mark.parametrize("where", ["user", "project"])
+async def test_notes_are_remembered_after_an_approval_that_shows_them(
+    folder: Path, home: Path, where: str, is_trusted: bool
+) -> None:
+    def call(note: str, **more: str) -> Reply:
+        return Reply(calls=[ScriptedCall("remember", {"note": note, "where": where, **more})])
+
+    script = (call("Likes tea", section="Preferences"), "ok", call("Uses Zig"), "ok", call("Hates tea"), "ok")
+    async with chatting(folder, home, *script) as chat:
+        if is_trusted:
+            await chat.slash("/trust yes")
+        first, stored = await approve_and_wait(chat, "remember that I like tea")
+        second, _ = await approve_and_wait(chat, "remember that this uses Zig")
+        third, denied = await approve_and_wait(chat, "remember that I hate tea", "deny")
+
+    assert not stored.result.is_error, stored.result.text
+    assert "- Likes tea" in first
+    assert "- Uses Zig" in second
+    assert "- Likes tea" not in second
+    assert "- Hates tea" in third
+    assert denied.result.is_error
+    files = [path.read_text(encoding="utf-8") for path in (*folder.rglob("MEMORY.md"), *home.rglob("MEMORY.md"))]
+    assert len(set(files)) == 1
+    assert "- Likes tea\n" in files[0]
+    assert "- Uses Zig\n" in files[0]
+    assert "Hates" not in files[0]
+
+
+@pytest.mark.covers("SKL-37")
+async def test_approval_of_a_new_skill_shows_its_whole_file(folder: Path, home: Path) -> None:
+    steps = [f"{n}. Step {n} of many, with enough words to make the file long." for n in range(1, 800)]
+
+    def create(*lines: str, **more: Any) -> Reply:
+        arguments = {"name": "changelog", "description": "Writes it.", "instructions": "\n".join(lines), **more}
+        return Reply(calls=[ScriptedCall("skills_create", arguments)])
+
+    use = Reply(calls=[ScriptedCall("skills_use", {"name": "create-skill"})])
+    async with chatting(folder, home, use, create(*steps), "ok", use, create("1. New.", replace=True), "ok") as chat:
+        shown, end = await approve_and_wait(chat, "create it")
+        replaced, again = await approve_and_wait(chat, "shorter")
+
+    assert not end.result.is_error, end.result.text
+    assert shown == ["---", "name: changelog", 'description: "Writes it."', "---", "", *steps]
+    assert not again.result.is_error, again.result.text
+    assert replaced == ["1. New."]
+    [file] = folder.rglob("SKILL.md")
+    assert file.read_text(encoding="utf-8").endswith("---\n\n1. New.\n")
+
+
+async def test_note_that_would_be_refused_is_shown_with_the_reason(folder: Path, home: Path) -> None:
+    call = Reply(calls=[ScriptedCall("remember", {"note": "x" * 600})])
+    async with chatting(folder, home, call, "ok") as chat:
+        await chat.send(Prompt("remember"))
+        request = await chat.until(ApprovalRequest)
+        await chat.send(Approve(request.id, "once"))
+        end = await chat.until(ToolExecutionEnd)
+
+    assert "the edit would fail" in request.reason
+    assert end.result.text.startswith("Not remembered")

@@ -122,6 +122,13 @@ def test_events_of_a_subagent_keep_their_path() -> None:
     assert published[2].error.message == "KeyError"
 
 
+@pytest.mark.covers("CLI-15")
+def test_events_of_a_nested_subagent_keep_their_whole_path() -> None:
+    [start] = view(SubagentEvent(("a", "b"), ToolExecutionStart(CALL)))
+
+    assert (start.path, start.event.call) == (("a", "b"), CALL)
+
+
 def test_progress_has_only_data_for_front_ends() -> None:
     [update] = view(ToolExecutionUpdate("c1", "shell", "out", "a\nb", {"terminal": "t1", "private": object()}))
 

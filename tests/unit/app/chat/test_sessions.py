@@ -31,7 +31,7 @@ def write_call(content: str) -> ScriptedCall:
     return ScriptedCall("write_file", {"path": "b.txt", "content": content})
 
 
-@pytest.mark.covers("CLI-13")
+@pytest.mark.covers("CLI-13", "CLI-16")
 async def test_replay_publishes_the_same_events(folder: Path, home: Path) -> None:
     script = (Reply("I look.", thinking="hm", calls=[ScriptedCall("read_file", {"path": "a.txt"})]), "It says one.")
     compared = (

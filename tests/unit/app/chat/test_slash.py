@@ -81,6 +81,7 @@ async def test_unknown_command_is_not_sent_to_the_model(folder: Path, home: Path
     assert model.requests == []
 
 
+@pytest.mark.covers("CLI-03", "CLI-04")
 async def test_telemetry_and_trust_commands_show_their_state(folder: Path, home: Path) -> None:
     (home / ".agent").mkdir()
     (home / ".agent" / "settings.json").write_text(
@@ -168,7 +169,7 @@ async def test_custom_command_from_a_markdown_file(folder: Path, home: Path) -> 
     assert chat.users()[0].source == "command"
 
 
-@pytest.mark.covers("CLI-14")
+@pytest.mark.covers("CLI-04", "CLI-14")
 async def test_skill_is_activated_by_name(folder: Path, home: Path) -> None:
     skill = home / ".agent" / "skills" / "brew-tea"
     skill.mkdir(parents=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.chat import parse_line
+from mainspring.app.chat.command_results import Text
 from mainspring.app.chat.commands import (
     Abort,
     Answer,
@@ -20,7 +22,15 @@ from mainspring.app.chat.commands import (
     Shortcut,
     Slash,
 )
-from mainspring.app.chat.events import CommandEnd, QuestionRequest, QuestionResult, ShellEnd, ShellOutput, StatusChange
+from mainspring.app.chat.events import (
+    CommandEnd,
+    QuestionRequest,
+    QuestionResult,
+    QueueChange,
+    ShellEnd,
+    ShellOutput,
+    StatusChange,
+)
 from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
@@ -389,3 +399,77 @@ async def test_background_command_wakes_the_agent(folder: Path, home: Path) -> N
 
     assert (first.text, second.text) == ("it runs", "it has ended")
     assert chat.users()[-1].source == "follow_up"
+
+
+INPUT_EXTENSION = """
+from mainspring.extensions import aliases
+
+def on_input(event):
+    if event.text == "ping":
+        return {"action": "handled", "reply": "pong"}
+    if event.text == "secret":
+        raise ValueError("not this")
+    if event.text == "/al x":
+        return {"action": "transform", "text": "expanded x"}
+
+def extension(api):
+    aliases({"r": "Review $1 and be brief."})(api)
+    api.on("input", on_input)
+"""
+
+
+def write_input_extension(home: Path) -> None:
+    folder = home / ".agent" / "extensions"
+    folder.mkdir(parents=True)
+    (folder / "inputs.py").write_text(INPUT_EXTENSION, encoding="utf-8")
+
+
+@pytest.mark.covers("EXT-05")
+async def test_prompt_that_a_handler_handled_or_blocked_is_not_sent_again(folder: Path, home: Path) -> None:
+    write_input_extension(home)
+    async with chatting(folder, home, "first", "second") as chat:
+        handled = await chat.run("ping")
+        blocked = await chat.run("secret")
+        answered = [await chat.run("hello"), await chat.run("hello again")]
+
+    assert (handled.status, handled.text) == ("completed", "pong")
+    assert blocked.status == "denied"
+    assert [end.text for end in answered] == ["first", "second"]
+    shown = [(each.name, each.shown, each.error) for each in chat.of(CommandEnd)]
+    assert shown == [("input", Text("pong"), ""), ("input", None, blocked.text)]
+    assert not [event for event in chat.of(QueueChange) if event.items]
+    assert [event.message.text for event in chat.users()] == ["ping", "secret", "hello", "hello again"]
+
+
+@pytest.mark.covers("EXT-05")
+async def test_handled_prompts_of_the_queue_are_settled_too(folder: Path, home: Path) -> None:
+    write_input_extension(home)
+    gate = Gate()
+    async with chatting(folder, home, WaitingModel("first", "third", gates={0: gate})) as chat:
+        await chat.send(Prompt("one"))
+        await chat.send(Prompt("ping"))
+        await chat.send(Prompt("/al x"))
+        gate.open.set()
+        ends = [await chat.until(AgentEnd) for _ in range(3)]
+
+    assert [end.text for end in ends] == ["first", "pong", "third"]
+    assert not chat.of(QueueChange)[-1].items
+    assert chat.model.requests[-1].messages[-1].text == "expanded x"
+
+
+@pytest.mark.covers("EXT-05", "EXT-15")
+async def test_aliases_of_extensions_expand_slash_lines(folder: Path, home: Path) -> None:
+    write_input_extension(home)
+    async with chatting(folder, home, "one", "two") as chat:
+        for line in ("/r app.py", "/al x"):
+            receipt = await chat.send(parse_line(line))
+            assert receipt.accepted
+            await chat.until(AgentEnd)
+        await chat.send(parse_line("/typo app.py"))
+        unknown = await chat.until(AgentEnd)
+        last = await chat.slash("/help")
+
+    sent = [request.messages[-1].text for request in chat.model.requests]
+    assert sent == ["Review app.py and be brief.", "expanded x"]
+    assert unknown.text.startswith("Unknown command: /typo.")
+    assert last.shown is not None

@@ -70,12 +70,29 @@ async def test_options_and_settings_become_an_agent(tmp_path: Path, environ: dic
     conversation = await open_and_close(make_options(tmp_path, system="Only rhyme.", agent={"maxTurns": 7}), environ)
 
     agent = conversation.agent
-    assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "context_read", "spawn"]
+    assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "remember", "context_read", "spawn"]
     assert agent.context.system.startswith("Only rhyme.")
     assert str(tmp_path) in agent.context.system
     assert agent.behavior.max_turns == 7
     assert conversation.session is not None
     assert agent.session_id == conversation.session.id
+
+
+@pytest.mark.covers("CFG-10")
+@pytest.mark.parametrize(("text", "select", "mode"), [
+    ("{}", "keywords", "catalog"),
+    ('{"largeOutputs": {"select": "model"}, "skills": {"catalogMode": "breadcrumb"}}', "model", "breadcrumb"),
+])  # fmt: skip
+async def test_settings_choose_how_outputs_and_skills_are_disclosed(
+    tmp_path: Path, environ: dict[str, str], home: Path, text: str, select: str, mode: str
+) -> None:
+    (home / ".agent").mkdir()
+    (home / ".agent" / "settings.json").write_text(text, encoding="utf-8")
+    conversation = await open_and_close(make_options(tmp_path), environ)
+
+    assert conversation.output_store is not None
+    assert conversation.output_store.selection == select
+    assert [p.catalog_mode for p in conversation.agent.plugs if isinstance(p, SkillsPlug)] == [mode]
 
 
 @pytest.fixture
@@ -336,3 +353,23 @@ def test_environment_variables_are_parsed() -> None:
     for read in (env_int, env_float, env_bool):
         with pytest.raises(ConfigError, match="^S must be"):
             read(environ, "S")
+
+
+@pytest.mark.covers("MEM-04", "TOL-18")
+@pytest.mark.parametrize("rule", ["", "remember(.agent/MEMORY.md)"])
+async def test_remember_is_offered_without_a_user_and_needs_a_rule(
+    tmp_path: Path, environ: dict[str, str], home: Path, rule: str
+) -> None:
+    allow = (rule.replace(".agent", f"/{home}/.agent").replace("//", "/"),) if rule else ()
+    call = ScriptedCall("remember", {"note": "Likes tea", "where": "user"})
+    notices: list[Event] = []
+    client = ClientServices(model=ScriptedModel(call, "done"))
+    given = make_options(tmp_path, rules=PermissionFlags(allow=allow))
+    conversation = await open_conversation(given, notices.append, environ, client)
+    await conversation.agent.run("remember that I like tea")
+    await conversation.aclose()
+
+    [result] = [r for m in conversation.agent.messages for r in m.tool_results]
+    assert result.is_error == (not rule), result.text
+    assert (home / ".agent" / "MEMORY.md").exists() == bool(rule)
+    assert not [n for n in notices if isinstance(n, Notice) and "matches no tool" in n.text]

@@ -57,6 +57,8 @@ def test_branches_and_costs_are_shown(exported: Exported) -> None:
     assert page.count('class="item assistant left"') == 4
     assert "Another way." in text.split("## Abandoned branches")[0]
     assert "the provider is on fire" in text.split("## Abandoned branches")[1]
+    for part in ("Change app.py", "First read, then change.", '"path": "app.py"', "+x = 'two'"):
+        assert part in text
     assert "(current)" in page
     assert "$0.0300" in page
     assert "price unknown" in page
@@ -102,12 +104,12 @@ def test_internal_entries_are_hidden_and_a_stopped_run_is_explained(tmp_path: Pa
     assert "AgentAbortedError" not in page
 
 
+@pytest.mark.covers("BYD-13")
 def test_exported_lines_can_be_imported(exported: Exported, tmp_path: Path) -> None:
     folder, home, id = exported
     file = tmp_path / "session.jsonl"
-    file.write_bytes(
-        b"".join(line + b"\n" for line in export_jsonl(id, WorkspaceOptions(cwd=str(folder)), environ(home)))
-    )
+    lines = export_jsonl(id, WorkspaceOptions(cwd=str(folder)), environ(home))
+    file.write_bytes(b"".join(line + b"\n" for line in lines))
     other_environ = {"MAINSPRING_HOME": str(tmp_path / "other")}
 
     first, problems = import_file(str(file), WorkspaceOptions(cwd=str(tmp_path)), other_environ)
@@ -118,6 +120,7 @@ def test_exported_lines_can_be_imported(exported: Exported, tmp_path: Path) -> N
     with Session.open(id, home=home, write=False) as old, Session.open(first, home=tmp_path / "other") as new:
         assert [encode_message(m) for m in new.messages] == [encode_message(m) for m in old.messages]
         assert new.cwd == str(tmp_path)
+    assert export_jsonl(first, WorkspaceOptions(cwd=str(tmp_path)), other_environ)[1:] == lines[1:]
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"type":"message"}\n', '{"a":1}'])

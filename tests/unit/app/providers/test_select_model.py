@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.providers.select_model import Choice, select_model
+from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.settings import AppConfig, Providers, ProviderSettings, Settings
 from mainspring.app.workspace.settings.load import build_config, parse_settings
 from mainspring.errors import ConfigError, ErrorCode, ProviderConfigError
@@ -66,6 +67,43 @@ async def test_choice_explains_its_origin(origin: str, why: str) -> None:
     choice = await choose(AppConfig(model="local:m"), origins={"model": origin})
 
     assert choice.why == f"set by {why}"
+
+
+@pytest.mark.parametrize(
+    ("origins", "why"),
+    [
+        ({"providers.default": "flags"}, "set by --provider"),
+        ({"providers.default": "environment"}, "set by MAINSPRING_PROVIDER"),
+        ({"providers.default": "user.json", "providers.local.model": "user.json"}, "set by user.json"),
+        (
+            {"providers.default": "user.json", "providers.local.model": "project.json"},
+            "set by user.json; its model by project.json",
+        ),
+    ],
+)
+async def test_choice_of_a_provider_explains_what_chose_it_and_its_model(origins: dict[str, str], why: str) -> None:
+    sections = {"local": ProviderSettings(model="m", base_url="http://localhost:1/v1")}
+    choice = await choose(AppConfig(providers=Providers(default="local", sections=sections)), origins=origins)
+
+    assert (choice.name.spec, choice.why) == ("local:m", why)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"provider": "local"}, "set by --provider; its model by user.json"),
+        ({"provider": "local", "model": "other"}, "set by --model"),
+        ({"model": "local:"}, "set by --model"),
+    ],
+)
+async def test_provider_of_the_command_line_explains_the_choice(flags: dict[str, Any], why: str) -> None:
+    overrides = LaunchOptions(prompt="x", **flags).setting_overrides()
+    sections = {"local": ProviderSettings(model="m", base_url="http://localhost:1/v1")}
+    default = overrides.get(("providers", "default"))
+    config = AppConfig(model=overrides[("model",)], providers=Providers(default=default, sections=sections))
+    origins = {"providers.local.model": "user.json", **{".".join(path): "flags" for path in overrides}}
+
+    assert (await choose(config, origins=origins)).why == why
 
 
 async def test_local_server_needs_a_chat_model() -> None:
@@ -155,9 +193,13 @@ async def test_provider_section_with_a_key_is_enough(key: dict[str, str]) -> Non
 
 
 async def test_unknown_default_provider_is_an_error() -> None:
-    with pytest.raises(ProviderConfigError, match=r"Unknown provider: 'nobody'") as caught:
-        await choose(AppConfig(providers=Providers(default="nobody")))
-    assert caught.value.code is ErrorCode.PROVIDER_NOT_SUPPORTED
+    with pytest.raises(
+        ProviderConfigError, match=r"Unknown provider: 'nope'.*Available providers: anthropic"
+    ) as caught:
+        await choose(AppConfig(providers=Providers(default="nope")))
+    assert caught.value.code == ErrorCode.PROVIDER_NOT_SUPPORTED
+    with pytest.raises(ProviderConfigError, match=r"Did you mean 'openai'\?"):
+        await choose(AppConfig(providers=Providers(default="opeani")))
 
 
 async def test_default_provider_needs_a_model() -> None:

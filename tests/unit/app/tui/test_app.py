@@ -326,6 +326,7 @@ async def test_help_lists_the_keys(tmp_path: Path) -> None:
         assert tui.written.index("Keys") < tui.written.index("Commands")
 
 
+@pytest.mark.covers("CLI-06")
 async def test_settled_approval_disappears(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         tui.chat.publish(APPROVAL)

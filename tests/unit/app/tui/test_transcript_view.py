@@ -119,6 +119,7 @@ def test_live_tail_shows_the_end_of_a_long_response() -> None:
     assert [line.strip() for line in done.splitlines() if line.strip()] == [f"x{i} = {i}" for i in range(100)]
 
 
+@pytest.mark.covers("CLI-01")
 def test_live_rows_show_the_current_activity() -> None:
     view = make_view(utf8=False)
     assert to_text(view.live_rows(0, 10)) == ""
@@ -132,6 +133,7 @@ def test_live_rows_show_the_current_activity() -> None:
     assert live.isascii()
     assert "  hm\n  so\n" in live
     assert "waiting for the model...  3.5 s  Esc to stop" in live
+    assert len({to_text(view.live_rows(4.5 + step / 8, 10)).splitlines()[-1][0] for step in range(4)}) == 4  # it spins
     assert view.busy
     assert "Thought for 2.0 s" in render(view, make.response(""), now=3.0)
     assert "hm" in to_text(view.collapsed.expand_last())

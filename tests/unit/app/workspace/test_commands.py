@@ -8,14 +8,17 @@ import pytest
 from mainspring.app.commands.check import run_checks
 from mainspring.app.commands.replay import ReplaySummary, decode_recordings
 from mainspring.app.commands.tools import call_tool, list_tools
+from mainspring.app.compose.conversation import build_behavior
 from mainspring.app.providers.availability import download_model, list_models
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.manage_settings import change_config, describe_settings
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
+from mainspring.app.workspace.settings import AppConfig
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigError
 from mainspring.extras import install_command
 from mainspring.models.provider_table import PROVIDERS
+from mainspring.policies.compaction import Compaction
 from mainspring.sessions import Session
 from tests.unit.models.server import plain, serve
 
@@ -129,6 +132,62 @@ def test_settings_are_changed_and_described_with_their_origin(place: WorkspaceOp
     assert (described["model"].value, described["model"].origin) == ("a:b", "environment")
     change_config("agent.maxTokens", None, environ)
     assert "agent.maxTokens" not in {s.key for s in describe_settings(place, environ).settings}
+
+
+def test_defaults_are_those_that_a_run_uses(place: WorkspaceOptions, environ: dict[str, str]) -> None:
+    described = {s.key: s for s in describe_settings(place, environ, include_unset=True).settings}
+
+    behavior = build_behavior(AppConfig(), Compaction())
+    assert behavior.retry is not None
+    assert behavior.compaction is not None
+    used = {
+        "agent.maxTokens": behavior.max_output_tokens,
+        "agent.maxTurns": behavior.max_turns,
+        "agent.repeatHint": behavior.repeat_hint,
+        "agent.temperature": behavior.temperature,
+        "retry.maxRetries": behavior.retry.max_retries,
+        "retry.baseDelayMs": behavior.retry.base_delay_ms,
+        "retry.maxDelayMs": behavior.retry.max_delay_ms,
+        "retry.enableJitter": behavior.retry.jitter > 0,
+        "compaction.reserveTokens": behavior.compaction.reserve,
+        "compaction.keepRecentTokens": behavior.compaction.keep_recent,
+    }
+    assert {key: described[key].value for key in used} == used
+    assert (described["agent.maxTokens"].value, described["retry.maxRetries"].value) == (16384, 3)
+    assert {described[key].origin for key in used} == {"default"}
+
+
+@pytest.mark.parametrize(
+    ("value", "saved"), [('["usr"]', ["usr"]), ("usr\nfoo\n", ["usr", "foo"]), ("false", False), ("true", True)]
+)
+def test_setting_that_is_a_list_or_a_boolean_is_changed(environ: dict[str, str], value: str, saved: object) -> None:
+    file = change_config("skills.enabled", value, environ)
+
+    assert json.loads(file.read_text())["skills"]["enabled"] == saved
+
+
+@pytest.mark.covers("CFG-06")
+def test_section_of_a_provider_is_changed_as_an_object(
+    place: WorkspaceOptions, environ: dict[str, str], home: Path
+) -> None:
+    change_config("providers.azure.model", "m", environ)
+    file = change_config(
+        "providers.azure", '{"endpoint": "https://x", "deployment": "d", "max_output_tokens": 5}', environ
+    )
+
+    section = {"model": "m", "endpoint": "https://x", "deployment": "d", "maxOutputTokens": 5}
+    assert json.loads(file.read_text())["providers"]["azure"] == section
+    for value, problem in (
+        ('{"endpont": "x"}', "Unknown setting: 'providers.azure.endpont'"),
+        ('["x"]', "providers.azure must be a JSON object"),
+        ("x", "providers.azure must be a JSON object"),
+        ('{"maxOutputTokens": -1}', "providers.azure.maxOutputTokens must be"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            change_config("providers.azure", value, environ)
+    with pytest.raises(ConfigError, match=r"providers\.azure\.apiKey is not allowed in a project"):
+        change_config("providers.azure", '{"apiKey": "k"}', environ, place=place, project=True)
+    assert json.loads(file.read_text())["providers"]["azure"] == section
 
 
 @pytest.mark.parametrize(("key", "value"), [("agent.maxTokens", "x"), ("nonsense", "1"), ("model", " ")])
@@ -290,6 +349,29 @@ async def test_check_reports_configured_providers(
     item = next(item for item in found.items if item.name == "provider anthropic")
     assert (item.state, item.advice) == ("ok", "")
     assert "claude-sonnet-5-5 at https://api.anthropic.com" in item.text
+
+
+@pytest.mark.covers("PRV-11")
+@pytest.mark.parametrize("model", [None, "azure:gpt-5"])
+async def test_check_of_azure_needs_only_a_key_and_a_base_url(
+    place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, model: str | None
+) -> None:
+    variables = {"AZURE_OPENAI_BASE_URL": "https://r.openai.azure.com/openai/v1"}
+    monkeypatch.setenv(*next(iter(variables.items())))
+    without_key = await run_checks(
+        WorkspaceOptions(cwd=place.cwd, offline=True), model=model, environ={**environ, **variables}
+    )
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
+    variables["AZURE_OPENAI_API_KEY"] = "k"
+    found = await run_checks(
+        WorkspaceOptions(cwd=place.cwd, offline=True), model=model, environ={**environ, **variables}
+    )
+
+    first = next(item for item in without_key.items if item.name == "provider azure")
+    assert (first.state, "AZURE_OPENAI_API_KEY" in first.advice) == ("note", True)
+    item = next(item for item in found.items if item.name == "provider azure")
+    assert (item.state, item.advice) == ("ok", "")
+    assert item.text == "set up; azure:DEPLOYMENT at https://r.openai.azure.com/openai/v1"
 
 
 async def test_check_reports_an_unreachable_address(

@@ -1,11 +1,13 @@
 """Keys, variables, and functions as credentials, and their use in a model."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from mainspring.errors import AuthenticationError, ProviderConfigError
 from mainspring.messages import Message
+from mainspring.models import ProviderConfig, create_model, create_model_provider
 from mainspring.models.auth import ApiKey, CallableKey, CredentialResolver, EnvironmentKey, FirstCredential
 from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.http_model import HttpModel
@@ -114,3 +116,26 @@ async def test_token_rejected_twice_raises_an_error_without_the_token() -> None:
 
     assert len(transport.requests) == 1
     assert "secret-1" not in str(caught.value)
+
+
+class SpecResolver:
+    async def get_api_key(self) -> str:
+        return "SPEC"
+
+
+@pytest.mark.covers("PRV-13")
+@pytest.mark.parametrize("provider", ["azure", "openai", "anthropic", "gemini", "foundry", "openrouter", "ollama"])
+@pytest.mark.parametrize("key", [SpecResolver(), 123, object(), ["a"], b"k"])
+@pytest.mark.parametrize("base_url", ["http://127.0.0.1:9/openai/v1", "https://r.openai.azure.com/openai/v1"])
+async def test_key_of_a_type_that_would_be_ignored_is_refused(provider: str, key: Any, base_url: str) -> None:
+    config = ProviderConfig(provider=provider, model="m", base_url=base_url, api_key=key)
+    expected = f"Invalid api_key of provider '{provider}'.*or a function"
+    with pytest.raises(ProviderConfigError, match=expected) as info:
+        create_model(f"{provider}:m", base_url=base_url, api_key=key)
+    with pytest.raises(ProviderConfigError, match=expected):
+        await create_model_provider(config)
+    assert ("resolver.get_api_key" in str(info.value)) == isinstance(key, SpecResolver)
+
+
+def test_method_of_a_resolver_is_a_key() -> None:
+    assert create_model("azure:m", base_url="http://127.0.0.1:9/openai/v1", api_key=SpecResolver().get_api_key)

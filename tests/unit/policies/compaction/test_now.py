@@ -62,7 +62,7 @@ async def test_compact_is_rejected_during_a_run() -> None:
     assert len(rejected) == 1
 
 
-@pytest.mark.covers("BYD-26", "CMP-08")
+@pytest.mark.covers("BYD-25", "BYD-26", "CMP-08")
 async def test_compact_can_use_another_model() -> None:
     cheap = ScriptedModel(Reply(GOOD), model="cheap")
     model = ScriptedModel(Reply("hello"))

@@ -295,7 +295,7 @@ async def test_important_messages_are_kept_verbatim() -> None:
     assert has_complete_pairs(shorter[2:])
 
 
-@pytest.mark.covers("CMP-01", "CMP-02")
+@pytest.mark.covers("BYD-26", "CMP-01", "CMP-02")
 def test_limits_depend_on_the_context_window() -> None:
     assert Compaction().limit(200_000) == 200_000 - 16384
     assert Compaction().limit(8192) == 6144

@@ -25,7 +25,7 @@ from mainspring.policies.large_results.store import (
     MemoryOutputStore,
     PersistLargeResults,
 )
-from mainspring.policies.relevant_history import RelevantHistory, rank, words_of
+from mainspring.policies.relevant_history import MessageHistory, RelevantHistory, rank, words_of
 from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import TOOLS, make_agent, read, requests, results, texts
 
@@ -65,7 +65,7 @@ def test_file_name_has_tool_and_hash_and_only_the_owner_has_access(tmp_path: Pat
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert msgspec.json.decode(file.read_bytes()) == {
-        "tool": "mcp:x/../y",
+        "toolName": "mcp:x/../y",
         "args": {"pattern": "x"},
         "result": "long " * 1000,
         "timestamp": "2026-01-02T00:00:00Z",
@@ -122,6 +122,24 @@ def test_history_is_narrowed_to_relevant_turns_with_complete_pairs() -> None:
 
     assert blocks == [*messages[:4], *messages[20:]]
     assert RelevantHistory(keep_recent=50)(messages) == messages
+    assert RelevantHistory(keep_recent=0)(messages) == messages
+
+
+@pytest.mark.covers("AGT-35")
+def test_message_history_has_turns_and_selects_those_of_a_question() -> None:
+    history = MessageHistory([Message.user("About zebras"), Message.assistant("They are striped.")])
+    for topic in ("tea", "kites", "lamps"):
+        history.add(Message.user(f"About {topic}"), Message.assistant("ok"))
+
+    zebras, tea, kites, lamps = history.turns
+    assert [m.text for m in zebras] == ["About zebras", "They are striped."]
+    assert history.messages == (*zebras, *tea, *kites, *lamps)
+    assert history.select("Which animal is striped?", keep_recent=1) == [*zebras, *lamps]
+    assert history.select(keep_recent=2, limit=0) == [*kites, *lamps]
+    assert history.select("unrelated words") == [*zebras, *tea, *kites, *lamps], "all of them are recent"
+    history.clear()
+    assert history.messages == ()
+    assert history.select("zebras") == []
 
 
 ODD = "ab/.<>&\"'\n\r\0ä€😀"

@@ -57,6 +57,7 @@ def test_elements_in_any_order_are_accepted(pieces: list[str]) -> None:
     to_markdown("".join(pieces), URL)
 
 
+@pytest.mark.covers("OPT-02")
 async def test_long_page_is_returned_in_parts() -> None:
     html = f"<p>{'ä' * 1000}</p>"
     first = await fetch_page({URL: html}, max_bytes=1001)

@@ -86,6 +86,17 @@ class LanguageServerSettings(Struct, frozen=True, kw_only=True, rename="camel", 
             raise ValueError('requires a command, for example, ["pyright-langserver", "--stdio"]')
 
 
+class LargeOutputSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Large outputs of tools, which are moved out of the conversation.
+
+    Attributes:
+        select: What selects the earlier outputs that a prompt is about, to restore them for its run: ``keywords`` (words that both
+            contain), ``model`` (a call of the model for each prompt with earlier outputs), or ``off``.
+    """
+
+    select: Literal["keywords", "model", "off"] = "keywords"
+
+
 class InstructionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Instruction files: `AGENTS.md` of the project, of its subfolders, and of the user.
 
@@ -137,6 +148,8 @@ class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         plugin_dir: Additional folders of skills: absolute, relative to ``~/``, or within the project.
         disabled: Names of disabled skills.
         builtin: Whether to enable bundled skills.
+        catalog_mode: What the system prompt has of them: ``catalog`` for a list, ``breadcrumb`` for their number, with the list after a
+            prompt that asks for it, or ``none``.
         trust_project_skills: Whether to enable skills of trusted projects.
         max_skills: Maximum number of skills to list in the prompt.
         max_active: Maximum number of active skills (default: no limit).
@@ -146,6 +159,7 @@ class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     plugin_dir: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     builtin: bool = True
+    catalog_mode: Literal["catalog", "breadcrumb", "none"] = "catalog"
     trust_project_skills: bool = True
     max_skills: Annotated[int, Meta(ge=0)] = 3
     max_active: _Count | None = None
@@ -416,6 +430,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         sandbox: Sandbox for tools.
         execution: Limits for programs and requests of tools.
         language_servers: Language servers that check edits, by name.
+        large_outputs: Large outputs of tools.
         instructions: Instruction files.
         notifications: Terminal notifications.
         ui: Appearance of the terminal.
@@ -436,6 +451,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     sandbox: SandboxSettings = SandboxSettings()
     execution: ExecutionSettings = ExecutionSettings()
     language_servers: dict[str, LanguageServerSettings] = {}
+    large_outputs: LargeOutputSettings = LargeOutputSettings()
     instructions: InstructionSettings = InstructionSettings()
     notifications: NotificationSettings = NotificationSettings()
     ui: UiSettings = UiSettings()

@@ -159,15 +159,13 @@ class OutputItemAssembler:
                 self._close(known, item, out)
 
     def text(self, event: Event, out: list[StreamEvent]) -> None:
-        """Add text of a message; text of a reasoning item is raw reasoning."""
-        item = self.find(event)
-        if item is not None and item.kind == "reasoning":
-            self.reasoning(event, out, raw=True)
-            return
-        if item is None or item.kind != "message" or item.done:
-            item = self._open_item("message", event, out)
+        """Add text of a message, or of the reasoning if the event names an open item of that kind."""
+        item = self._open_item("message", event, out)
         delta = event.delta
         if item is not None and type(delta) is str and delta:
+            if item.kind == "reasoning":
+                self.reasoning(event, out, raw=True)
+                return
             item.pieces.append(delta)
             out.append(self._draft.text(item.block, delta))
 
@@ -245,6 +243,8 @@ class OutputItemAssembler:
         if item is None and event.item_id is None and event.output_index is None:
             item = next((known for known in reversed(self._items) if known.kind == kind and not known.done), None)
         if item is not None and item.kind == kind:
+            return None if item.done else item
+        if item is not None and kind == "message" and item.kind == "reasoning" and event.item_id in (None, item.id):
             return None if item.done else item
         type = "custom_tool_call" if "custom_tool_call" in event.type else _TYPES[kind]
         return self._open(kind, OutputItem(type, event.item_id), event.output_index, out)

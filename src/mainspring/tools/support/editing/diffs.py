@@ -35,10 +35,10 @@ class Diff(Struct, frozen=True):
         return {"diff": self.text, "added": self.added, "removed": self.removed}
 
 
-def compute_diff(before: str, after: str, path: str) -> Diff:
+def compute_diff(before: str, after: str, path: str, *, max_bytes: int = MAX_DIFF_BYTES) -> Diff:
     """Return the unified diff.
 
-    Slow for large texts: run it in a thread. A long diff is cut, with a note.
+    Slow for large texts: run it in a thread. A diff of more than ``max_bytes`` is cut, with a note.
     """
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     head, tail = count_common_lines(old, new)
@@ -53,7 +53,7 @@ def compute_diff(before: str, after: str, path: str) -> Diff:
     if first:
         lines = [_START.sub(lambda m: m[1] + str(int(m[2]) + first), i) if i.startswith("@@") else i for i in lines]
     added, removed = (sum(line.startswith(sign) for line in lines[2:]) for sign in "+-")
-    return Diff(_truncate(replace_surrogates("".join(lines))), added, removed)
+    return Diff(_truncate(replace_surrogates("".join(lines)), max_bytes), added, removed)
 
 
 def _complete(line: str) -> str:
@@ -67,10 +67,10 @@ def count_common_lines(old: Sequence[str], new: Sequence[str]) -> tuple[int, int
     return head, next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
 
 
-def _truncate(text: str) -> str:
-    more = len(text.encode("utf-8", "replace")) - MAX_DIFF_BYTES
+def _truncate(text: str, max_bytes: int) -> str:
+    more = len(text.encode("utf-8", "replace")) - max_bytes
     note = f"(diff cut: {more} bytes more)\n" if more > 0 else ""
-    return truncate_bytes(text, MAX_DIFF_BYTES, whole_lines=True) + note
+    return truncate_bytes(text, max_bytes, whole_lines=True) + note
 
 
 def parse_diff(text: str, number: int = 0) -> tuple[FileDiff, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +14,7 @@ from mainspring.env import ExecutionEnv, FileStat
 from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.paths import display_path
 from mainspring.lazy import lazy_function
+from mainspring.threads import run_in_thread
 from mainspring.tools.support.text_files import decode_text
 from mainspring.tools.tool import Tool, ToolContext, ToolResult
 
@@ -27,6 +28,8 @@ PREVIEWABLE_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"
 
 
 _MAX_BYTES = 16 << 20
+_MAX_SHOWN_BYTES = 256 << 10
+"""Maximum size of the diff of a call with its own preview, which users must see whole."""
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
@@ -87,8 +90,10 @@ async def preview_changes(
         paths: Approved real paths by the paths of the call.
 
     Returns:
-        The effect; ``None`` for a tool that is not in `PREVIEWABLE_TOOLS`.
+        The effect; ``None`` for a tool that has no preview and is not in `PREVIEWABLE_TOOLS`.
     """
+    if tool.preview is not None:
+        return await run_in_thread(_preview_contents, tool.preview, arguments, env.cwd)
     if tool.name not in PREVIEWABLE_TOOLS or tool.source != "builtin":
         return None
     overlay = _OverlayEnv(env)
@@ -103,6 +108,30 @@ async def preview_changes(
             one = await _run_on_overlay(tool, {**arguments, "edits": [edit]}, apart, paths)
             steps.append(str(one.metadata.get("diff", "")))
     return Preview(await asyncio.to_thread(_changes, overlay), tuple(steps))
+
+
+def _preview_contents(
+    preview: Callable[[Mapping[str, Any]], Mapping[str, str]], arguments: Mapping[str, Any], cwd: str
+) -> Preview:
+    """Preview a call by the files that it would write on this machine."""
+    try:
+        contents = preview(arguments)
+        changes = [(path, _read_file(path), text.encode("utf-8", "replace")) for path, text in contents.items()]
+    except (OSError, ValueError) as error:
+        return Preview(problem=str(error))
+    return Preview(
+        tuple(
+            [_change(display_path(path, cwd), old, new, _MAX_SHOWN_BYTES) for path, old, new in changes if old != new]
+        )
+    )
+
+
+def _read_file(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(_MAX_BYTES)
+    except FileNotFoundError:
+        return None
 
 
 async def _run_on_overlay(
@@ -120,7 +149,7 @@ def _changes(overlay: _OverlayEnv) -> tuple[FileChange, ...]:
     return tuple(changes)
 
 
-def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
+def _change(path: str, before: bytes | None, after: bytes | None, max_diff_bytes: int | None = None) -> FileChange:
     old, new = (decode_text(data) if data is not None else None for data in (before, after))
     if (before is not None and old is None) or (after is not None and new is None):
         return FileChange(path=path, before=before, after=after, note="it is binary")
@@ -133,7 +162,8 @@ def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
             notes.append("lines that ended in LF end in CRLF")
         if old.encoding_note != new.encoding_note:
             notes.append(f"the encoding becomes {new.encoding_note or 'UTF-8'}")
-    return FileChange(path=path, before=before, after=after, diff=compute_diff(a, b, path).text, note="; ".join(notes))
+    diff = compute_diff(a, b, path) if max_diff_bytes is None else compute_diff(a, b, path, max_bytes=max_diff_bytes)
+    return FileChange(path=path, before=before, after=after, diff=diff.text, note="; ".join(notes))
 
 
 class _OverlayEnv:
