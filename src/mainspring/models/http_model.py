@@ -47,6 +47,10 @@ If it has a method ``invalidate``, that method is called with the credential tha
 function is called again."""
 
 _MAX_CAPABILITY_RETRIES = 4
+_UNPARSED_CALLS = (
+    "{model} wrote a tool call as text that cannot be read as a call. The parser of its server is probably off: start vLLM with "
+    "--enable-auto-tool-choice and --tool-call-parser, SGLang with --tool-call-parser, llama.cpp with --jinja."
+)
 _log = logging.getLogger("mainspring.models")
 _DRAIN_TIMEOUT = (
     0.25  # Seconds to wait for the end of the body after the end of the response before the connection is closed.
@@ -80,6 +84,7 @@ class HttpModel(ModelBase):
         self._own_transport = transport
         self._timeouts = timeouts
         self._last_refusal = ""
+        self._has_reported_markup = False
 
     @property
     def info(self) -> ModelInfo:
@@ -139,7 +144,11 @@ class HttpModel(ModelBase):
                 self._add_context(error, reader)
                 raise
         assert reader is not None
-        for event in reader.finish():
+        last = reader.finish()
+        if reader.decoder.has_unparsed_calls and not self._has_reported_markup:
+            self._has_reported_markup = True
+            (request.warn or _log.warning)(_UNPARSED_CALLS.format(model=f"{self.provider}:{self.model}"))
+        for event in last:
             yield event
         if reader.error is not None:
             raise _redact(reader.error, key)
@@ -176,7 +185,9 @@ class HttpModel(ModelBase):
                         self._store_changes(request, first, profile, refusal)
                     if request.notify is not None:
                         self._report_omitted_options(request, profile, request.notify)
-                    yield response, ResponseReader(self._protocol.decoder(profile)), key
+                    decoder = self._protocol.decoder(profile)
+                    decoder.tools = request.tools
+                    yield response, ResponseReader(decoder), key
                     return
                 refusal = await _read_rejection(
                     response, url, _credential_secrets(key), provider=self.provider, model=self.model

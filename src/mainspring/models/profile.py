@@ -126,6 +126,7 @@ class OllamaCapabilities(SamplingCapabilities, frozen=True):
             small and silently truncates the prompt.
         keep_alive: How long the model stays loaded, for example ``5m`` or a number of seconds; -1 is forever. ``None``
             leaves it to the server.
+        text_markup: See `ChatCapabilities`.
     """
 
     think: Literal["levels", "switch", "none"] = "switch"
@@ -133,6 +134,7 @@ class OllamaCapabilities(SamplingCapabilities, frozen=True):
     json_schema: bool = True
     num_ctx: int | None = None
     keep_alive: str | int | None = None
+    text_markup: bool = True
 
 
 class ResponsesCapabilities(SamplingCapabilities, frozen=True):
@@ -210,6 +212,7 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
         name_results: Whether a tool result contains the name of the tool.
         short_ids: Whether call IDs must be nine letters and digits.
         cache_breakpoints: Whether the host forwards cache breakpoints (``cache_control``) to models that support them.
+        text_markup: Whether calls and reasoning are read from the text of responses, for servers without a parser.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -227,6 +230,7 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
     name_results: bool = False
     short_ids: bool = False
     cache_breakpoints: bool = False
+    text_markup: bool = False
 
 
 class ModelProfile(Struct, frozen=True):
