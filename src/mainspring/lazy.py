@@ -19,9 +19,15 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[list[str], C
 
     Args:
         package: Its ``__name__``.
-        modules: The names that each of its modules exports, separated by spaces. Modules are named relative to the package.
+        modules: The names that each of its modules exports, separated by spaces. Modules are named relative to the package, or
+            with their full name.
     """
-    home_of = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
+    root = package.partition(".")[0] + "."
+    home_of = {
+        name: module if module.startswith(root) else f"{package}.{module}"
+        for module, names in modules.items()
+        for name in names.split()
+    }
 
     def get(name: str) -> Any:
         home = home_of.get(name)

@@ -7,6 +7,18 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mainspring.errors import ModelError as ModelError
+    from mainspring.messages import ContentBlock as ContentBlock
+    from mainspring.messages import ImageBlock as ImageBlock
+    from mainspring.messages import Message as Message
+    from mainspring.messages import RedactedThinkingBlock as RedactedThinkingBlock
+    from mainspring.messages import StopReason as StopReason
+    from mainspring.messages import TextBlock as TextBlock
+    from mainspring.messages import ThinkingBlock as ThinkingBlock
+    from mainspring.messages import ToolDefinition as ToolDefinition
+    from mainspring.messages import ToolResultBlock as ToolResultBlock
+    from mainspring.messages import ToolUseBlock as ToolUseBlock
+    from mainspring.messages import Usage as Usage
     from mainspring.models.catalog import find_entry as find_entry
     from mainspring.models.catalog import find_model_info as find_model_info
     from mainspring.models.client import LLMClient as LLMClient
@@ -65,6 +77,7 @@ if TYPE_CHECKING:
     from mainspring.models.providers.local_servers import LocalServer as LocalServer
     from mainspring.models.providers.local_servers import detect_local_servers as detect_local_servers
     from mainspring.models.registry import AsyncModelFactory as AsyncModelFactory
+    from mainspring.models.registry import ModelFactory as ModelFactory
     from mainspring.models.registry import ProviderRegistry as ProviderRegistry
     from mainspring.models.registry import create_model as create_model
     from mainspring.models.registry import create_model_provider as create_model_provider
@@ -106,6 +119,8 @@ if TYPE_CHECKING:
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
+        "mainspring.errors": "ModelError",
+        "mainspring.messages": "ContentBlock ImageBlock Message RedactedThinkingBlock StopReason TextBlock ThinkingBlock ToolDefinition ToolResultBlock ToolUseBlock Usage",
         "wrappers.tool_aliases": "ToolAliasModel",
         "catalog": "find_entry find_model_info",
         "errors": "ErrorKind classify_error classify_exception agent_error_kind map_error_to_code extract_retry_after",
@@ -114,7 +129,7 @@ __all__, __getattr__ = lazy_exports(
         "config": "ModelFacts ProviderConfig",
         "codec.text": "extract_text",
         "factories": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_groq_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client get_provider_factory get_supported_providers is_provider_supported",
-        "registry": "AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry",
+        "registry": "AsyncModelFactory ModelFactory ProviderRegistry create_model create_model_provider default_registry",
         "wrappers.fallback": "FallbackEvent FallbackModel",
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache Sampling ThinkingLevel ToolChoice",

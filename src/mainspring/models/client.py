@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,7 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigWarning, ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
 from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent, TextDelta
 from mainspring.lazy import lazy_re
+from mainspring.locks import LoopLock
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.models.config import ProviderConfig, known_settings, override_settings, to_provider_config
@@ -152,8 +154,24 @@ def _warn(note: str) -> None:
     warnings.warn(note, ConfigWarning, stacklevel=2)
 
 
+class _CachedModel:
+    """A model of the cache; ``None`` until its factory returns."""
+
+    def __init__(self, config: ProviderConfig) -> None:
+        self.config = config
+        self.model: ModelProvider | None = None
+        self.creation = LoopLock()
+        self.waiting = 0
+        self.streams: WeakSet[AsyncGenerator[StreamEvent, None]] = WeakSet()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Return True while a call waits for the model, or one of its streams is open."""
+        return self.waiting > 0 or any(getattr(stream, "ag_frame", None) is not None for stream in self.streams)
+
+
 class ModelCache:
-    """Cache of the most recent models by configuration.
+    """Cache of the most recent models by configuration. Concurrent calls share one model; models in use are never closed.
 
     Args:
         registry: Registry of providers; the built-in ones by default.
@@ -164,7 +182,7 @@ class ModelCache:
         self._registry = registry
         self._get_api_key = get_api_key
         self._keys: dict[str, Callable[[], Any]] = {}
-        self._cached: list[tuple[ProviderConfig, ModelProvider]] = []
+        self._cached: list[_CachedModel] = []
 
     def config_for(self, spec: str) -> ProviderConfig:
         """Return the configuration for ``provider:model``."""
@@ -173,8 +191,8 @@ class ModelCache:
 
     def cached(self, config: ProviderConfig) -> ModelProvider | None:
         """Return the cached model of a configuration, if any."""
-        requested = self._with_key(config)
-        return next((model for known, model in self._cached if known == requested), None)
+        entry = self._entry(self._with_key(config))
+        return None if entry is None else entry.model
 
     def model_name(self, config: ProviderConfig) -> str:
         """Return the model ID of a configuration; the model need not exist yet."""
@@ -201,18 +219,49 @@ class ModelCache:
                 )
             return source
         config = self._with_key(override_settings(source, settings))
-        model = self.cached(config)
-        if model is None:
-            model = await create_model_provider(config, registry=self._registry)
-            self._cached.append((config, model))
-            while len(self._cached) > _CACHE_SIZE:
-                await self._cached.pop(0)[1].aclose()
-        return model
+        entry = self._entry(config)
+        if entry is None:
+            entry = _CachedModel(config)
+            self._cached.append(entry)
+        return await self._create(entry) if entry.model is None else entry.model
+
+    def keep_open(self, model: ModelProvider, stream: AsyncGenerator[StreamEvent, None]) -> None:
+        """Do not close a model before the end of a stream."""
+        for entry in self._cached:
+            if entry.model is model:
+                entry.streams.add(stream)
 
     async def aclose(self) -> None:
         """Close all models; they can be used again."""
-        for _, model in self._cached:
-            await model.aclose()
+        for entry in [*self._cached]:
+            if entry.model is not None:
+                await entry.model.aclose()
+
+    async def _create(self, entry: _CachedModel) -> ModelProvider:
+        entry.waiting += 1
+        try:
+            async with entry.creation.current():
+                if entry.model is None:
+                    entry.model = await create_model_provider(entry.config, registry=self._registry)
+                    await self._close_unused()
+                return entry.model
+        finally:
+            entry.waiting -= 1
+            if entry.model is None and not entry.waiting:
+                self._cached.remove(entry)
+
+    async def _close_unused(self) -> None:
+        """Close the oldest models that are not in use until the cache has its size again."""
+        while len(self._cached) > _CACHE_SIZE:
+            unused = next((entry for entry in self._cached if not entry.is_in_use), None)
+            if unused is None:
+                return
+            self._cached.remove(unused)
+            if unused.model is not None:
+                await unused.model.aclose()
+
+    def _entry(self, config: ProviderConfig) -> _CachedModel | None:
+        return next((entry for entry in self._cached if entry.config == config), None)
 
     def _with_key(self, config: ProviderConfig) -> ProviderConfig:
         if self._get_api_key is None or config.api_key or "apiKey" not in known_settings(config.provider):
@@ -406,7 +455,9 @@ class LLMClient:
         except (TypeError, RuntimeError) as error:
             return await self._to_failure(error)
         result = await self.invoke(prompt, signal=signal, schema=requested, **options)
-        return result if isinstance(result, Failure) else Success(parse_structured(result.result.response, schema))
+        if isinstance(result, Failure):
+            return result
+        return Success(parse_structured(result.result.response, schema), result.message)
 
     async def stream(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
@@ -423,11 +474,11 @@ class LLMClient:
         """
         await _run_callback(self._callbacks.on_stream_start)
         try:
-            events, name, _ = await self._open(prompt, signal, options)
+            events, name, model = await self._open(prompt, signal, options)
             first = await anext(events, None)
             if first is None:
                 raise InvalidResponseError(f"The provider {name} returned no response.", reason="empty", provider=name)
-            return Success(ResultStream(events, first, self._callbacks))
+            return Success(ResultStream(events, first, self._callbacks), f"Stream of {name}:{model}.")
         except Exception as error:  # Becomes the result.
             return await self._to_failure(error)
 
@@ -448,6 +499,7 @@ class LLMClient:
             on_retry=lambda info: _run_callback(self._callbacks.on_retry, info),
             signal=signal,
         )
+        self._models.keep_open(model, events)
         return events, model.provider, model.model
 
     async def _to_failure(self, error: Exception) -> Failure:

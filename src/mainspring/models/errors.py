@@ -369,9 +369,39 @@ def classify_exception(error: BaseException, *, provider: str | None = None, mod
     return result
 
 
-def map_error_to_code(error: BaseException | str) -> ErrorCode:
-    """Return the error code, one of ten, for an exception or an error text."""
-    return (classify_error(None, None, error) if isinstance(error, str) else classify_exception(error)).code
+def map_error_to_code(error: object) -> ErrorCode:
+    """Return the error code, one of ten, for any object.
+
+    Args:
+        error: An exception, an error code, an error text or body, an HTTP status, or an object with such attributes (``message``,
+            ``status``, ``code``, ``body``). Everything else is UNKNOWN.
+    """
+    if isinstance(error, BaseException):
+        return classify_exception(error).code
+    if isinstance(error, str) and error in ErrorCode.__members__:
+        return ErrorCode(error)
+    if isinstance(error, int):
+        return classify_error(error, None, None).code
+    if isinstance(error, str | bytes):
+        return classify_error(None, None, error).code
+    fields = as_dict(error)
+    if fields is None:
+        fields = {name: getattr(error, name, None) for name in ("message", "status", "code", "type", "error", "body")}
+    return _code_of_fields(fields)
+
+
+def _code_of_fields(fields: Mapping[str, Any]) -> ErrorCode:
+    for name in ("code", "error"):
+        if fields.get(name) in ErrorCode.__members__.values():
+            return ErrorCode(fields[name])
+    inner = fields.get("error")
+    if isinstance(inner, BaseException):
+        return classify_exception(inner).code
+    try:
+        return classify_error(None, None, fields).code
+    except (TypeError, ValueError, RecursionError):  # The object is not JSON.
+        message = fields.get("message")
+        return classify_error(None, None, message if isinstance(message, str) else "").code
 
 
 ErrorKind = Literal["context_exceeded", "provider_error", "aborted", "none"]

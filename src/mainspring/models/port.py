@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from mainspring.errors import ConfigError, InvalidResponseError
 from mainspring.events import Done, StreamEvent
-from mainspring.messages import ContentBlock, Message, StopReason, ToolDefinition, Usage
+from mainspring.messages import ContentBlock, Message, StopReason, TextBlock, ToolDefinition, Usage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model should reason before it responds."""
@@ -124,14 +124,14 @@ def with_api_key(model: ModelProvider, get_api_key: Callable[..., Any]) -> Model
 
 
 class ModelResponse(Struct, frozen=True, eq=False):
-    """A complete response. ``message.content`` is never empty."""
+    """A complete response."""
 
     message: Message
 
     @property
     def content(self) -> tuple[ContentBlock, ...]:
-        """Blocks of the response."""
-        return self.message.content
+        """Blocks of the response; never empty."""
+        return self.message.content or (TextBlock(""),)
 
     @property
     def text(self) -> str:

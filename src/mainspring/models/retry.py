@@ -43,7 +43,7 @@ class RetryConfig(Struct, frozen=True):
         enabled: Whether to retry.
         max_retries: Maximum number of retries after the first attempt.
         base_delay_ms: Delay before the first retry, in milliseconds; doubles each time.
-        max_delay_ms: Maximum computed delay, in milliseconds.
+        max_delay_ms: Maximum computed delay, in milliseconds, jitter included.
         jitter: Fraction by which a delay is randomly increased or decreased; 0 turns it off.
         max_retry_after: Maximum delay, in seconds, that a server may request; if it requests more, the call fails instead.
     """
@@ -132,13 +132,13 @@ def calculate_delay(
         rng: Function that returns a number from 0 to 1.
 
     Returns:
-        ``base * 2**attempt``, limited to the maximum, varied by the jitter.
+        ``base * 2**attempt``, varied by the jitter, limited to the maximum.
     """
     config = config or RetryConfig()
     delay = min(config.base_delay_ms * 2.0 ** min(attempt, 64), config.max_delay_ms)
     if config.jitter:
         delay *= 1 + config.jitter * (2 * rng() - 1)
-    return max(0.0, delay) / 1000
+    return min(max(0.0, delay), config.max_delay_ms) / 1000
 
 
 def next_delay(

@@ -243,15 +243,26 @@ async def test_turn_before_can_change_the_request_and_turn_after_can_continue_th
     assert [m.text for m in ctx.messages if isinstance(m, Message)] == ["go", "one", "go on", "two"]
 
 
+@pytest.mark.covers("MSG-17")
+async def test_transform_gets_the_token_of_the_run() -> None:
+    signal, seen = CancelToken(), list[bool]()
+
+    def transform(messages: list[Any], token: CancelToken) -> list[Any]:
+        signal.cancel()
+        seen.append(token.cancelled)
+        return messages
+
+    with pytest.raises(AgentAbortedError):
+        await agent_loop("go", LoopContext(), make_config(Script(), transform_context=transform), signal)
+    assert seen == [True]
+
+
 @pytest.mark.covers("MSG-16", "MSG-17", "MSG-24")
 async def test_request_is_built_by_hook_then_transform_then_conversion() -> None:
     order: list[str] = []
-    tokens: list[CancelToken] = []
-    signal = CancelToken()
 
     async def transform(messages: list[Any], token: CancelToken) -> list[Any]:
         order.append("transform")
-        tokens.append(token)
         assert isinstance(messages[0], CustomMessage)
         return [*messages, CustomMessage("hint", "H")]
 
@@ -262,12 +273,8 @@ async def test_request_is_built_by_hook_then_transform_then_conversion() -> None
     bus = HookBus({"context:transform": lambda ctx: order.append("hook")})
     model = Script(text_reply("ok"))
     ctx = LoopContext(messages=[CustomMessage("note", 1)])
-    await agent_loop(
-        "go", ctx, make_config(model, bus=bus, convert_to_llm=convert, transform_context=transform), signal
-    )
+    await agent_loop("go", ctx, make_config(model, bus=bus, convert_to_llm=convert, transform_context=transform))
     assert order == ["hook", "transform", "convert"]
-    signal.cancel()
-    assert tokens[0].cancelled
     assert [m.text for m in model.requests[0].messages] == ["<note>", "go", "<hint>"]
     assert block_types(ctx.messages) == ["custom:note", "user", "assistant"], "the history is unchanged"
 

@@ -1,16 +1,20 @@
 """`LLMClient`: results instead of exceptions, callbacks, and a model that is built on first use."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from mainspring.errors import AuthenticationError, ErrorCode, ModelError, NetworkError, RateLimitedError
-from mainspring.events import StreamError
+from mainspring.events import StreamError, StreamEvent
 from mainspring.messages import Message, TextBlock, Usage
 from mainspring.models import (
     Failure,
     LLMClient,
     ModelCallbacks,
+    ModelRequest,
+    ModelResponse,
     ProviderConfig,
     ProviderRegistry,
     RetryConfig,
@@ -208,6 +212,120 @@ async def test_model_is_built_on_first_use_and_again_after_a_config_change() -> 
     await llm_client.aclose()
 
 
+class SlowProvider:
+    """A provider whose models are created asynchronously, and answer when ``answer`` is set."""
+
+    def __init__(self) -> None:
+        self.created: list[str | None] = []
+        self.closed: list[tuple[str, bool]] = []
+        self.failures: list[Exception] = []
+        self.answer = asyncio.Event()
+        self.streaming = asyncio.Semaphore(0)
+        self.registry = ProviderRegistry("slow")
+        self.registry.register("slow", self.create)
+
+    async def create(self, config: ProviderConfig) -> ScriptedModel:
+        await asyncio.sleep(0)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.created.append(config.model)
+        return SlowModel(self, config.model or "")
+
+
+class SlowModel(ScriptedModel):
+    def __init__(self, provider: SlowProvider, name: str) -> None:
+        super().__init__("Hi", loop=True, model=name)
+        self.slow = provider
+        self.busy = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        self.busy = True
+        self.slow.streaming.release()
+        await self.slow.answer.wait()
+        try:
+            async for event in super().stream(request):
+                yield event
+        finally:
+            self.busy = False
+
+    async def aclose(self) -> None:
+        self.slow.closed.append((self.model, self.busy))
+
+
+@pytest.mark.covers("MOD-22")
+async def test_concurrent_first_calls_share_one_model() -> None:
+    provider = SlowProvider()
+    provider.answer.set()
+    client = LLMClient("slow:m", registry=provider.registry)
+
+    results = await asyncio.gather(*[client.invoke("Hi") for _ in range(8)])
+
+    assert all(isinstance(result, Success) for result in results)
+    assert (provider.created, provider.closed) == (["m"], [])
+
+
+@pytest.mark.covers("MOD-22")
+async def test_model_in_use_is_not_closed_for_another_one() -> None:
+    provider = SlowProvider()
+    client = LLMClient("slow:m", registry=provider.registry)
+
+    calls = [asyncio.create_task(client.invoke("Hi", model=f"m{n}")) for n in range(8)]
+    for _ in calls:
+        await provider.streaming.acquire()
+    assert (sorted(map(str, provider.created)), provider.closed) == ([f"m{n}" for n in range(8)], [])
+    provider.answer.set()
+    results = await asyncio.gather(*calls)
+
+    assert all(isinstance(result, Success) for result in results)
+    async with asyncio.timeout(5):
+        stream = await client.stream("Hi", model="m7")
+        assert isinstance(stream, Success)
+        for n in range(8, 14):
+            await client.invoke("Hi", model=f"m{n}")
+    assert len(provider.closed) == len(provider.created) - 4  # The cache has its size again.
+    assert [busy for _, busy in provider.closed if busy] == []
+    assert "m7" not in [name for name, _ in provider.closed]
+    await stream.result.aclose()
+    for n in range(14, 18):
+        await client.invoke("Hi", model=f"m{n}")
+    assert "m7" in [name for name, _ in provider.closed]
+
+
+@pytest.mark.covers("MOD-22", "RET-20")
+async def test_failure_to_create_a_model_is_not_kept() -> None:
+    provider = SlowProvider()
+    provider.answer.set()
+    provider.failures = [AuthenticationError("no key")]
+    client = LLMClient("slow:m", registry=provider.registry)
+
+    first, second = await asyncio.gather(client.invoke("Hi"), client.invoke("Hi"))
+    assert isinstance(first, Failure)
+    assert first.error is ErrorCode.AUTHENTICATION_ERROR
+    assert isinstance(second, Success)
+
+    provider.failures = [NetworkError("down")]
+    assert isinstance(await client.invoke("Hi", model="other"), Failure)
+    assert isinstance(await client.invoke("Hi", model="other"), Success)
+    assert provider.created == ["m", "other"]
+
+
+@pytest.mark.covers("MOD-12", "MOD-14")
+async def test_success_has_a_message() -> None:
+    client = make_client("Hello", "Hello", '{"a": 1}')
+
+    results = [
+        await client.invoke("Hi"),
+        await client.stream("Hi"),
+        await client.structured("Hi", {"type": "object"}),
+    ]
+
+    assert [result.message for result in results] == [
+        "Response of scripted:scripted-1.",
+        "Stream of scripted:scripted-1.",
+        "Response of scripted:scripted-1.",
+    ]
+
+
 @pytest.mark.covers("RET-20")
 async def test_provider_that_cannot_be_built_is_a_failure() -> None:
     for config, code in (
@@ -275,3 +393,9 @@ async def test_scripted_model_returns_its_script() -> None:
     exhausted = await llm_client.invoke("more")
     assert isinstance(exhausted, Failure)
     assert "only 4 responses" in exhausted.message
+
+
+@pytest.mark.covers("MOD-04")
+def test_content_of_a_response_is_never_empty() -> None:
+    assert ModelResponse(Message("assistant")).content == (TextBlock(""),)
+    assert ModelResponse(Message.assistant("Hi")).content == (TextBlock("Hi"),)

@@ -290,6 +290,49 @@ def test_error_or_error_text_maps_to_a_code() -> None:
     assert map_error_to_code(TimeoutError()) is ErrorCode.TIMEOUT
 
 
+class ForeignError:
+    """An error of a library that is not an exception."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+CIRCULAR: dict[str, Any] = {"message": "request timed out"}
+CIRCULAR["self"] = CIRCULAR
+
+
+@pytest.mark.covers("RET-06")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (None, ErrorCode.UNKNOWN),
+        (42, ErrorCode.UNKNOWN),
+        (4.2, ErrorCode.UNKNOWN),
+        (object(), ErrorCode.UNKNOWN),
+        ([], ErrorCode.UNKNOWN),
+        ({}, ErrorCode.UNKNOWN),
+        ("", ErrorCode.UNKNOWN),
+        (429, ErrorCode.RATE_LIMITED),
+        (503, ErrorCode.NETWORK_ERROR),
+        (b'{"error": {"message": "request timed out"}}', ErrorCode.TIMEOUT),
+        ("MODEL_NOT_FOUND", ErrorCode.MODEL_NOT_FOUND),
+        ({"message": "rate limit"}, ErrorCode.RATE_LIMITED),
+        ({"message": 42}, ErrorCode.UNKNOWN),
+        ({"error": {"message": "Invalid API key"}}, ErrorCode.AUTHENTICATION_ERROR),
+        ({"status": 401}, ErrorCode.AUTHENTICATION_ERROR),
+        ({"code": "PROVIDER_NOT_SUPPORTED"}, ErrorCode.PROVIDER_NOT_SUPPORTED),
+        ({("a", "tuple"): object(), "error": TimeoutError()}, ErrorCode.TIMEOUT),
+        ({("a", "tuple"): object()}, ErrorCode.UNKNOWN),
+        (CIRCULAR, ErrorCode.TIMEOUT),
+        (ForeignError(message="429 too many requests"), ErrorCode.RATE_LIMITED),
+        (ForeignError(status=404, message="The model x was not found"), ErrorCode.MODEL_NOT_FOUND),
+        (error_response("TIMEOUT", "slow"), ErrorCode.TIMEOUT),
+    ],
+)
+def test_any_object_maps_to_a_code(error: object, code: ErrorCode) -> None:
+    assert map_error_to_code(error) is code
+
+
 @pytest.mark.covers("MOD-40")
 @pytest.mark.parametrize(
     ("content", "text"),
@@ -401,6 +444,8 @@ NAMED_BY_SOURCES = """
     create_model_provider LLMClient ModelCallbacks complete with_retry is_retryable_error calculate_delay extract_retry_after
     RetryConfig RetryContext RetryOptions create_anthropic_adapter create_openai_compat_adapter
     build_anthropic_system_param normalize_message FallbackModel RateLimitedModel classify_error
+    ModelError ModelFactory AsyncModelFactory ResultStream
+    Message ContentBlock TextBlock ImageBlock ThinkingBlock RedactedThinkingBlock ToolUseBlock ToolResultBlock StopReason Usage
 """.split()
 
 

@@ -77,9 +77,9 @@ def test_system_texts_are_joined() -> None:
 
     sent = body(history, system="Be kind.")
 
-    assert build_anthropic_system_param("Be kind.", history) == "Be kind.\n\nFrom now on in French."
-    assert build_anthropic_system_param("", history) == "From now on in French."
-    assert build_anthropic_system_param("", []) == ""
+    assert build_anthropic_system_param(history, "Be kind.") == "Be kind.\n\nFrom now on in French."
+    assert build_anthropic_system_param(history) == "From now on in French."
+    assert build_anthropic_system_param([Message.user("Hi")]) == ""
     assert sent["system"] == [{"type": "text", "text": "Be kind.\n\nFrom now on in French."}]
     assert [block["text"] for item in sent["messages"] for block in item["content"]] == ["Hi", "Well?"]
     assert "system" not in body([Message.user("Hi")])

@@ -66,7 +66,10 @@ def test_delays_double_up_to_a_maximum() -> None:
     assert calculate_delay(2, rng=lambda: 1.0) == 5.0
     assert calculate_delay(2, rng=lambda: 0.5) == 4.0
     assert calculate_delay(9, RetryConfig(jitter=0, max_delay_ms=60000)) == 60
-    assert all(7.5 <= calculate_delay(9) <= 12.5 for _ in range(50))
+    assert calculate_delay(9, rng=lambda: 0.0) == 7.5
+    assert calculate_delay(9, rng=lambda: 1.0) == 10
+    assert all(7.5 <= calculate_delay(9) <= 10 for _ in range(50))
+    assert calculate_delay(3, rng=lambda: 1.0) == 10  # 8 seconds and a quarter.
 
 
 @pytest.mark.covers("RET-03", "RET-06", "MOD-11")

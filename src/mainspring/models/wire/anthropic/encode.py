@@ -69,8 +69,13 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     return b"".join((head, b',"messages":[', *pieces, b"]}"))
 
 
-def build_anthropic_system_param(system: str, messages: Sequence[Message]) -> str:
-    """Return the system prompt and all system messages of a request, in order, separated by blank lines."""
+def build_anthropic_system_param(messages: Sequence[Message], system: str = "") -> str:
+    """Return the text of all system messages, in order, separated by blank lines; empty if they have none.
+
+    Args:
+        messages: Messages of a request.
+        system: System prompt of the request, which comes first.
+    """
     texts = [system, *[message.text for message in messages if message.role == "system"]]
     return "\n\n".join([text for text in texts if text and not text.isspace()])
 
@@ -129,7 +134,7 @@ def _head(
 ) -> bytes:
     """Encode everything but the messages, without the closing brace; encoded again only after a change."""
     tools = list(request.tools)
-    system = build_anthropic_system_param(request.system, request.messages)
+    system = build_anthropic_system_param(request.messages, request.system)
     parts = ({"model": profile.model, **fields}, tools, system, marker)
     known = history.head
     if known is not None and known[0] == parts:
