@@ -196,7 +196,7 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
     A field that the host rejects with a 400 is omitted from later requests.
 
     Attributes:
-        max_tokens_field: Name of the field for the output limit.
+        max_tokens_field: Name of the field for the output limit; empty sends no limit.
         stream_usage: Whether token counts may be requested in a stream (``stream_options``).
         developer_role: Whether the system prompt has the role ``developer``.
         efforts: Supported thinking levels; empty if none.
@@ -215,7 +215,7 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
         text_markup: Whether calls and reasoning are read from the text of responses, for servers without a parser.
     """
 
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens", ""] = "max_tokens"
     stream_usage: bool = True
     developer_role: bool = False
     efforts: tuple[str, ...] = ("minimal", "low", "medium", "high", "xhigh")

@@ -23,7 +23,7 @@ from mainspring.models.json_values import to_json
 from mainspring.models.port import ModelRequest, Sampling
 from mainspring.models.profile import LeftOutPart, ModelProfile
 
-_MAX_TRIALS = 14
+_MAX_TRIALS = 16
 _CAPABILITIES = {
     "chat_completions": "dialect",
     "messages": "messages",
@@ -54,6 +54,7 @@ _PARALLEL_OPTION = "parallel_tool_calls"
 _SAMPLING = tuple([name for name in Sampling.__struct_fields__ if name != _PARALLEL_OPTION])
 _OPTIONS = {"temperature": False, "stop": False, "unsupported": _SAMPLING}
 _PARALLEL = {"unsupported": (_PARALLEL_OPTION,)}
+_LIMIT_HINT = r"max.?(completion.?|output.?|new.?)?tokens|output limit"
 _IMAGES = _Part(
     "images", r"image|vision|visual|multi-?modal|modalit|picture|mmproj|content.{0,9}type|valid string|base64"
 )
@@ -104,6 +105,13 @@ _PARTS = (
             "ollama": {"unsupported": _SAMPLING},
         },
     ),
+    _Part("the field max_tokens", _LIMIT_HINT, {"chat_completions": {"max_tokens_field": "max_completion_tokens"}}),
+    _Part("the field max_completion_tokens", _LIMIT_HINT, {"chat_completions": {"max_tokens_field": "max_tokens"}}),
+    _Part(
+        "the output limit",
+        _LIMIT_HINT,
+        {"chat_completions": {"max_tokens_field": ""}, "responses": {"max_output_tokens": False}},
+    ),
     _Part(
         "prompt cache options",
         r"cache",
@@ -119,7 +127,7 @@ _PARTS = (
         {
             "chat_completions": {"strict_schema": False},
             "messages": {"context_management": None, "efforts": ()},
-            "responses": {"store": None, "strict_tools": None, "strict_schema": False, "max_output_tokens": False},
+            "responses": {"store": None, "strict_tools": None, "strict_schema": False},
         },
     ),
     _Part(
