@@ -282,9 +282,12 @@ def test_no_text_is_lost_and_chunks_change_nothing(parts: list[str]) -> None:
         assert message.text.lstrip() == text.lstrip()
 
 
-async def test_note_is_sent_once() -> None:
-    body = sse(chunk({"content": UNREAD["unknown tool"]}, "stop"))
-    http_model = HttpModel(LOCAL, ChatCompletionsProtocol(), transport=MemoryTransport(MemoryResponse(body)))
+@pytest.mark.parametrize(
+    ("using", "text"), [(LOCAL, UNREAD["unknown tool"]), (profile(), XML), (profile(), f"I read.\n{JSON}\n")]
+)
+async def test_note_is_sent_once(using: ModelProfile, text: str) -> None:
+    body = sse(chunk({"content": text}, "stop"))
+    http_model = HttpModel(using, ChatCompletionsProtocol(), transport=MemoryTransport(MemoryResponse(body)))
     notes: list[str] = []
 
     for _ in range(2):
@@ -293,6 +296,17 @@ async def test_note_is_sent_once() -> None:
     [note] = notes
     assert note.startswith("host:m1 wrote a tool call as text")
     assert "--tool-call-parser" in note
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+async def test_other_text_of_a_host_with_a_parser_has_no_note(text: str) -> None:
+    body = sse(chunk({"content": text}, "stop"))
+    http_model = HttpModel(profile(), ChatCompletionsProtocol(), transport=MemoryTransport(MemoryResponse(body)))
+    notes: list[str] = []
+
+    response = await http_model.complete(ModelRequest([Message.user("Hi")], tools=TOOLS, warn=notes.append))
+
+    assert (response.text, notes) == (text, [])
 
 
 async def test_ollama_reads_markup_too() -> None:

@@ -338,6 +338,14 @@ class MarkupText(TextAndThinking):
         return pending, ""
 
 
+def ends_with_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
+    """Return True if a text ends with calls of tools, from the start of a line."""
+    by_name = {tool.name: tool for tool in tools}
+    starts = [text.find(tag) for tag in _CALLS if tag in text]
+    starts = [at for at in starts if not text[:at].strip() or text[:at].rstrip(" ").endswith("\n")]
+    return any(text[:at].count("```") % 2 == 0 and parse_calls(text[at:], by_name) for at in starts)
+
+
 def _is_viable(markup: str) -> bool:
     """Return True if the start of markup can become a call."""
     rest = markup

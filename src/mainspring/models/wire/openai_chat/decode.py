@@ -27,8 +27,9 @@ from mainspring.models.wire.openai_chat.payloads import (
 )
 
 if TYPE_CHECKING:
-    from mainspring.models.codec.text_markup import MarkupText
+    from mainspring.models.codec.text_markup import MarkupText, ends_with_calls
 else:
+    ends_with_calls = lazy_function("mainspring.models.codec.text_markup", "ends_with_calls")
     MarkupText = lazy_function("mainspring.models.codec.text_markup", "MarkupText")
 
 
@@ -352,6 +353,9 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         if self._markup is not None:
             self._finish_markup(self._markup, out)
         self._close_text(out)
+        if self.tools and not self._can_have_markup and not self._calls.count:
+            text = self.draft.message().text if len(self.draft) else ""
+            self.has_unparsed_calls = text[-1:] in (">", "\n") and ends_with_calls(text, self.tools)
         self._calls.close(out)
 
     def _add_markup(self, text: str, out: list[StreamEvent]) -> bool:
