@@ -31,6 +31,7 @@ from mainspring.events import (
     MessageEnd,
     MessageStart,
     ModelRetry,
+    Notice,
     StreamError,
     StreamEvent,
     ToolsChange,
@@ -269,6 +270,8 @@ def _open_stream(
     The caller closes the stream.
     """
     steps, retry = run.config.steps, run.config.behavior.retry
+    if request.warn is None:
+        request.warn = lambda text: run.bus.publish(Notice(text, "warn"))
 
     def open_once() -> AsyncGenerator[StreamEvent, None]:
         return cast("AsyncGenerator[StreamEvent, None]", steps.model(model, request))

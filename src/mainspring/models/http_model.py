@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from inspect import isawaitable
@@ -21,11 +22,21 @@ from mainspring.models.transport.port import Timeouts, Transport, TransportRespo
 from mainspring.redaction import redact_environment
 
 if TYPE_CHECKING:
+    from mainspring.models.codec.refused_parts import (
+        PartTrials,
+        comparable_text,
+        describe_left_out_parts,
+        without_parts,
+    )
     from mainspring.models.codec.sampling import format_omitted_options
     from mainspring.models.codec.unsupported import without_rejected_images
 else:
     without_rejected_images = lazy_function("mainspring.models.codec.unsupported", "without_rejected_images")
     format_omitted_options = lazy_function("mainspring.models.codec.sampling", "format_omitted_options")
+    PartTrials = lazy_function("mainspring.models.codec.refused_parts", "PartTrials")
+    comparable_text = lazy_function("mainspring.models.codec.refused_parts", "comparable_text")
+    describe_left_out_parts = lazy_function("mainspring.models.codec.refused_parts", "describe_left_out_parts")
+    without_parts = lazy_function("mainspring.models.codec.refused_parts", "without_parts")
 
 _read_rejection: Callable[..., Awaitable[ModelError]] = lazy_function("mainspring.models.rejection", "read_rejection")
 
@@ -36,6 +47,11 @@ If it has a method ``invalidate``, that method is called with the credential tha
 function is called again."""
 
 _MAX_CAPABILITY_RETRIES = 4
+_UNPARSED_CALLS = (
+    "{model} wrote a tool call as text that cannot be read as a call. The parser of its server is probably off: start vLLM with "
+    "--enable-auto-tool-choice and --tool-call-parser, SGLang with --tool-call-parser, llama.cpp with --jinja."
+)
+_log = logging.getLogger("mainspring.models")
 _DRAIN_TIMEOUT = (
     0.25  # Seconds to wait for the end of the body after the end of the response before the connection is closed.
 )
@@ -67,6 +83,8 @@ class HttpModel(ModelBase):
         self._credential = credential
         self._own_transport = transport
         self._timeouts = timeouts
+        self._last_refusal = ""
+        self._has_reported_markup = False
 
     @property
     def info(self) -> ModelInfo:
@@ -103,7 +121,7 @@ class HttpModel(ModelBase):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Send a request and stream the response.
 
-        A field that the host rejects with a 400 is omitted, and the changed request is sent again immediately.
+        A part that the host refuses is omitted, and the changed request is sent again immediately.
 
         Raises:
             ModelError: The response is incomplete or missing; ``partial`` is the content received before.
@@ -126,7 +144,11 @@ class HttpModel(ModelBase):
                 self._add_context(error, reader)
                 raise
         assert reader is not None
-        for event in reader.finish():
+        last = reader.finish()
+        if reader.decoder.has_unparsed_calls and not self._has_reported_markup:
+            self._has_reported_markup = True
+            (request.warn or _log.warning)(_UNPARSED_CALLS.format(model=f"{self.provider}:{self.model}"))
+        for event in last:
             yield event
         if reader.error is not None:
             raise _redact(reader.error, key)
@@ -148,7 +170,10 @@ class HttpModel(ModelBase):
         transport = self._own_transport or default_transport()
         key = await self._get_credential()
         timeouts = self._request_timeouts(request)
-        profile, body = self._profile, self._protocol.encode(request, self._profile)
+        first = profile = self._profile
+        body = self._encode(request, profile)
+        refusal: ModelError | None = None
+        trials: PartTrials | None = None
         adaptations_left, fresh_key = _MAX_CAPABILITY_RETRIES, False
         if request.sampling is not None:
             adaptations_left += len(request.sampling.__struct_fields__)  # A host may reject one after the other.
@@ -156,9 +181,13 @@ class HttpModel(ModelBase):
             url = self._protocol.url(profile)
             async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
                 if response.status < 300:
+                    if refusal is not None:
+                        self._store_changes(request, first, profile, refusal)
                     if request.notify is not None:
                         self._report_omitted_options(request, profile, request.notify)
-                    yield response, ResponseReader(self._protocol.decoder(profile)), key
+                    decoder = self._protocol.decoder(profile)
+                    decoder.tools = request.tools
+                    yield response, ResponseReader(decoder), key
                     return
                 refusal = await _read_rejection(
                     response, url, _credential_secrets(key), provider=self.provider, model=self.model
@@ -166,24 +195,45 @@ class HttpModel(ModelBase):
             if refusal.status == 401 and not fresh_key and (newer := await self._refresh_credential(key)) != key:
                 key, fresh_key = newer, True  # The old key had expired.
                 continue
-            adapted = self._without_rejected(request, profile, body, refusal) if adaptations_left else None
+            is_repeated, self._last_refusal = self._last_refusal == (text := comparable_text(refusal)), text
+            adapted = None
+            if adaptations_left and trials is None:
+                adapted = self._without_rejected(request, profile, body, refusal, is_repeated=is_repeated)
+                if adapted is None:
+                    trials = PartTrials(self._protocol, request, profile, refusal, is_repeated=is_repeated)
+            if trials is not None:
+                adapted = trials.next(refusal)
             if adapted is None:
                 raise refusal
             profile, body = adapted
-            self._profile = profile
-            adaptations_left -= 1
+            if trials is None:
+                self._profile = profile
+                adaptations_left -= 1
+
+    def _encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
+        """Return the body of a request without the parts that the host refused."""
+        return self._protocol.encode(without_parts(request, profile.left_out) if profile.left_out else request, profile)
+
+    def _store_changes(
+        self, request: ModelRequest, before: ModelProfile, after: ModelProfile, refusal: ModelError
+    ) -> None:
+        """Store the profile without the refused parts, and report them."""
+        self._profile, self._last_refusal = after, ""
+        note = describe_left_out_parts(self._protocol.name, before, after, refusal)
+        if note:
+            (request.warn or _log.warning)(note)
 
     def _without_rejected(
-        self, request: ModelRequest, profile: ModelProfile, sent: bytes, refusal: ModelError
+        self, request: ModelRequest, profile: ModelProfile, sent: bytes, refusal: ModelError, *, is_repeated: bool
     ) -> tuple[ModelProfile, bytes] | None:
         """Return a profile without the rejected field and the request for it; an unchanged request is never sent again."""
         if refusal.reason != "bad_request":
             return None
         for changed in (
-            *without_rejected_images(profile, request.messages, refusal),
+            *(() if is_repeated else without_rejected_images(profile, request.messages, refusal)),
             *self._protocol.without_rejected(profile, refusal.message),
         ):
-            body = self._protocol.encode(request, changed)
+            body = self._encode(request, changed)
             if body != sent or changed.query != profile.query:
                 return changed, body
         return None

@@ -78,6 +78,8 @@ class ModelRequest(Struct, eq=False):
         sampling: Further options; see `Sampling`.
         notify: Function that receives a note if the model does not support an option, which is then not sent.
         scratch: See `EncodingCache`.
+        warn: Function that receives a note about what the host cannot do, for example if it refused images and they were left
+            out; without one, the note is logged.
     """
 
     messages: Sequence[Message]
@@ -97,6 +99,7 @@ class ModelRequest(Struct, eq=False):
     scratch: EncodingCache | None = None
     sampling: Sampling | None = None
     notify: Callable[[str], object] | None = None
+    warn: Callable[[str], object] | None = None
 
 
 REQUEST_OPTIONS = (

@@ -126,6 +126,7 @@ class OllamaCapabilities(SamplingCapabilities, frozen=True):
             small and silently truncates the prompt.
         keep_alive: How long the model stays loaded, for example ``5m`` or a number of seconds; -1 is forever. ``None``
             leaves it to the server.
+        text_markup: See `ChatCapabilities`.
     """
 
     think: Literal["levels", "switch", "none"] = "switch"
@@ -133,6 +134,7 @@ class OllamaCapabilities(SamplingCapabilities, frozen=True):
     json_schema: bool = True
     num_ctx: int | None = None
     keep_alive: str | int | None = None
+    text_markup: bool = True
 
 
 class ResponsesCapabilities(SamplingCapabilities, frozen=True):
@@ -180,6 +182,10 @@ class ResponsesCapabilities(SamplingCapabilities, frozen=True):
     tool_images: bool = True
 
 
+LeftOutPart = Literal["tools", "tool_choice", "system"]
+"""A part of a request that a host refused: tools, a forced call, or the role of the system prompt."""
+
+
 ReasoningEcho = Literal["echo", "none"]
 """Whether readable reasoning is sent back to the model that created it, in the field in which it was received."""
 
@@ -190,7 +196,7 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
     A field that the host rejects with a 400 is omitted from later requests.
 
     Attributes:
-        max_tokens_field: Name of the field for the output limit.
+        max_tokens_field: Name of the field for the output limit; empty sends no limit.
         stream_usage: Whether token counts may be requested in a stream (``stream_options``).
         developer_role: Whether the system prompt has the role ``developer``.
         efforts: Supported thinking levels; empty if none.
@@ -206,9 +212,10 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
         name_results: Whether a tool result contains the name of the tool.
         short_ids: Whether call IDs must be nine letters and digits.
         cache_breakpoints: Whether the host forwards cache breakpoints (``cache_control``) to models that support them.
+        text_markup: Whether calls and reasoning are read from the text of responses, for servers without a parser.
     """
 
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens", ""] = "max_tokens"
     stream_usage: bool = True
     developer_role: bool = False
     efforts: tuple[str, ...] = ("minimal", "low", "medium", "high", "xhigh")
@@ -223,6 +230,7 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
     name_results: bool = False
     short_ids: bool = False
     cache_breakpoints: bool = False
+    text_markup: bool = False
 
 
 class ModelProfile(Struct, frozen=True):
@@ -241,6 +249,7 @@ class ModelProfile(Struct, frozen=True):
         query: Query string of each request, without the question mark.
         max_output_tokens: Output limit if a request has none; ``None`` leaves it to the host.
         unreadable: Images that the host could not read (`image_key`); they are not sent again.
+        left_out: Parts of requests that the host refused and that are independent of the protocol; they are not sent again.
     """
 
     info: ModelInfo
@@ -255,6 +264,7 @@ class ModelProfile(Struct, frozen=True):
     query: str = ""
     max_output_tokens: int | None = None
     unreadable: frozenset[int] = frozenset()
+    left_out: frozenset[LeftOutPart] = frozenset()
 
     def __repr__(self) -> str:
         return redacted_repr(self, "headers", "query")

@@ -294,6 +294,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key="no",
             model="llama3.3:latest",
             unsupported=("knownAs",),
+            quirks={"text_markup": True},
             local=True,
             selected_by_address=True,
         ),
@@ -304,6 +305,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             url_variables=("OPENAI_COMPATIBLE_BASE_URL",),
             key_variables=("OPENAI_COMPATIBLE_API_KEY",),
             key="maybe",
+            quirks={"text_markup": True},
             selected_by_key=False,
         ),
         ProviderProfile(

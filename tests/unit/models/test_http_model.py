@@ -234,7 +234,9 @@ async def test_unchanged_request_is_not_repeated(status: int, text: str) -> None
     with pytest.raises(ModelError):
         await http_model.complete(ModelRequest(HI))
 
-    assert len(requests_of(http_model)) == 1
+    bodies = [request.body for request in requests_of(http_model)]
+    assert len(set(bodies)) == len(bodies)
+    assert len(bodies) == 1 or status == 400
 
 
 async def test_number_of_repeated_requests_is_limited() -> None:

@@ -240,7 +240,7 @@ async def test_openai_has_defaults_and_ignores_empty_settings(monkeypatch: pytes
     assert typed.profile.base_url == "https://api.openai.com/v1"
     other = as_http_model(create_model("openai:m", base_url="http://127.0.0.1:1/v1/", api_key="k"))
     assert other.profile.base_url == "http://127.0.0.1:1/v1"
-    assert other.profile.dialect == ChatCapabilities()
+    assert other.profile.dialect == ChatCapabilities(text_markup=True)
 
 
 @pytest.mark.covers("PRV-05")
@@ -329,7 +329,7 @@ def test_settings_reach_the_model() -> None:
     assert (profile.base_url, profile.query) == ("http://h/v1", "api-version=1")
     assert (profile.info.context_window, profile.info.vision, profile.max_output_tokens) == (1000, False, 50)
     assert profile.headers == {"x-team": "blue"}
-    assert profile.dialect == ChatCapabilities(stream_usage=False)
+    assert profile.dialect == ChatCapabilities(stream_usage=False, text_markup=True)
     assert model._timeouts == Timeouts(1, None, 2)
     assert to_provider_config({"region": "eu", "extra": {"a": 1}}).extra == {"region": "eu", "a": 1}
 

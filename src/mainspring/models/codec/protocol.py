@@ -5,10 +5,11 @@ Used by `HttpModel` and the replay of recorded traffic; implemented by the modul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from mainspring.events import StreamEvent
+from mainspring.messages import ToolDefinition
 from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
@@ -30,6 +31,12 @@ class WireDecoder(Protocol):
 
     ended: bool
     """Whether the provider marked the end of the stream."""
+
+    tools: Sequence[ToolDefinition]
+    """The tools of the request, to recognize calls that a server left in the text; set before the first event."""
+
+    has_unparsed_calls: bool
+    """Whether the text contains markup of calls that could not be read as calls."""
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
         """Decode one event of the stream: its name, if any, and its data."""

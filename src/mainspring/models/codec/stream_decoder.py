@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainspring.errors import ContextExceededError, InvalidResponseError, ModelError, NetworkError
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_function
-from mainspring.messages import Message, StopReason
+from mainspring.messages import Message, StopReason, ToolDefinition
 from mainspring.models.json_values import as_dict, parse_object_leniently
 from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.profile import ModelProfile
@@ -103,7 +103,7 @@ class StreamDecoder(ABC, Generic[_E]):
         profile: Model that responds.
     """
 
-    __slots__ = ("_errors", "_profile", "_started", "complete", "draft", "ended")
+    __slots__ = ("_errors", "_profile", "_started", "complete", "draft", "ended", "has_unparsed_calls", "tools")
 
     filter_reasons: ClassVar[frozenset[str]] = frozenset()
     """Finish reasons of a content filter."""
@@ -122,7 +122,8 @@ class StreamDecoder(ABC, Generic[_E]):
 
     def __init__(self, profile: ModelProfile) -> None:
         self._profile = profile
-        self.complete = self.ended = False
+        self.complete = self.ended = self.has_unparsed_calls = False
+        self.tools: Sequence[ToolDefinition] = ()
         self._reset()
 
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:

@@ -30,7 +30,7 @@ class TextAndThinking:
     def add_text(self, text: str, out: list[StreamEvent]) -> None:
         """Add text; close an open thinking block."""
         if self.text < 0:
-            self.close(out)
+            TextAndThinking.close(self, out)
             event = self._draft.open_text()
             self.text = event.index
             out.append(event)
@@ -40,7 +40,7 @@ class TextAndThinking:
     def add_thinking(self, thought: str, out: list[StreamEvent]) -> None:
         """Add thinking; close an open text block."""
         if self._thinking < 0:
-            self.close(out)
+            TextAndThinking.close(self, out)
             event = self._draft.open_thinking()
             self._thinking = event.index
             out.append(event)

@@ -58,13 +58,26 @@ def without_rejected_images(
 
     Only the newest, because the older ones were accepted before.
     """
-    if not _IMAGE_ERROR.search(refusal.message.lower()):
-        return
+    if _IMAGE_ERROR.search(refusal.message.lower()):
+        yield from without_newest_images(profile, messages)
+
+
+def without_newest_images(profile: ModelProfile, messages: Sequence[Message]) -> Iterator[ModelProfile]:
+    """Return the profile without the newest images, if there are any."""
     for message in reversed(messages):
         new = {image_hash(image) for image in _images(message)} - profile.unreadable
         if new:
             yield replace(profile, unreadable=profile.unreadable | new)
             return
+
+
+def has_seen_images(profile: ModelProfile, messages: Sequence[Message]) -> bool:
+    """Return True if the model has answered earlier images in this conversation, so that its host accepts images."""
+    with_images = [at for at, message in enumerate(messages) if any(_images(message))]
+    return len(with_images) > 1 and any(
+        message.role == "assistant" and message.provider == profile.provider and message.model == profile.model
+        for message in messages[with_images[0] : with_images[-1]]
+    )
 
 
 def _images(message: Message) -> Iterator[ImageBlock]:

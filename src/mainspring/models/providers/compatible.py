@@ -16,7 +16,7 @@ def openai_compatible(
     *,
     key_variables: tuple[str, ...] = (),
     model: str = "",
-    accepts: ChatCapabilities = ChatCapabilities(),
+    accepts: ChatCapabilities = ChatCapabilities(text_markup=True),
 ) -> ModelFactory:
     """Return a build function for a host of Chat Completions, for ``registry.register(name, build=...)``.
 

@@ -52,9 +52,8 @@ class ConfiguredProviders:
         self.registry = registry or default_registry()
         for name, section in self._sections().items():
             if name not in self.registry and (url := _setting(section, "base_url")):
-                self.registry.register(
-                    name, build=partial(build_hosted_model, host=ProviderProfile(name=name, base_url=url, key="no"))
-                )
+                host = ProviderProfile(name=name, base_url=url, key="no", quirks={"text_markup": True})
+                self.registry.register(name, build=partial(build_hosted_model, host=host))
 
     @property
     def retry(self) -> RetryConfig:

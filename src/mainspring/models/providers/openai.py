@@ -58,5 +58,5 @@ def build(config: ProviderConfig) -> HttpModel:
         model=model,
         base_url=base_url,
         key=key,
-        capabilities=_DIALECT if own else ChatCapabilities(),
+        capabilities=_DIALECT if own else ChatCapabilities(text_markup=True),
     )

@@ -33,6 +33,7 @@ from mainspring.models.codec.normalize import (
 from mainspring.models.codec.sampling import omitted_options, sampling_fields, without_rejected_options
 from mainspring.models.codec.stream_decoder import StreamDecoder
 from mainspring.models.codec.text import TextAndThinking
+from mainspring.models.codec.text_markup import MarkupText
 from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter
 from mainspring.models.json_values import DECODE_ERRORS, as_dict, convert_loosely, to_json
 from mainspring.models.port import ModelRequest
@@ -76,13 +77,16 @@ class OllamaDecoder(StreamDecoder[_Chunk]):
     lines = True
     completes_at_done_mark = False
 
-    __slots__ = ("_calls", "_first", "_ids", "_prose", "_reason")
+    __slots__ = ("_calls", "_first", "_ids", "_markup", "_prose", "_reason")
 
     def __init__(self, profile: ModelProfile) -> None:
         super().__init__(profile)
         self._first = ""  # time at which the response started, its only identifier
         self._reason = ""
         self._prose = TextAndThinking(self.draft)
+        self._markup: MarkupText | None = None
+        if profile.ollama.text_markup:
+            self._prose = self._markup = MarkupText(self.draft)
         self._calls: list[int] = []
         self._ids: set[str] = set()
 
@@ -123,6 +127,11 @@ class OllamaDecoder(StreamDecoder[_Chunk]):
         self.feed("", body, out)
 
     def _close_blocks(self, out: list[StreamEvent]) -> None:
+        if self._markup is not None:
+            is_complete = not self._calls and self._reason != "length"
+            for name, arguments in self._markup.finish(self.tools, out, is_complete=is_complete):
+                self._call(_Call(_Function(name, arguments)), out)
+            self.has_unparsed_calls = self._markup.is_unparsed
         self._prose.close(out)
         out.extend([self.draft.close_call(block) for block in self._calls])
 

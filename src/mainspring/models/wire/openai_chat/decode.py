@@ -6,9 +6,10 @@ name of its field, or the JSON of the ``reasoning_details`` entry without its te
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.events import StreamEvent
+from mainspring.lazy import lazy_function
 from mainspring.messages import Message, StopReason
 from mainspring.models.codec.normalize import new_call_id
 from mainspring.models.codec.stream_decoder import StreamDecoder
@@ -24,6 +25,12 @@ from mainspring.models.wire.openai_chat.payloads import (
     LenientChunkParser,
     decode_chunk,
 )
+
+if TYPE_CHECKING:
+    from mainspring.models.codec.text_markup import MarkupText, ends_with_calls
+else:
+    ends_with_calls = lazy_function("mainspring.models.codec.text_markup", "ends_with_calls")
+    MarkupText = lazy_function("mainspring.models.codec.text_markup", "MarkupText")
 
 
 class _Call:
@@ -270,7 +277,10 @@ _STOP_REASONS: dict[str, StopReason] = {
 class ChatDecoder(StreamDecoder[ChatChunk]):
     """Decoder of one response; see `StreamDecoder`."""
 
-    __slots__ = ("_calls", "_finish", "_lenient", "_reasoning", "_stopped_at", "_text", "_text_mark")
+    __slots__ = (
+        *("_calls", "_can_have_markup", "_finish", "_lenient", "_markup", "_reasoning", "_stopped_at", "_text"),
+        "_text_mark",
+    )
 
     filter_reasons = frozenset(
         {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "sensitive", "refusal"}
@@ -287,6 +297,8 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         self._lenient = LenientChunkParser()
         self._text = -1  # the open text block
         self._text_mark: str | None = None
+        self._can_have_markup = profile.dialect.text_markup
+        self._markup: MarkupText | None = None  # created for the first text that may be markup
         self._reasoning = ReasoningAssembler(self.draft)
         self._calls = ToolCallAssembler(self.draft)
         self._finish = ""
@@ -338,8 +350,31 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         self._reasoning.close(out)
         if self._text_mark and not len(self.draft):
             self._open_text(out)  # An empty text with a signature.
+        if self._markup is not None:
+            self._finish_markup(self._markup, out)
         self._close_text(out)
+        if self.tools and not self._can_have_markup and not self._calls.count:
+            text = self.draft.message().text if len(self.draft) else ""
+            self.has_unparsed_calls = text[-1:] in (">", "\n") and ends_with_calls(text, self.tools)
         self._calls.close(out)
+
+    def _add_markup(self, text: str, out: list[StreamEvent]) -> bool:
+        """Add text that may be markup; return False if it is not."""
+        if self._markup is None:
+            if "<" not in text and (self._text >= 0 or not text[0].isspace()):
+                return False
+            self._markup = MarkupText(self.draft, self._text)
+            self._text = -1
+        self._reasoning.close(out)
+        self._markup.add_text(text, out)
+        return True
+
+    def _finish_markup(self, markup: MarkupText, out: list[StreamEvent]) -> None:
+        """Add the calls that the server left in the text."""
+        is_complete = not self._calls.count and _STOP_REASONS.get(self._finish) != "max_tokens"
+        for name, arguments in markup.finish(self.tools, out, is_complete=is_complete):
+            self._calls.add([CallDelta(function=FunctionDelta(name, arguments))], out, is_complete=True)
+        self.has_unparsed_calls = markup.is_unparsed
 
     def _choice(self, choice: Choice, chunk: ChatChunk, out: list[StreamEvent]) -> None:
         if not self._started:
@@ -350,7 +385,13 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
             delta, is_complete = choice.message, True  # A complete message; after deltas it would only repeat them.
         if delta is not None:
             content = delta.content
-            if self._text < 0 or type(content) is not str or not content or _has_more(delta):
+            if (
+                self._text < 0
+                or type(content) is not str
+                or not content
+                or (self._can_have_markup and "<" in content)
+                or _has_more(delta)
+            ):
                 self._delta(delta, out, is_complete=is_complete)
             else:
                 out.append(self.draft.text(self._text, content))  # the common case
@@ -405,6 +446,8 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
     def _add_text(self, text: str, out: list[StreamEvent]) -> None:
         if not text:
             return
+        if self._can_have_markup and self._add_markup(text, out):
+            return
         if self._text < 0:
             self._reasoning.close(out)
             self._open_text(out)
@@ -416,6 +459,8 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         out.append(event)
 
     def _close_text(self, out: list[StreamEvent]) -> None:
+        if self._markup is not None:
+            self._markup.close(out, self._text_mark)
         if self._text >= 0:
             out.append(self.draft.close_text(self._text, self._text_mark))
             self._text = -1

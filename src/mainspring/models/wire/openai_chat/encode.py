@@ -51,7 +51,7 @@ def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, 
     if dialect.stream_usage:
         fields["stream_options"] = {"include_usage": True}
     limit = output_limit(request, profile)
-    if limit is not None:
+    if limit is not None and dialect.max_tokens_field:
         fields[dialect.max_tokens_field] = limit
     if request.temperature is not None and dialect.temperature:
         fields["temperature"] = request.temperature

@@ -1,0 +1,356 @@
+"""Find the part of a request that a host refuses, by sending the request again without one part after the other.
+
+Hosts refuse images, tools, and options in many words, or in none that name the part. So the request decides: only a part that it
+contains is tried, and the words only decide which part is tried first. Loaded only after a refusal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.errors import ErrorCode, ModelError
+from mainspring.lazy import lazy_re
+from mainspring.messages import ContentBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
+from mainspring.models.codec.normalize import arguments_object
+from mainspring.models.codec.protocol import WireProtocol
+from mainspring.models.codec.unsupported import has_seen_images, without_newest_images
+from mainspring.models.json_values import to_json
+from mainspring.models.port import ModelRequest, Sampling
+from mainspring.models.profile import LeftOutPart, ModelProfile
+
+_MAX_TRIALS = 16
+_CAPABILITIES = {
+    "chat_completions": "dialect",
+    "messages": "messages",
+    "responses": "responses",
+    "gemini": "gemini",
+    "ollama": "ollama",
+}
+"""Field of the profile with the capabilities of each protocol."""
+
+
+class _Part(Struct, frozen=True):
+    """A part of requests.
+
+    Attributes:
+        label: What the user reads.
+        hint: Pattern of words that make this part the most likely one.
+        changes: Capabilities without the part, by protocol; names in ``unsupported`` are added to those that are there.
+        left_out: Its name, if it is left out of the request and not by a capability.
+    """
+
+    label: str
+    hint: str
+    changes: Mapping[str, Mapping[str, Any]] = {}
+    left_out: LeftOutPart | None = None
+
+
+_PARALLEL_OPTION = "parallel_tool_calls"
+_SAMPLING = tuple([name for name in Sampling.__struct_fields__ if name != _PARALLEL_OPTION])
+_OPTIONS = {"temperature": False, "stop": False, "unsupported": _SAMPLING}
+_PARALLEL = {"unsupported": (_PARALLEL_OPTION,)}
+_LIMIT_HINT = r"max.?(completion.?|output.?|new.?)?tokens|output limit"
+_IMAGES = _Part(
+    "images", r"image|vision|visual|multi-?modal|modalit|picture|mmproj|content.{0,9}type|valid string|base64"
+)
+_TOOLS = _Part("tools", r"tool|function|jinja", left_out="tools")
+_PARTS = (
+    _IMAGES,
+    _Part("stream_options", r"stream|usage", {"chat_completions": {"stream_usage": False}}),
+    _Part(
+        "parallel tool calls",
+        r"parallel|several tool|multiple tool",
+        {
+            "chat_completions": _PARALLEL,
+            "messages": _PARALLEL,
+            "responses": {**_PARALLEL, "parallel_calls": None},
+        },
+    ),
+    _Part("a forced tool call", r"tool.?choice|forced?\b|\brequired\b", left_out="tool_choice"),
+    _Part(
+        "the schema of the response",
+        r"schema|response.?format|structured|json|grammar",
+        {
+            "chat_completions": {"json_schema": False},
+            "messages": {"json_schema": False},
+            "responses": {"json_schema": False},
+            "gemini": {"json_schema": False},
+            "ollama": {"json_schema": False},
+        },
+    ),
+    _Part(
+        "reasoning",
+        r"reason|think|effort",
+        {
+            "chat_completions": {"efforts": (), "reasoning": "none"},
+            "messages": {"thinking": "none", "thinking_off": "omit", "drop_unbound": False, "reasoning": False},
+            "responses": {"efforts": (), "encrypted": False, "reasoning": "none"},
+            "gemini": {"thinking": "none"},
+            "ollama": {"think": "none", "echo": False},
+        },
+    ),
+    _Part(
+        "sampling options and stop sequences",
+        r"temperature|top_|penalt|seed|\bstop|sampl",
+        {
+            "chat_completions": _OPTIONS,
+            "messages": _OPTIONS,
+            "responses": {"temperature": False, "unsupported": _SAMPLING},
+            "gemini": _OPTIONS,
+            "ollama": {"unsupported": _SAMPLING},
+        },
+    ),
+    _Part("the field max_tokens", _LIMIT_HINT, {"chat_completions": {"max_tokens_field": "max_completion_tokens"}}),
+    _Part("the field max_completion_tokens", _LIMIT_HINT, {"chat_completions": {"max_tokens_field": "max_tokens"}}),
+    _Part(
+        "the output limit",
+        _LIMIT_HINT,
+        {"chat_completions": {"max_tokens_field": ""}, "responses": {"max_output_tokens": False}},
+    ),
+    _Part(
+        "prompt cache options",
+        r"cache",
+        {
+            "chat_completions": {"prompt_cache_key": False, "cache_breakpoints": False},
+            "messages": {"cache": False},
+            "responses": {"prompt_cache_key": False, "store": None},
+        },
+    ),
+    _Part(
+        "other options",
+        r"param|propert|field|argument|strict|store",
+        {
+            "chat_completions": {"strict_schema": False},
+            "messages": {"context_management": None, "efforts": ()},
+            "responses": {"store": None, "strict_tools": None, "strict_schema": False},
+        },
+    ),
+    _Part(
+        "the role developer",
+        r"developer|role",
+        {"chat_completions": {"developer_role": False}, "responses": {"system_role": "system"}},
+    ),
+    _Part("the system prompt in its own role", r"system|role|alternat", left_out="system"),
+    _TOOLS,
+)
+"""The parts in the order in which they are tried, if the words of the refusal do not decide it."""
+
+_MISSING = lazy_re(
+    r"not (be )?found|no such|n't exist|not exist|unknown (model|url|path|route|endpoint)|invalid (model|url)|not (be )?available|"
+    r"no longer|deprecat|decommission|retired|not a valid|(no|not have) access|cannot (get|post)\b|no endpoints found for"
+)
+_SIZE = lazy_re(r"token|context|too (long|large|big|many)|length|window|\bsize\b|exceed")
+"""Matches a text about the size of the request, which any part makes smaller: leaving out unrelated parts is not the solution."""
+_VARIABLE = lazy_re(r"\S*\d\S*")
+
+
+def without_parts(request: ModelRequest, parts: frozenset[LeftOutPart]) -> ModelRequest:
+    """Return the request without the parts that the host refuses."""
+    messages = request.messages
+    changes: dict[str, Any] = {}
+    if "tools" in parts:
+        changes |= {"tools": (), "tool_choice": "auto"}
+        messages = [_without_calls(message) for message in messages]
+    elif "tool_choice" in parts:
+        changes["tool_choice"] = "auto"
+    if "system" in parts:
+        messages = [replace(message, role="user") if message.role == "system" else message for message in messages]
+        if (
+            request.system and not request.system.isspace()
+        ):  # Roles alternate, so that every chat template accepts them.
+            messages = [Message.user(request.system), Message.assistant("Understood."), *messages]
+            changes["system"] = ""
+    if messages is not request.messages:
+        changes["messages"] = messages
+    return replace(request, **changes)
+
+
+def _without_calls(message: Message) -> Message:
+    """Return the message with its calls and results as text."""
+    if not any(isinstance(block, ToolUseBlock | ToolResultBlock) for block in message.content):
+        return message
+    content: list[ContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolUseBlock):
+            content.append(TextBlock(f"[called {block.name} with {to_json(arguments_object(block)).decode()}]"))
+        elif isinstance(block, ToolResultBlock):
+            parts = (TextBlock(block.content),) if isinstance(block.content, str) else block.content
+            content += [TextBlock(f"[result of {block.name}]"), *parts]
+        else:
+            content.append(block)
+    return replace(message, content=tuple(content))
+
+
+def comparable_text(refusal: ModelError) -> str:
+    """Return the text of a refusal without what differs from request to request: numbers, IDs, the host."""
+    text = refusal.message.rpartition(" (HTTP ")[0] or refusal.message
+    return _VARIABLE.sub("#", text.lower())
+
+
+def describe_left_out_parts(protocol: str, before: ModelProfile, after: ModelProfile, refusal: ModelError) -> str:
+    """Return a note about the parts that are no longer sent; empty if nothing changed that a user would miss."""
+    labels = [
+        part.label
+        for part in _PARTS
+        if before != (applied := _without(protocol, before, part)) and _is_applied(protocol, part, applied, after)
+    ]
+    if after.unreadable != before.unreadable and after.info.vision:
+        labels.append("the newest images")
+    if not labels:
+        return ""
+    text = refusal.message.rpartition(" (HTTP ")[0] or refusal.message
+    return (
+        f"{after.provider}:{after.model} refused {' and '.join(labels)} ({text[:300].rstrip('.')}). The request was sent again "
+        "without them, and later requests of this run leave them out too."
+    )
+
+
+def _without(protocol: str, profile: ModelProfile, part: _Part) -> ModelProfile:
+    """Return the profile of a model without a part; an equal profile if the protocol does not have the part."""
+    if part is _IMAGES:
+        return replace(profile, info=replace(profile.info, vision=False))
+    if part.left_out is not None:
+        return replace(profile, left_out=profile.left_out | {part.left_out})
+    changes = dict(part.changes.get(protocol, {}))
+    if not changes:
+        return profile
+    field = _CAPABILITIES[protocol]
+    capabilities = getattr(profile, field)
+    if "unsupported" in changes:
+        changes["unsupported"] = tuple(dict.fromkeys((*capabilities.unsupported, *changes["unsupported"])))
+    return replace(profile, **{field: replace(capabilities, **changes)})
+
+
+def _is_applied(protocol: str, part: _Part, applied: ModelProfile, after: ModelProfile) -> bool:
+    """Return True if ``after`` has the changes of a part."""
+    if part is _IMAGES:
+        return not after.info.vision
+    if part.left_out is not None:
+        return part.left_out in after.left_out
+    field = _CAPABILITIES[protocol]
+    one, other = getattr(applied, field), getattr(after, field)
+    return all(
+        set(getattr(one, name)) <= set(getattr(other, name))
+        if name == "unsupported"
+        else getattr(one, name) == getattr(other, name)
+        for name in part.changes[protocol]
+    )
+
+
+class PartTrials:
+    """The trials of one request after a refusal.
+
+    A trial with the same refusal did not leave out the cause; one with another refusal did, and the search continues from it.
+
+    Args:
+        protocol: Wire protocol.
+        request: The request.
+        profile: Profile with which it was refused.
+        refusal: The refusal.
+        is_repeated: Whether the same request failed in the same way before.
+    """
+
+    def __init__(
+        self,
+        protocol: WireProtocol,
+        request: ModelRequest,
+        profile: ModelProfile,
+        refusal: ModelError,
+        *,
+        is_repeated: bool,
+    ) -> None:
+        self._protocol = protocol
+        self._request = request
+        self._refusal = refusal
+        self._is_repeated = is_repeated
+        self._bodies = {self._encode(profile)}
+        self._trials_left = _MAX_TRIALS
+        self._profile = profile
+        self._part: _Part | None = None
+        self._next = self._candidates(profile, refusal)
+
+    def next(self, refusal: ModelError) -> tuple[ModelProfile, bytes]:
+        """Return the next profile to try, and the request for it.
+
+        Args:
+            refusal: The last refusal.
+
+        Raises:
+            ModelError: The refusal to report, if nothing is left to try.
+        """
+        if refusal is not self._refusal:
+            if not _may_refuse_part(refusal):
+                raise refusal
+            if self._is_progress(refusal):
+                self._refusal = refusal
+                self._next = self._candidates(self._profile, refusal)
+        for part, changed in self._next:
+            body = self._encode(changed)
+            if self._trials_left and body not in self._bodies:
+                self._trials_left -= 1
+                self._bodies.add(body)
+                self._part, self._profile = part, changed
+                return changed, body
+        raise self._refusal
+
+    def _is_progress(self, refusal: ModelError) -> bool:
+        if comparable_text(refusal) == comparable_text(self._refusal):
+            return False
+        return self._part is None or not re.search(self._part.hint, refusal.message.lower())
+
+    def _encode(self, profile: ModelProfile) -> bytes:
+        request = without_parts(self._request, profile.left_out) if profile.left_out else self._request
+        return self._protocol.encode(request, profile)
+
+    def _candidates(self, profile: ModelProfile, refusal: ModelError) -> Iterator[tuple[_Part | None, ModelProfile]]:
+        """Return the profiles to try, the most likely first: one part each, then all parts but the tools, then all."""
+        name, text = self._protocol.name, refusal.message.lower()
+        parts = [part for part in _PARTS if not (part is _TOOLS and _has_called_tools(self._request, profile))]
+        hinted = [part for part in parts if re.search(part.hint, text)]
+        is_about_size = _SIZE.search(text) is not None
+        if is_about_size:
+            parts = [part for part in parts if part in hinted or part not in (_IMAGES, _TOOLS)]
+        if refusal.status is not None and refusal.status >= 500:
+            if refusal.status == 500 and refusal.reason == "server_error":
+                # A failure of the server is more likely than a refusal, unless it mentions the part or repeats.
+                possible = [part for part in hinted if part in (_IMAGES, _TOOLS)]
+                parts = possible or ([_IMAGES] if self._is_repeated else [])
+                yield from ((part, _without(name, profile, part)) for part in parts)
+            if refusal.reason != "not_implemented":
+                return
+        if not _may_refuse_part(refusal):
+            return
+        if refusal is not self._refusal or self._trials_left < _MAX_TRIALS:
+            yield from ((None, changed) for changed in self._protocol.without_rejected(profile, refusal.message))
+        for part in (*hinted, *[part for part in parts if part not in hinted]):
+            if part is _IMAGES and has_seen_images(profile, self._request.messages):
+                yield from ((part, changed) for changed in without_newest_images(profile, self._request.messages))
+            yield part, _without(name, profile, part)
+        for last in () if is_about_size else (_TOOLS, None):
+            changed = profile
+            for part in parts:
+                changed = changed if part is last else _without(name, changed, part)
+            yield None, changed
+
+
+def _may_refuse_part(refusal: ModelError) -> bool:
+    """Return True if the cause may be a part of the request: not the key, the model, a limit, the length, or the content."""
+    status, reason = refusal.status, refusal.reason
+    if reason in ("bad_request", "not_implemented") or (status == 500 and reason == "server_error"):
+        return True
+    is_unclear = status in (404, 410) and refusal.code in (ErrorCode.UNKNOWN, ErrorCode.MODEL_NOT_FOUND)
+    return is_unclear and reason == "not_found" and not _MISSING.search(refusal.message.lower())
+
+
+def _has_called_tools(request: ModelRequest, profile: ModelProfile) -> bool:
+    """Return True if the model has called tools in this conversation: then its host accepts tools."""
+    return any(
+        message.tool_uses and message.provider == profile.provider and message.model == profile.model
+        for message in request.messages
+        if message.role == "assistant"
+    )

@@ -1,0 +1,345 @@
+"""A host that refuses a part of requests, in any words: the request is sent again without it, and the user is informed."""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mainspring import Agent
+from mainspring.errors import ModelError
+from mainspring.events import Notice
+from mainspring.messages import ImageBlock, Message, TextBlock, ToolDefinition, ToolResultBlock, ToolUseBlock
+from mainspring.models import HttpModel
+from mainspring.models.port import ModelRequest, Sampling
+from mainspring.models.transport.port import Timeouts, TransportResponse
+from mainspring.models.transport.recording import MemoryResponse
+from mainspring.models.wire.anthropic.protocol import AnthropicProtocol
+from mainspring.models.wire.gemini.protocol import GeminiProtocol
+from mainspring.models.wire.ollama import OllamaProtocol
+from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
+from mainspring.models.wire.openai_responses.protocol import ResponsesProtocol
+from tests.unit.models.wire import chunk, profile, sse
+
+PIXEL, OTHER = ImageBlock("image/png", "R09PRA=="), ImageBlock("image/png", "QkFE")
+LOOK = ToolDefinition("look", "Looks.", {"type": "object"})
+GOOD = sse(chunk({"content": "Hello"}, "stop"))
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+class Host:
+    """A transport that refuses requests by their content.
+
+    Args:
+        refuses: Function that returns the body of the refusal, or ``None`` to accept.
+        status: Status of the refusal.
+    """
+
+    def __init__(self, refuses: Callable[[dict[str, Any]], Any], status: int = 400, good: bytes = GOOD) -> None:
+        self._refuses = refuses
+        self._status = status
+        self._good = good
+        self.requests: list[dict[str, Any]] = []
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> AsyncGenerator[TransportResponse]:
+        self.requests.append(json.loads(body))
+        refusal = self._refuses(self.requests[-1])
+        yield (
+            MemoryResponse(self._good)
+            if refusal is None
+            else MemoryResponse(json.dumps(refusal).encode(), self._status)
+        )
+
+    async def aclose(self) -> None:
+        pass
+
+
+def has(text: str) -> Callable[[Any], bool]:
+    return lambda body: text in json.dumps(body)
+
+
+def create_http_model(host: Host, protocol: Any = None) -> HttpModel:
+    return HttpModel(profile(), protocol or ChatCompletionsProtocol(), transport=host)
+
+
+def create_request(**fields: Any) -> ModelRequest:
+    return ModelRequest([Message.user([TextBlock("Look"), PIXEL])], **{"system": "Be kind.", "tools": [LOOK], **fields})
+
+
+WORDINGS: list[tuple[int, Any]] = [
+    (400, {"error": {"message": "Bad Request"}}),
+    (400, {"error": {"message": "messages[3]: unknown variant, expected `text` at line 1 column 300"}}),
+    (400, {"error": {"code": "1210", "message": "The parameters are wrong. Please check the documentation."}}),
+    (400, {"object": "error", "message": "", "code": 400}),
+    (404, {"error": {"message": "No endpoints found that support this request", "code": 404}}),
+    (404, {"error": {"message": "The model cannot do this", "code": 404}}),
+    (405, {"error": "unsupported"}),
+    (409, {"error": {"message": "This combination is not possible"}}),
+    (415, {"message": "No."}),
+    (422, {"detail": [{"loc": ["body", "messages", 3, "content"], "msg": "Input should be a valid string"}]}),
+    (422, {"detail": "Unprocessable"}),
+    (501, {"error": {"message": "Not Implemented"}}),
+]
+PARTS: list[tuple[str, Callable[[Any], bool], dict[str, Any]]] = [
+    ("images", has("data:image"), {}),
+    ("stream_options", has('"stream_options"'), {}),
+    ("parallel tool calls", has('"parallel_tool_calls"'), {"sampling": Sampling(parallel_tool_calls=False)}),
+    ("a forced tool call", has('"tool_choice"'), {"tool_choice": "required"}),
+    ("the schema of the response", has('"response_format"'), {"schema": SCHEMA}),
+    ("reasoning", has('"reasoning_effort"'), {"thinking": "high"}),
+    ("sampling options and stop sequences", has('"temperature"'), {"temperature": 0.5}),
+    ("sampling options and stop sequences", has('"seed"'), {"sampling": Sampling(seed=1)}),
+    ("the field max_tokens", has('"max_tokens"'), {"max_output_tokens": 100}),
+    ("the output limit", lambda body: any(name.startswith("max_") for name in body), {"max_output_tokens": 100}),
+    ("the system prompt in its own role", has('"role": "system"'), {}),
+    ("tools", has('"tools"'), {}),
+]
+
+
+@pytest.mark.parametrize(("status", "refusal"), WORDINGS)
+@pytest.mark.parametrize(("label", "is_part", "fields"), PARTS)
+async def test_refused_part_is_found_by_what_the_request_contains(
+    label: str, is_part: Callable[[Any], bool], fields: dict[str, Any], status: int, refusal: Any
+) -> None:
+    host = Host(lambda body: refusal if is_part(body) else None, status)
+    http_model, notes = create_http_model(host), list[str]()
+
+    for _ in range(2):
+        response = await http_model.complete(create_request(warn=notes.append, **fields))
+        assert response.text == "Hello"
+
+    assert is_part(host.requests[0])
+    first = next(at for at, body in enumerate(host.requests) if not is_part(body))
+    assert len(host.requests) == first + 2, "The second request must not contain the part."
+    [note] = notes
+    assert note.startswith(f"host:m1 refused {label} (")
+    limits = ("the field max_tokens", "the output limit")
+    others = [
+        is_other
+        for name, is_other, _ in PARTS
+        if name != label and not (label in limits and name in limits) and is_other(host.requests[0])
+    ]
+    assert all(is_other(host.requests[-1]) for is_other in others), "Only the refused part may be left out."
+
+
+@pytest.mark.parametrize(
+    ("protocol", "good"),
+    [
+        (
+            AnthropicProtocol(),
+            sse(
+                {"type": "message_start", "message": {"usage": {}}},
+                {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hello"}},
+                {"type": "content_block_stop", "index": 0},
+                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+                {"type": "message_stop"},
+                done=False,
+            ),
+        ),
+        (
+            GeminiProtocol(),
+            sse({"candidates": [{"content": {"parts": [{"text": "Hello"}]}, "finishReason": "STOP"}]}, done=False),
+        ),
+        (OllamaProtocol(), b'{"message":{"content":"Hello"},"done":true,"done_reason":"stop"}\n'),
+        (
+            ResponsesProtocol(),
+            sse(
+                {
+                    "type": "response.completed",
+                    "response": {
+                        "status": "completed",
+                        "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hello"}]}],
+                    },
+                },
+                done=False,
+            ),
+        ),
+    ],
+    ids=["messages", "gemini", "ollama", "responses"],
+)
+@pytest.mark.parametrize(
+    ("label", "is_part"),
+    [("images", has("R09PRA==")), ("tools", has('"look"')), ("the schema of the response", has('"properties": {"a"'))],
+)
+async def test_every_protocol_leaves_out_the_refused_part(
+    protocol: Any, good: bytes, label: str, is_part: Callable[[Any], bool]
+) -> None:
+    host = Host(lambda body: {"error": {"message": "Bad Request"}} if is_part(body) else None, good=good)
+    notes: list[str] = []
+
+    request = create_request(warn=notes.append, schema=SCHEMA, tools=[LOOK] if label != "images" else [])
+    if isinstance(protocol, GeminiProtocol) and "schema" in label:
+        request.tools = ()  # Not sent together.
+    assert (await create_http_model(host, protocol).complete(request)).text == "Hello"
+
+    assert [note.partition(" (")[0] for note in notes] == [f"host:m1 refused {label}"]
+
+
+async def test_several_refused_parts_are_found() -> None:
+    def refuse(body: dict[str, Any]) -> Any:
+        named = [name for name in ("stream_options", "tools") if name in body]
+        return {"error": {"message": f"Wrong: {named[0]}!"}} if named else None
+
+    for refuses in (refuse, lambda body: {"error": "Bad Request"} if refuse(body) else None):
+        host = Host(refuses)
+        http_model, notes = create_http_model(host), list[str]()
+        assert (await http_model.complete(create_request(warn=notes.append))).text == "Hello"
+        assert "stream_options" in notes[0]
+        assert "tools" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (401, {"error": {"message": "image input is not supported"}}),
+        (402, {"error": {"message": "Payment required for images"}}),
+        (403, {"error": {"message": "Images are not allowed for your account"}}),
+        (404, {"error": {"message": "The model `m1` does not exist", "code": "model_not_found"}}),
+        (404, {"detail": "Not Found"}),
+        (404, {"error": {"message": "No endpoints found for vendor/m1"}}),
+        (413, {"error": {"message": "Image too large"}}),
+        (429, {"error": {"message": "Too many images"}}),
+        (400, {"error": {"message": "prompt is too long: 9000 tokens > 8000 maximum"}}),
+        (400, {"error": {"message": "This model's maximum context length is 8192 tokens"}}),
+        (400, {"error": {"message": "The response was filtered due to our content management policy"}}),
+        (500, {"error": {"message": "Internal server error"}}),
+        (503, {"error": {"message": "image service unavailable"}}),
+    ],
+)
+async def test_refusal_with_another_meaning_is_reported_after_one_request(status: int, refusal: Any) -> None:
+    host = Host(lambda body: refusal, status)
+
+    with pytest.raises(ModelError):
+        await create_http_model(host).complete(create_request())
+
+    assert len(host.requests) == 1
+
+
+async def test_request_that_no_change_makes_acceptable_fails_with_its_refusal_and_changes_nothing() -> None:
+    host = Host(lambda body: {"error": {"message": f"Bad request number {len(host.requests)}"}})
+    http_model, notes = create_http_model(host), list[str]()
+    before = http_model.profile
+
+    with pytest.raises(ModelError, match="number 1"):
+        await http_model.complete(create_request(warn=notes.append))
+
+    bodies = [json.dumps(body) for body in host.requests]
+    assert len(set(bodies)) == len(bodies) <= 17
+    assert (http_model.profile, notes) == (before, [])
+
+
+async def test_another_failure_of_a_trial_is_reported() -> None:
+    host = Host(lambda body: {"error": {"message": "x"}})
+    statuses = iter([400, 429])
+    host._refuses = lambda body: setattr(host, "_status", next(statuses)) or {"error": {"message": "Bad"}}
+
+    with pytest.raises(ModelError) as caught:
+        await create_http_model(host).complete(create_request())
+
+    assert (caught.value.status, len(host.requests)) == (429, 2)
+
+
+@pytest.mark.parametrize("text", ["image input is not supported - you may need the mmproj", "Internal Server Error"])
+async def test_server_error_with_images_is_a_refusal_if_it_mentions_them_or_repeats(text: str) -> None:
+    host = Host(lambda body: {"error": {"code": 500, "message": text}} if has("data:image")(body) else None, 500)
+    http_model = create_http_model(host)
+
+    if "image" not in text:
+        with pytest.raises(ModelError):
+            await http_model.complete(create_request())
+    assert (await http_model.complete(create_request())).text == "Hello"
+    assert not http_model.info.vision
+
+
+async def test_single_server_error_removes_no_images() -> None:
+    failures = iter([{"error": {"message": "Internal Server Error"}}, None])
+    http_model = create_http_model(Host(lambda body: next(failures), 500))
+
+    with pytest.raises(ModelError):
+        await http_model.complete(create_request())
+    assert (await http_model.complete(create_request())).text == "Hello"
+    assert http_model.info.vision
+
+
+async def test_model_that_has_seen_images_loses_only_the_refused_one() -> None:
+    host = Host(lambda body: {"error": {"message": "Bad Request"}} if has("QkFE")(body) else None)
+    http_model, notes = create_http_model(host), list[str]()
+    history = [
+        Message.user([PIXEL]),
+        Message.assistant("Nice.", provider="host", model="m1"),
+        Message.user([OTHER]),
+    ]
+
+    assert (await http_model.complete(ModelRequest(history, warn=notes.append))).text == "Hello"
+
+    assert http_model.info.vision
+    assert has("R09PRA==")(host.requests[-1])
+    assert "the newest images" in notes[0]
+
+
+async def test_model_that_has_called_tools_does_not_lose_them() -> None:
+    host = Host(lambda body: {"error": {"message": "Bad Request"}} if "tools" in body else None)
+    history = [
+        Message.user("Look"),
+        Message.assistant([ToolUseBlock("c1", "look")], provider="host", model="m1"),
+        Message.user([ToolResultBlock("c1", "look", "A")]),
+    ]
+
+    with pytest.raises(ModelError):
+        await create_http_model(host).complete(ModelRequest(history, tools=[LOOK]))
+
+
+async def test_calls_in_the_history_become_text_for_a_host_without_tools() -> None:
+    host = Host(lambda body: {"error": {"message": "tools are not supported"}} if "tools" in body else None)
+    history = [
+        Message.user("Look"),
+        Message.assistant([ToolUseBlock("c1", "look", {"at": "sky"})], provider="other", model="m2"),
+        Message.user([ToolResultBlock("c1", "look", (TextBlock("Blue"), PIXEL))]),
+    ]
+
+    await create_http_model(host).complete(ModelRequest(history, tools=[LOOK], tool_choice="required"))
+
+    sent = host.requests[-1]
+    assert [m["role"] for m in sent["messages"]] == ["user", "assistant", "user"]
+    assert sent["messages"][1]["content"] == '[called look with {"at":"sky"}]'
+    assert sent["messages"][2]["content"][0]["text"] == "[result of look]"
+    assert sent["messages"][2]["content"][1]["text"] == "Blue"
+    assert has("data:image")(sent["messages"][2])
+    assert "tool_choice" not in sent
+
+
+async def test_roles_alternate_without_the_system_role() -> None:
+    host = Host(lambda body: {"error": "Only user and assistant roles"} if has('"system"')(body) else None)
+
+    await create_http_model(host).complete(ModelRequest([Message.user("Hi")], system="Be kind."))
+
+    assert [(m["role"], m["content"]) for m in host.requests[-1]["messages"]] == [
+        ("user", "Be kind."),
+        ("assistant", "Understood."),
+        ("user", "Hi"),
+    ]
+
+
+async def test_agent_publishes_a_notice_once_and_continues() -> None:
+    host = Host(lambda body: {"error": {"message": "Bad Request"}} if has("data:image")(body) else None)
+    notices: list[Notice] = []
+    agent = Agent(create_http_model(host))
+    agent.on(Notice, notices.append)
+
+    first = await agent.run([TextBlock("Look"), PIXEL])
+    second = await agent.run("And now?")
+
+    assert (first.text, second.text) == ("Hello", "Hello")
+    assert [(n.level, n.text.partition(" (")[0]) for n in notices] == [("warn", "host:m1 refused images")]
+
+
+async def test_note_is_logged_if_nothing_receives_it(caplog: pytest.LogCaptureFixture) -> None:
+    host = Host(lambda body: {"error": {"message": "Bad Request"}} if has("data:image")(body) else None)
+
+    await create_http_model(host).complete(create_request())
+
+    assert "host:m1 refused images" in caplog.text

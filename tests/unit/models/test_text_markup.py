@@ -1,0 +1,341 @@
+"""Calls and reasoning that a server without a parser leaves in the text of a response."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.events import Done, StreamEvent, TextDelta, TextEnd
+from mainspring.messages import Message, ToolDefinition
+from mainspring.models import HttpModel, create_model
+from mainspring.models.codec.response_reader import ResponseReader
+from mainspring.models.port import ModelRequest
+from mainspring.models.profile import ChatCapabilities, ModelProfile, OllamaCapabilities
+from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
+from mainspring.models.wire.ollama import OllamaDecoder, OllamaProtocol
+from mainspring.models.wire.openai_chat import ChatCompletionsProtocol, ChatDecoder
+from tests.unit.models.wire import call, chunk, profile, sse
+
+LOCAL = profile(ChatCapabilities(text_markup=True))
+READ = ToolDefinition(
+    "read_file",
+    "Reads.",
+    {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "lines": {"type": "integer"},
+            "all": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+            "names": {"type": "array"},
+        },
+    },
+)
+WRITE = ToolDefinition("write_file", "Writes.", {"type": "object", "properties": {"content": {"type": "string"}}})
+TOOLS = (READ, WRITE)
+PATH = {"path": "a.txt"}
+
+
+def decode(*pieces: str, finish: str = "stop", tools: Any = TOOLS) -> tuple[Message, list[StreamEvent], bool]:
+    """Return the message, the events, and whether markup of calls could not be read."""
+    reader = ResponseReader(ChatDecoder(LOCAL))
+    reader.decoder.tools = tools
+    events = reader.feed(sse(*[chunk({"content": piece}) for piece in pieces], chunk({}, finish)))
+    events += reader.finish()
+    assert reader.error is None
+    assert isinstance(events[-1], Done)
+    return events[-1].message, events, reader.decoder.has_unparsed_calls
+
+
+def summarize(message: Message) -> tuple[str, str, list[tuple[str, Any]]]:
+    return message.text, message.thinking, [(use.name, use.input) for use in message.tool_uses]
+
+
+XML = "<tool_call>\n<function=read_file>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>"
+JSON = '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n</tool_call>'
+INVOKE = '<function_calls>\n<invoke name="read_file">\n<parameter name="path">a.txt</parameter>\n</invoke>\n</function_calls>'
+ONE_CALL = [("read_file", PATH)]
+
+CALLS: dict[str, tuple[str, list[tuple[str, Any]]]] = {
+    "xml": (XML, ONE_CALL),
+    "xml without an opening tag": (XML.removeprefix("<tool_call>\n"), ONE_CALL),
+    "xml without wrapper": (XML.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>"), ONE_CALL),
+    "xml in one line": ("<function=read_file><parameter=path>a.txt</parameter></function>", ONE_CALL),
+    "xml with json": ('<function=read_file>{"path": "a.txt"}</function>', ONE_CALL),
+    "xml without arguments": ("<tool_call><function=read_file></function></tool_call>", [("read_file", {})]),
+    "json": (JSON, ONE_CALL),
+    "json without an end tag": (JSON.removesuffix("</tool_call>"), ONE_CALL),
+    "json with arguments as text": (
+        '<tool_call>{"name": "read_file", "arguments": "{\\"path\\": \\"a.txt\\"}"}</tool_call>',
+        ONE_CALL,
+    ),
+    "json with parameters": ('<tool_call>{"name": "read_file", "parameters": {"path": "a.txt"}}</tool_call>', ONE_CALL),
+    "json list": ('<tool_calls>[{"name": "read_file", "arguments": {"path": "a.txt"}}]</tool_calls>', ONE_CALL),
+    "json of the protocol": (
+        '<tool_call>{"type": "function", "function": {"name": "read_file", "arguments": {"path": "a.txt"}}}</tool_call>',
+        ONE_CALL,
+    ),
+    "invoke": (INVOKE, ONE_CALL),
+    "invoke alone": ('<invoke name="read_file"><parameter name="path">a.txt</parameter></invoke>', ONE_CALL),
+    "invoke of minimax": (
+        '<minimax:tool_call>\n<invoke name="read_file">\n<parameter name="path">a.txt</parameter>\n</invoke>\n</minimax:tool_call>',
+        ONE_CALL,
+    ),
+    "keys and values": (
+        "<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a.txt</arg_value>\n</tool_call>",
+        ONE_CALL,
+    ),
+    "two calls": (f"{JSON}\n{XML}", ONE_CALL * 2),
+    "prefix of functions": (JSON.replace("read_file", "functions.read_file"), ONE_CALL),
+    "types of the schema": (
+        "<function=read_file><parameter=path>7</parameter><parameter=lines>7</parameter><parameter=all>true</parameter>"
+        '<parameter=names>["a"]</parameter></function>',
+        [("read_file", {"path": "7", "lines": 7, "all": True, "names": ["a"]})],
+    ),
+    "markup in an argument": (
+        "<function=write_file>\n<parameter=content>\n<p>\n</parameter> & </function> too\n\n</parameter>\n</function>",
+        [("write_file", {"content": "<p>\n</parameter> & </function> too\n"})],
+    ),
+    "markup in a json argument": (
+        '<tool_call>{"name": "write_file", "arguments": {"content": "<tool_call>{}</tool_call> and more"}}</tool_call>',
+        [("write_file", {"content": "<tool_call>{}</tool_call> and more"})],
+    ),
+}
+THOUGHTS: dict[str, tuple[str, tuple[str, str, list[tuple[str, Any]]]]] = {
+    "think": ("<think>\nHm.\n</think>\n\nYes.", ("Yes.", "Hm.", [])),
+    "think after whitespace": ("\n <think>Hm.</think>Yes.", ("Yes.", "Hm.", [])),
+    "thinking": ("<thinking>Hm.</thinking>Yes.", ("Yes.", "Hm.", [])),
+    "empty think": ("<think>\n\n</think>\n\nYes.", ("Yes.", "", [])),
+    "think with other tags": (
+        "<think>a < b, <b>, </thin, <tool_call></think>Yes.",
+        ("Yes.", "a < b, <b>, </thin, <tool_call>", []),
+    ),
+    "think and call": (f"<think>Hm.</think>\n\n{XML}", ("", "Hm.", ONE_CALL)),
+    "think, text, and call": (f"<think>Hm.</think>\nI read.\n{JSON}", ("I read.\n", "Hm.", ONE_CALL)),
+    "lone end": ("Hm.\n</think>\n\nYes.", ("Yes.", "Hm.", [])),
+    "lone end and call": (f"Hm.\n</think>\n\n{JSON}", ("", "Hm.", ONE_CALL)),
+    "end without reasoning": ("</think>\n\nYes.", ("Yes.", "", [])),
+    "unclosed think": ("<think>Hm.", ("", "Hm.", [])),
+    "harmony": (
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>",
+        ("Yes.", "Hm.", []),
+    ),
+    "harmony without the last mark": (
+        "<|start|>assistant<|channel|>analysis<|message|>Hm.<|end|>\n<|start|>assistant<|channel|>final<|message|>Yes.",
+        ("Yes.", "Hm.", []),
+    ),
+    "harmony that began in the prompt": (
+        "Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>",
+        ("Yes.", "Hm.", []),
+    ),
+    "harmony call": (
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.read_file "
+        '<|constrain|>json<|message|>{"path": "a.txt"}<|call|>',
+        ("", "Hm.", ONE_CALL),
+    ),
+    "harmony call without the last mark": (
+        '<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{"path": "a.txt"}',
+        ("", "", ONE_CALL),
+    ),
+    "harmony call with the recipient in the role": (
+        '<|start|>assistant to=functions.read_file<|channel|>commentary json<|message|>{"path": "a.txt"}<|call|>',
+        ("", "", ONE_CALL),
+    ),
+    "harmony text before a call": (
+        "<|channel|>commentary<|message|>I read.<|end|><|start|>assistant<|channel|>commentary "
+        'to=functions.read_file<|message|>{"path": "a.txt"}<|call|>',
+        ("I read.", "", ONE_CALL),
+    ),
+}
+TEXTS = {
+    "prose": "Is 1 < 2 and a<b> or <think? Yes, <tool_cal or </thinking",
+    "quoted": "Write `<tool_call>` and `<think>`, or `</think>` after it.",
+    "think in prose": "The tag <think> begins it.",
+    "example before prose": f"Write this:\n{JSON}\nand wait.",
+    "example in a fence": f"```\n{XML}\n```",
+    "example at the end of a fence": f"```\n{XML}",
+    "html": "<div>\n<p>Hi</p></div>\n",
+    "harmony in prose": "The mark <|channel|> begins it, <|end|> ends it.",
+    "name in prose": "Use <tool_call> tags for calls.",
+    "whitespace": " \n Hi \n ",
+}
+UNREAD = {
+    "unknown tool": JSON.replace("read_file", "remove_all"),
+    "unknown tool in xml": f"I remove.\n{XML.replace('read_file', 'remove_all')}",
+    "unknown tool in harmony": '<|channel|>commentary to=functions.remove_all<|message|>{"path": "a.txt"}<|call|>',
+    "one unknown tool of two": f"{JSON}\n{JSON.replace('read_file', 'remove_all')}",
+    "broken json": '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.t',
+    "broken harmony json": '<|channel|>commentary to=functions.read_file<|message|>{"path": ',
+    "no end": XML.partition("</function>")[0],
+    "no name": '<tool_call>{"arguments": {}}</tool_call>',
+    "arguments that are not an object": '<tool_call>{"name": "read_file", "arguments": [1]}</tool_call>',
+}
+
+
+def splits(text: str) -> list[list[str]]:
+    """Return the text split at each place, and into single characters."""
+    return [[text[:at], text[at:]] for at in range(len(text))] + [list(text)]
+
+
+@pytest.mark.parametrize(("text", "calls"), CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("before", ["", "Let me look.\n\n", "Let me look."])
+def test_calls_in_the_text_are_read_as_calls(text: str, calls: list[tuple[str, Any]], before: str) -> None:
+    for pieces in splits(before + text):
+        message, _, is_unread = decode(*pieces)
+        assert summarize(message) == (before, "", calls)
+        assert (message.stop_reason, is_unread) == ("tool_use", False)
+        assert len({use.id for use in message.tool_uses}) == len(calls)
+
+
+@pytest.mark.parametrize(("text", "expected"), THOUGHTS.values(), ids=THOUGHTS)
+def test_reasoning_in_the_text_is_read_as_reasoning(text: str, expected: tuple[str, str, Any]) -> None:
+    for pieces in splits(text):
+        message, _, is_unread = decode(*pieces)
+        assert summarize(message) == expected
+        assert not is_unread
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_text_that_is_not_markup_stays_unchanged(text: str) -> None:
+    for pieces in splits(text):
+        message, _, is_unread = decode(*pieces)
+        assert summarize(message) == (text, "", [])
+        assert not is_unread
+
+
+@pytest.mark.parametrize("text", UNREAD.values(), ids=UNREAD)
+def test_markup_that_cannot_be_read_stays_text_and_is_reported(text: str) -> None:
+    for pieces in splits(text):
+        message, _, is_unread = decode(*pieces)
+        assert summarize(message) == (text, "", [])
+        assert (message.stop_reason, is_unread) == ("end_turn", True)
+
+
+@pytest.mark.parametrize("text", [XML, JSON, INVOKE])
+def test_truncated_response_and_request_without_tools_have_no_calls(text: str) -> None:
+    for finish, tools in (("length", TOOLS), ("stop", ())):
+        message, _, is_unread = decode(text, finish=finish, tools=tools)
+        assert summarize(message) == (text, "", [])
+        assert not is_unread
+
+
+def test_calls_that_the_server_parsed_are_not_repeated() -> None:
+    reader = ResponseReader(ChatDecoder(LOCAL))
+    reader.decoder.tools = TOOLS
+    parsed = chunk({"tool_calls": [call("read_file", '{"path": "a.txt"}', index=0, id="c1")]}, "tool_calls")
+    events = reader.feed(sse(chunk({"content": JSON}), parsed)) + reader.finish()
+
+    assert isinstance(events[-1], Done)
+    assert summarize(events[-1].message) == (JSON, "", ONE_CALL)
+
+
+def test_reasoning_that_the_server_parsed_is_not_repeated() -> None:
+    reader = ResponseReader(ChatDecoder(LOCAL))
+    events = reader.feed(sse(chunk({"reasoning_content": "Hm."}), chunk({"content": "</think>\n\nYes."}, "stop")))
+    events += reader.finish()
+
+    assert isinstance(events[-1], Done)
+    assert summarize(events[-1].message) == ("Yes.", "Hm.", [])
+
+
+@pytest.mark.parametrize("text", [*TEXTS.values(), "Hello, this is a long text. " * 5])
+def test_text_streams_as_it_arrives(text: str) -> None:
+    reader = ResponseReader(ChatDecoder(LOCAL))
+    reader.decoder.tools = TOOLS
+    arrived = shown = 0
+    for character in text:
+        arrived += 1
+        events = reader.feed(sse(chunk({"content": character}), done=False))
+        shown += sum(len(event.text) for event in events if isinstance(event, TextDelta))
+        if "<" not in text[:arrived] and text[:arrived].strip():
+            assert shown == arrived
+        assert arrived - shown < 30 or XML in text or JSON in text
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *"<>|/`{}\n a",
+                "think>",
+                "<tool_call>",
+                "</tool_call>",
+                XML,
+                "<|channel|>",
+                "<|message|>",
+                "</think>",
+                '{"name": "x"}',
+                "function=",
+            ]
+        )
+    )
+)
+def test_no_text_is_lost_and_chunks_change_nothing(parts: list[str]) -> None:
+    text = "".join(parts)
+    message, events, _ = decode(text)
+
+    assert summarize(decode(*text)[0]) == summarize(message)
+    ends = [event.text for event in events if isinstance(event, TextEnd)]
+    assert "".join(ends) == message.text
+    if not message.thinking and not message.tool_uses and "|>" not in text and "think>" not in text:
+        assert message.text.lstrip() == text.lstrip()
+
+
+@pytest.mark.parametrize(
+    ("using", "text"), [(LOCAL, UNREAD["unknown tool"]), (profile(), XML), (profile(), f"I read.\n{JSON}\n")]
+)
+async def test_note_is_sent_once(using: ModelProfile, text: str) -> None:
+    body = sse(chunk({"content": text}, "stop"))
+    http_model = HttpModel(using, ChatCompletionsProtocol(), transport=MemoryTransport(MemoryResponse(body)))
+    notes: list[str] = []
+
+    for _ in range(2):
+        await http_model.complete(ModelRequest([Message.user("Hi")], tools=TOOLS, warn=notes.append))
+
+    [note] = notes
+    assert note.startswith("host:m1 wrote a tool call as text")
+    assert "--tool-call-parser" in note
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+async def test_other_text_of_a_host_with_a_parser_has_no_note(text: str) -> None:
+    body = sse(chunk({"content": text}, "stop"))
+    http_model = HttpModel(profile(), ChatCompletionsProtocol(), transport=MemoryTransport(MemoryResponse(body)))
+    notes: list[str] = []
+
+    response = await http_model.complete(ModelRequest([Message.user("Hi")], tools=TOOLS, warn=notes.append))
+
+    assert (response.text, notes) == (text, [])
+
+
+async def test_ollama_reads_markup_too() -> None:
+    lines = [{"message": {"content": piece}} for piece in f"<think>Hm.</think>{XML}"]
+    body = "".join([json.dumps(line) + "\n" for line in [*lines, {"done": True, "done_reason": "stop"}]]).encode()
+    http_model = HttpModel(profile(), OllamaProtocol(), transport=MemoryTransport(MemoryResponse(body)))
+
+    response = await http_model.complete(ModelRequest([Message.user("Hi")], tools=TOOLS))
+
+    assert summarize(response.message) == ("", "Hm.", ONE_CALL)
+    off = ModelProfile(LOCAL.info, "http://host", ollama=OllamaCapabilities(text_markup=False))
+    reader = ResponseReader(OllamaDecoder(off))
+    done = (reader.feed(body) + reader.finish())[-1]
+    assert isinstance(done, Done)
+    assert done.message.text == f"<think>Hm.</think>{XML}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "expected"),
+    [
+        ("local", {}, True),
+        ("compatible:m", {"base_url": "http://host/v1"}, True),
+        ("openai", {"base_url": "http://host/v1"}, True),
+        ("openai", {}, False),
+        ("groq", {}, False),
+        ("local", {"dialect": {"text_markup": False}}, False),
+    ],
+)
+def test_markup_is_read_for_local_and_compatible_hosts(spec: str, settings: dict[str, Any], expected: bool) -> None:
+    model = create_model(spec, api_key="k", **settings)
+    assert isinstance(model, HttpModel)
+    assert model.profile.dialect.text_markup is expected
