@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.events import StreamEvent
@@ -16,6 +18,7 @@ from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
+from mainspring.models.token_limits import with_learned_limits
 from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.redaction import redact_environment
@@ -23,7 +26,9 @@ from mainspring.redaction import redact_environment
 if TYPE_CHECKING:
     from mainspring.models.codec.sampling import format_omitted_options
     from mainspring.models.codec.unsupported import without_rejected_images
+    from mainspring.models.token_refusals import fit_to_limits
 else:
+    fit_to_limits = lazy_function("mainspring.models.token_refusals", "fit_to_limits")
     without_rejected_images = lazy_function("mainspring.models.codec.unsupported", "without_rejected_images")
     format_omitted_options = lazy_function("mainspring.models.codec.sampling", "format_omitted_options")
 
@@ -71,11 +76,12 @@ class HttpModel(ModelBase):
     @property
     def info(self) -> ModelInfo:
         """Known facts about the model."""
-        return self._profile.info
+        return self.profile.info
 
     @property
     def profile(self) -> ModelProfile:
-        """The current profile, without the fields that the host rejected."""
+        """The current profile, without the fields that the host rejected and with the limits that it reported."""
+        self._profile = with_learned_limits(self._profile)
         return self._profile
 
     def with_transport(self, transport: Transport) -> HttpModel:
@@ -100,10 +106,15 @@ class HttpModel(ModelBase):
     def __repr__(self) -> str:
         return f"<HttpModel {self.provider}:{self.model} at {self._profile.base_url}>"
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    async def stream(self, request: ModelRequest, *, limit: int | None = None) -> AsyncGenerator[StreamEvent, None]:
         """Send a request and stream the response.
 
-        A field that the host rejects with a 400 is omitted, and the changed request is sent again immediately.
+        A field that the host rejects with a 400 is omitted, and the changed request is sent again immediately; so is a request
+        whose output limit is above a limit that the host reports.
+
+        Args:
+            request: The request.
+            limit: Maximum number of output tokens for this request, if the host reported it.
 
         Raises:
             ModelError: The response is incomplete or missing; ``partial`` is the content received before.
@@ -111,25 +122,27 @@ class HttpModel(ModelBase):
         reader: ResponseReader | None = None
         key: CredentialValue = ""
         try:
-            async with self._exchange(request) as (response, reader, key):
+            async with self._exchange(request, limit) as (response, reader, key):
                 chunks = response.chunks()
                 async for chunk in chunks:
                     for event in reader.feed(chunk):
                         yield event
-                    if reader.error is not None:
-                        raise _redact(reader.error, key)
-                    if reader.decoder.ended:
-                        await _drain(chunks)
+                    if reader.error is not None or reader.decoder.ended:
                         break
+                if reader.decoder.ended and reader.error is None:
+                    await _drain(chunks)
         except (NetworkError, ModelTimeoutError) as error:
-            if reader is None or error is reader.error or not reader.decoder.complete:
+            if reader is None or not reader.decoder.complete:
                 self._add_context(error, reader)
                 raise
         assert reader is not None
         for event in reader.finish():
             yield event
         if reader.error is not None:
-            raise _redact(reader.error, key)
+            lower = self._lower_limit(reader, key, request, limit)
+            async with aclosing(self.stream(request, limit=lower)) as events:
+                async for event in events:
+                    yield event
 
     async def aclose(self) -> None:
         """Close the model's own connections; shared ones close with their event loop."""
@@ -138,7 +151,7 @@ class HttpModel(ModelBase):
 
     @asynccontextmanager
     async def _exchange(
-        self, request: ModelRequest
+        self, request: ModelRequest, limit: int | None = None
     ) -> AsyncGenerator[tuple[TransportResponse, ResponseReader, CredentialValue]]:
         """Send the request until the host accepts it; return the response, its decoder, and the key that was sent.
 
@@ -148,7 +161,8 @@ class HttpModel(ModelBase):
         transport = self._own_transport or default_transport()
         key = await self._get_credential()
         timeouts = self._request_timeouts(request)
-        profile, body = self._profile, self._protocol.encode(request, self._profile)
+        profile = self.profile if limit is None else replace(self.profile, remaining_tokens=limit)
+        body = self._protocol.encode(request, profile)
         adaptations_left, fresh_key = _MAX_CAPABILITY_RETRIES, False
         if request.sampling is not None:
             adaptations_left += len(request.sampling.__struct_fields__)  # A host may reject one after the other.
@@ -166,12 +180,34 @@ class HttpModel(ModelBase):
             if refusal.status == 401 and not fresh_key and (newer := await self._refresh_credential(key)) != key:
                 key, fresh_key = newer, True  # The old key had expired.
                 continue
-            adapted = self._without_rejected(request, profile, body, refusal) if adaptations_left else None
+            adapted = None
+            if adaptations_left:
+                adapted = fit_to_limits(self._protocol, request, profile, body, refusal)
+                adapted = adapted or self._without_rejected(request, profile, body, refusal)
             if adapted is None:
                 raise refusal
             profile, body = adapted
-            self._profile = profile
+            self._profile = replace(profile, remaining_tokens=None)
             adaptations_left -= 1
+
+    def _lower_limit(
+        self, reader: ResponseReader, key: CredentialValue, request: ModelRequest, limit: int | None
+    ) -> int:
+        """Return a lower output limit for a request that the host accepted and then rejected in its response.
+
+        Raises:
+            ModelError: The error of the response, if it has another cause or content was received before.
+        """
+        assert reader.error is not None
+        error = _redact(reader.error, key)
+        if not len(reader.decoder.draft):
+            profile = self.profile if limit is None else replace(self.profile, remaining_tokens=limit)
+            fitted = fit_to_limits(self._protocol, request, profile, self._protocol.encode(request, profile), error)
+            if fitted is not None and fitted[0].remaining_tokens is not None:
+                return fitted[0].remaining_tokens
+        if isinstance(error, NetworkError | ModelTimeoutError):
+            self._add_context(error, reader)
+        raise error
 
     def _without_rejected(
         self, request: ModelRequest, profile: ModelProfile, sent: bytes, refusal: ModelError

@@ -241,6 +241,7 @@ class ModelProfile(Struct, frozen=True):
         query: Query string of each request, without the question mark.
         max_output_tokens: Output limit if a request has none; ``None`` leaves it to the host.
         unreadable: Images that the host could not read (`image_key`); they are not sent again.
+        remaining_tokens: Output tokens that the host reported as available for the current request; ``None`` if unknown.
     """
 
     info: ModelInfo
@@ -255,6 +256,7 @@ class ModelProfile(Struct, frozen=True):
     query: str = ""
     max_output_tokens: int | None = None
     unreadable: frozenset[int] = frozenset()
+    remaining_tokens: int | None = None
 
     def __repr__(self) -> str:
         return redacted_repr(self, "headers", "query")

@@ -4,18 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
 
-_MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: let the host report that the conversation is too long.
+_MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: the host reports that the conversation is too long.
 _WINDOW_MARGIN = 256
 _IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the maximum that they count.
+
+_learned: dict[tuple[str, str], tuple[int | None, int | None]] = {}
+"""Context window and output limit that a host reported, by base URL and model; for the lifetime of the process."""
+
+
+def learn_limits(profile: ModelProfile, window: int | None, max_output_tokens: int | None) -> ModelProfile:
+    """Remember limits that the host reported for a model, and return its profile with them. A lower known limit stays."""
+    key = (profile.base_url, profile.info.id)
+    known_window, known_output = _learned.get(key, (None, None))
+    found = (_lower(window, known_window), _lower(max_output_tokens, known_output))
+    if found != (None, None):
+        _learned[key] = found
+    return with_learned_limits(profile)
+
+
+def with_learned_limits(profile: ModelProfile) -> ModelProfile:
+    """Return the profile with the limits that its host reported; the same object if nothing changes."""
+    learned = _learned.get((profile.base_url, profile.info.id)) if _learned else None
+    if learned is None:
+        return profile
+    info = profile.info
+    window, output = _lower(info.context_window, learned[0]), _lower(info.max_output_tokens, learned[1])
+    if (window, output) == (info.context_window, info.max_output_tokens):
+        return profile
+    return replace(profile, info=replace(info, context_window=window, max_output_tokens=output))
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return min(filter(None, (one, other)), default=None)
 
 
 def output_limit(request: ModelRequest, profile: ModelProfile) -> int | None:
     """Return the output limit to send, in tokens; ``None`` leaves it to the host."""
-    limit = request.max_output_tokens or profile.max_output_tokens
+    limit = request.max_output_tokens or profile.max_output_tokens or profile.remaining_tokens
     return None if limit is None else clamp_to_window(limit, request, profile)
 
 
@@ -24,10 +56,24 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
     info = profile.info
     if info.max_output_tokens:
         limit = min(limit, info.max_output_tokens)
+    if profile.remaining_tokens is not None:
+        return min(limit, profile.remaining_tokens)
     if info.context_window:
-        remaining = info.context_window - estimate_prompt_tokens(request.messages, len(request.system)) - _WINDOW_MARGIN
-        limit = min(limit, max(_MIN_OUTPUT_TOKENS, remaining))
+        remaining = info.context_window - estimate_request_tokens(request) - _WINDOW_MARGIN
+        limit = min(limit, max(min_output_tokens(info.context_window), remaining))
     return limit
+
+
+def min_output_tokens(window: int) -> int:
+    """Return the smallest useful output limit; with less, the conversation is too long for the window."""
+    return min(_MIN_OUTPUT_TOKENS, window // 8)
+
+
+def estimate_request_tokens(request: ModelRequest) -> int:
+    """Estimate the tokens of a request, tools included."""
+    if any(message.usage is not None and message.usage.prompt_tokens for message in request.messages):
+        return estimate_prompt_tokens(request.messages)
+    return estimate_prompt_tokens(request.messages) + estimate_overhead(request.system, request.tools)
 
 
 def estimate_prompt_tokens(messages: Sequence[Message], system_length: int = 0) -> int:

@@ -12,7 +12,7 @@ from mainspring.events import ContextCompacted
 from mainspring.loop.hooks import ModelErrorHook, SideModelCall
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelRequest
-from mainspring.policies.compaction.auto_compact import window_from_error
+from mainspring.models.token_refusals import parse_limits
 from mainspring.testing import ScriptedCall
 from tests.unit.policies.harness import make_agent, requests, texts, words
 
@@ -208,4 +208,4 @@ async def test_retry_by_an_application_takes_precedence() -> None:
     ],
 )
 def test_window_from_error(text: str, window: int | None) -> None:
-    assert window_from_error(text) == window
+    assert parse_limits(text).context_window == window
