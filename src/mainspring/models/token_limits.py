@@ -15,16 +15,28 @@ _MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: the host reports
 _WINDOW_MARGIN = 256
 _IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the maximum that they count.
 
-_learned: dict[tuple[str, str], tuple[int | None, int | None]] = {}
-"""Context window and output limit that a host reported, by base URL and model; for the lifetime of the process."""
+_learned: dict[tuple[str, str], tuple[int | None, int | None, float]] = {}
+"""Context window and output limit that a host reported, and its tokens per estimated token, by base URL and model.
+
+Kept for the lifetime of the process.
+"""
 
 
-def learn_limits(profile: ModelProfile, window: int | None, max_output_tokens: int | None) -> ModelProfile:
-    """Remember limits that the host reported for a model, and return its profile with them. A lower known limit stays."""
+def learn_limits(
+    profile: ModelProfile, window: int | None, max_output_tokens: int | None, scale: float = 1.0
+) -> ModelProfile:
+    """Remember limits that the host reported for a model, and return its profile with them.
+
+    Args:
+        profile: The model and its host.
+        window: Context window, if it was reported; a lower known one is kept.
+        max_output_tokens: Output limit, if it was reported; a lower known one is kept.
+        scale: Reported tokens of a prompt, per token that its length suggests.
+    """
     key = (profile.base_url, profile.info.id)
-    known_window, known_output = _learned.get(key, (None, None))
-    found = (_lower(window, known_window), _lower(max_output_tokens, known_output))
-    if found != (None, None):
+    known_window, known_output, known_scale = _learned.get(key, (None, None, 1.0))
+    found = (_lower(window, known_window), _lower(max_output_tokens, known_output), max(scale, known_scale))
+    if found[:2] != (None, None):
         _learned[key] = found
     return with_learned_limits(profile)
 
@@ -59,7 +71,11 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
     if profile.remaining_tokens is not None:
         return min(limit, profile.remaining_tokens)
     if info.context_window:
-        remaining = info.context_window - estimate_request_tokens(request) - _WINDOW_MARGIN
+        prompt = estimate_request_tokens(request)
+        learned = _learned.get((profile.base_url, info.id)) if _learned else None
+        if learned is not None:  # Not all such hosts report the usage correctly.
+            prompt = max(prompt, int(estimate_request_length(request) * learned[2]))
+        remaining = info.context_window - prompt - _WINDOW_MARGIN
         limit = min(limit, max(min_output_tokens(info.context_window), remaining))
     return limit
 
@@ -70,10 +86,16 @@ def min_output_tokens(window: int) -> int:
 
 
 def estimate_request_tokens(request: ModelRequest) -> int:
-    """Estimate the tokens of a request, tools included."""
+    """Estimate the tokens of a request, tools included, from the last reported usage or from its length."""
     if any(message.usage is not None and message.usage.prompt_tokens for message in request.messages):
         return estimate_prompt_tokens(request.messages)
-    return estimate_prompt_tokens(request.messages) + estimate_overhead(request.system, request.tools)
+    return estimate_request_length(request)
+
+
+def estimate_request_length(request: ModelRequest) -> int:
+    """Estimate the tokens of a request from its length, tools included."""
+    blocks = sum(_estimate_block_tokens(block) for message in request.messages for block in message.content)
+    return blocks + estimate_overhead(request.system, request.tools)
 
 
 def estimate_prompt_tokens(messages: Sequence[Message], system_length: int = 0) -> int:

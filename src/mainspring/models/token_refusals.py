@@ -18,12 +18,19 @@ from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.json_values import as_dict, as_int
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
-from mainspring.models.token_limits import estimate_request_tokens, learn_limits, min_output_tokens
+from mainspring.models.token_limits import (
+    estimate_request_length,
+    estimate_request_tokens,
+    learn_limits,
+    min_output_tokens,
+)
 
 _REASONS = frozenset({"bad_request", "overflow", "quota", "request_too_large", "server_error", ""})
 _MIN_WINDOW = 256
 _MARGIN = 32  # Chat templates add a few tokens that some hosts do not count.
 _ESTIMATE_MARGIN = 1.2
+_MESSAGE_MARGIN = 128  # The template, which an estimate by length does not contain.
+_MAX_SCALE = 3.0  # Above it, the prompt is so short that the template of the host is most of it.
 _UNKNOWN_LIMIT = (
     4096  # Output limit that nearly every host accepts, for a rejection that names the limit but no number.
 )
@@ -228,7 +235,8 @@ def fit_to_limits(
             return None
         remaining: int | None = limits.max_output_tokens  # The credit that is left, not a limit of the model.
     else:
-        profile = learn_limits(profile, limits.context_window, limits.max_output_tokens)
+        scale = (limits.prompt_tokens or 0) / max(1, estimate_request_length(request))
+        profile = learn_limits(profile, limits.context_window, limits.max_output_tokens, min(scale, _MAX_SCALE))
         remaining = _remaining(request, limits, output)
         if remaining is None and limits.context_window and not isinstance(refusal, ContextExceededError):
             raise _as_overflow(refusal)
@@ -250,7 +258,11 @@ def _remaining(request: ModelRequest, limits: ReportedLimits, sent: int | None) 
     if limits.prompt_tokens is not None:
         left = window - limits.prompt_tokens - _MARGIN
     else:
-        left = window - int(estimate_request_tokens(request) * _ESTIMATE_MARGIN) - _MARGIN
+        left = (
+            window
+            - int(max(estimate_request_tokens(request), estimate_request_length(request)) * _ESTIMATE_MARGIN)
+            - _MARGIN
+        )
         if sent is not None:
             left = min(left, sent * 3 // 4)  # The estimate is too low if the host rejects it again.
     if left < min_output_tokens(window):

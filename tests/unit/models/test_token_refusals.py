@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mainspring.errors import ContextExceededError, ModelError
-from mainspring.messages import Message
+from mainspring.messages import Message, TextBlock, Usage
 from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelInfo, ModelRequest
@@ -192,6 +193,19 @@ async def test_both_limits_of_a_host_are_learned() -> None:
     host = Host(shape, text, window=8192)
 
     assert (await model_at(shape, host, "both").complete(request(4000))).text == "fine"
+
+    assert len(host.limits) == 3
+
+
+async def test_wrong_usage_does_not_repeat_the_rejection() -> None:
+    shape = HOSTS["OpenAI"]
+    host = Host(shape, WINDOW["vLLM, old"], window=8192)
+    model = model_at(shape, host, "usage")
+    first = request(12_000)
+    await model.complete(first)
+    answered = Message("assistant", (TextBlock("fine"),), Usage(10, 5))
+
+    await model.complete(replace(first, messages=(*HI, answered, *HI)))
 
     assert len(host.limits) == 3
 
