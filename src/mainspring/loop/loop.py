@@ -327,8 +327,11 @@ async def _skip_truncated_calls(run: RunState, message: Message) -> None:
 
 
 async def _repeat_empty_response(run: RunState, message: Message) -> bool:
-    """Return True if the response has no text, so that the model must respond again."""
-    if message.text.strip():
+    """Return True if the response has no text, so that the model must respond again.
+
+    Reasoning that used the whole output limit would use it again: such a response ends the run.
+    """
+    if message.text.strip() or message.stop_reason == "max_tokens":
         run.invalid_responses = 0
         return False
     _count_invalid_response(run, "The model sent neither text nor a tool call", "empty")

@@ -18,7 +18,7 @@ _IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the
 _learned: dict[tuple[str, str], tuple[int | None, int | None, float]] = {}
 """Context window and output limit that a host reported, and its tokens per estimated token, by base URL and model.
 
-Kept for the lifetime of the process.
+It exists for the lifetime of the process.
 """
 
 
@@ -29,8 +29,8 @@ def learn_limits(
 
     Args:
         profile: The model and its host.
-        window: Context window, if it was reported; a lower known one is kept.
-        max_output_tokens: Output limit, if it was reported; a lower known one is kept.
+        window: Context window, if it was reported; a lower known one wins.
+        max_output_tokens: Output limit, if it was reported; a lower known one wins.
         scale: Reported tokens of a prompt, per token that its length suggests.
     """
     key = (profile.base_url, profile.info.id)

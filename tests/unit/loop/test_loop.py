@@ -19,6 +19,7 @@ from mainspring.events import AgentEnd, AgentStart, Event, ToolExecutionStart, T
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, Usage, convert_to_llm
+from mainspring.testing import Reply
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from mainspring.tools.execute import NOT_RUN_ABORTED
 from tests.unit.loop.harness import (
@@ -463,6 +464,13 @@ async def test_empty_response_is_retried_a_limited_number_of_times() -> None:
     assert (result.status, result.turns) == ("completed", 3)
     with pytest.raises(AgentProviderError, match="neither text nor a tool call"):
         await agent_loop("go", make_context(), make_config(Script(*[text_reply("") for _ in range(9)])))
+
+
+async def test_reasoning_that_uses_the_output_limit_ends_the_run() -> None:
+    model = Script(Reply(thinking="hm", stop_reason="max_tokens", usage=Usage(100, 16_384)), text_reply("never"))
+    result = await agent_loop("go", make_context(), make_config(model))
+    assert (result.status, result.stop_reason, result.text) == ("completed", "max_tokens", "")
+    assert len(model.requests) == 1
 
 
 @pytest.mark.covers("TEX-23")
