@@ -215,7 +215,7 @@ def _ends_with_answer(run: RunState) -> bool:
     last = run.context.messages[-1] if run.context.messages else None
     if not isinstance(last, Message) or last.role != "assistant" or last.tool_uses:
         return False
-    return last.stop_reason not in ("error", "aborted")
+    return last.stop_reason not in ("error", "aborted", "pause_turn")
 
 
 async def _inject_queued(run: RunState, kind: Literal["steer", "follow_up"]) -> bool:
@@ -340,10 +340,12 @@ async def _skip_truncated_calls(run: RunState, message: Message) -> None:
 
 
 async def _repeat_empty_response(run: RunState, message: Message) -> bool:
-    """Return True if the response has no text, so that the model must respond again.
+    """Return True if the model must respond again: the response has no text, or the host paused in the middle of it.
 
     Reasoning that used the whole output limit would use it again: such a response ends the run.
     """
+    if message.stop_reason == "pause_turn":
+        return True
     if message.text.strip() or message.stop_reason == "max_tokens":
         run.invalid_responses = 0
         return False

@@ -473,6 +473,17 @@ async def test_reasoning_that_uses_the_output_limit_ends_the_run() -> None:
     assert len(model.requests) == 1
 
 
+async def test_paused_turn_is_continued_from_the_same_conversation() -> None:
+    model = Script(
+        Reply("Let me search.", stop_reason="pause_turn"), Reply("", stop_reason="pause_turn"), text_reply("42")
+    )
+
+    result = await agent_loop("go", make_context(), make_config(model))
+
+    assert (result.status, result.text, result.turns) == ("completed", "42", 3)
+    assert [message.role for message in model.requests[-1].messages] == ["user", "assistant", "assistant"]
+
+
 @pytest.mark.parametrize("stop", ["end_turn", "max_tokens", "stop_sequence", None])
 async def test_run_without_a_prompt_never_ends_its_request_with_the_assistant(stop: StopReason | None) -> None:
     model = Script(text_reply("two"))

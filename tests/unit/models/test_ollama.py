@@ -103,6 +103,11 @@ def test_stop_reason_is_read_and_an_empty_response_becomes_empty_text() -> None:
     assert message(LAST.rstrip()).stop_reason == "end_turn"
 
 
+def test_unknown_stop_reason_is_an_error() -> None:
+    with pytest.raises(InvalidResponseError, match="unknown reason.*something_new"):
+        message(line({"content": "Hi"}), line(done=True, done_reason="something_new"))
+
+
 def test_invalid_json_text_is_repaired() -> None:
     assert (
         message(b'{"message": {"content": "a\tb \\ud83d"}, "eval_count": "3", "done": true}\r\n').text == "a\tb \ufffd"
