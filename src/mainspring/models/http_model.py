@@ -32,6 +32,9 @@ else:
     without_rejected_images = lazy_function("mainspring.models.codec.unsupported", "without_rejected_images")
     format_omitted_options = lazy_function("mainspring.models.codec.sampling", "format_omitted_options")
 
+_ask_limits: Callable[[Transport, ModelProfile, Mapping[str, str]], Awaitable[ModelProfile]] = lazy_function(
+    "mainspring.models.host_limits", "ask_limits"
+)
 _read_rejection: Callable[..., Awaitable[ModelError]] = lazy_function("mainspring.models.rejection", "read_rejection")
 
 CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
@@ -41,6 +44,7 @@ If it has a method ``invalidate``, that method is called with the credential tha
 function is called again."""
 
 _MAX_CAPABILITY_RETRIES = 4
+_MAX_QUESTIONS = 2  # Before the first and the second request: Ollama knows the window only of a loaded model.
 _DRAIN_TIMEOUT = (
     0.25  # Seconds to wait for the end of the body after the end of the response before the connection is closed.
 )
@@ -72,6 +76,7 @@ class HttpModel(ModelBase):
         self._credential = credential
         self._own_transport = transport
         self._timeouts = timeouts
+        self._questions_left = _MAX_QUESTIONS if profile.asks_limits and transport is None else 0
 
     @property
     def info(self) -> ModelInfo:
@@ -161,6 +166,9 @@ class HttpModel(ModelBase):
         transport = self._own_transport or default_transport()
         key = await self._get_credential()
         timeouts = self._request_timeouts(request)
+        if self._questions_left and self.info.context_window is None:
+            self._questions_left -= 1
+            self._profile = await _ask_limits(transport, self._profile, self._headers(self._profile, key))
         profile = self.profile if limit is None else replace(self.profile, remaining_tokens=limit)
         body = self._protocol.encode(request, profile)
         adaptations_left, fresh_key = _MAX_CAPABILITY_RETRIES, False

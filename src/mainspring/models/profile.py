@@ -241,6 +241,7 @@ class ModelProfile(Struct, frozen=True):
         query: Query string of each request, without the question mark.
         max_output_tokens: Output limit if a request has none; ``None`` leaves it to the host.
         unreadable: Images that the host could not read (`image_key`); they are not sent again.
+        asks_limits: Whether the host is asked for the limits of the model before the first request.
         remaining_tokens: Output tokens that the host reported as available for the current request; ``None`` if unknown.
     """
 
@@ -256,6 +257,7 @@ class ModelProfile(Struct, frozen=True):
     query: str = ""
     max_output_tokens: int | None = None
     unreadable: frozenset[int] = frozenset()
+    asks_limits: bool = False
     remaining_tokens: int | None = None
 
     def __repr__(self) -> str:

@@ -326,7 +326,7 @@ async def test_cloud_host_gets_a_key_and_other_hosts_do_not(monkeypatch: pytest.
 async def test_response_is_read_line_by_line_over_http() -> None:
     first, second = line({"content": "Hel"}), line({"content": "lo"})
     async with serve(chunked(first[:20], first[20:] + second[:5], second[5:] + LAST)) as server:
-        model = create_model("ollama:m", base_url=server.url)
+        model = create_model("ollama:m", base_url=server.url, context_window=8192)
         found = [e async for e in model.stream(ModelRequest([Message.user("Hi")]))]
 
     assert [e.type for e in found] == ["start", "text_start", "text_delta", "text_delta", "text_end", "done"]
