@@ -82,10 +82,10 @@ class _Server:
         return as_int(self._entry(await self._get("/api/v0/models")).get("loaded_context_length"))
 
     async def _ollama(self) -> int | None:
-        running = (await self._get("/api/ps")).get("models")
-        if not isinstance(running, list):
+        running = await self._get("/api/ps")
+        if "models" not in running:
             return None  # Another server, which could read a POST as a request to its model.
-        for loaded in as_dicts(running):
+        for loaded in as_dicts(running["models"]):
             if self._model in (loaded.get("model"), loaded.get("name")) and (
                 window := as_int(loaded.get("context_length"))
             ):
