@@ -13,6 +13,7 @@ from mainspring.models.profile import ModelProfile
 
 _MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: the host reports that the conversation is too long.
 _WINDOW_MARGIN = 256
+_LENGTH_MARGIN = 1.2  # Schemas of tools and code have more tokens than their length suggests.
 _IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the maximum that they count.
 
 _learned: dict[tuple[str, str], tuple[int | None, int | None, float]] = {}
@@ -71,13 +72,25 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
     if profile.remaining_tokens is not None:
         return min(limit, profile.remaining_tokens)
     if info.context_window:
-        prompt = estimate_request_tokens(request)
-        learned = _learned.get((profile.base_url, info.id)) if _learned else None
-        if learned is not None:  # Not all such hosts report the usage correctly.
-            prompt = max(prompt, int(estimate_request_length(request) * learned[2]))
+        prompt = _estimate_with_margin(request, profile)
         remaining = info.context_window - prompt - _WINDOW_MARGIN
         limit = min(limit, max(min_output_tokens(info.context_window), remaining))
     return limit
+
+
+def _estimate_with_margin(request: ModelRequest, profile: ModelProfile) -> int:
+    """Estimate the tokens of a request, rather too high than too low where only its length is known."""
+    learned = _learned.get((profile.base_url, profile.info.id)) if _learned else None
+    if learned is None and _has_usage(request):
+        return estimate_prompt_tokens(request.messages)
+    scale = learned[2] if learned is not None and learned[2] > 1 else _LENGTH_MARGIN
+    by_length = int(estimate_request_length(request) * scale)
+    # Not all hosts whose limits had to be learned report the usage correctly.
+    return max(by_length, estimate_prompt_tokens(request.messages)) if _has_usage(request) else by_length
+
+
+def _has_usage(request: ModelRequest) -> bool:
+    return any(message.usage is not None and message.usage.prompt_tokens for message in request.messages)
 
 
 def min_output_tokens(window: int) -> int:
@@ -87,7 +100,7 @@ def min_output_tokens(window: int) -> int:
 
 def estimate_request_tokens(request: ModelRequest) -> int:
     """Estimate the tokens of a request, tools included, from the last reported usage or from its length."""
-    if any(message.usage is not None and message.usage.prompt_tokens for message in request.messages):
+    if _has_usage(request):
         return estimate_prompt_tokens(request.messages)
     return estimate_request_length(request)
 

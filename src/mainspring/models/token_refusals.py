@@ -25,15 +25,13 @@ from mainspring.models.token_limits import (
     min_output_tokens,
 )
 
-_REASONS = frozenset({"bad_request", "overflow", "quota", "request_too_large", "server_error", ""})
+_REASONS = frozenset({"bad_request", "overflow", "quota", "request_too_large", "server_error"})
 _MIN_WINDOW = 256
 _MARGIN = 32  # Chat templates add a few tokens that some hosts do not count.
 _ESTIMATE_MARGIN = 1.2
 _MESSAGE_MARGIN = 128  # The template, which an estimate by length does not contain.
 _MAX_SCALE = 3.0  # Above it, the prompt is so short that the template of the host is most of it.
-_UNKNOWN_LIMIT = (
-    4096  # Output limit that nearly every host accepts, for a rejection that names the limit but no number.
-)
+_UNKNOWN_LIMIT = 4096  # Nearly every host accepts it; for a rejection that names the limit but no number.
 
 _N = r"[`'\"(\[]*(\d{1,3}(?:,\d{3})+|\d+)"
 _CAP_NAME = re.compile(
@@ -226,8 +224,8 @@ def fit_to_limits(
     Raises:
         ContextExceededError: The prompt itself is too long, and the rejection was not recognized as that.
     """
-    if refusal.reason not in _REASONS:
-        return None
+    if refusal.status is not None and refusal.reason not in _REASONS:
+        return None  # Without a status, the reason is a guess: 401 tokens look like a status.
     output = _sent_limit(sent)
     limits = parse_limits(refusal.message, output)
     if refusal.reason == "quota":
@@ -258,11 +256,10 @@ def _remaining(request: ModelRequest, limits: ReportedLimits, sent: int | None) 
     if limits.prompt_tokens is not None:
         left = window - limits.prompt_tokens - _MARGIN
     else:
-        left = (
-            window
-            - int(max(estimate_request_tokens(request), estimate_request_length(request)) * _ESTIMATE_MARGIN)
-            - _MARGIN
-        )
+        prompt = max(estimate_request_tokens(request), estimate_request_length(request))
+        left = window - int(prompt * _ESTIMATE_MARGIN) - _MESSAGE_MARGIN
+        if window - prompt > 2 * min_output_tokens(window):
+            left = max(left, min_output_tokens(window))  # Only the margins do not fit.
         if sent is not None:
             left = min(left, sent * 3 // 4)  # The estimate is too low if the host rejects it again.
     if left < min_output_tokens(window):
