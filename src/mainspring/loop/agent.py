@@ -228,7 +228,7 @@ class CoreAgent:
         """Run until the agent stops.
 
         Args:
-            prompt: The user's message. Optional if the conversation has messages.
+            prompt: The user's message. Optional if the conversation has messages; "Continue." if it ends with a response.
             raise_errors: Whether a failure raises; if not, it is a result with status ``error`` or ``aborted``.
             **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, each for this run only.
 

@@ -29,7 +29,7 @@ from mainspring.loop.result import LoopRun, RunResult
 from mainspring.loop.state import LoopConfig, LoopContext, PendingCalls, RunState
 from mainspring.loop.tool_calls import ToolCallBatch
 from mainspring.messages import AgentMessage, Message, Usage, to_messages
-from mainspring.tools.execute import EMPTY_RESPONSE_PROMPT, SKIPPED, TRUNCATED
+from mainspring.tools.execute import CONTINUE_PROMPT, EMPTY_RESPONSE_PROMPT, SKIPPED, TRUNCATED
 
 
 def agent_loop(
@@ -191,6 +191,11 @@ async def run_loop(run: RunState, prompts: Sequence[AgentMessage]) -> None:
         run.context.pending = None
         await run.append_skipped_calls(pending.message, SKIPPED, pending.results)
     await run.append_messages(prompts, "prompt")
+    if pending is None and not prompts and _ends_with_answer(run) and run.exceeded_limit() is None:
+        # A model continues only after a user message, and many hosts reject a request that ends with the assistant.
+        if not await _inject_queued(run, "steer") and not await _inject_queued(run, "follow_up"):
+            prompt = Message.user(CONTINUE_PROMPT, timestamp=run.config.steps.now())
+            await run.append_messages((prompt,), "synthetic")
 
     while run.status is None:
         # Inner loop: take turns while the model has tool results or steering messages to respond to.
@@ -203,6 +208,14 @@ async def run_loop(run: RunState, prompts: Sequence[AgentMessage]) -> None:
         # The run would stop here; a follow-up message starts the inner loop again.
         if run.status is None and not await _inject_queued(run, "follow_up"):
             run.status = "completed"
+
+
+def _ends_with_answer(run: RunState) -> bool:
+    """Return True if the history ends with a response of the model that was not interrupted."""
+    last = run.context.messages[-1] if run.context.messages else None
+    if not isinstance(last, Message) or last.role != "assistant" or last.tool_uses:
+        return False
+    return last.stop_reason not in ("error", "aborted", "pause_turn")
 
 
 async def _inject_queued(run: RunState, kind: Literal["steer", "follow_up"]) -> bool:
@@ -327,8 +340,13 @@ async def _skip_truncated_calls(run: RunState, message: Message) -> None:
 
 
 async def _repeat_empty_response(run: RunState, message: Message) -> bool:
-    """Return True if the response has no text, so that the model must respond again."""
-    if message.text.strip():
+    """Return True if the model must respond again: the response has no text, or the host paused in the middle of it.
+
+    Reasoning that used the whole output limit would use it again: such a response ends the run.
+    """
+    if message.stop_reason == "pause_turn":
+        return True
+    if message.text.strip() or message.stop_reason == "max_tokens":
         run.invalid_responses = 0
         return False
     _count_invalid_response(run, "The model sent neither text nor a tool call", "empty")

@@ -59,6 +59,9 @@ _STREAM_EVENTS: tuple[type[Event], ...] = get_args(StreamEvent)
 MAX_HOOK_RETRIES = 3
 """Maximum number of times that handlers of `model:error` may repeat a request in one turn: a compaction and a smaller one."""
 
+_WINDOW_UNIT = 1024
+_FULL_SHARE = 0.9  # The output limit is lowered to fit into the window, with a margin.
+
 
 async def prepare_request(run: RunState) -> ModelRequest | None:
     """Prepare the request of a turn.
@@ -147,7 +150,42 @@ async def call_model(run: RunState, request: ModelRequest) -> Message:
             request = repeated
             run.add_usage((error.partial and error.partial.usage) or Usage.zero())
         else:
-            return ensure_unique_call_ids(message, run.config.steps.new_id)
+            full = _full_window_error(run, message) if message.stop_reason == "max_tokens" else None
+            attempt += 1
+            repeated = await prepare_request(run) if full and await _should_retry(run, full, attempt) else None
+            if repeated is None:
+                return ensure_unique_call_ids(message, run.config.steps.new_id)
+            request = repeated
+            run.add_usage(message.usage or Usage.zero())
+
+
+def _full_window_error(run: RunState, message: Message) -> ContextExceededError | None:
+    """Return the error of a response that has only reasoning because the context window was full, so that it is compacted.
+
+    If the window is unknown, a total of a multiple of 1024 tokens below the output limit shows it.
+    """
+    usage, info = message.usage, run.config.model.info
+    if usage is None or message.text.strip() or message.tool_uses:
+        return None
+    limit = min(filter(None, (run.config.behavior.max_output_tokens, info.max_output_tokens)), default=None)
+    if limit is not None and usage.output_tokens >= limit:
+        return None
+    window, total = info.context_window, usage.total_tokens
+    if window is None and _is_round(total) and not _is_round(usage.output_tokens):
+        window = round(total / _WINDOW_UNIT) * _WINDOW_UNIT
+    if window is None or total < window * _FULL_SHARE:
+        return None
+    return ContextExceededError(
+        f"The response ended before its first word because the context window is full (context window: {window} tokens).",
+        reason="overflow",
+        provider=info.provider,
+        model=info.id,
+    )
+
+
+def _is_round(tokens: int) -> bool:
+    """Return True if a number of tokens is a multiple of 1024, except for a token or two that a server may reserve."""
+    return tokens > _WINDOW_UNIT and (tokens + 2) % _WINDOW_UNIT <= 4
 
 
 async def _stream_response(run: RunState, request: ModelRequest) -> Message:

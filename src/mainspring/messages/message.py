@@ -24,8 +24,11 @@ from mainspring.messages.usage import Usage
 
 Role = Literal["system", "user", "assistant"]
 _ROLES = frozenset(get_args(Role))
-StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "error", "aborted"]
-"""The first four come from providers; the loop adds ``error`` and ``aborted``."""
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "pause_turn", "error", "aborted"]
+"""The first five come from providers; the loop adds ``error`` and ``aborted``.
+
+``pause_turn``: the host paused its own tools, and the same conversation is sent again to continue.
+"""
 
 
 OTHER_STOP_REASONS: dict[StopReason, str] = {
@@ -33,13 +36,14 @@ OTHER_STOP_REASONS: dict[StopReason, str] = {
     "stop_sequence": "stop",
     "max_tokens": "length",
     "tool_use": "toolUse",
+    "pause_turn": "pause",
     "error": "error",
     "aborted": "aborted",
 }
 
 
 def to_finish_reason(reason: StopReason) -> str:
-    """Return the reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``error``, ``aborted``."""
+    """Return the reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``pause``, ``error``, ``aborted``."""
     return OTHER_STOP_REASONS[reason]
 
 

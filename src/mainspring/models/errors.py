@@ -226,6 +226,9 @@ class ErrorBody:
         self.message = _message(self.fields, error, raw)
         if isinstance(upstream, str) and upstream and upstream not in self.message:
             self.message = f"{self.message}: {upstream[:_MAX_TEXT]}"
+        window, prompt = as_int(error.get("n_ctx")), as_int(error.get("n_prompt_tokens"))
+        if window and prompt and str(window) not in self.message:  # llama.cpp
+            self.message = f"{self.message} ({prompt} tokens > {window} maximum)"
         self.text = self.message.lower()
         self.codes = _codes(self.fields, error)
         self.mentions_model = error.get("param") == "model" or bool(MENTIONS_MODEL.search(self.text))

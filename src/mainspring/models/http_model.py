@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
 from mainspring.events import StreamEvent
@@ -17,6 +19,7 @@ from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.codec.response_reader import ResponseReader
 from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
+from mainspring.models.token_limits import with_learned_limits
 from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.port import Timeouts, Transport, TransportResponse
 from mainspring.redaction import redact_environment
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
     )
     from mainspring.models.codec.sampling import format_omitted_options
     from mainspring.models.codec.unsupported import without_rejected_images
+    from mainspring.models.token_refusals import fit_to_limits
 else:
+    fit_to_limits = lazy_function("mainspring.models.token_refusals", "fit_to_limits")
     without_rejected_images = lazy_function("mainspring.models.codec.unsupported", "without_rejected_images")
     format_omitted_options = lazy_function("mainspring.models.codec.sampling", "format_omitted_options")
     PartTrials = lazy_function("mainspring.models.codec.refused_parts", "PartTrials")
@@ -38,6 +43,9 @@ else:
     describe_left_out_parts = lazy_function("mainspring.models.codec.refused_parts", "describe_left_out_parts")
     without_parts = lazy_function("mainspring.models.codec.refused_parts", "without_parts")
 
+_ask_limits: Callable[[Transport, ModelProfile, Mapping[str, str]], Awaitable[ModelProfile]] = lazy_function(
+    "mainspring.models.host_limits", "ask_limits"
+)
 _read_rejection: Callable[..., Awaitable[ModelError]] = lazy_function("mainspring.models.rejection", "read_rejection")
 
 CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
@@ -52,6 +60,7 @@ _UNPARSED_CALLS = (
     "--enable-auto-tool-choice and --tool-call-parser, SGLang with --tool-call-parser, llama.cpp with --jinja."
 )
 _log = logging.getLogger("mainspring.models")
+_MAX_QUESTIONS = 2  # Before the first and the second request: Ollama knows the window only of a loaded model.
 _DRAIN_TIMEOUT = (
     0.25  # Seconds to wait for the end of the body after the end of the response before the connection is closed.
 )
@@ -85,15 +94,17 @@ class HttpModel(ModelBase):
         self._timeouts = timeouts
         self._last_refusal = ""
         self._has_reported_markup = False
+        self._questions_left = _MAX_QUESTIONS if profile.asks_limits and transport is None else 0
 
     @property
     def info(self) -> ModelInfo:
         """Known facts about the model."""
-        return self._profile.info
+        return self.profile.info
 
     @property
     def profile(self) -> ModelProfile:
-        """The current profile, without the fields that the host rejected."""
+        """The current profile, without the fields that the host rejected and with the limits that it reported."""
+        self._profile = with_learned_limits(self._profile)
         return self._profile
 
     def with_transport(self, transport: Transport) -> HttpModel:
@@ -118,10 +129,15 @@ class HttpModel(ModelBase):
     def __repr__(self) -> str:
         return f"<HttpModel {self.provider}:{self.model} at {self._profile.base_url}>"
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    async def stream(self, request: ModelRequest, *, limit: int | None = None) -> AsyncGenerator[StreamEvent, None]:
         """Send a request and stream the response.
 
-        A part that the host refuses is omitted, and the changed request is sent again immediately.
+        A part that the host refuses is omitted, and the changed request is sent again immediately; so is a request whose output
+        limit is above a limit that the host reports.
+
+        Args:
+            request: The request.
+            limit: Maximum number of output tokens for this request, if the host reported it.
 
         Raises:
             ModelError: The response is incomplete or missing; ``partial`` is the content received before.
@@ -129,18 +145,17 @@ class HttpModel(ModelBase):
         reader: ResponseReader | None = None
         key: CredentialValue = ""
         try:
-            async with self._exchange(request) as (response, reader, key):
+            async with self._exchange(request, limit) as (response, reader, key):
                 chunks = response.chunks()
                 async for chunk in chunks:
                     for event in reader.feed(chunk):
                         yield event
-                    if reader.error is not None:
-                        raise _redact(reader.error, key)
-                    if reader.decoder.ended:
-                        await _drain(chunks)
+                    if reader.error is not None or reader.decoder.ended:
                         break
+                if reader.decoder.ended and reader.error is None:
+                    await _drain(chunks)
         except (NetworkError, ModelTimeoutError) as error:
-            if reader is None or error is reader.error or not reader.decoder.complete:
+            if reader is None or not reader.decoder.complete:
                 self._add_context(error, reader)
                 raise
         assert reader is not None
@@ -151,7 +166,10 @@ class HttpModel(ModelBase):
         for event in last:
             yield event
         if reader.error is not None:
-            raise _redact(reader.error, key)
+            lower = self._lower_limit(reader, key, request, limit)
+            async with aclosing(self.stream(request, limit=lower)) as events:
+                async for event in events:
+                    yield event
 
     async def aclose(self) -> None:
         """Close the model's own connections; shared ones close with their event loop."""
@@ -160,7 +178,7 @@ class HttpModel(ModelBase):
 
     @asynccontextmanager
     async def _exchange(
-        self, request: ModelRequest
+        self, request: ModelRequest, limit: int | None = None
     ) -> AsyncGenerator[tuple[TransportResponse, ResponseReader, CredentialValue]]:
         """Send the request until the host accepts it; return the response, its decoder, and the key that was sent.
 
@@ -170,8 +188,8 @@ class HttpModel(ModelBase):
         transport = self._own_transport or default_transport()
         key = await self._get_credential()
         timeouts = self._request_timeouts(request)
-        first = profile = self._profile
-        body = self._encode(request, profile)
+        profile = await self._profile_of_request(transport, key, limit)
+        first, body = self._profile, self._encode(request, profile)
         refusal: ModelError | None = None
         trials: PartTrials | None = None
         adaptations_left, fresh_key = _MAX_CAPABILITY_RETRIES, False
@@ -198,7 +216,8 @@ class HttpModel(ModelBase):
             is_repeated, self._last_refusal = self._last_refusal == (text := comparable_text(refusal)), text
             adapted = None
             if adaptations_left and trials is None:
-                adapted = self._without_rejected(request, profile, body, refusal, is_repeated=is_repeated)
+                adapted = fit_to_limits(self._protocol, _without_left_out(request, profile), profile, body, refusal)
+                adapted = adapted or self._without_rejected(request, profile, body, refusal, is_repeated=is_repeated)
                 if adapted is None:
                     trials = PartTrials(self._protocol, request, profile, refusal, is_repeated=is_repeated)
             if trials is not None:
@@ -207,21 +226,48 @@ class HttpModel(ModelBase):
                 raise refusal
             profile, body = adapted
             if trials is None:
-                self._profile = profile
+                self._profile = replace(profile, remaining_tokens=None)
                 adaptations_left -= 1
+
+    async def _profile_of_request(self, transport: Transport, key: CredentialValue, limit: int | None) -> ModelProfile:
+        """Return the profile for a request. A server with an unknown window is asked for its limits before."""
+        if self._questions_left and self.info.context_window is None:
+            self._questions_left -= 1
+            self._profile = await _ask_limits(transport, self._profile, self._headers(self._profile, key))
+        return self.profile if limit is None else replace(self.profile, remaining_tokens=limit)
 
     def _encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
         """Return the body of a request without the parts that the host refused."""
-        return self._protocol.encode(without_parts(request, profile.left_out) if profile.left_out else request, profile)
+        return self._protocol.encode(_without_left_out(request, profile), profile)
 
     def _store_changes(
         self, request: ModelRequest, before: ModelProfile, after: ModelProfile, refusal: ModelError
     ) -> None:
         """Store the profile without the refused parts, and report them."""
-        self._profile, self._last_refusal = after, ""
+        self._profile, self._last_refusal = replace(after, remaining_tokens=None), ""
         note = describe_left_out_parts(self._protocol.name, before, after, refusal)
         if note:
             (request.warn or _log.warning)(note)
+
+    def _lower_limit(
+        self, reader: ResponseReader, key: CredentialValue, request: ModelRequest, limit: int | None
+    ) -> int:
+        """Return a lower output limit for a request that the host accepted and then rejected in its response.
+
+        Raises:
+            ModelError: The error of the response, if it has another cause or content was received before.
+        """
+        assert reader.error is not None
+        error = _redact(reader.error, key)
+        if not len(reader.decoder.draft):
+            profile = self.profile if limit is None else replace(self.profile, remaining_tokens=limit)
+            request = _without_left_out(request, profile)
+            fitted = fit_to_limits(self._protocol, request, profile, self._protocol.encode(request, profile), error)
+            if fitted is not None and fitted[0].remaining_tokens is not None:
+                return fitted[0].remaining_tokens
+        if isinstance(error, NetworkError | ModelTimeoutError):
+            self._add_context(error, reader)
+        raise error
 
     def _without_rejected(
         self, request: ModelRequest, profile: ModelProfile, sent: bytes, refusal: ModelError, *, is_repeated: bool
@@ -293,6 +339,11 @@ class HttpModel(ModelBase):
         error.model = error.model or self.model
         if error.partial is None and reader is not None and len(reader.decoder.draft):
             error.partial = reader.decoder.draft.message()
+
+
+def _without_left_out(request: ModelRequest, profile: ModelProfile) -> ModelRequest:
+    """Return a request without the parts that the host refused."""
+    return without_parts(request, profile.left_out) if profile.left_out else request
 
 
 def _credential_secrets(credential: CredentialValue) -> tuple[str, ...]:

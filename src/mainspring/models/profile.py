@@ -250,6 +250,8 @@ class ModelProfile(Struct, frozen=True):
         max_output_tokens: Output limit if a request has none; ``None`` leaves it to the host.
         unreadable: Images that the host could not read (`image_key`); they are not sent again.
         left_out: Parts of requests that the host refused and that are independent of the protocol; they are not sent again.
+        asks_limits: Whether the host is asked for the limits of the model before the first request.
+        remaining_tokens: Output tokens that the host reported as available for the current request; ``None`` if unknown.
     """
 
     info: ModelInfo
@@ -265,6 +267,8 @@ class ModelProfile(Struct, frozen=True):
     max_output_tokens: int | None = None
     unreadable: frozenset[int] = frozenset()
     left_out: frozenset[LeftOutPart] = frozenset()
+    asks_limits: bool = False
+    remaining_tokens: int | None = None
 
     def __repr__(self) -> str:
         return redacted_repr(self, "headers", "query")

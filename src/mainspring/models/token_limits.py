@@ -4,18 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
 
-_MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: let the host report that the conversation is too long.
+_MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: the host reports that the conversation is too long.
 _WINDOW_MARGIN = 256
+_LENGTH_MARGIN = 1.2  # Schemas of tools and code have more tokens than their length suggests.
 _IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the maximum that they count.
+
+_learned: dict[tuple[str, str], tuple[int | None, int | None, float]] = {}
+"""Context window and output limit that a host reported, and its tokens per estimated token, by base URL and model.
+
+It exists for the lifetime of the process.
+"""
+
+
+def learn_limits(
+    profile: ModelProfile, window: int | None, max_output_tokens: int | None, scale: float = 1.0
+) -> ModelProfile:
+    """Remember limits that the host reported for a model, and return its profile with them.
+
+    Args:
+        profile: The model and its host.
+        window: Context window, if it was reported; a lower known one wins.
+        max_output_tokens: Output limit, if it was reported; a lower known one wins.
+        scale: Reported tokens of a prompt, per token that its length suggests.
+    """
+    key = (profile.base_url, profile.info.id)
+    known_window, known_output, known_scale = _learned.get(key, (None, None, 1.0))
+    found = (_lower(window, known_window), _lower(max_output_tokens, known_output), max(scale, known_scale))
+    if found[:2] != (None, None):
+        _learned[key] = found
+    return with_learned_limits(profile)
+
+
+def with_learned_limits(profile: ModelProfile) -> ModelProfile:
+    """Return the profile with the limits that its host reported; the same object if nothing changes."""
+    learned = _learned.get((profile.base_url, profile.info.id)) if _learned else None
+    if learned is None:
+        return profile
+    info = profile.info
+    window, output = _lower(info.context_window, learned[0]), _lower(info.max_output_tokens, learned[1])
+    if (window, output) == (info.context_window, info.max_output_tokens):
+        return profile
+    return replace(profile, info=replace(info, context_window=window, max_output_tokens=output))
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return min(filter(None, (one, other)), default=None)
 
 
 def output_limit(request: ModelRequest, profile: ModelProfile) -> int | None:
     """Return the output limit to send, in tokens; ``None`` leaves it to the host."""
-    limit = request.max_output_tokens or profile.max_output_tokens
+    limit = request.max_output_tokens or profile.max_output_tokens or profile.remaining_tokens
     return None if limit is None else clamp_to_window(limit, request, profile)
 
 
@@ -24,10 +69,46 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
     info = profile.info
     if info.max_output_tokens:
         limit = min(limit, info.max_output_tokens)
+    if profile.remaining_tokens is not None:
+        return min(limit, profile.remaining_tokens)
     if info.context_window:
-        remaining = info.context_window - estimate_prompt_tokens(request.messages, len(request.system)) - _WINDOW_MARGIN
-        limit = min(limit, max(_MIN_OUTPUT_TOKENS, remaining))
+        prompt = _estimate_with_margin(request, profile)
+        remaining = info.context_window - prompt - _WINDOW_MARGIN
+        limit = min(limit, max(min_output_tokens(info.context_window), remaining))
     return limit
+
+
+def _estimate_with_margin(request: ModelRequest, profile: ModelProfile) -> int:
+    """Estimate the tokens of a request, rather too high than too low where only its length is known."""
+    learned = _learned.get((profile.base_url, profile.info.id)) if _learned else None
+    if learned is None and _has_usage(request):
+        return estimate_prompt_tokens(request.messages)
+    scale = learned[2] if learned is not None and learned[2] > 1 else _LENGTH_MARGIN
+    by_length = int(estimate_request_length(request) * scale)
+    # Not all hosts whose limits had to be learned report the usage correctly.
+    return max(by_length, estimate_prompt_tokens(request.messages)) if _has_usage(request) else by_length
+
+
+def _has_usage(request: ModelRequest) -> bool:
+    return any(message.usage is not None and message.usage.prompt_tokens for message in request.messages)
+
+
+def min_output_tokens(window: int) -> int:
+    """Return the smallest useful output limit; with less, the conversation is too long for the window."""
+    return min(_MIN_OUTPUT_TOKENS, window // 8)
+
+
+def estimate_request_tokens(request: ModelRequest) -> int:
+    """Estimate the tokens of a request, tools included, from the last reported usage or from its length."""
+    if _has_usage(request):
+        return estimate_prompt_tokens(request.messages)
+    return estimate_request_length(request)
+
+
+def estimate_request_length(request: ModelRequest) -> int:
+    """Estimate the tokens of a request from its length, tools included."""
+    blocks = sum(_estimate_block_tokens(block) for message in request.messages for block in message.content)
+    return blocks + estimate_overhead(request.system, request.tools)
 
 
 def estimate_prompt_tokens(messages: Sequence[Message], system_length: int = 0) -> int:

@@ -36,6 +36,7 @@ TRUNCATED = (
 EMPTY_RESPONSE_PROMPT = (
     "Your last reply held neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
 )
+CONTINUE_PROMPT = "Continue."
 _IMAGE_OMITTED = "[image left out: this model cannot see images]"
 
 

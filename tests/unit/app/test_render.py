@@ -117,7 +117,12 @@ def test_text_on_a_terminal_streams_without_control_sequences() -> None:
             3,
         ),
         (RunOutcome(status="max_tokens"), "--max-tokens", 3),
-        (RunOutcome(status="completed", text="half", stop_reason="max_tokens"), "hit the output limit", 3),
+        (
+            RunOutcome(status="completed", text="half", stop_reason="max_tokens"),
+            "cut off at its output limit. Raise",
+            3,
+        ),
+        (RunOutcome(status="completed", text="", stop_reason="max_tokens"), "before its first word", 3),
         (RunOutcome(status="denied", denied=("no writing",)), "Stopped: no writing", 4),
         (RunOutcome(status="aborted", session_id="s"), "Interrupted. Resume with --continue.", 130),
         (RunOutcome(status="error", error=ConfigError("bad")), "Error: bad", 2),

@@ -18,7 +18,8 @@ from mainspring.errors import (
 from mainspring.events import AgentEnd, AgentStart, Event, ToolExecutionStart, TurnEnd, TurnStart, UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
-from mainspring.messages import CustomMessage, Message, TextBlock, ToolUseBlock, Usage, convert_to_llm
+from mainspring.messages import CustomMessage, Message, StopReason, TextBlock, ToolUseBlock, Usage, convert_to_llm
+from mainspring.testing import Reply
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from mainspring.tools.execute import NOT_RUN_ABORTED
 from tests.unit.loop.harness import (
@@ -481,6 +482,59 @@ async def test_empty_response_is_retried_a_limited_number_of_times() -> None:
     assert (result.status, result.turns) == ("completed", 3)
     with pytest.raises(AgentProviderError, match="neither text nor a tool call"):
         await agent_loop("go", make_context(), make_config(Script(*[text_reply("") for _ in range(9)])))
+
+
+async def test_reasoning_that_uses_the_output_limit_ends_the_run() -> None:
+    model = Script(Reply(thinking="hm", stop_reason="max_tokens", usage=Usage(100, 16_384)), text_reply("never"))
+    result = await agent_loop("go", make_context(), make_config(model))
+    assert (result.status, result.stop_reason, result.text) == ("completed", "max_tokens", "")
+    assert len(model.requests) == 1
+
+
+async def test_paused_turn_is_continued_from_the_same_conversation() -> None:
+    model = Script(
+        Reply("Let me search.", stop_reason="pause_turn"), Reply("", stop_reason="pause_turn"), text_reply("42")
+    )
+
+    result = await agent_loop("go", make_context(), make_config(model))
+
+    assert (result.status, result.text, result.turns) == ("completed", "42", 3)
+    assert [message.role for message in model.requests[-1].messages] == ["user", "assistant", "assistant"]
+
+
+@pytest.mark.parametrize("stop", ["end_turn", "max_tokens", "stop_sequence", None])
+async def test_run_without_a_prompt_never_ends_its_request_with_the_assistant(stop: StopReason | None) -> None:
+    model = Script(text_reply("two"))
+    ctx = make_context()
+    ctx.messages += [Message.user("hi"), Message("assistant", (TextBlock("one"),), stop_reason=stop)]
+
+    result = await agent_loop((), ctx, make_config(model))
+
+    assert result.text == "two"
+    assert [message.role for message in model.requests[0].messages] == ["user", "assistant", "user"]
+    assert model.requests[0].messages[-1].text == "Continue."
+
+
+async def test_run_without_a_prompt_sends_the_queued_message_after_an_answer() -> None:
+    model = Script(text_reply("two"))
+    ctx = make_context()
+    ctx.messages += [Message.user("hi"), Message("assistant", (TextBlock("one"),), stop_reason="end_turn")]
+    queue = [Message.user("and now?")]
+
+    config = make_config(model, get_follow_up=lambda: [queue.pop()] if queue else [])
+    await agent_loop((), ctx, config)
+
+    assert [message.text for message in model.requests[0].messages] == ["hi", "one", "and now?"]
+
+
+async def test_run_without_a_prompt_continues_an_unanswered_prompt() -> None:
+    model = Script(text_reply("one"))
+    ctx = make_context()
+    ctx.messages.append(Message.user("hi"))
+
+    await agent_loop((), ctx, make_config(model))
+
+    assert [message.text for message in model.requests[0].messages] == ["hi"]
 
 
 @pytest.mark.covers("TEX-23")

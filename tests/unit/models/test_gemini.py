@@ -169,6 +169,7 @@ def test_late_chunk_without_counts_keeps_the_usage() -> None:
         ("MALFORMED_RESPONSE", InvalidResponseError, "malformed_call", True),
         (9, InvalidResponseError, "malformed_call", True),
         ("OTHER", NetworkError, "stream_cut", True),
+        ("SOMETHING_NEW", InvalidResponseError, "unknown_stop", False),
     ],
 )
 def test_failing_finish_reason_raises(reason: Any, kind: type, error_reason: str, is_retryable: bool) -> None:
@@ -191,7 +192,6 @@ def test_failing_finish_reason_raises(reason: Any, kind: type, error_reason: str
         (1, "end_turn"),
         ("MAX_TOKENS", "max_tokens"),
         (2, "max_tokens"),
-        ("SOMETHING_NEW", "end_turn"),
     ],
 )
 def test_finish_reason_is_mapped_to_a_stop_reason(reason: Any, stop: str) -> None:

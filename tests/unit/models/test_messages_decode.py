@@ -153,13 +153,21 @@ def test_missing_or_duplicate_call_ids_become_unique() -> None:
         ("end_turn", "end_turn"),
         ("stop_sequence", "stop_sequence"),
         ("max_tokens", "max_tokens"),
-        ("pause_turn", "end_turn"),
-        ("compaction", "end_turn"),
-        ("something_new", "end_turn"),
+        ("pause_turn", "pause_turn"),
+        ("compaction", "pause_turn"),
+        ("stop", "end_turn"),
     ],
 )
 def test_stop_reason_is_mapped(finish_reason: str, reason: str) -> None:
     assert message(begin(), *text(0, "Hi"), *end(finish_reason)).stop_reason == reason
+
+
+def test_unknown_stop_reason_is_an_error() -> None:
+    with pytest.raises(InvalidResponseError, match="unknown reason.*stop reason something_new") as caught:
+        message(begin(), *text(0, "So"), *end("something_new"))
+
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "So"
 
 
 def test_stop_reason_is_tool_use_for_complete_calls_and_max_tokens_for_truncated_ones() -> None:

@@ -299,6 +299,20 @@ def test_server_tool_call_without_a_result_needs_open_calls() -> None:
     assert [b["type"] for b in body(waiting)["messages"][1]["content"]] == ["server_tool_use", "tool_use"]
 
 
+@pytest.mark.parametrize("dialect", [AnthropicCapabilities(), AnthropicCapabilities(prefill=False)])
+@pytest.mark.parametrize("blocks", [(TextBlock("Hm. "), opaque_block(SEARCHED)), (opaque_block(SEARCHED),)])
+def test_paused_turn_is_sent_back_unchanged(dialect: AnthropicCapabilities, blocks: tuple[ContentBlock, ...]) -> None:
+    paused = [Message.user("A"), assistant(*blocks, stop_reason="pause_turn")]
+    answered = [*paused, assistant(opaque_block(FOUND), TextBlock("So.")), Message.user("B")]
+    sent = [b if isinstance(b, dict) else {"type": "text", "text": "Hm. "} for b in (SEARCHED, *blocks)][-len(blocks) :]
+    sent[-1] = SEARCHED
+
+    assert body(paused, profile(dialect))["messages"][1:] == [{"role": "assistant", "content": sent}]
+    assert body(answered, profile(dialect))["messages"][1]["content"] == [*sent, FOUND, {"type": "text", "text": "So."}]
+    other = body(paused, profile(dialect, model="m2"))["messages"]
+    assert other[-1]["role"] == "user"
+
+
 def test_compaction_block_alone_is_a_message() -> None:
     summary = {"type": "compaction", "content": "So far"}
     encoded_message = message(

@@ -103,6 +103,11 @@ def test_stop_reason_is_read_and_an_empty_response_becomes_empty_text() -> None:
     assert message(LAST.rstrip()).stop_reason == "end_turn"
 
 
+def test_unknown_stop_reason_is_an_error() -> None:
+    with pytest.raises(InvalidResponseError, match="unknown reason.*something_new"):
+        message(line({"content": "Hi"}), line(done=True, done_reason="something_new"))
+
+
 def test_invalid_json_text_is_repaired() -> None:
     assert (
         message(b'{"message": {"content": "a\tb \\ud83d"}, "eval_count": "3", "done": true}\r\n').text == "a\tb \ufffd"
@@ -321,7 +326,7 @@ async def test_cloud_host_gets_a_key_and_other_hosts_do_not(monkeypatch: pytest.
 async def test_response_is_read_line_by_line_over_http() -> None:
     first, second = line({"content": "Hel"}), line({"content": "lo"})
     async with serve(chunked(first[:20], first[20:] + second[:5], second[5:] + LAST)) as server:
-        model = create_model("ollama:m", base_url=server.url)
+        model = create_model("ollama:m", base_url=server.url, context_window=8192)
         found = [e async for e in model.stream(ModelRequest([Message.user("Hi")]))]
 
     assert [e.type for e in found] == ["start", "text_start", "text_delta", "text_delta", "text_end", "done"]

@@ -360,7 +360,8 @@ def test_surrogates_and_raw_control_characters_are_read(pieces: list[str], text:
         ("STOP", "end_turn"),
         ("eos", "end_turn"),
         ("eos_token", "end_turn"),
-        ("something_new", "end_turn"),
+        ("FinishReason.STOP", "end_turn"),
+        ("completed", "end_turn"),
         ("length", "max_tokens"),
         ("model_length", "max_tokens"),
         ("max_tokens", "max_tokens"),
@@ -372,6 +373,15 @@ def test_surrogates_and_raw_control_characters_are_read(pieces: list[str], text:
 @pytest.mark.covers("STR-08", "MSG-14")
 def test_finish_reason_is_mapped_to_a_stop_reason(finish: str | None, reason: str) -> None:
     assert message(chunk({"content": "a"}), chunk({}, finish)).stop_reason == reason
+
+
+def test_unknown_finish_reason_is_an_error_with_the_partial_message() -> None:
+    with pytest.raises(InvalidResponseError, match="unknown reason.*finish reason something_new") as caught:
+        message(chunk({"content": "So"}), chunk({}, "something_new"))
+
+    assert (caught.value.reason, caught.value.retryable) == ("unknown_stop", False)
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "So"
 
 
 @pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call", "tool_use", None])

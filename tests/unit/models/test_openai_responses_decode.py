@@ -429,6 +429,7 @@ def test_error_event_raises(failure: dict[str, Any]) -> None:
         ({"detail": "Could not parse your authentication token. Please try signing in again."}, AuthenticationError),
         ({"status": "cancelled", "output": []}, NetworkError),
         ({"status": "queued", "output": []}, InvalidResponseError),
+        ({"status": "something_new", "output": []}, InvalidResponseError),
         ({"object": "response.input_tokens", "input_tokens": 51}, InvalidResponseError),
         ({"choices": [{"message": {"content": "Hi"}}]}, InvalidResponseError),
     ],

@@ -373,7 +373,7 @@ async def test_local_provider_needs_no_settings() -> None:
 async def test_local_provider_works_with_any_compatible_server(path: str) -> None:
     answer = sse(chunk({"content": "Hi"}), chunk({}, "stop"))
     async with serve(plain(answer, **{"content-type": "text/event-stream"})) as server:
-        model = create_model("local:some-model", base_url=f"{server.url}{path}")
+        model = create_model("local:some-model", base_url=f"{server.url}{path}", context_window=8192)
         assert (await model.complete(ModelRequest([Message.user("Hi")]))).text == "Hi"
 
     [request] = server.requests

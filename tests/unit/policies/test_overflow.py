@@ -10,10 +10,10 @@ from mainspring import Message, Session, define_tool
 from mainspring.errors import AgentContextExceededError, ConfigError, ContextExceededError, ErrorCode, NetworkError
 from mainspring.events import ContextCompacted
 from mainspring.loop.hooks import ModelErrorHook, SideModelCall
-from mainspring.messages import AgentMessage
+from mainspring.messages import AgentMessage, Usage
 from mainspring.models import ModelRequest
-from mainspring.policies.compaction.auto_compact import window_from_error
-from mainspring.testing import ScriptedCall
+from mainspring.models.token_refusals import parse_limits
+from mainspring.testing import Reply, ScriptedCall
 from tests.unit.policies.harness import make_agent, requests, texts, words
 
 TOO_LONG = ContextExceededError("prompt is too long: 210000 tokens > 200000 maximum", provider="scripted")
@@ -45,6 +45,37 @@ async def test_overflow_drops_old_results_and_retries() -> None:
     [event] = compacted
     assert texts(event.replaced) == [BIG, BIG]
     assert tuple(agent.messages[: event.after]) == event.messages
+
+
+@pytest.mark.parametrize(
+    ("usage", "is_compacted"),
+    [
+        (Usage(7000, 1192), True),
+        (Usage(7000, 1190), True),
+        (Usage(7000, 1500), False),
+        (Usage(100, 16_384), False),
+        (Usage(1024, 4096), False),
+    ],
+)
+async def test_full_window_during_reasoning_compacts(usage: Usage, is_compacted: bool) -> None:
+    full = Reply(thinking="hm", stop_reason="max_tokens", usage=usage)
+    agent = agent_with_output(ScriptedCall("look"), ScriptedCall("look"), full, "done")
+
+    result = await agent.run("go")
+
+    assert (result.text, len(requests(agent))) == (("done", 4) if is_compacted else ("", 3))
+    assert result.stop_reason == ("end_turn" if is_compacted else "max_tokens")
+    if is_compacted:
+        assert texts(requests(agent)[-1].messages)[0].startswith("[Result of look left out to save room")
+        assert result.usage.output_tokens >= usage.output_tokens
+
+
+async def test_full_window_that_cannot_be_compacted_ends_the_run() -> None:
+    agent = agent_with_output(Reply(thinking="hm", stop_reason="max_tokens", usage=Usage(7000, 1192)), "never")
+
+    result = await agent.run("go")
+
+    assert (result.status, result.stop_reason, len(requests(agent))) == ("completed", "max_tokens", 1)
 
 
 @pytest.mark.covers("CMP-12", "CMP-14")
@@ -208,7 +239,7 @@ async def test_retry_by_an_application_takes_precedence() -> None:
     ],
 )
 def test_window_from_error(text: str, window: int | None) -> None:
-    assert window_from_error(text) == window
+    assert parse_limits(text).context_window == window
 
 
 def plain_history(count: int, size: int = 2_000) -> list[Message]:

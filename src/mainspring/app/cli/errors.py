@@ -25,7 +25,9 @@ _ADVICE = {
         "Check the connection and the URL with `mainspring check`. Resume the session with --continue."
     ),
     ErrorCode.TIMEOUT: "Resume with --continue, or use a faster model.",
-    ErrorCode.CONTEXT_LENGTH_EXCEEDED: "Start a new session (without --continue), or send a shorter prompt.",
+    ErrorCode.CONTEXT_LENGTH_EXCEEDED: (
+        "Start a new session (without --continue), send a shorter prompt, or use a model with a larger context window."
+    ),
 }
 
 

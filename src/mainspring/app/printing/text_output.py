@@ -118,7 +118,7 @@ class TextRenderer:
             case "aborted":
                 console.fail("Interrupted." + (" Resume with --continue." if outcome.session_id else ""))
             case "completed" if outcome.stop_reason == "max_tokens":
-                console.fail("The response hit the output limit. Raise it with --max-output-tokens.")
+                console.fail(_CUT_OFF if outcome.text.strip() else _CUT_OFF_IN_REASONING)
             case "denied":
                 console.fail(f"Stopped: {one_line(outcome.denied[-1] if outcome.denied else 'a call was denied', 500)}")
             case "max_turns" | "max_tokens" | "max_seconds" | "max_cost":
@@ -128,6 +128,13 @@ class TextRenderer:
         if outcome.turns:
             console.verbose_info(_format_usage(outcome))
         return code
+
+
+_CUT_OFF = "The response was cut off at its output limit. Raise it with --max-output-tokens."
+_CUT_OFF_IN_REASONING = (
+    "The response was cut off at its output limit before its first word: reasoning used all of it. Raise the limit with "
+    "--max-output-tokens, or lower --thinking."
+)
 
 
 def summarize_call(call: ToolUseBlock) -> str:

@@ -67,6 +67,12 @@ class ResponseErrors:
         """Return the error of a host that failed during the response; ``why`` is the host's term."""
         return self.truncated(f"The provider stopped the response early ({why})")
 
+    def unknown_stop(self, why: str) -> InvalidResponseError:
+        """Return the error of a response that ended for an unknown reason; ``why`` is the host's term."""
+        return self.invalid_response(
+            f"The response ended for an unknown reason and may be incomplete ({why})", "unknown_stop"
+        )
+
     def truncated(self, text: str = "The connection closed before the response was complete") -> NetworkError:
         """Return the error of an incomplete response."""
         return self._build(NetworkError, f"{text} ({self._model_label}).", "stream_cut")
@@ -113,6 +119,9 @@ class StreamDecoder(ABC, Generic[_E]):
 
     abort_reasons: ClassVar[frozenset[str]] = frozenset()
     """Finish reasons of a host that failed during the response."""
+
+    known_reasons: ClassVar[frozenset[str] | None] = None
+    """All other finish reasons: one that is in none of these sets is an error, never a success; ``None`` accepts all."""
 
     error_fields: ClassVar[tuple[str, ...]] = ("detail", "message", "errors")
     """Fields that make an unknown object an error in the format of some host."""
@@ -218,3 +227,5 @@ class StreamDecoder(ABC, Generic[_E]):
             raise self._errors.context_exceeded(text)
         if reason in self.abort_reasons:
             raise self._errors.provider_aborted(text)
+        if reason and self.known_reasons is not None and reason not in self.known_reasons:
+            raise self._errors.unknown_stop(text)

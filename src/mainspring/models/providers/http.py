@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -27,7 +28,7 @@ from mainspring.models.profile import (
     OllamaCapabilities,
     ResponsesCapabilities,
 )
-from mainspring.models.provider_table import ProviderProfile
+from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 from mainspring.models.transport.port import Timeouts
 
 if TYPE_CHECKING:
@@ -122,8 +123,22 @@ def http_profile(
         key_header=key_header,
         query=query,
         max_output_tokens=config.max_output_tokens,
+        asks_limits=(provider in _SELF_HOSTED or provider not in PROVIDERS) and is_local_address(url),
     )
     return replace(profile, **{_PROFILE_FIELDS[type(capabilities)]: apply_dialect_settings(config, capabilities)})
+
+
+_PRIVATE = lazy_re(r"(127|10)\.[\d.]+$|192\.168\.[\d.]+$|172\.(1[6-9]|2\d|3[01])\.[\d.]+$")
+_SELF_HOSTED = ("compatible", "local", "ollama", "openai")
+"""Built-in providers whose address may be that of a server that the user runs."""
+
+
+def is_local_address(url: str) -> bool:
+    """Return True if an address is on this machine or in a private network."""
+    host = (urlsplit(url).hostname or "").lower()
+    if host in ("localhost", "::1") or "." not in host or host.endswith((".local", ".internal", ".lan", ".localhost")):
+        return True
+    return _PRIVATE.match(host) is not None
 
 
 def provider_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:

@@ -79,6 +79,8 @@ class OllamaDecoder(StreamDecoder[_Chunk]):
 
     __slots__ = ("_calls", "_first", "_ids", "_markup", "_prose", "_reason")
 
+    known_reasons = frozenset({"stop", "length", "load", "unload", "tool_calls"})
+
     def __init__(self, profile: ModelProfile) -> None:
         super().__init__(profile)
         self._first = ""  # time at which the response started, its only identifier
@@ -136,6 +138,7 @@ class OllamaDecoder(StreamDecoder[_Chunk]):
         out.extend([self.draft.close_call(block) for block in self._calls])
 
     def _stop_reason(self) -> StopReason:
+        self._raise_for_reason(self._reason, f"done reason {self._reason}")
         return "max_tokens" if self._reason == "length" else "tool_use" if self._calls else "end_turn"
 
     def _call(self, call: _Call, out: list[StreamEvent]) -> None:

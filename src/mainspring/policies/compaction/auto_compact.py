@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from mainspring.errors import ContextExceededError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import ContextTransform, ModelErrorHook
 from mainspring.loop.policy import ORDER_COMPACTION, ORDER_GUARDS, PolicyContext, PolicyHandlers
 from mainspring.messages import (
@@ -34,22 +34,13 @@ from mainspring.policies.compaction.summary_format import is_summary
 if TYPE_CHECKING:
     from mainspring.loop.hooks import SideModelCall
     from mainspring.models import ModelProvider
+    from mainspring.models.token_refusals import parse_limits
+else:
+    parse_limits = lazy_function("mainspring.models.token_refusals", "parse_limits")
 
 
 MIN_FREED_SHARE = 0.05
 """Minimum share of a history that compaction must remove to justify another attempt."""
-
-
-_LIMIT_IN_ERROR = lazy_re(
-    r"(?:maximum (?:context|prompt) length is|maximum number of tokens allowed \(|token limit:|must be <=|> ?|context size \() ?(\d{3,})"
-    r"|(\d{3,}) maximum context length"
-)
-
-
-def window_from_error(text: str) -> int | None:
-    """Return the window in tokens, if the error of a request that was too long contains it."""
-    found = _LIMIT_IN_ERROR.search(text)
-    return int(found[1] or found[2]) if found else None
 
 
 class OverflowRecovery:
@@ -230,8 +221,10 @@ class AutoCompact:
     def on_context_exceeded(self, hook: ModelErrorHook) -> None:
         """Handle `model:error` before all other handlers: an overflow error may contain the size of the window."""
         error = hook.error
-        if isinstance(error, ContextExceededError) and error.model and (window := window_from_error(error.message)):
-            self._known_windows[error.model] = window
+        if isinstance(error, ContextExceededError) and error.model:
+            window = parse_limits(error.message).context_window
+            if window:
+                self._known_windows[error.model] = window
 
     def on_model_error(self, hook: ModelErrorHook) -> None:
         """Handle `model:error`: explain why an overflow cannot be resolved."""

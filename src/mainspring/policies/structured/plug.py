@@ -166,7 +166,9 @@ class StructuredOutput:
             if message.stop_reason != "max_tokens":  # The loop does not execute calls of a truncated response.
                 self._answers = {c.id: self._parse_call(c) for c in calls}
             return
-        if not message.text.strip():  # The loop requests another response, within its usual limit.
+        if (
+            message.stop_reason == "pause_turn" or not message.text.strip()
+        ):  # The loop requests another response, within its usual limit.
             return
         cut_off = message.stop_reason == "max_tokens"
         answers = [self.target.validate(value) for value in extract_json_values(message.text)]

@@ -239,7 +239,14 @@ _STOP_REASONS: dict[str, StopReason] = {
     "max_tokens": "max_tokens",
     "stop_sequence": "stop_sequence",
     "tool_use": "tool_use",
+    "pause_turn": "pause_turn",
+    "compaction": "pause_turn",
+    "end_turn": "end_turn",
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
 }
+"""Stop reasons of Anthropic, and three that gateways do not translate."""
 
 
 class AnthropicDecoder(StreamDecoder[Event]):
@@ -251,6 +258,7 @@ class AnthropicDecoder(StreamDecoder[Event]):
     __slots__ = ("_blocks", "_counts", "_details", "_id", "_lenient", "_reason")
 
     overflow_reasons = frozenset({"model_context_window_exceeded"})
+    known_reasons = frozenset(_STOP_REASONS)
 
     def __init__(self, profile: ModelProfile) -> None:
         super().__init__(profile)
@@ -365,7 +373,7 @@ class AnthropicDecoder(StreamDecoder[Event]):
             raise self._errors.content_filtered(
                 ": ".join(["refusal", *[w for w in reason if isinstance(w, str) and w]])
             )
-        self._raise_for_reason(self._reason, self._reason)
+        self._raise_for_reason(self._reason, f"stop reason {self._reason}")
         known = _STOP_REASONS.get(self._reason)
         if known == "max_tokens":
             return known

@@ -181,7 +181,7 @@ def _conversation(
     _add(pieces, tail)
     if last:
         _add(pieces, last)
-    elif pieces and pieces[-1][-len(_ASSISTANT_END) :] == _ASSISTANT_END:
+    elif pieces and pieces[-1][-len(_ASSISTANT_END) :] == _ASSISTANT_END and not _is_paused(known, profile):
         _add(pieces, _CONTINUE_MESSAGE)
     if not pieces or pieces[0][: len(_USER)] != _USER:
         pieces.insert(0, _BEGIN)
@@ -189,10 +189,21 @@ def _conversation(
     return pieces
 
 
+def _is_paused(messages: Sequence[Message], profile: ModelProfile) -> bool:
+    """Return True if the last message is the model's own and waits for the host's tools: it is sent unchanged."""
+    last = messages[-1]
+    return last.stop_reason == "pause_turn" and profile.messages.hosted and is_from_same_model(last, profile)
+
+
 def _assistant_prefill(messages: Sequence[Message]) -> Message | None:
     """Return the final assistant text for the model to continue; it must not end with whitespace."""
     last = messages[-1] if messages else None
-    if last is None or last.role != "assistant" or last.tool_uses or last.stop_reason in ("error", "aborted"):
+    if (
+        last is None
+        or last.role != "assistant"
+        or last.tool_uses
+        or last.stop_reason in ("error", "aborted", "pause_turn")
+    ):
         return None
     content = list(last.content)
     while content and isinstance(content[-1], ThinkingBlock):
@@ -220,7 +231,8 @@ def _content(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
     if cleaned is None:
         # It may contain calls of the host's own tools.
         own = profile.messages.hosted and message.role == "assistant" and is_from_same_model(message, profile)
-        return list(decode_server_blocks(message.content).values()) if own else []
+        is_paused = message.stop_reason == "pause_turn"
+        return list(decode_server_blocks(message.content, is_paused=is_paused).values()) if own else []
     if cleaned.role == "assistant":
         items = _assistant(cleaned, profile.messages)
         while items and items[-1]["type"] in _THOUGHTS:
@@ -231,7 +243,9 @@ def _content(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
 
 def _assistant(message: Message, dialect: AnthropicCapabilities) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    opaque = decode_server_blocks(message.content) if dialect.hosted else {}
+    opaque = (
+        decode_server_blocks(message.content, is_paused=message.stop_reason == "pause_turn") if dialect.hosted else {}
+    )
     for position, block in enumerate(message.content):
         match block:
             case TextBlock():

@@ -111,18 +111,18 @@ def encode_server_block(start: Mapping[str, Any], grown: str) -> str:
     return to_json(block).decode()
 
 
-def decode_server_blocks(blocks: Sequence[ContentBlock]) -> dict[int, dict[str, Any]]:
+def decode_server_blocks(blocks: Sequence[ContentBlock], *, is_paused: bool = False) -> dict[int, dict[str, Any]]:
     """Return the server-side blocks of a message, by position.
 
-    A server-side call without a result is omitted, unless client-side calls are also pending: then its result arrives with a
-    later message.
+    A server-side call without a result is omitted, unless client-side calls are also pending or the host paused the turn: then
+    its result arrives with a later message.
     """
     found: dict[int, dict[str, Any]] = {}
     for position, block in enumerate(blocks):
         value = parse_json_object(block.data) if isinstance(block, RedactedThinkingBlock) else None
         if value is not None and "type" in value:
             found[position] = value
-    if not found or any(isinstance(block, ToolUseBlock) for block in blocks):
+    if not found or is_paused or any(isinstance(block, ToolUseBlock) for block in blocks):
         return found
     answered = {value.get("tool_use_id") for value in found.values()}
     return {at: value for at, value in found.items() if value.get("type") not in _CALLS or value.get("id") in answered}

@@ -224,6 +224,7 @@ class GeminiDecoder(StreamDecoder[GeminiChunk]):
             "IMAGE_RECITATION",
         }
     )
+    known_reasons = frozenset({"STOP", "MAX_TOKENS", "UNEXPECTED_TOOL_CALL", *_INVALID_RESPONSE_REASONS})
     abort_reasons = frozenset({"OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED"})
     completes_at_done_mark = False  # Google does not send the mark; gateways do.
 

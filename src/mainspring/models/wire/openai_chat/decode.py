@@ -270,8 +270,19 @@ _STOP_REASONS: dict[str, StopReason] = {
     "max_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
     "model_length": "max_tokens",
+    "max_length": "max_tokens",
+    "max_new_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
     "stop_sequence": "stop_sequence",
 }
+_SUCCESS = frozenset(
+    {
+        *("stop", "stopped", "stop_token", "end", "end_turn", "end_of_turn", "end_of_text", "eos", "eos_token", "eot"),
+        *("tool_calls", "tool_call", "tool_use", "tool-calls", "function_call", "function_calls"),
+        *("complete", "completed", "done", "finish", "finished", "success", "normal", "none", "null"),
+    }
+)
+"""Finish reasons of complete responses, as different servers write them."""
 
 
 class ChatDecoder(StreamDecoder[ChatChunk]):
@@ -288,6 +299,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
     overflow_reasons = frozenset(
         {"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"}
     )
+    known_reasons = _SUCCESS | frozenset(_STOP_REASONS)
     abort_reasons = frozenset(
         {"error", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource"}
     )
@@ -396,7 +408,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
             else:
                 out.append(self.draft.text(self._text, content))  # the common case
         if choice.finish_reason:
-            self._finish = choice.finish_reason.lower()
+            self._finish = choice.finish_reason.lower().rpartition(".")[2]
             self._stopped_at = choice.stop_reason
             self.complete = True
         if choice.usage:

@@ -1,0 +1,133 @@
+"""Ask a local server for the limits of a model: its model list, and the endpoints of llama.cpp, LM Studio, Ollama, and TGI.
+
+Loaded before the first request to such a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mainspring.errors import ModelError
+from mainspring.models.json_values import as_dict, as_dicts, as_int
+from mainspring.models.profile import ModelProfile
+from mainspring.models.token_limits import learn_limits
+from mainspring.models.transport.port import Timeouts, Transport
+
+_TIMEOUT_SECONDS = 1.0
+_LIMITS = Timeouts(_TIMEOUT_SECONDS, _TIMEOUT_SECONDS, _TIMEOUT_SECONDS, _TIMEOUT_SECONDS)
+_MAX_BODY = 8 * 1024 * 1024
+_WINDOW_FIELDS = (
+    "max_model_len",
+    "loaded_context_length",
+    "n_ctx",
+    "context_length",
+    "context_window",
+    "max_context_length",
+)
+_OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens")
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
+
+
+async def ask_limits(transport: Transport, profile: ModelProfile, headers: Mapping[str, str]) -> ModelProfile:
+    """Ask a server for the context window and the output limit of a model, and return its profile with them.
+
+    A server that does not respond within a second, or that reports no limits, changes nothing.
+    """
+    server = _Server(transport, profile, headers)
+    try:
+        async with asyncio.timeout(2 * _TIMEOUT_SECONDS):
+            window, output = await server.listed_limits()
+            if window is None and server.is_reachable:
+                window = await server.loaded_window()
+    except TimeoutError:
+        return profile
+    return learn_limits(profile, window, output)
+
+
+class _Server:
+    """The endpoints of a server that describe a model.
+
+    Attributes:
+        is_reachable: Whether all requests had a response.
+    """
+
+    def __init__(self, transport: Transport, profile: ModelProfile, headers: Mapping[str, str]) -> None:
+        self._transport, self._headers = transport, {**headers, "accept": "application/json"}
+        self._model = profile.info.id
+        self._root = profile.base_url.removesuffix("/v1")
+        self._list_path = "/models" if self._root == profile.base_url else "/v1/models"
+        self.is_reachable = True
+
+    async def listed_limits(self) -> tuple[int | None, int | None]:
+        """Return the context window and the output limit in the list of models."""
+        entry = self._entry(await self._get(self._list_path))
+        parts = [entry, *[as_dict(entry.get(name)) or {} for name in ("meta", "top_provider", "limits", "metadata")]]
+        return _first(parts, _WINDOW_FIELDS), _first(parts, _OUTPUT_FIELDS)
+
+    async def loaded_window(self) -> int | None:
+        """Return the context window with which the model is loaded, from the first server-specific endpoint that has it."""
+        answers = await asyncio.gather(self._llama_cpp(), self._lm_studio(), self._ollama(), self._tgi())
+        return next((window for window in answers if window), None)
+
+    async def _llama_cpp(self) -> int | None:
+        answer = await self._get("/props")
+        return as_int((as_dict(answer.get("default_generation_settings")) or {}).get("n_ctx"))
+
+    async def _lm_studio(self) -> int | None:
+        return as_int(self._entry(await self._get("/api/v0/models")).get("loaded_context_length"))
+
+    async def _ollama(self) -> int | None:
+        running = await self._get("/api/ps")
+        if "models" not in running:
+            return None  # Another server, which could read a POST as a request to its model.
+        for loaded in as_dicts(running["models"]):
+            if self._model in (loaded.get("model"), loaded.get("name")) and (
+                window := as_int(loaded.get("context_length"))
+            ):
+                return window
+        parameters = (await self._get("/api/show", {"model": self._model})).get("parameters")
+        found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
+        return int(found[1]) if found else None
+
+    async def _tgi(self) -> int | None:
+        return as_int((await self._get("/info")).get("max_total_tokens"))
+
+    def _entry(self, listed: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the entry of the model in a list; the only entry if the server has one model."""
+        entries = as_dicts(listed.get("data"))
+        named = [entry for entry in entries if entry.get("id") == self._model]
+        return named[0] if named else entries[0] if len(entries) == 1 else {}
+
+    async def _get(self, path: str, fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the JSON object at a path; empty if the server does not have it. ``fields`` are sent as a POST."""
+        method, body = ("GET", b"") if fields is None else ("POST", msgspec.json.encode(fields))
+        received = bytearray()
+        try:
+            async with self._transport.open(method, self._root + path, self._headers, body, _LIMITS) as response:
+                if response.status != 200:
+                    return {}
+                async for chunk in response.chunks():
+                    received += chunk
+                    if len(received) > _MAX_BODY:
+                        return {}
+            return as_dict(msgspec.json.decode(bytes(received))) or {}
+        except (msgspec.DecodeError, RecursionError):
+            return {}
+        except (ModelError, OSError):
+            self.is_reachable = False
+            return {}
+
+
+def _first(parts: list[dict[str, Any]], names: tuple[str, ...]) -> int | None:
+    """Return the first positive number of these fields."""
+
+    def numbers() -> Iterator[int | None]:
+        for name in names:
+            yield from (as_int(part.get(name)) for part in parts)
+
+    return next((number for number in numbers() if number and number > 0), None)

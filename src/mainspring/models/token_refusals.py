@@ -1,0 +1,287 @@
+"""Learn the limits of a host from its rejections: the context window and the output limit; loaded only after a rejection.
+
+Hosts agree on neither codes nor wordings, so numbers are found by the words around them, and a number that contradicts the
+request is ignored: a limit that the request did not exceed is not the reason of its rejection.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.errors import ContextExceededError, ModelError
+from mainspring.models.codec.protocol import WireProtocol
+from mainspring.models.json_values import as_dict, as_int
+from mainspring.models.port import ModelRequest
+from mainspring.models.profile import ModelProfile
+from mainspring.models.token_limits import (
+    estimate_request_length,
+    estimate_request_tokens,
+    learn_limits,
+    min_output_tokens,
+)
+
+_REASONS = frozenset({"bad_request", "overflow", "quota", "request_too_large", "server_error"})
+_MIN_WINDOW = 256
+_MARGIN = 32  # Chat templates add a few tokens that some hosts do not count.
+_ESTIMATE_MARGIN = 1.2
+_MESSAGE_MARGIN = 128  # The template, which an estimate by length does not contain.
+_MAX_SCALE = 3.0  # Above it, the prompt is so short that the template of the host is most of it.
+_UNKNOWN_LIMIT = 4096  # Nearly every host accepts it; for a rejection that names the limit but no number.
+
+_N = r"[`'\"(\[]*(\d{1,3}(?:,\d{3})+|\d+)"
+_CAP_NAME = re.compile(
+    r"max_?(?:new|completion|output|gen)?_?tokens|num_predict|(?:completion|output|generation|generated) (?:tokens|length)|"
+    r"maximum tokens|max tokens|\bcompletion\b|the output"
+)
+_CAPS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"> ?{_N},? which is the maximum",
+        rf"\[ ?\d+ ?, ?{_N} ?\]",
+        rf"between \d+ and {_N}",
+        rf"range is from \d+(?: \(inclusive\))? to {_N}(?P<open> \(exclusive\))?",
+        rf"(?:at most|up to|less than or equal to|(?:lower|smaller) than or equal to|no more than|not exceed|not be (?:greater|larger|more) than|"
+        rf"cannot exceed|can only afford|exceeds? (?:the |its )?(?:max|limit)\w*(?: of)?|greater than the maximum of|"
+        rf"max(?:imum)?(?: allowed)?(?: value)?(?: is| of|:)|model limit of|limit(?: is| of|:)|<=|≤|expected a value <=) ?{_N}",
+        rf"(?P<open>less than|lower than|smaller than|below|<) ?{_N}(?![\d>])",
+    )
+)
+_SUMS = (
+    re.compile(rf"\+[^<.]{{0,60}}?(?:<=|less than or equal to|not exceed) ?{_N}"),
+    re.compile(rf"\d+ ?\+ ?\d+ ?> ?{_N}"),
+)
+_WINDOWS = (
+    *_SUMS,
+    re.compile(rf"\d+ (?:tokens? )?> {_N}(?![\d,]| -)"),
+    re.compile(
+        r"(?:context[ _](?:length|window|size|limit)|model length|max_(?:model|seq|sequence)_len\w*|max_(?:total|num)_tokens|"
+        r"sequence length|total tokens limit|token limit|"
+        r"(?:maximum|max) (?:prompt|input) length|(?:number of )?tokens allowed|n_ctx|max(?:imum)? size|configured limit|"
+        rf"(?:while|exceeds?)(?: the| its| a)?(?: maximum| max)? limit(?: is| of)?|prompt cannot exceed)(?:(?! by )[^\d;+-]){{0,40}}?{_N}"
+    ),
+    re.compile(rf"{_N} (?:tokens? )?(?:maximum|max) ?(?:context|sequence|$|[.,;\"'}})])"),
+    re.compile(rf"{_N} (?:tokens? )?context (?:length|window|size)"),
+    re.compile(rf"limit:? {_N}, (?:used:? \d+, )?requested"),
+    re.compile(rf"limit ?= ?{_N}"),
+    re.compile(rf"range of input length should be \[\d+, ?{_N}\]"),
+    re.compile(rf"must have less than {_N} tokens"),
+)
+_PROMPT_PARTS = re.compile(
+    rf"{_N} (?:tokens? )?(?:in|from|of|for) (?:the |your )?(?:input |text |tool |image )*(?:messages?|prompt|inputs?|functions?|tools?|schema)\b"
+)
+_PROMPTS = (
+    re.compile(rf"{_N} `?(?:inputs?|prompt)`? tokens"),
+    re.compile(rf"{_N} ?\+ ?\d+ ?>"),
+    re.compile(
+        r"(?:prompt|request|input|messages?)(?: token count)?(?: contains| has| is| resulted in| of)?(?: too long:?)?(?: at least)? "
+        rf"{_N}(?: tokens?| draft|,|\)| exceeds| is (?:longer|larger|greater))"
+    ),
+    re.compile(rf"too long: {_N}"),
+    re.compile(rf"\(length {_N}\)"),
+    re.compile(rf"(?:prompt length|prompt_tokens|input tokens)[ =:]*{_N}"),
+    re.compile(rf"keep the first {_N} tokens"),
+    re.compile(rf"input token count \({_N}\)"),
+)
+_PROMPT_NAME = re.compile(
+    r"context|window|prompt|inputs?\b|messages|sequence|seq_len|model_len|total|requested:|tpm|tokens per min"
+)
+_ANY_NUMBER = re.compile(r"(?<![\w.<-])(?:\d{1,3}(?:,\d{3})+|\d+)(?![\w>-])")
+_LIMIT_NAME = re.compile(
+    r"exceed|limit|max|cannot|not possible|larger|greater|range|at most|only|above|too (?:long|large|big|many|high)"
+)
+_TOTAL = re.compile(
+    rf"(?:requested(?: tokens)?|total of|current length is|sequence length of|length exceeded)(?: a total of| about| at least|:| is)* ?{_N}"
+)
+
+
+class ReportedLimits(Struct, frozen=True):
+    """Numbers in the text of a rejection; ``None`` if a number is missing.
+
+    Attributes:
+        context_window: Maximum number of prompt and output tokens together.
+        max_output_tokens: Maximum number of output tokens.
+        prompt_tokens: Number of tokens of the rejected prompt.
+        is_output_named: Whether the text mentions the output limit.
+    """
+
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    prompt_tokens: int | None = None
+    is_output_named: bool = False
+
+
+def parse_limits(text: str, sent: int | None = None) -> ReportedLimits:
+    """Return the numbers in the text of a rejection.
+
+    Args:
+        text: Text of the error.
+        sent: The output limit of the rejected request, in tokens, if it had one.
+    """
+    text = " ".join(text.rpartition(" (HTTP ")[0].split() or text.split()).lower()
+    is_output_named = _CAP_NAME.search(text) is not None
+    prompt, total = _prompt_tokens(text, sent)
+    used = {prompt, total}
+    window = next((n for n in _windows(text) if n not in used and (total is None or n < total)), None)
+    names_prompt = _PROMPT_NAME.search(text) is not None
+    if is_output_named and not names_prompt:
+        window = None
+    caps: list[int] = []  # A limit of the sum is not a limit of one of its parts.
+    if is_output_named and not (window is not None and any(pattern.search(text) for pattern in _SUMS)):
+        caps = [n for n in _caps(text) if n not in (window, prompt) and (sent is None or n < sent)]
+    if window is None and sent is not None and (not caps or names_prompt) and _LIMIT_NAME.search(text):
+        window, cap, prompt = (
+            _limits_by_size(text, sent, is_output_named, names_prompt) if not caps else (None, None, None)
+        )
+        caps += [cap] if cap is not None else []
+    if prompt is not None and window is not None and prompt in (window + 1, window + 1 - (sent or 0)):
+        prompt = None  # vLLM reports where it stopped counting.
+    return ReportedLimits(window, min(caps, default=None), prompt, is_output_named)
+
+
+def _prompt_tokens(text: str, sent: int | None) -> tuple[int | None, int | None]:
+    """Return the tokens of the prompt, and those of prompt and output together."""
+    total = next((n for found in _TOTAL.finditer(text) if (n := _number(found[1])) != sent), None)
+    parts = [_number(found[1]) for found in _PROMPT_PARTS.finditer(text)]
+    if parts:
+        return sum(parts), total
+    for pattern in _PROMPTS:
+        found = pattern.search(text)
+        if found is not None and _number(found[1]) != sent:
+            return _number(found[1]), total
+    if total is not None and sent is not None and total > sent:
+        return total - sent, total
+    return total, total
+
+
+def _limits_by_size(
+    text: str, sent: int, is_output_named: bool, names_prompt: bool
+) -> tuple[int | None, int | None, int | None]:
+    """Return window, output limit, and prompt of an unknown wording, by the sizes of its numbers.
+
+    A total is the sum of the prompt and the output limit that was sent; a limit is lower than what exceeded it.
+    """
+    found = [_number(match[0]) for match in _ANY_NUMBER.finditer(text)]
+    if sent in found:
+        found.remove(sent)  # Once: the limit may be the same number.
+    numbers = {n for n in found if n >= _MIN_WINDOW}
+    total = next((n for n in numbers if n - sent in found), None)
+    if total is not None:
+        window = max((n for n in numbers - {total, total - sent} if n < total), default=None)
+        return window, None, total - sent
+    if not names_prompt:
+        lower = [n for n in numbers if n < sent] if is_output_named else []
+        return None, lower[0] if len(lower) == 1 else None, None
+    if len(numbers) == 2 and is_output_named:
+        prompt, window = sorted(numbers)
+        return (window, None, prompt) if prompt + sent > window else (None, None, None)
+    return None, None, None
+
+
+def _windows(text: str) -> Iterator[int]:
+    for pattern in _WINDOWS:
+        for found in pattern.finditer(text):
+            number = _number(found[1])
+            is_code = text[found.start(1) - 1] == "(" and text[found.end(1) :].startswith(")") and number < 10_000
+            if number >= _MIN_WINDOW and not (is_code and "token" not in text[: found.start(1)]):
+                yield number
+
+
+def _caps(text: str) -> Iterator[int]:
+    for pattern in _CAPS:
+        for found in pattern.finditer(text):
+            number = next(_number(group) for group in found.groups() if group and group[0].isdigit())
+            is_open = "open" in pattern.groupindex and found["open"] is not None
+            if number > 1:
+                yield number - is_open
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def fit_to_limits(
+    protocol: WireProtocol, request: ModelRequest, profile: ModelProfile, sent: bytes, refusal: ModelError
+) -> tuple[ModelProfile, bytes] | None:
+    """Learn the limits in a rejection, and return a profile and a request with a lower output limit.
+
+    The limits are remembered for this model for the lifetime of the process.
+
+    Args:
+        protocol: Wire protocol of the request.
+        request: The rejected request.
+        profile: Profile with which it was encoded.
+        sent: Its body.
+        refusal: The rejection.
+
+    Returns:
+        ``None`` if the rejection contains no limit, or if the prompt itself is too long.
+
+    Raises:
+        ContextExceededError: The prompt itself is too long, and the rejection was not recognized as that.
+    """
+    if refusal.status is not None and refusal.reason not in _REASONS:
+        return None  # Without a status, the reason is a guess: 401 tokens look like a status.
+    output = _sent_limit(sent)
+    limits = parse_limits(refusal.message, output)
+    if refusal.reason == "quota":
+        if "afford" not in refusal.message.lower() or limits.max_output_tokens is None:
+            return None
+        remaining: int | None = limits.max_output_tokens  # The credit that is left, not a limit of the model.
+    else:
+        scale = (limits.prompt_tokens or 0) / max(1, estimate_request_length(request))
+        profile = learn_limits(profile, limits.context_window, limits.max_output_tokens, min(scale, _MAX_SCALE))
+        remaining = _remaining(request, limits, output)
+        if remaining is None and limits.context_window and not isinstance(refusal, ContextExceededError):
+            raise _as_overflow(refusal)
+        if remaining is None and refusal.reason == "overflow" and limits == ReportedLimits(is_output_named=True):
+            remaining = _UNKNOWN_LIMIT
+    if remaining is None or remaining < 1 or (output is not None and remaining >= output):
+        return None
+    profile = replace(profile, remaining_tokens=remaining)
+    body = protocol.encode(request, profile)
+    return None if body == sent else (profile, body)
+
+
+def _remaining(request: ModelRequest, limits: ReportedLimits, sent: int | None) -> int | None:
+    """Return the output tokens that the limits leave, or ``None`` without a limit or if too few are left."""
+    remaining = limits.max_output_tokens
+    window = limits.context_window
+    if window is None:
+        return remaining
+    if limits.prompt_tokens is not None:
+        left = window - limits.prompt_tokens - _MARGIN
+    else:
+        prompt = max(estimate_request_tokens(request), estimate_request_length(request))
+        left = window - int(prompt * _ESTIMATE_MARGIN) - _MESSAGE_MARGIN
+        if window - prompt > 2 * min_output_tokens(window):
+            left = max(left, min_output_tokens(window))  # Only the margins do not fit.
+        if sent is not None:
+            left = min(left, sent * 3 // 4)  # The estimate is too low if the host rejects it again.
+    if left < min_output_tokens(window):
+        return None
+    return left if remaining is None else min(left, remaining)
+
+
+def _as_overflow(refusal: ModelError) -> ContextExceededError:
+    """Return a rejection as the error of a conversation that is too long, so that it is compacted."""
+    return ContextExceededError(
+        refusal.message,
+        reason="overflow",
+        status=refusal.status,
+        provider=refusal.provider,
+        model=refusal.model,
+        request_id=refusal.request_id,
+    )
+
+
+def _sent_limit(body: bytes) -> int | None:
+    """Return the output limit in the body of a request, in tokens."""
+    fields = as_dict(json.loads(body)) or {}
+    scopes = (fields, as_dict(fields.get("options")) or {}, as_dict(fields.get("generationConfig")) or {})
+    names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict", "maxOutputTokens")
+    return next((n for scope in scopes for name in names if (n := as_int(scope.get(name))) is not None), None)

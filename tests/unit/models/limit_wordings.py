@@ -1,0 +1,152 @@
+"""Wordings of hosts that reject a request because of its output limit or its length, as reported by their users."""
+
+from collections.abc import Callable, Mapping
+
+Wording = Callable[[int, int, int], str]
+"""The text for a prompt of ``n`` tokens, an output limit of ``m`` tokens, and the limit of the host."""
+
+WINDOW: Mapping[str, Wording] = {
+    "vLLM": lambda n, m, w: (
+        f"'max_tokens' or 'max_completion_tokens' is too large: {m}. This model's maximum context length is {w} tokens and your "
+        f"request has {n} input tokens ({m} > {w} - {n}). None"
+    ),
+    "vLLM, old": lambda n, m, w: (
+        f"This model's maximum context length is {w} tokens. However, you requested {n + m} tokens ({n} in the messages, {m} in "
+        "the completion). Please reduce the length of the messages or completion."
+    ),
+    "vLLM, new": lambda n, m, w: (
+        f"This model's maximum context length is {w} tokens. However, you requested {m} output tokens and your prompt contains at "
+        f"least {n} input tokens, for a total of at least {n + m} tokens. Please reduce the length of the input prompt or the "
+        f"number of requested output tokens. (parameter=input_tokens, value={n})"
+    ),
+    "vLLM without the prompt": lambda n, m, w: (
+        f"max_tokens={m} cannot be greater than max_model_len=max_total_tokens={w}. Please request fewer output tokens. "
+        f"(parameter=max_tokens, value={m})"
+    ),
+    "vLLM with a wrong prompt": lambda n, m, w: (
+        f"You passed {w + 1} input tokens and requested {m} output tokens. However, the model's context length is only {w} tokens, "
+        f"resulting in a maximum input length of {w - m} tokens. Please reduce the length of the input prompt. "
+        f"(parameter=input_tokens, value={w + 1})"
+    ),
+    "SGLang": lambda n, m, w: (
+        f"Requested token count exceeds the model's maximum context length of {w} tokens. You requested a total of {n + m} tokens: "
+        f"{n} tokens from the input messages and {m} tokens for the completion. Please reduce the number of tokens in the input "
+        "messages or the completion to fit within the limit."
+    ),
+    "TGI": lambda n, m, w: (
+        f"Input validation error: `inputs` tokens + `max_new_tokens` must be <= {w}. Given: {n} `inputs` tokens and {m} "
+        "`max_new_tokens`"
+    ),
+    "OpenAI, old": lambda n, m, w: (
+        f"This model's maximum context length is {w} tokens, however you requested {n + m} tokens ({n} in your prompt; {m} for the "
+        "completion). Please reduce your prompt; or completion length."
+    ),
+    "Anthropic": lambda n, m, w: (
+        f"input length and `max_tokens` exceed context limit: {n} + {m} > {w}, decrease input length or `max_tokens` and try again"
+    ),
+    "Groq": lambda n, m, w: (
+        "Request too large for model `llama-3.1-8b-instant` in organization `org_01` service tier `on_demand` on tokens per minute "
+        f"(TPM): Limit {w}, Requested {n + m}, please reduce your message size and try again."
+    ),
+    "Mistral": lambda n, m, w: (
+        f"Prompt contains {n} tokens and {m} draft tokens, too large for model with {w} maximum context length"
+    ),
+    "OpenRouter": lambda n, m, w: (
+        f"This endpoint's maximum context length is {w} tokens. However, you requested about {n + m} tokens ({n} of text input, "
+        f'{m} in the output). Please reduce the length of either one, or use the "middle-out" transform to compress your prompt '
+        "automatically."
+    ),
+    "Moonshot": lambda n, m, w: (
+        f"Invalid request: Your request exceeded model token limit: {w} (requested: {n + m})"
+    ),
+    "Cerebras": lambda n, m, w: (
+        f"Please reduce the length of the messages or completion. Current length is {n + m} while limit is {w}"
+    ),
+    "SambaNova": lambda n, m, w: (
+        f"Requested generation length {m} is not possible! The provided prompt is {n} tokens long, so generating {m} tokens requires "
+        f"a sequence length of {n + m}, but the maximum supported sequence length is just {w}!"
+    ),
+    "watsonx": lambda n, m, w: (
+        f"the number of input tokens {n} plus prefix length 0 plus max new tokens {m} cannot exceed the total tokens limit {w} for "
+        "this model"
+    ),
+    "TensorRT-LLM": lambda n, m, w: (
+        f"The sum of prompt length ({n}.0), query length (0) and max_tokens ({m}) should not exceed max_num_tokens ({w})"
+    ),
+    "MLX": lambda n, m, w: f"Context length exceeded: {n + m} > {w}",
+    "with separators": lambda n, m, w: (
+        f"This model's maximum context length is {w:,} tokens. However, you requested {n + m:,} tokens ({n:,} in the messages, {m:,} "
+        "in the completion)."
+    ),
+    "unknown, with all numbers": lambda n, m, w: f"Too big: {n} prompt + {m} reply = {n + m}, and the max is {w}",
+}  # fmt: skip
+"""The prompt and the output limit together are above the context window."""
+
+OUTPUT: Mapping[str, Wording] = {
+    "OpenAI": lambda n, m, c: (
+        f"max_tokens is too large: {m}. This model supports at most {c} completion tokens, whereas you provided {m}."
+    ),
+    "OpenAI Responses": lambda n, m, c: (
+        f"Invalid 'max_output_tokens': integer above maximum value. Expected a value <= {c}, but got {m} instead."
+    ),
+    "JSON schema": lambda n, m, c: f"{m} is greater than the maximum of {c} - 'max_tokens'",
+    "pydantic": lambda n, m, c: f"max_tokens: Input should be less than or equal to {c}",
+    "Anthropic": lambda n, m, c: (
+        f"max_tokens: {m} > {c}, which is the maximum allowed number of output tokens for claude-3-haiku-20240307"
+    ),
+    "Bedrock": lambda n, m, c: (
+        f"The maximum tokens you requested exceeds the model limit of {c}. Try again with a maximum tokens value that is lower than "
+        f"{c}."
+    ),
+    "Vertex": lambda n, m, c: (
+        f"Unable to submit request because it has a maxOutputTokens value of {m} but the supported range is from 1 (inclusive) to "
+        f"{c + 1} (exclusive). Update the value and try again."
+    ),
+    "DeepSeek": lambda n, m, c: f"Invalid max_tokens value, the valid range of max_tokens is [1, {c}]",
+    "Groq": lambda n, m, c: (
+        f"`max_tokens` must be less than or equal to `{c}`, the maximum value for `max_tokens` is less than the `context_window` for "
+        "this model"
+    ),
+    "DashScope": lambda n, m, c: (
+        f"<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, {c}]"
+    ),
+    "Mistral": lambda n, m, c: f"max_tokens ({m}) exceeds the limit of {c}",
+    "SiliconFlow": lambda n, m, c: f"max_tokens (current value: {m}) must be between 0 and {c} ",
+    "NIM": lambda n, m, c: f"max_tokens must be at most {c}",
+    "xAI": lambda n, m, c: f"max_completion_tokens value {m} exceeds maximum allowed value of {c}",
+    "Zhipu": lambda n, m, c: f"The max_tokens parameter is illegal: must be in range [1, {c}]",
+    "unknown": lambda n, m, c: f"This model only supports {c} max output tokens, but {m} were requested",
+}  # fmt: skip
+"""The output limit is above that of the model."""
+
+PROMPT: Mapping[str, Wording] = {
+    "vLLM": lambda n, m, w: (
+        f"The decoder prompt (length {n}) is longer than the maximum model length of {w}. Make sure that `max_model_len` is no smaller "
+        "than the number of text tokens."
+    ),
+    "SGLang": lambda n, m, w: f"The input ({n} tokens) is longer than the model's context length ({w} tokens).",
+    "OpenAI": lambda n, m, w: (
+        f"Input tokens exceed the configured limit of {w} tokens. Your messages resulted in {n} tokens. Please reduce the length of "
+        "the messages."
+    ),
+    "Anthropic": lambda n, m, w: f"prompt is too long: {n} tokens > {w} maximum",
+    "Gemini": lambda n, m, w: (
+        f"The input token count ({n}) exceeds the maximum number of tokens allowed ({w})."
+    ),
+    "Mistral": lambda n, m, w: f"Prompt contains {n} tokens, too large for model with {w} maximum context length",
+    "Fireworks": lambda n, m, w: f"The prompt is too long: {n}, model maximum context length: {w}",
+    "xAI": lambda n, m, w: (
+        f"This model's maximum prompt length is {w} but the request contains {n} tokens."
+    ),
+    "LM Studio": lambda n, m, w: (
+        f"Trying to keep the first {n} tokens when context the overflows. However, the model is loaded with context length of only {w} "
+        "tokens, which is not enough. Try to load the model with a larger context length, or provide a shorter input"
+    ),
+    "llama.cpp": lambda n, m, w: (
+        f"request ({n} tokens) exceeds the available context size ({w} tokens), try increasing it"
+    ),
+    "llama-cpp-python": lambda n, m, w: f"Requested tokens ({n}) exceed context window of {w}",
+    "Copilot": lambda n, m, w: f"prompt token count of {n} exceeds the limit of {w}",
+    "TabbyAPI": lambda n, m, w: f"Prompt length {n} is greater than max_seq_len {w}",
+}  # fmt: skip
+"""The prompt alone is above the context window."""

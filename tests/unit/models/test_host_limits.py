@@ -1,0 +1,148 @@
+"""A local server is asked for the limits of a model, before the first request."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mainspring.errors import NetworkError
+from mainspring.messages import Message
+from mainspring.models import create_model
+from mainspring.models.http_model import HttpModel
+from mainspring.models.port import ModelRequest
+from mainspring.models.providers.http import is_local_address
+from tests.unit.models.server import Answer, Received, plain, serve
+from tests.unit.models.wire import chunk, sse
+
+REQUEST = ModelRequest([Message.user("Hi")], max_output_tokens=16_384)
+RESPONSE = sse(chunk({"content": "fine"}), chunk({}, "stop"))
+
+SERVERS: Mapping[str, Mapping[str, Any]] = {
+    "vLLM": {"/v1/models": {"data": [{"id": "m", "max_model_len": 8192}]}},
+    "SGLang": {"/v1/models": {"data": [{"id": "other", "max_model_len": 1}, {"id": "m", "max_model_len": 8192}]}},
+    "a server with one model": {"/v1/models": {"data": [{"id": "/models/m.gguf", "context_length": 8192}]}},
+    "a gateway": {"/v1/models": {"data": [{"id": "m", "context_window": 8192, "max_completion_tokens": 2048}]}},
+    "OpenRouter": {
+        "/v1/models": {"data": [{"id": "m", "context_length": 8192, "top_provider": {"max_completion_tokens": 2048}}]}
+    },
+    "llama.cpp": {
+        "/v1/models": {"data": [{"id": "m", "meta": {"n_ctx_train": 131_072}}]},
+        "/props": {"default_generation_settings": {"n_ctx": 8192}},
+    },
+    "LM Studio": {
+        "/v1/models": {"data": [{"id": "m"}, {"id": "n"}]},
+        "/api/v0/models": {"data": [{"id": "m", "max_context_length": 131_072, "loaded_context_length": 8192}]},
+    },
+    "Ollama, loaded": {
+        "/v1/models": {"data": [{"id": "m"}]},
+        "/api/ps": {"models": [{"name": "m", "context_length": 8192}]},
+        "/api/show": {"parameters": "num_ctx 131072", "model_info": {"llama.context_length": 131_072}},
+    },
+    "Ollama, configured": {"/api/ps": {"models": []}, "/api/show": {"parameters": 'stop "<|x|>"\nnum_ctx    8192'}},
+    "TGI": {"/info": {"max_total_tokens": 8192, "max_input_tokens": 8000}},
+}
+
+
+def answer_from(paths: Mapping[str, Any]) -> Any:
+    def answer(request: Received) -> Answer:
+        if request.target.endswith("/chat/completions"):
+            return plain(RESPONSE, content_type="text/event-stream")
+        value = paths.get(request.target)
+        return plain(b"{}", "404 Not Found") if value is None else plain(json.dumps(value).encode())
+
+    return answer
+
+
+def sent_limits(requests: list[Received]) -> list[int]:
+    return [json.loads(r.body)["max_tokens"] for r in requests if r.target.endswith("/chat/completions")]
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_limits_of_a_server_apply_to_the_first_request(name: str) -> None:
+    async with serve(answer_from(SERVERS[name])) as server:
+        model = create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x")
+
+        assert (await model.complete(REQUEST)).text == "fine"
+
+        assert model.info.context_window == 8192
+        assert sent_limits(server.requests)[0] < 8192
+        if "completion" in json.dumps(SERVERS[name]):
+            assert sent_limits(server.requests) == [2048]
+        count = len(server.requests)
+        await create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x").complete(REQUEST)
+        assert len(server.requests) == count + 1
+
+
+async def test_server_without_limits_is_asked_twice_at_most() -> None:
+    async with serve(answer_from({"/v1/models": {"data": [{"id": "m"}]}})) as server:
+        model = create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x")
+
+        for _ in range(4):
+            assert (await model.complete(REQUEST)).text == "fine"
+
+        assert model.info.context_window is None
+        assert sent_limits(server.requests) == [16_384] * 4
+        assert [r.target for r in server.requests].count("/v1/models") == 2
+        assert {r.target for r in server.requests if r.method == "POST"} == {"/v1/chat/completions"}
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        [],
+        "no",
+        {"data": "no"},
+        {"data": [{"id": "m", "max_model_len": "no"}]},
+        {"data": [{"id": "m", "max_model_len": -1}]},
+    ],
+)
+async def test_odd_list_of_models_changes_nothing(listed: Any) -> None:
+    async with serve(answer_from({"/v1/models": listed})) as server:
+        model = create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x")
+
+        assert (await model.complete(REQUEST)).text == "fine"
+        assert model.info.context_window is None
+
+
+async def test_unreachable_server_is_asked_once() -> None:
+    async with serve(["reset"]) as server:
+        model = create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x")
+
+        with pytest.raises(NetworkError):
+            await model.complete(REQUEST)
+
+        assert [r.target for r in server.requests if r.method == "GET"] == ["/v1/models"]
+
+
+async def test_configured_window_is_not_asked_for() -> None:
+    async with serve(answer_from(SERVERS["vLLM"])) as server:
+        model = create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x", context_window=4096)
+
+        await model.complete(REQUEST)
+
+        assert len(server.requests) == 1
+        assert model.info.context_window == 4096
+
+
+@pytest.mark.parametrize(
+    ("url", "is_local"),
+    [
+        ("http://localhost:11434/v1", True),
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://192.168.1.5/v1", True),
+        ("http://172.20.0.2:8000", True),
+        ("http://gpu-box:8000/v1", True),
+        ("http://model-runner.docker.internal/v1", True),
+        ("https://api.groq.com/openai/v1", False),
+        ("https://10.example.com/v1", False),
+        ("http://172.32.0.1/v1", False),
+        ("http://8.8.8.8/v1", False),
+    ],
+)
+def test_only_local_servers_are_asked(url: str, is_local: bool) -> None:
+    assert is_local_address(url) is is_local
+    model = create_model("compatible:m", base_url=url, api_key="x")
+    assert isinstance(model, HttpModel)
+    assert model.profile.asks_limits is is_local
