@@ -204,7 +204,6 @@ async def test_several_refused_parts_are_found() -> None:
         (413, {"error": {"message": "Image too large"}}),
         (429, {"error": {"message": "Too many images"}}),
         (400, {"error": {"message": "prompt is too long: 9000 tokens > 8000 maximum"}}),
-        (400, {"error": {"message": "This model's maximum context length is 8192 tokens"}}),
         (400, {"error": {"message": "The response was filtered due to our content management policy"}}),
         (500, {"error": {"message": "Internal server error"}}),
         (503, {"error": {"message": "image service unavailable"}}),
