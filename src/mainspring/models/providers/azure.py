@@ -47,6 +47,7 @@ from mainspring.models.providers.http import (
     timeouts_from,
 )
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
+from mainspring.programs import explain_missing_program
 
 _NAME = "azure"
 URL_VARIABLES = PROVIDERS[_NAME].url_variables
@@ -249,9 +250,11 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str, client_id: str |
     try:
         return ApiKey(require_key(_NAME, key, base_url=root, home=key_base_url(root, *URL_VARIABLES)))
     except ProviderConfigError as error:
+        why = explain_missing_program("az") if auth == "auto" else ""
+        ignored = f" The Azure CLI (`az`) {why}." if "was found" in why else ""
         raise ProviderConfigError(
             f"{error.message} Or run `az login` (Azure CLI), or install `mainspring[azure]` for Entra ID "
-            "and managed identities.",
+            f"and managed identities.{ignored}",
             reason=error.reason,
             provider=_NAME,
         ) from None
