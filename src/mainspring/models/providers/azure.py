@@ -27,7 +27,7 @@ from mainspring.models.auth import (
     KeyVaultSecret,
 )
 from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_package_installed
-from mainspring.models.auth.credentials import KEY_VARIABLES, get_setting, key_or_token, require_key
+from mainspring.models.auth.credentials import KEY_VARIABLES, check_base_url, get_setting, key_or_token, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
@@ -153,10 +153,7 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
             provider=_NAME,
         )
     url = url or f"https://{resource}.openai.azure.com/openai/v1"
-    if not url.startswith(("http://", "https://")):
-        raise ProviderConfigError(
-            f"The endpoint of {_NAME} must start with http:// or https://: {url!r}", provider=_NAME
-        )
+    check_base_url(_NAME, url)
     path = url.partition("?")[0]
     model, deployment = _deployment(config, environment)
     if not deployment:
@@ -273,7 +270,7 @@ def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -
     named = get_setting(provider_setting(config, "deployment"))
     model = get_setting(config.model)
     if named is None and model is not None:
-        known = deployment_map(provider_setting(config, "deployment_name_map", str | dict[str, str]))
+        known = deployment_map(provider_setting(config, "deployment_name_map"))
         known = known or deployment_map(get_setting(None, MAP_VARIABLE, environment=environment))
         named = known.get(model, model)
     named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment) or ""
