@@ -49,7 +49,8 @@ def convert_value(value: Any, kind: Any, *, strict: bool = False) -> Any:
     Args:
         value: Value.
         kind: Type of the setting.
-        strict: Whether the value must have the type, as in a file, where only a list of texts may be a single text; otherwise, texts are converted, as in a variable.
+        strict: Whether the value must have the type: a value of a file, where only a list of texts may be a single text. Otherwise,
+            texts are converted: those of variables and arguments.
 
     Raises:
         SettingValueError: If it is invalid.
