@@ -31,6 +31,26 @@ def find_program(name: str, *, path: str | None = None, project: str | None = No
     return None
 
 
+def explain_missing_program(name: str) -> str:
+    """Return why `find_program` does not find a program, as the end of a sentence that starts with the program."""
+    root = os.path.realpath(os.getcwd())
+    for folder in search_folders(os.environ.get("PATH", os.defpath)):
+        found = shutil.which(name, path=folder)
+        if found and (not os.path.isabs(folder) or _is_below(folder, root)):
+            place = os.path.abspath(found)
+        elif found and _is_below(found, root):
+            place = f"{found}, a link to {os.path.realpath(found)},"
+        else:
+            continue
+        return (
+            f"was found but not run: {place} is inside the current folder {root}, and a program inside the current folder could "
+            "come from a project. Run from another folder, or move the program"
+            if _is_below(found, root)
+            else f"was found but not run: {place} is in {folder!r}, a relative entry of PATH. Make the entry absolute"
+        )
+    return "is not installed"
+
+
 def search_folders(path: str) -> Sequence[str]:
     """The folders of a search path in order; an empty entry is the current folder."""
     return [folder or "." for folder in path.split(os.pathsep)]

@@ -49,6 +49,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
         cloud_model: Default deployment in the cloud, of a provider that runs models on this machine too.
         model: Default model, of the library and of the setup; empty if one must be set.
         quirks: Differences of the host from the defaults of `ChatCapabilities`, by field.
+        free_address: Whether ``base_url`` may be something else than a URL, for example, a host.
         settings: Settings that it supports in addition to those of every provider, in camelCase.
         unsupported: Settings of every provider that it does not support, in camelCase.
         module: Module with its ``build(config)``; empty for a host of Chat Completions without peculiarities.
@@ -74,6 +75,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
     model: str = ""
     cloud_model: str = ""
     quirks: Mapping[str, Any] = {}
+    free_address: bool = False
     settings: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     module: str = ""
@@ -101,6 +103,25 @@ _ADDRESS_SETTINGS = ("endpoint", "projectEndpoint", "resourceName")
 
 _KEY_SETTINGS = ("apiKeyCommand", "apiKeyFile", "apiKeyKeyring", "token")
 """Other sources of a key than ``apiKey``."""
+
+
+URL_SETTINGS = frozenset({"baseUrl", "endpoint", "issuer", "projectEndpoint", "vaultUrl"})
+"""Settings that contain a URL."""
+
+
+OWN_SETTING_TYPES: dict[str, Any] = {
+    "cacheTtl": Literal["5m", "1h"],
+    "contextManagement": bool | dict[str, Any],
+    "deploymentNameMap": str | dict[str, str],
+    "extraBetas": tuple[str, ...],
+    "keepAlive": str | int,
+    "loginPort": int,
+    "numCtx": int,
+    "options": dict[str, Any],
+    "temperature": float,
+    "useVertexai": bool | str,
+}
+"""Types of settings that only some providers support, if they are not text."""
 
 
 _AZURE_HOSTS = (".azure.com", ".azure.us", ".azure.cn")
@@ -278,6 +299,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key_variables=("OLLAMA_API_KEY",),
             key="no",
             model="llama3.3:latest",
+            free_address=True,
             settings=("keepAlive", "numCtx"),
             unsupported=("knownAs",),
             module="mainspring.models.providers.ollama",
@@ -327,6 +349,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             docs="providers/other-hosts.md#langchain",
             protocols=(),
             key="no",
+            free_address=True,
             settings=("class", "options"),
             unsupported=(
                 *("headers", "maxOutputTokens", "knownAs", "dialect"),

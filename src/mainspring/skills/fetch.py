@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from mainspring.env.variables import child_environment
 from mainspring.lazy import lazy_re
-from mainspring.programs import find_program
+from mainspring.programs import explain_missing_program, find_program
 from mainspring.redaction import redact_environment
 from mainspring.skills.skill import SkillError
 
@@ -223,7 +223,7 @@ class BareRepository:
         """
         program = find_program("git")
         if program is None:
-            raise SkillError("git is not installed, and fetching a repository requires it")
+            raise SkillError(f"Fetching a repository requires git, but git {explain_missing_program('git')}.")
         process = await asyncio.create_subprocess_exec(
             program,
             *_SAFE,

@@ -272,6 +272,25 @@ async def test_missing_github_token_error_names_three_sources(empty_path: Path, 
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
 
+@on_posix
+async def test_gh_inside_the_current_folder_is_reported_as_ignored(
+    empty_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = fake_gh(empty_path, "print('from-gh')")
+    reason = rf"was found but not run: {empty_path}/gh is inside the current folder {empty_path.parent},.*Run from another folder"
+    monkeypatch.chdir(empty_path.parent)
+    with pytest.raises(ProviderConfigError, match=f"{reason}.*GITHUB_TOKEN"):
+        create_model("github")
+    with pytest.raises(ProviderConfigError, match=f"{reason}.*GITHUB_TOKEN"):
+        await GitHubCliCredential()()
+
+    monkeypatch.chdir("/")
+    model = create_model("github")
+
+    assert not calls.exists()
+    assert await get_key(model) == {"authorization": "Bearer from-gh"}
+
+
 @pytest.mark.covers("PRV-18", "PRV-35")
 @pytest.mark.parametrize(
     ("org", "url"),

@@ -287,6 +287,11 @@ async def test_missing_settings_are_reported_before_a_request(monkeypatch: pytes
     for provider in ("openai", "compatible"):  # The address is wrong, not the key.
         with pytest.raises(ProviderConfigError, match=f"base URL of {provider} must start with http"):
             create_model(f"{provider}:m", base_url="host:8000")
+        with pytest.raises(ProviderConfigError, match="and contain a host: 'http://'"):
+            create_model(f"{provider}:m", base_url="http://")
+    monkeypatch.setenv("OPENAI_BASE_URL", "foo")
+    with pytest.raises(ProviderConfigError, match="base URL of openai, OPENAI_BASE_URL, must start with http"):
+        create_model("openai:m")
 
 
 async def test_environment_key_is_not_sent_to_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:

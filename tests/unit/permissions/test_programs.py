@@ -8,7 +8,7 @@ import pytest
 from mainspring.env import LocalEnv
 from mainspring.env.container import ContainerEnv
 from mainspring.permissions import Permissions
-from mainspring.programs import find_program
+from mainspring.programs import explain_missing_program, find_program
 from tests.helpers.containers import fake_docker as fake_docker
 from tests.unit.permissions.harness import TOOLS
 
@@ -209,3 +209,22 @@ async def test_container_does_not_use_programs_of_the_project(project: Path, fak
 
     assert done.stdout.text == "hi\n"
     assert not (project / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("{project}/bin", "{project}/bin/ls is inside the current folder {project},"),
+        ("bin", "{project}/bin/ls is inside the current folder {project},"),
+        ("{outside}/linked", "{outside}/linked/ls, a link to {project}/bin/ls, is inside the current folder"),
+        ("../other", "{outside}/other/ls is in '../other', a relative entry of PATH. Make the entry absolute"),
+        ("{outside}/not-programs", "is not installed"),
+    ],
+)
+def test_missing_program_is_explained(entry: str, reason: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {"project": project, "outside": project.parent}
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PATH", entry.format(**places))
+
+    assert find_program("ls") is None
+    assert reason.format(**places) in explain_missing_program("ls")

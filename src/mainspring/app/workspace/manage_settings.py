@@ -228,19 +228,21 @@ def _parse_value(path: SettingKey, value: str) -> Any:
     except ValueError:
         return value  # reported when the setting is saved
     text = value.strip()
-    # A setting may be a list or something else: then several lines, or JSON, are the list.
-    may_list = any(get_origin(each) in {tuple, list} for each in get_args(kind))
+    # A setting may be a list, an object, or something else: then JSON is one of them, and several lines are a list.
+    origins = {get_origin(each) for each in get_args(kind)}
+    takes_object = get_origin(kind) is dict or (dict in origins and text.startswith("{"))
+    may_list = not takes_object and not origins.isdisjoint({tuple, list})
     takes_list = get_origin(kind) in {tuple, list} or (may_list and (text.startswith("[") or "\n" in text))
-    structured = takes_list or get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, Struct))
+    structured = takes_list or takes_object or (isinstance(kind, type) and issubclass(kind, Struct))
     if takes_list and not text.startswith("["):
         return [line for line in text.splitlines() if line.strip()]
-    if structured or (kind is Any and text[:1] in "[{"):
+    if structured:
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
             raise ConfigError(f"{'.'.join(path)} must be JSON, for example, '{{...}}': {error}") from None
-    if kind is Any:
-        return {"true": True, "false": False}.get(text, int(text) if text.lstrip("-").isdecimal() else text)
+    if int in get_args(kind) and text.lstrip("-").isdecimal():  # keepAlive: a duration, or seconds
+        return int(text)
     return value
 
 

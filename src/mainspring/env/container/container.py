@@ -20,7 +20,7 @@ from typing import IO
 
 from mainspring.env.process_tree import RUN_ID_VARIABLE
 from mainspring.errors import ConfigError
-from mainspring.programs import find_program
+from mainspring.programs import explain_missing_program, find_program
 
 ENGINES = ("docker", "podman")
 """Programs that can run containers, in order of preference."""
@@ -56,7 +56,7 @@ def find_engine(engine: str | None = None) -> str:
 @cache
 def _unavailable_reason(name: str) -> str | None:
     if find_program(name) is None:
-        return "it is not installed"
+        return f"it {explain_missing_program(name)}"
     kind = "podman" if "podman" in name else "docker"
     try:
         result = run_engine([name, *_VERSION[kind]], seconds=VERSION_TIMEOUT)

@@ -17,7 +17,7 @@ from mainspring.models.auth.cli_tokens import run_cli
 from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.models.json_values import as_dict, as_number
-from mainspring.programs import find_program
+from mainspring.programs import explain_missing_program, find_program
 from mainspring.redaction import redact_environment
 
 RESOURCE = "https://cognitiveservices.azure.com"
@@ -29,7 +29,7 @@ _CLI_TIMEOUT = 30.0
 
 
 def is_azure_cli_installed() -> bool:
-    """Return True if the Azure CLI is on PATH."""
+    """Return True if the Azure CLI is on PATH, outside the current folder."""
     return find_program("az") is not None
 
 
@@ -56,7 +56,9 @@ class AzureCliCredential(TokenCredential):
     async def _ask(self, rejected_token: str | None) -> Token:
         program = await asyncio.to_thread(find_program, "az")
         if program is None:
-            raise ProviderConfigError("The Azure CLI (`az`) is not installed.", reason="missing_key")
+            raise ProviderConfigError(
+                f"The Azure CLI (`az`) {explain_missing_program('az')}. Or set an API key.", reason="missing_key"
+            )
         command = (program, "account", "get-access-token", "--resource", RESOURCE, "--output", "json")
         try:
             output = await run_cli(*command, timeout=self._timeout)

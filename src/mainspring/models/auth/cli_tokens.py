@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth.tokens import Token, TokenCredential
-from mainspring.programs import find_program
+from mainspring.programs import explain_missing_program, find_program
 from mainspring.redaction import redact_environment
 
 _MAX_MESSAGE_LENGTH = 500  # maximum number of characters of its error output
@@ -74,7 +74,7 @@ TOKEN_HELP = (
 
 
 def is_cli_installed() -> bool:
-    """Return True if the GitHub CLI is on PATH."""
+    """Return True if the GitHub CLI is on PATH, outside the current folder."""
     return find_program("gh") is not None
 
 
@@ -93,7 +93,7 @@ class GitHubCliCredential(TokenCredential):
     async def _ask(self, rejected_token: str | None) -> Token:
         program = await asyncio.to_thread(find_program, "gh")
         if program is None:
-            raise missing_token_error("the GitHub CLI (`gh`) is not installed")
+            raise missing_token_error(f"the GitHub CLI (`gh`) {explain_missing_program('gh')}")
         try:
             output = await run_cli(program, "auth", "token", "--secure-storage", timeout=self._timeout)
         except TimeoutError:

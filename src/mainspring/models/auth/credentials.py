@@ -46,15 +46,25 @@ def get_setting(value: str | None, *variables: str, environment: Mapping[str, st
 
 
 def check_base_url(provider: str, base_url: str) -> None:
-    """Check that a base URL is an HTTP address.
+    """Check that a base URL is an HTTP address with a host.
 
     Raises:
-        ProviderConfigError: The base URL is invalid.
+        ProviderConfigError: The base URL is invalid; the message contains its environment variable, if it comes from one.
     """
-    if not base_url.startswith(("http://", "https://")):
-        raise ProviderConfigError(
-            f"The base URL of {provider} must start with http:// or https://: {base_url!r}", provider=provider
-        )
+    try:
+        host = urlsplit(base_url).hostname
+    except ValueError:  # An IPv6 address without a bracket.
+        host = None
+    if base_url.startswith(("http://", "https://")) and host:
+        return
+    variables = PROVIDERS[provider].url_variables if provider in PROVIDERS else ()
+    found = next((name for name in variables if base_url.startswith(get_setting(None, name) or " ")), "")
+    raise ProviderConfigError(
+        f"The base URL of {provider}{found and f', {found},'} must start with http:// or https:// and contain a host: "
+        f"{base_url.rpartition('@')[2]!r}",
+        reason="bad_url",
+        provider=provider,
+    )
 
 
 def is_environment_key_for(

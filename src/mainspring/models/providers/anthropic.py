@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -116,11 +116,11 @@ def _thinking_off_mode(family: str, version: tuple[int, int]) -> ThinkingOff:
 
 def _apply_settings(config: ProviderConfig, dialect: AnthropicCapabilities) -> AnthropicCapabilities:
     """Return the capabilities with the provider's own settings applied."""
-    managed = provider_setting(config, "context_management", bool | dict[str, Any])
+    managed = provider_setting(config, "context_management")
     return replace(
         dialect,
-        cache_ttl=provider_setting(config, "cache_ttl", Literal["5m", "1h"]) or "5m",
-        extra_betas=tuple(provider_setting(config, "extra_betas", list[str]) or ()),
+        cache_ttl=provider_setting(config, "cache_ttl") or "5m",
+        extra_betas=provider_setting(config, "extra_betas") or (),
         context_management=CLEAR_TOOL_USES if managed is True else managed or None,
     )
 

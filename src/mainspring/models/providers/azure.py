@@ -27,7 +27,7 @@ from mainspring.models.auth import (
     KeyVaultSecret,
 )
 from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_package_installed
-from mainspring.models.auth.credentials import KEY_VARIABLES, get_setting, key_or_token, require_key
+from mainspring.models.auth.credentials import KEY_VARIABLES, check_base_url, get_setting, key_or_token, require_key
 from mainspring.models.config import ProviderConfig
 from mainspring.models.http_model import HttpModel
 from mainspring.models.profile import ChatCapabilities
@@ -47,6 +47,7 @@ from mainspring.models.providers.http import (
     timeouts_from,
 )
 from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
+from mainspring.programs import explain_missing_program
 
 _NAME = "azure"
 URL_VARIABLES = PROVIDERS[_NAME].url_variables
@@ -152,10 +153,7 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
             provider=_NAME,
         )
     url = url or f"https://{resource}.openai.azure.com/openai/v1"
-    if not url.startswith(("http://", "https://")):
-        raise ProviderConfigError(
-            f"The endpoint of {_NAME} must start with http:// or https://: {url!r}", provider=_NAME
-        )
+    check_base_url(_NAME, url)
     path = url.partition("?")[0]
     model, deployment = _deployment(config, environment)
     if not deployment:
@@ -249,9 +247,11 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str, client_id: str |
     try:
         return ApiKey(require_key(_NAME, key, base_url=root, home=key_base_url(root, *URL_VARIABLES)))
     except ProviderConfigError as error:
+        why = explain_missing_program("az") if auth == "auto" else ""
+        ignored = f" The Azure CLI (`az`) {why}." if "was found" in why else ""
         raise ProviderConfigError(
             f"{error.message} Or run `az login` (Azure CLI), or install `mainspring[azure]` for Entra ID "
-            "and managed identities.",
+            f"and managed identities.{ignored}",
             reason=error.reason,
             provider=_NAME,
         ) from None
@@ -270,7 +270,7 @@ def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -
     named = get_setting(provider_setting(config, "deployment"))
     model = get_setting(config.model)
     if named is None and model is not None:
-        known = deployment_map(provider_setting(config, "deployment_name_map", str | dict[str, str]))
+        known = deployment_map(provider_setting(config, "deployment_name_map"))
         known = known or deployment_map(get_setting(None, MAP_VARIABLE, environment=environment))
         named = known.get(model, model)
     named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment) or ""

@@ -91,7 +91,7 @@ def oauth_client(config: ProviderConfig | None = None) -> OAuthClient:
             "codex_cli_simplified_flow": "true",
             "originator": ORIGINATOR,
         },
-        port=provider_setting(config, "login_port", int) or 1455,
+        port=provider_setting(config, "login_port") or 1455,
         path="/auth/callback",
         account=account_id,
     )

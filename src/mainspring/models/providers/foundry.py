@@ -54,7 +54,7 @@ def build(config: ProviderConfig) -> ModelProvider:
     Raises:
         ProviderConfigError: A setting is missing or wrong.
     """
-    temperature = provider_setting(config, "temperature", float)
+    temperature = provider_setting(config, "temperature")
     if provider_setting(config, "mode") is None:
         _reject_cloud_settings(config)
     match _mode(config):

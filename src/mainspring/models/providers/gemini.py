@@ -40,7 +40,7 @@ def build(config: ProviderConfig) -> HttpModel:
     Raises:
         ProviderConfigError: The key is missing, or Vertex AI is requested.
     """
-    requested = provider_setting(config, "use_vertexai", bool | str)
+    requested = provider_setting(config, "use_vertexai")
     if requested and str(requested).lower() not in ("false", "0", "no"):
         raise ProviderConfigError(_VERTEX_UNSUPPORTED, reason="vertex", provider=_NAME)
     model = model_id(config)

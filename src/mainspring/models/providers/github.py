@@ -17,6 +17,7 @@ from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers import http as api_versions
 from mainspring.models.providers.addresses import single_address
 from mainspring.models.providers.http import build_chat_model, provider_setting, static_api_key
+from mainspring.programs import explain_missing_program
 
 _NAME = "github"
 _HOST = PROVIDERS[_NAME]
@@ -79,4 +80,4 @@ def _credential(config: ProviderConfig, base_url: str) -> str | CredentialCallba
             raise  # A GitHub token is sent only to GitHub.
     if is_cli_installed():
         return GitHubCliCredential()
-    raise missing_token_error("no token is configured, and the GitHub CLI (`gh`) is not installed")
+    raise missing_token_error(f"no token is configured, and the GitHub CLI (`gh`) {explain_missing_program('gh')}")

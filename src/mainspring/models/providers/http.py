@@ -28,7 +28,7 @@ from mainspring.models.profile import (
     OllamaCapabilities,
     ResponsesCapabilities,
 )
-from mainspring.models.provider_table import PROVIDERS, ProviderProfile
+from mainspring.models.provider_table import OWN_SETTING_TYPES, PROVIDERS, ProviderProfile
 from mainspring.models.transport.port import Timeouts
 
 if TYPE_CHECKING:
@@ -141,13 +141,13 @@ def is_local_address(url: str) -> bool:
     return _PRIVATE.match(host) is not None
 
 
-def provider_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
+def provider_setting(config: ProviderConfig, name: str, kind: Any = None) -> Any:
     """Return a setting that only this provider supports; ``None`` if it is missing or empty.
 
     Args:
         config: Provider settings.
         name: Name in snake_case; camelCase is accepted too.
-        kind: Type of the value.
+        kind: Type of the value; by default that of `OWN_SETTING_TYPES`, else text.
 
     Raises:
         ProviderConfigError: The value has another type.
@@ -158,7 +158,7 @@ def provider_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
     if value is None or value == "":
         return None
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind or OWN_SETTING_TYPES.get(camel, str))
     except msgspec.ValidationError as error:
         raise ProviderConfigError(
             f"Invalid setting `{name}` of {config.provider}: {error}", provider=config.provider

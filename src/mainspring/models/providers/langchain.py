@@ -35,7 +35,7 @@ def build(config: ProviderConfig) -> LangChainModel:
         raise ProviderConfigError(
             f"Missing class of provider {_NAME}. {_SETUP_HINT}", reason="missing_class", provider=_NAME
         )
-    options: dict[str, Any] = dict(provider_setting(config, "options", dict[str, Any]) or {})
+    options: dict[str, Any] = dict(provider_setting(config, "options") or {})
     for argument, value in (("model", config.model), ("api_key", config.api_key), ("base_url", config.base_url)):
         if value:
             options.setdefault(argument, value)

@@ -37,7 +37,7 @@ def build(config: ProviderConfig) -> HttpModel:
     """
     model = config.model or _HOST.model
     base_url = base_url_from_host(get_setting(config.base_url, *_HOST.url_variables) or _HOST.base_url)
-    window = provider_setting(config, "num_ctx", int) or config.context_window
+    window = provider_setting(config, "num_ctx") or config.context_window
     profile = http_profile(
         config,
         provider=_NAME,
@@ -47,7 +47,7 @@ def build(config: ProviderConfig) -> HttpModel:
         capabilities=OllamaCapabilities(
             think="levels" if "gpt-oss" in model else "switch",
             num_ctx=window,
-            keep_alive=provider_setting(config, "keep_alive", str | int),
+            keep_alive=provider_setting(config, "keep_alive"),
         ),
     )
     if window:

@@ -11,7 +11,7 @@ from mainspring.app.providers.select_model import make
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.settings.load import load_settings
 from mainspring.models import HttpModel, LLMClient, create_model
-from mainspring.models.provider_table import PROVIDERS, SettingVariables
+from mainspring.models.provider_table import PROVIDERS, URL_SETTINGS, SettingVariables
 
 VALUES = {
     "apiKey": ("key-1", "key-2"),
@@ -117,7 +117,8 @@ def test_variable_wins_over_the_settings_file(
     for setting in (tested.setting, *tested.replaces):
         if setting not in PROVIDERS[name].settings and setting not in ("apiKey", "baseUrl", "apiKeyCommand"):
             continue
-        section = {**required, setting: in_file}
+        is_resource = tested.setting == "resourceName" and setting in URL_SETTINGS
+        section = {**required, setting: f"https://{in_file}.openai.azure.com" if is_resource else in_file}
         assert describe_model(load_model(name, section, tmp_path, monkeypatch)) == explicit
     assert load_settings(str(tmp_path)).origins[f"providers.{name}.{tested.setting}"] == "environment"
 

@@ -232,14 +232,10 @@ def test_all_invalid_values_are_reported_together(project: Path, home: Path) -> 
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_scalars_are_converted(project: Path, home: Path) -> None:
-    write(home, {"agent": {"maxTokens": "12"}, "providers": {"x": {"apiKey": 123}}, "retry": {"enabled": "false"}})
+def test_number_in_a_file_may_have_a_decimal_point(project: Path, home: Path) -> None:
+    write(home, {"agent": {"maxTokens": 12.0}})
 
-    config = load(project).config
-
-    assert config.agent.run_options().max_output_tokens == 12
-    assert config.providers.get("x").api_key == "123"
-    assert config.retry.enabled is False
+    assert load(project).config.agent.run_options().max_output_tokens == 12
 
 
 def test_unknown_key_is_a_warning_with_a_suggestion(project: Path, home: Path) -> None:

@@ -140,7 +140,6 @@ def test_enabled_may_be_a_list_of_names(tmp_path: Path, home: Path) -> None:
         ('{"skills": {"enabled": false}}', '{"skills": {"enabled": ["b"]}}', ("b",)),
         ('{"skills": {"enabled": ["a"]}}', '{"skills": {"enabled": true}}', True),
         ('{"skills": {"enabled": []}}', "", ()),
-        ('{"skills": {"enabled": "false"}}', "", False),
     ],
 )
 def test_lists_of_enabled_skills_add_up(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AuthenticationError, ModelTimeoutError, ProviderConfigError
+from mainspring.models import create_model
 from mainspring.models.auth import ENTRA_SCOPE, AzureCliCredential, EntraIdCredential, KeyVaultSecret
 from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_package_installed
 
@@ -82,6 +83,25 @@ async def test_missing_az_command_is_reported(bin_path: Path) -> None:
         await AzureCliCredential()()
     fake_az(bin_path, "true")
     assert is_azure_cli_installed()
+
+
+async def test_az_inside_the_current_folder_is_reported_as_ignored(
+    bin_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = fake_az(bin_path, print_token())
+    monkeypatch.chdir(bin_path.parent)
+    settings: dict[str, Any] = {"endpoint": "https://x.openai.azure.com", "deployment": "d"}
+    reason = f"was found but not run: {bin_path}/az is inside the current folder .*Run from another folder"
+
+    with pytest.raises(ProviderConfigError, match=reason):
+        await AzureCliCredential()()
+    with pytest.raises(ProviderConfigError, match=f"AZURE_OPENAI_API_KEY.*{reason}"):
+        create_model("azure", **settings)
+
+    with pytest.raises(ProviderConfigError) as caught:
+        create_model("azure", **settings, auth="key")
+    assert "was found" not in str(caught.value)  # `az` would not be used there.
+    assert not calls.exists()
 
 
 IDENTITY = """

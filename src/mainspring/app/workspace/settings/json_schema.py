@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from inspect import cleandoc
 from typing import Any, get_args
 
@@ -28,15 +29,23 @@ def settings_schema() -> str:
             _describe(definitions[kind.__name__], kind)
     provider = definitions["ProviderSettings"]
     provider["properties"].pop("extra", None)
+    provider["properties"]["baseUrl"] |= msgspec.json.schema(provider_setting_types("")["baseUrl"])
     default = {"description": "Provider of models without a provider prefix", "type": "string"}
+    sections = {name: _provider_section(name) for name in PROVIDERS}
     definitions["Providers"] = {
         "title": "Providers",
         "description": "`default`, and a section for each provider by name.",
         "type": "object",
-        "properties": {"default": default, **{name: _provider_section(name) for name in PROVIDERS}},
+        "properties": {"default": default, **sections},
         "additionalProperties": {"$ref": "#/$defs/ProviderSettings"},
     }
     root = definitions.pop("AppConfig")
+    for section in (*_with_subsections(root, definitions), provider, *sections.values(), definitions["Providers"]):
+        section["properties"] = {
+            name: _or_null(_or_single_text(value)) for name, value in section["properties"].items()
+        }
+    for mapping in (definitions["Providers"], root["properties"]["languageServers"]["anyOf"][0]):
+        mapping["additionalProperties"] = _or_null(mapping["additionalProperties"])
     root["properties"] = {SCHEMA_KEY: {"type": "string"}, **root["properties"]}
     for section in (root, *definitions.values()):
         if section.get("title") != "Providers":
@@ -50,13 +59,43 @@ def settings_schema() -> str:
 def _provider_section(name: str) -> dict[str, Any]:
     """Create the schema of the section of a built-in provider, which supports more or fewer settings than others."""
     profile = PROVIDERS[name]
+    described = {"description": f"See docs/{profile.docs}"}
     properties: dict[str, Any] = {
-        setting: {"description": f"See docs/{profile.docs}"}
-        if setting in profile.settings
+        setting: {**described, **msgspec.json.schema(kind)}
+        if setting in profile.settings or (setting == "baseUrl" and profile.free_address)
         else {"$ref": f"#/$defs/ProviderSettings/properties/{setting}"}
-        for setting in provider_setting_types(name)
+        for setting, kind in provider_setting_types(name).items()
     }
     return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _with_subsections(section: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Iterate over the schema of a section and of its subsections, without objects in lists and mappings."""
+    yield section
+    for value in section["properties"].values():
+        if "$ref" in value:
+            yield from _with_subsections(definitions[value["$ref"].rpartition("/")[2]], definitions)
+
+
+def _or_single_text(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that also allows a single text if it allows a list of texts."""
+    items = schema.get("items", {})
+    if schema.get("type") != "array" or not (items.get("type") == "string" or "enum" in items):
+        return schema
+    described = {"description": schema["description"]} if "description" in schema else {}
+    return {**described, "anyOf": [{"type": "array", "items": items}, items]}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that also allows null, which sets nothing."""
+    null = {"type": "null"}
+    if null in schema.get("anyOf", ()):
+        return schema
+    rest = {name: value for name, value in schema.items() if name not in ("description", "default")}
+    described = {"description": schema["description"]} if "description" in schema else {}
+    return described | (
+        {**rest, "anyOf": [*rest["anyOf"], null]} if rest.keys() == {"anyOf"} else {"anyOf": [rest, null]}
+    )
 
 
 def _section_types(kind: type[Struct]) -> set[type[Struct]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.app.workspace.settings.validation import SettingKey
+from mainspring.app.workspace.settings.validation import SettingKey, convert_value, setting_type
+from mainspring.errors import ConfigError
 from mainspring.models.auth.credentials import is_environment_key_for
 from mainspring.models.provider_table import PROVIDERS
 
@@ -22,6 +23,9 @@ def apply_provider_variables(
         values: Merged values.
         origins: Their origins.
         environ: Environment variables.
+
+    Raises:
+        ConfigError: If the value of a variable is invalid, for example, an address that is not a URL.
     """
     used: list[str] = []
     for name in dict.fromkeys([path[1] for path in values if path[0] == "providers" and len(path) > 2]):
@@ -36,7 +40,12 @@ def apply_provider_variables(
                     del values["providers", name, key]
                     origins.pop(f"providers.{name}.{key}", None)
                 setting = each.setting if same else each.fallback
-                values["providers", name, setting] = environ[variable].strip()
+                try:
+                    values["providers", name, setting] = convert_value(
+                        environ[variable], setting_type(("providers", name, setting))
+                    )
+                except ValueError as error:
+                    raise ConfigError(f"{variable} {error}") from None
                 origins[f"providers.{name}.{setting}"] = "environment"
                 used.append(variable)
     return used

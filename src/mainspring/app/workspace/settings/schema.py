@@ -176,13 +176,18 @@ class McpSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     enabled: bool = True
-    servers: Any = None
+    servers: dict[str, Any] | list[Any] | None = None
     grace_seconds: Annotated[float, Meta(ge=0)] | None = None
     disclosure: Literal["eager", "lazy"] = "eager"
 
 
 PositiveInt = Annotated[int, Meta(ge=1)]
 PositiveFloat = Annotated[float, Meta(gt=0)]
+Url: Any = Annotated[
+    str,
+    Meta(pattern=r"^\s*(https?://([^\s/?#@]*@)?(\[[0-9A-Fa-f:.%]+\]|[^\s/?#@:\[\]]+)(:[0-9]*)?([/?#].*)?)?\s*$"),
+]
+"""An address with a scheme and a host; empty or blank sets nothing, like any text."""
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):

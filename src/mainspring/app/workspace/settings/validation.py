@@ -1,4 +1,4 @@
-"""Validate values by their type, and the settings of one source: a file, the environment, or flags. Numbers and strings are converted."""
+"""Validate values by their type, and the settings of one source: a file, the environment, or flags. Only texts outside files are converted."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import FieldInfo, fields
 
-from mainspring.app.workspace.settings.schema import AppConfig, Providers, ProviderSettings
+from mainspring.app.workspace.settings.schema import AppConfig, Providers, ProviderSettings, Url
 from mainspring.lazy import lazy_re
 from mainspring.lenient_json import JsonNode, line_and_column
 from mainspring.models.config import explain_unknown_setting, known_settings
+from mainspring.models.provider_table import OWN_SETTING_TYPES, PROVIDERS, URL_SETTINGS
 from mainspring.text import suggest_name, to_camel_case
 
 _SUFFIX = lazy_re(r" - at `(?:key in )?\$(.*)`$")
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_QUOTED = lazy_re(r"`([^`]*)`")
 _TYPE_NAMES = {
-    "`int`": "an integer",
-    "`float`": "a number",
-    "`str`": "a string",
-    "`bool`": "true or false",
-    "`bool | array`": "true, false, or a list of strings",
-    "`array`": "a list",
-    "`object`": "an object",
+    "int": "an integer",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "bool | array": "true, false, or a list of strings",
+    "array": "a list",
+    "object": "an object",
 }
 
 
@@ -41,38 +43,56 @@ class SettingValueError(ValueError):
         self.value_path = tuple(where)
 
 
-def convert_value(value: Any, kind: Any) -> Any:
-    """Convert a value to a type; None if it sets nothing. Numbers and strings are converted.
+def convert_value(value: Any, kind: Any, *, strict: bool = False) -> Any:
+    """Convert a value to a type; None if it sets nothing.
+
+    Args:
+        value: Value.
+        kind: Type of the setting.
+        strict: Whether the value must have the type: a value of a file, where only a list of texts may be a single text. Otherwise,
+            texts are converted: those of variables and arguments.
 
     Raises:
         SettingValueError: If it is invalid.
     """
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
     choices = allowed_values(kind)
+    is_blank = isinstance(value, str) and not value.strip()
+    if value is None or (is_blank and (not strict or (get_origin(kind) is tuple and not choices))):
+        return None
+    if strict:
+        value = _unify_numbers(value)
     list_kind = next((each for each in (kind, *get_args(kind)) if get_origin(each) is tuple), None)
     if list_kind is not None and (list_kind is kind or isinstance(value, list)):
-        return _convert_list(cast("object", value), choices, list_kind)
+        return _convert_list(cast("object", value), choices, list_kind, strict)
     if choices:
         return _check_choice(value, choices)
-    if isinstance(value, int | float) and not isinstance(value, bool) and kind == str | None:
-        value = str(value)
     if get_origin(kind) is dict and isinstance(value, dict):
-        return _convert_mapping(cast("dict[str, Any]", value), kind)
+        return _convert_mapping(cast("dict[str, Any]", value), kind, strict)
     try:
-        fitted = msgspec.convert(value, kind, strict=False)
+        fitted = msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
         raise SettingValueError(*_explain_error(str(error))) from None
-    return fitted.strip() if isinstance(fitted, str) else fitted
+    return (fitted.strip() or None) if isinstance(fitted, str) else fitted
 
 
-def _convert_mapping(value: dict[str, Any], kind: Any) -> dict[str, Any]:
+def _unify_numbers(value: Any) -> Any:
+    """Replace numbers like ``3.0`` by integers, which JSON does not distinguish from them."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
+        return int(value)
+    if isinstance(value, list):
+        return [_unify_numbers(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {name: _unify_numbers(item) for name, item in cast("dict[str, Any]", value).items()}
+    return value
+
+
+def _convert_mapping(value: dict[str, Any], kind: Any, strict: bool) -> dict[str, Any]:
     """Convert a mapping one member at a time, so that errors can name the invalid one."""
     inner = get_args(kind)[1]
     fitted: dict[str, Any] = {}
     for name, item in value.items():
         try:
-            fitted[name] = msgspec.convert(item, inner, strict=False)
+            fitted[name] = msgspec.convert(item, inner, strict=strict)
         except msgspec.ValidationError as error:
             text, where = _explain_error(str(error))
             raise SettingValueError(f"{_dotted([name])} {text.removeprefix('in ')}", [name, *where]) from None
@@ -89,17 +109,17 @@ def allowed_values(kind: Any) -> tuple[str, ...]:
     return ()
 
 
-def _convert_list(value: Any, choices: Sequence[str], kind: Any) -> tuple[Any, ...]:
-    if float in get_args(kind):
+def _convert_list(value: Any, choices: Sequence[str], kind: Any, strict: bool) -> tuple[Any, ...]:
+    if float in get_args(kind) or (strict and not isinstance(value, list | str)):
         try:
-            return msgspec.convert(value, kind, strict=False)
+            return msgspec.convert(value, kind, strict=strict)
         except msgspec.ValidationError as error:
             raise SettingValueError(*_explain_error(str(error))) from None
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     for item in items:
         if not isinstance(item, str):
             raise SettingValueError(f"must be a list of strings, but contains {item!r}")
-    texts = tuple([item.strip() for item in items if item.strip()])
+    texts = tuple([item.strip() for item in items if item.strip() or (strict and choices)])
     return tuple([_check_choice(text, choices) for text in texts]) if choices else texts
 
 
@@ -115,10 +135,10 @@ def _explain_error(text: str) -> tuple[str, list[str]]:
     match = _SUFFIX.search(text)
     where = [name or index for name, index in _STEP.findall(match.group(1))] if match else []
     text = text[: match.start()] if match else text
+    if "matching regex" in text:  # Only URLs have a pattern.
+        text = "must start with http:// or https:// and contain a host"
     text = text.replace(" | null", "").replace("Expected ", "must be ").replace(", got ", ", not ")
-    for word, plain in _TYPE_NAMES.items():
-        text = text.replace(word, plain)
-    text = text.replace("`null`", "null").replace("`", "")
+    text = _QUOTED.sub(lambda match: _describe_type(match[1]), text)
     if text.startswith("Object "):
         text = (
             text.removeprefix("Object ")
@@ -126,6 +146,10 @@ def _explain_error(text: str) -> tuple[str, list[str]]:
             .replace("contains unknown field", "has no")
         )
     return (f"{_dotted(where)} {text}" if where else text), where
+
+
+def _describe_type(name: str) -> str:
+    return _TYPE_NAMES.get(name) or " or ".join([_TYPE_NAMES.get(part, part) for part in name.split(" | ")])
 
 
 def _dotted(key_path: Sequence[str]) -> str:
@@ -241,7 +265,7 @@ class SettingsChecker:
 
     def _check_value(self, node: JsonNode, kind: Any, path: SettingKey) -> None:
         try:
-            value = convert_value(node.to_python(), kind)
+            value = convert_value(node.to_python(), kind, strict=True)
         except SettingValueError as error:
             self.problems.append(Problem(_find_node(node, error.value_path).start, f"{'.'.join(path)} {error}", path))
             return
@@ -284,9 +308,12 @@ def provider_setting_types(provider: str) -> dict[str, Any]:
     names = known_settings(provider)
     own = {"systemPrompt", *(_KEY_SOURCES if "apiKey" in names else ())}
     common = {info.encode_name: info.type for info in fields(ProviderSettings)}
-    return {name: kind for name, kind in common.items() if name in own or name in names} | {
-        name: Any for name in names if name not in common
+    kinds = {name: kind for name, kind in common.items() if name in own or name in names} | {
+        name: OWN_SETTING_TYPES.get(name, str) | None for name in names if name not in common
     }
+    profile = PROVIDERS.get(provider)
+    has_urls = profile is None or not profile.free_address
+    return {name: Url | None if has_urls and name in URL_SETTINGS else kind for name, kind in kinds.items()}
 
 
 def iter_settings(kind: type[Struct] = AppConfig, path: SettingKey = ()) -> Iterator[tuple[SettingKey, Any]]:

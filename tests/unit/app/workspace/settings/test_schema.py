@@ -2,25 +2,36 @@
 
 import json
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from mainspring.app.run.options import WorkspaceOptions
+from mainspring.app.workspace.manage_settings import validate_config
 from mainspring.app.workspace.settings import (
     AppConfig,
     LanguageServerSettings,
+    PermissionSettings,
     TelemetrySettings,
     load_settings,
     parse_settings,
 )
 from mainspring.app.workspace.settings.json_schema import settings_schema
 from mainspring.app.workspace.settings.load import build_config
-from mainspring.app.workspace.settings.validation import SettingValueError, convert_value, iter_settings
+from mainspring.app.workspace.settings.validation import (
+    SettingValueError,
+    convert_value,
+    iter_settings,
+    provider_setting_types,
+)
 from mainspring.errors import ConfigError
 from mainspring.models.auth.key_sources import resolve_api_key
+from mainspring.models.provider_table import PROVIDERS
 
 
 def write(folder: Path, value: object) -> None:
@@ -145,7 +156,8 @@ def test_schema_has_every_setting_and_rejects_invalid_ones() -> None:
     for path, _ in iter_settings():
         section = result
         for name in path:
-            properties = section.get("properties") or result["$defs"][section["$ref"].rpartition("/")[2]]["properties"]
+            ref = next((each["$ref"] for each in section.get("anyOf", ()) if "$ref" in each), "")
+            properties = section.get("properties") or result["$defs"][ref.rpartition("/")[2]]["properties"]
             assert name in properties, path
             section = properties[name]
     good = {
@@ -154,7 +166,7 @@ def test_schema_has_every_setting_and_rejects_invalid_ones() -> None:
         "providers": {
             "default": "openai",
             "mine": {"baseUrl": "http://x", "apiKeyFile": "~/k"},
-            "azure": {"endpoint": "y"},
+            "azure": {"endpoint": "https://y"},
         },
         "agent": {"maxTokens": 5, "thinking": "high"},
         "languageServers": {"py": {"command": ["x"], "languages": {".py": "python"}}},
@@ -174,8 +186,94 @@ def test_schema_has_every_setting_and_rejects_invalid_ones() -> None:
         assert not validator.is_valid(bad)
 
 
+WRONG_VALUES: list[object] = [
+    *(None, True, False, 0, 5, -1, 2.5, 3.0, "x", "5", "true", "", " ", "foo", "http://", "https://host/v1", "ftp://host"),
+    *([], [5], ["x"], [None], [[]], [True], {}, {"x": 5}, {"x": "y"}, {"x": None}, {"x": {}}, {"x": ["y"]}, {"x": True}),
+]  # fmt: skip
+EVERY_SETTING = sorted(
+    {path for path, _ in iter_settings()}
+    | {path[:1] for path, _ in iter_settings()}
+    | {("providers", name, setting) for name in (*PROVIDERS, "mine") for setting in provider_setting_types(name)}
+    | {("providers", "openai"), ("providers", "mine"), ("languageServers", "x")}
+)
+
+
+@cache
+def schema_validator() -> Draft202012Validator:
+    return Draft202012Validator(json.loads(settings_schema()))
+
+
+def parse_error(value: object) -> str:
+    try:
+        return "\n".join(parse_settings(json.dumps(value), "f.json").warnings)
+    except ConfigError as error:
+        return str(error)
+
+
+@pytest.mark.covers("CFG-05")
+@pytest.mark.parametrize("path", EVERY_SETTING, ids=".".join)
+def test_check_and_published_schema_agree_on_every_type(path: tuple[str, ...]) -> None:
+    for value in WRONG_VALUES:
+        tree: Any = value
+        for name in reversed(path):
+            tree = {name: tree}
+        error = parse_error(tree)
+        assert (not error) == schema_validator().is_valid(tree), (path, value)
+        assert not error or error.startswith("f.json:1:")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"providers": {"openai": {"baseUrl": 5}}}, "1:38: providers.openai.baseUrl must be a string, not an integer"),
+        ({"providers": {"openai": {"apiKey": 5}}}, "1:37: providers.openai.apiKey must be a string, not an integer"),
+        ({"providers": {"mine": {"model": 5}}}, "providers.mine.model must be a string, not an integer"),
+        ({"providers": {"ollama": {"numCtx": "9"}}}, "providers.ollama.numCtx must be an integer, not a string"),
+        ({"providers": {"openai": {"baseUrl": "foo"}}}, "baseUrl must start with http:// or https:// and contain a host"),
+        ({"providers": {"azure": {"endpoint": "foo"}}}, "endpoint must start with http:// or https:// and contain a host"),
+        ({"retry": {"maxRetries": "3"}}, "1:26: retry.maxRetries must be an integer, not a string"),
+        ({"permissions": {"allow": 5}}, "1:27: permissions.allow must be a list, not an integer"),
+        ({"retry": {"enabled": "false"}}, "1:23: retry.enabled must be true or false, not a string"),
+        ({"mcp": {"servers": 5}}, "mcp.servers must be an object or a list, not an integer"),
+    ],
+)  # fmt: skip
+def test_value_of_another_type_is_an_error_with_its_position(
+    value: object, message: str, tmp_path: Path, home: Path
+) -> None:
+    write(home, value)
+
+    with pytest.raises(ConfigError) as caught:
+        load_settings(str(tmp_path))
+
+    assert message in str(caught.value)
+    [issue] = validate_config(WorkspaceOptions(cwd=str(tmp_path)))
+    assert (issue.level, issue.text) == ("error", str(caught.value))
+    assert issue.text.startswith(f"{issue.file}:1:")
+
+
+def test_list_of_texts_may_be_a_single_text() -> None:
+    assert build({"permissions": {"allow": "x", "deny": ""}}).permissions == PermissionSettings(allow=("x",))
+
+
+def test_ollama_address_may_be_a_host() -> None:
+    assert build({"providers": {"ollama": {"baseUrl": "gpu:11434"}}}).providers.get("ollama").base_url == "gpu:11434"
+
+
+def test_texts_of_the_environment_are_converted(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home, {"providers": {"openai": {"baseUrl": "http://x/v1"}}})
+    monkeypatch.setenv("MAINSPRING_MAX_TOKENS", "5")
+    assert load_settings(str(tmp_path)).values["agent", "maxTokens"] == 5
+
+    monkeypatch.setenv("OPENAI_BASE_URL", "foo")
+
+    with pytest.raises(ConfigError, match="OPENAI_BASE_URL must start with http:// or https:// and contain a host"):
+        load_settings(str(tmp_path))
+
+
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=5), x, max_size=3), max_leaves=8))  # fmt: skip
 def test_any_value_is_converted_or_rejected(value: object) -> None:
     for _, kind in iter_settings():
         with suppress(SettingValueError):
             convert_value(value, kind)
+        with suppress(SettingValueError):
+            convert_value(value, kind, strict=True)
