@@ -137,11 +137,19 @@ class ShellOutput(Event, frozen=True):
 
 
 class ShellEnd(Event, frozen=True):
-    """A shell command of the user ended. ``output`` is its output without its middle."""
+    """A shell command of the user ended.
+
+    Attributes:
+        id: ID of the command.
+        exit_code: Its exit code.
+        output: Its output; the middle of a long output is replaced with the number of lines that are not shown.
+        output_file: The file with the whole output, if ``output`` is a part of it and the client runs in this process.
+    """
 
     id: str
     exit_code: int
     output: str = ""
+    output_file: str = ""
 
 
 ChatEvent = (

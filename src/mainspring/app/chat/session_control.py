@@ -381,7 +381,11 @@ class SessionController:
         except SessionError as error:
             self._publish(error_notice(error))
             transcript = None
-        for event in replay_events(transcript.items, self._current.tool_label) if transcript else ():
+        current = self._current
+        items = transcript.items if transcript else ()
+        for event in replay_events(
+            items, current.tool_label, load_output=current.load_output if current.full_output else None
+        ):
             self._publish(event)
         self._publish(ReplayEnd())
 

@@ -33,6 +33,8 @@ from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     ApprovalResult,
+    MessageEnd,
+    Notice,
     SubagentEvent,
     TextDelta,
     ThinkingDelta,
@@ -123,6 +125,7 @@ class TerminalApp:
         )
         self._ticker = FrameTicker(self.screen, self.transcript)
         self._replay: deque[chat_events.ChatEvent] | None = None
+        self._skipped_events = self._skipped_messages = 0
         self.failure: Exception | None = None
         self.set_keys({})
 
@@ -223,19 +226,28 @@ class TerminalApp:
     def _on_event(self, event: chat_events.ChatEvent) -> None:
         match event:
             case chat_events.ReplayStart():
-                self._replay = deque(maxlen=_MAX_REPLAY_EVENTS)
+                self._replay, self._skipped_events, self._skipped_messages = deque(), 0, 0
             case chat_events.ReplayEnd():
                 self._show_replay()
             case _ if self._replay is not None:
                 self._replay.append(event)
+                if len(self._replay) > _MAX_REPLAY_EVENTS:
+                    self._skip_replayed(self._replay.popleft())
             case _:
                 self._show(event)
 
+    def _skip_replayed(self, event: chat_events.ChatEvent) -> None:
+        """Leave out an old event. Messages are counted, and the first notice, about even older messages, is printed."""
+        if isinstance(event, Notice) and not self._skipped_events:
+            self.screen.print(self.transcript.add_event(event, time.monotonic()))
+        self._skipped_events += 1
+        self._skipped_messages += isinstance(event, MessageEnd)
+
     def _show_replay(self) -> None:
         replayed, self._replay = self._replay or deque(), None
-        if len(replayed) == _MAX_REPLAY_EVENTS:
-            notice = "... earlier messages are not shown. Save all of them with /export."
-            self.screen.print([make_row(("faint", notice)), []])
+        if self._skipped_messages:
+            count = pluralize(self._skipped_messages, "earlier message is", "earlier messages are")
+            self.screen.print([make_row(("faint", f"... {count} not shown. Save all of them with /export.")), []])
         now = time.monotonic()
         for event in replayed:
             self.screen.print(self.transcript.add_event(event, now))

@@ -22,7 +22,7 @@ from mainspring.app.tui.approval_dialog import ApprovalDialog
 from mainspring.app.tui.chat_client import ChatClient, ChatOpener, open_chat, resolve_folder
 from mainspring.app.tui.dialogs import Dialog, DialogQueue, QuestionDialog
 from mainspring.app.tui.safe_text import to_encoding
-from mainspring.app.tui.styled_text import Row, to_text
+from mainspring.app.tui.styled_text import CollapsedOutput, Row, to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult
@@ -58,7 +58,7 @@ class LineMode:
         self._open = open_chat
         self._theme = theme
         self._out = out
-        self._transcript = TranscriptView(theme, _COLUMNS, 10_000)
+        self._transcript = TranscriptView(theme, _COLUMNS, 10_000, CollapsedOutput(hint=""))
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
         self._dialogs = DialogQueue(self._show_dialog, self._commands.put_nowait)

@@ -84,13 +84,14 @@ class TranscriptView:
         theme: The theme.
         columns: Width of the screen; update it when it changes.
         rows: Height of the screen.
+        collapsed: Stores collapsed output.
     """
 
-    def __init__(self, theme: Theme, columns: int, rows: int) -> None:
+    def __init__(self, theme: Theme, columns: int, rows: int, collapsed: CollapsedOutput | None = None) -> None:
         self.look = theme
         self.columns = columns
         self.rows = rows
-        self.collapsed = CollapsedOutput()
+        self.collapsed = collapsed or CollapsedOutput()
         self._answer = Answer(theme)
         self._tools = ToolCallView(self.collapsed)
         self._subagents = SubagentView(self.collapsed)
@@ -253,8 +254,8 @@ class TranscriptView:
         self._thinking, self._thinking_since = [], 0.0
         if not thinking.strip():
             return []
-        self.collapsed.store("Reasoning", output_rows(thinking, "faint", "  "))
-        rows = [make_row(("faint", f"Thought for {format_seconds(took)} (Ctrl-O to show)"))]
+        self.collapsed.store("Reasoning", lambda: output_rows(thinking, "faint", "  "))
+        rows = [make_row(("faint", f"Thought for {format_seconds(took)}{self.collapsed.hint}"))]
         return self._close_answer() + self._with_separator("other", rows)
 
     def _approval(self, event: ApprovalRequest) -> list[Row]:

@@ -579,10 +579,12 @@ async def test_closed_terminal_ends_the_app(tmp_path: Path) -> None:
 
 async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        notices = [run_events.Notice(f"notice {i}.") for i in range(500)]
-        tui.chat.publish(chat_events.ReplayStart(500), *notices, chat_events.ReplayEnd())
-        await tui.wait_for(lambda: "notice 499." in tui.written)
-        assert "earlier messages are not shown" in tui.written
+        older = run_events.Notice("7 earlier messages are not shown.")
+        messages = [make.user_text(f"message {i}.", "prompt") for i in range(500)]
+        tui.chat.publish(chat_events.ReplayStart(500), older, *messages, chat_events.ReplayEnd())
+        await tui.wait_for(lambda: "message 499." in tui.written)
+        assert "7 earlier messages are not shown" in tui.written
+        assert "... 100 earlier messages are not shown" in tui.written
         assert "notice 50." not in tui.written
 
 

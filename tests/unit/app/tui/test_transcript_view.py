@@ -1,9 +1,11 @@
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.command_results import Text
+from mainspring.app.chat.command_results import Table, Text
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
@@ -240,8 +242,6 @@ def test_model_only_lines_are_removed_from_shell_output() -> None:
     assert render(view, done) == "* Shell $ make\n    done\n    (exit 0, 9ms)\n"
     failed = make.tool_end("t", "shell", "Shell", "$ make", output="no\n[in /home/me]\n(exit 2, 12ms)")
     assert render(view, failed) == "* Shell $ make\n    no\n    (exit 2, 12ms)\n"
-    cut = make.tool_end("t", "shell", "Shell", "$ seq", output="1\n9", hidden_lines=7)
-    assert "(7 lines in the middle not shown)" in render(view, cut)
 
 
 def test_many_parallel_calls_do_not_fill_the_screen() -> None:
@@ -271,3 +271,44 @@ def test_unnamed_subagents_are_numbered() -> None:
         "+ subagent 1: left\n+ subagent 2: right\n  | subagent 2 * Search 3 hits\n"
         "+ subagent 1 done  1 turn, 30 tokens, 1.0 s\n+ subagent 1: again\n"
     )
+
+
+@pytest.mark.parametrize("lines", [7, 61, 330, 20_000])
+@pytest.mark.parametrize("tool", ["shell", "grep"])
+def test_hidden_lines_are_counted_and_shown_in_full_on_request(tool: str, lines: int) -> None:
+    view = make_view()
+    numbers = [f"line {i}" for i in range(1, lines + 1)]
+    text = render(view, make.tool_end("t", tool, "Tool", "summary", output="\n".join(numbers)))
+    shown = [number for number in numbers if f"    {number}\n" in text]
+    assert f"  ... {lines - len(shown)} more lines (Ctrl-O to show)\n" in text
+    assert [row.strip() for row in to_text(view.collapsed.expand_last()[1:-1]).splitlines()] == numbers
+
+
+def test_output_in_a_file_is_counted_and_shown_in_full(tmp_path: Path) -> None:
+    view = make_view()
+    file = tmp_path / "spool"
+    file.write_text("".join(f"line {i}\n" for i in range(1, 1001)))
+    end = make.tool_end(
+        "t", "shell", "Shell", "$ seq", output="\u2026(99 bytes truncated from head)\u2026\nline 999\nline 1000\n"
+        f"[full output, 9 bytes: {file}]\n[in /w]\n(exit 0, 3ms)", details={"spool": str(file)},
+    )  # fmt: skip
+    user = chat_events.ShellEnd("s", 0, "line 1\n[... 9 bytes not shown ...]\nline 1000", str(file))
+    assert render(view, end) == "* Shell $ seq\n  ... 998 more lines (Ctrl-O to show)\n    line 999\n    line 1000\n"
+    assert "... 997 more lines (Ctrl-O to show)\n  line 1\n" in render(view, user)
+    for _ in range(2):
+        expanded = to_text(view.collapsed.expand_last()[1:-1])
+        assert expanded.split() == " ".join(f"line {i}" for i in range(1, 1001)).split()
+    render(view, end)
+    file.unlink()
+    expanded = to_text(view.collapsed.expand_last())
+    assert "The file with the whole output cannot be read: No such file or directory." in expanded
+    assert "line 1000" in expanded
+
+
+def test_cells_of_a_table_are_shown_whole() -> None:
+    words = " ".join(f"word{i}" for i in range(50))
+    table = Table(("name", "about"), (("a name of this row", words),))
+    for columns in (20, 40, 80):
+        text = render(make_view(columns), chat_events.CommandEnd("c", "x", table))
+        assert "..." not in text
+        assert "word49" in text
