@@ -88,7 +88,7 @@ class Chat:
         self._events = EventBuffer()
         self._tasks = asyncio.TaskGroup()
         self._current = current = CurrentConversation(full_output=options.full_output)
-        self._queue = MessageQueue(self._publish)
+        self._queue = MessageQueue(self._publish, lambda request: self._approvals.ask(request))
         self._questions = PendingQuestions(self._publish, attended=options.attended)
         view = AgentEventView(
             self._publish,

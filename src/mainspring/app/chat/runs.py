@@ -17,6 +17,7 @@ from mainspring.app.chat.event_views import find_subagent
 from mainspring.app.chat.events import ChatEvent, WorkingChange, user_message_event
 from mainspring.app.chat.message_queue import (
     MESSAGE_ID_PREFIX,
+    MessageNotSentError,
     MessageQueue,
     QueuedMessage,
     build_message,
@@ -223,7 +224,7 @@ class RunController:
         self._publish(AgentStart(run_id))
         self._status.publish()
         result = await self._run_safely(message, signal, overrides)
-        self._requeue_unsent(message)
+        self._requeue_unsent(message, result.error)
         if self._mode.mode == "plan" and result.status == "completed":
             await save_answer_as_plan(self._current.conversation.plan, result.text, self._report)
         self._publish_session_problems()
@@ -285,7 +286,7 @@ class RunController:
         await ensure_weights(conversation.choice.model, self._report, signal, offline=self._is_offline)
         prompt: Sequence[AgentMessage] = ()
         if message is not None:
-            prompt = (await build_message(message, conversation, self._publish),)
+            prompt = (await build_message(message, conversation, self._approvals.ask),)
         options: dict[str, Any] = {"signal": signal, "behavior": self._mode.run_options(), "raise_errors": False}
         if overrides.model is not None:
             options["model"] = overrides.model
@@ -306,10 +307,10 @@ class RunController:
                 await agent.run(**options)
         return result
 
-    def _requeue_unsent(self, message: QueuedMessage | None) -> None:
+    def _requeue_unsent(self, message: QueuedMessage | None, error: BaseException | None) -> None:
         """Requeue a message that was never sent, so that a failed start does not lose it."""
-        if message is None or self._queue.mark_sent(message.id) is None:
-            return
+        if message is None or self._queue.mark_sent(message.id) is None or isinstance(error, MessageNotSentError):
+            return  # the client returns the text of a message that was not sent to the user
         if all(each.id != message.id for each in self._current.agent.messages):
             self._queue.add(message, first=True)
             self._queue.set_paused(True)

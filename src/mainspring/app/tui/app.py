@@ -40,12 +40,15 @@ from mainspring.events import (
     ThinkingDelta,
     ToolExecutionUpdate,
 )
+from mainspring.messages import Message
 from mainspring.text import pluralize
 
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a spinner moves, and while a question is open."""
 _CLOSING_SECONDS = 5.0
 _MAX_REPLAY_EVENTS = 400
+_NOT_SENT = "MessageNotSentError"
+"""Type of the error of a run whose message was not sent."""
 _HELP = "Commands"
 """Title of the table of all commands."""
 _TYPING_GRACE_HINT = "Typing goes to the input; pause briefly to answer the question"
@@ -126,6 +129,7 @@ class TerminalApp:
         self._ticker = FrameTicker(self.screen, self.transcript)
         self._replay: deque[chat_events.ChatEvent] | None = None
         self._skipped_events = self._skipped_messages = 0
+        self._last_prompt = ""
         self.failure: Exception | None = None
         self.set_keys({})
 
@@ -262,7 +266,11 @@ class TerminalApp:
                 self._dialogs.close(id)
             case chat_events.SessionChange(draft=draft) if draft and not self.screen.buffer.text:
                 self.screen.buffer.insert_text(draft)
+            case MessageEnd(message=Message(role="user", text=prompt)):
+                self._last_prompt = prompt
             case AgentEnd():
+                if event.error is not None and event.error.type == _NOT_SENT:
+                    self._inputs.return_unsent(self._last_prompt)
                 reason = "failed" if event.error else "done"
                 text = event.error.message if event.error else event.text or event.status
                 self._notify(reason, text, event.stats.seconds)

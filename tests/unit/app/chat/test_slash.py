@@ -10,6 +10,7 @@ from mainspring.app.chat import parse_line
 from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text
 from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer
 from mainspring.app.chat.events import CommandEnd, CommandRejected, SessionChange
+from mainspring.app.workspace.file_mentions import find_mentions
 from mainspring.events import AgentEnd, Notice
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
@@ -240,6 +241,28 @@ async def test_commands_and_arguments_are_completed(folder: Path, home: Path) ->
     assert levels[0] == "high"
     assert [c.text for c in sessions] == [session]
     assert nothing == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("@odd", ['@"odd name (1).txt"', '@"odd dir/']),
+        ('see @"odd na', ['@"odd name (1).txt"']),
+        ('@"odd dir/', ['@"odd dir/', '@"odd dir/in.txt"']),
+        ('@"src/a', ['@"src/app.py"']),
+        ("@end", ['@"end!"']),
+        ("@pla", ["@plain.txt"]),
+    ],
+)
+async def test_completion_quotes_names_that_need_it(folder: Path, home: Path, line: str, texts: list[str]) -> None:
+    (folder / "odd dir").mkdir()
+    for name in ("odd dir/in.txt", "odd name (1).txt", "end!", "plain.txt"):
+        (folder / name).write_text("content", encoding="utf-8")
+    async with chatting(folder, home) as chat:
+        offered = await chat.chat.completions(line)
+
+    assert [candidate.text for candidate in offered][: len(texts)] == texts
+    assert all(find_mentions(each.text) == [each.text.strip('@"')] for each in offered if not each.text.endswith("/"))
 
 
 async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) -> None:

@@ -27,6 +27,7 @@ from mainspring.app.chat.commands import (
     Slash,
     Steer,
 )
+from mainspring.app.chat.message_queue import MessageNotSentError
 from mainspring.app.chat.types import AgentMode, Queued
 from mainspring.app.tui.input_field import HistoryFile
 from mainspring.events import FileDiff, Hunk, Option
@@ -575,6 +576,24 @@ async def test_closed_terminal_ends_the_app(tmp_path: Path) -> None:
         tui.chat.publish(run_events.Notice("hello"))
         await tui.wait_for(lambda: not tui.session.screen.app.is_running)
     assert tui.session.failure is None
+
+
+@pytest.mark.parametrize("typed", ["", "something else"])
+async def test_text_of_a_message_that_was_not_sent_returns_to_the_input(tmp_path: Path, typed: str) -> None:
+    async with open_tui(tmp_path) as tui:
+        text = "look at @nothing.txt"
+        await tui.type_text(text)
+        tui.keys("\r")
+        await tui.next_command(Prompt)
+        tui.chat.publish(make.user_text(text, "prompt"), run_events.AgentStart("r"))
+        if typed:
+            await tui.type_text(typed)
+        failed = make.run_end("error", error="The message was not sent. File not found.")
+        assert failed.error is not None
+        error = msgspec.structs.replace(failed.error, type=MessageNotSentError.__name__)
+        tui.chat.publish(msgspec.structs.replace(failed, error=error))
+        await tui.wait_for(lambda: "File not found" in tui.written)
+        assert tui.session.screen.buffer.text == (typed or text)
 
 
 async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
