@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Collection
 from functools import partial
 from typing import TextIO
 
@@ -62,6 +63,7 @@ class LineMode:
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
         self._dialogs = DialogQueue(self._show_dialog, self._commands.put_nowait)
+        self._command_names: Collection[str] = ()
         self._is_running = False
         self._prompt_shown = False
         self._last_interrupt = -_DOUBLE_PRESS_SECONDS
@@ -80,6 +82,7 @@ class LineMode:
             loop.add_reader(keyboard, self._read, keyboard)
             try:
                 async with self._open() as chat:
+                    self._command_names = chat.command_names
                     await self._run_chat(chat)
             finally:
                 loop.remove_reader(keyboard)
@@ -119,7 +122,8 @@ class LineMode:
         elif line.strip() in {"/quit", "/exit"}:
             self._lines.put_nowait(None)
         elif line.strip():
-            self._commands.put_nowait(parse_line(line, message_type=Steer if self._is_running else Prompt))
+            kind = Steer if self._is_running else Prompt
+            self._commands.put_nowait(parse_line(line, known=self._command_names, message_type=kind))
         elif not self._is_running:
             self._prompt()
 

@@ -288,6 +288,10 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
         ("/usr/bin/env is missing", Prompt("/usr/bin/env is missing")),
         ("/", Prompt("/")),
         ("/ not a command", Prompt("/ not a command")),
+        ("/usr is full", Prompt("/usr is full")),
+        ("/tmp, is it full?", Prompt("/tmp, is it full?")),
+        ("/bin", Prompt("/bin")),
+        ("/modle x", Slash("/modle x")),
         ("!ls -l", Shell("ls -l")),
         ("!!ls", Shell("ls", tell=False)),
         ("!", Prompt("!")),
@@ -297,6 +301,11 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
 )
 def test_parse_line_recognizes_each_kind_of_input(line: str, command: object) -> None:
     assert parse_line(line) == command
+
+
+@pytest.mark.parametrize("line", ["/usr", "/USR now", "/tmp/x y"])
+def test_command_has_precedence_over_a_path_of_the_same_name(line: str) -> None:
+    assert parse_line(line, known=("usr", "tmp/x")) == Slash(line)
 
 
 def test_parse_line_can_make_steering_and_queued_messages() -> None:
