@@ -38,9 +38,10 @@ from mainspring.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
     TurnStart,
+    UsageUpdate,
 )
 from mainspring.events.views import redact_errors
-from mainspring.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.prompt_tags import strip_attachments
 from mainspring.redaction import redact_environment
 from mainspring.sessions import TranscriptCall, TranscriptItem
@@ -62,6 +63,7 @@ class AgentEventView:
         tool_label: Returns the display name of a tool.
         on_usage: Called when usage or the number of running subagents may have changed.
         load_output: Loads stored outputs by name, and makes results complete. Without it, results are shortened.
+        on_spending: Called with each response, or None for a call outside the conversation, and its usage.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class AgentEventView:
         on_usage: Callable[[], None] = lambda: None,
         *,
         load_output: OutputLoader | None = None,
+        on_spending: Callable[[Message | None, Usage | None], None] = lambda _message, _usage: None,
     ) -> None:
         self._publish = publish
+        self._on_spending = on_spending
         self._load_output = load_output
         self._tool_label = tool_label
         self._on_usage = on_usage
@@ -129,7 +133,10 @@ class AgentEventView:
                 self._publish_from(path, ThinkingDelta(index, text))
             case TurnStart():
                 self._on_usage()
-            case MessageEnd(message=Message(role="assistant")):
+            case UsageUpdate(purpose=purpose, usage=usage) if purpose:
+                self._on_spending(None, usage)
+            case MessageEnd(message=Message(role="assistant", usage=usage) as message):
+                self._on_spending(message, usage)
                 self._publish_from(path, cast("RunEvent", redact_errors(event, redact_environment)))
                 if not path:
                     self._set_activity("")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Changes, CommandResult, Fields, Picker, Table, Text
+from mainspring.app.run.error_advice import advise
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.format import format_tokens
 from mainspring.app.tui.safe_text import to_one_row, width
@@ -162,7 +163,8 @@ def _question(event: chat_events.QuestionRequest, columns: int, markdown: Callab
 
 def _command(event: chat_events.CommandEnd, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     if event.error:
-        return wrap_rows(_text_rows("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
+        rows = _text_rows("bad", f"/{event.name}: {event.error}" if event.name else event.error)
+        return wrap_rows([*rows, *_text_rows("faint", advise(event.error, event.code, place="chat"))], columns)
     return result_rows(event.shown, columns, markdown) if event.shown is not None else []
 
 

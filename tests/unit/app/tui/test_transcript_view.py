@@ -312,3 +312,31 @@ def test_cells_of_a_table_are_shown_whole() -> None:
         text = render(make_view(columns), chat_events.CommandEnd("c", "x", table))
         assert "..." not in text
         assert "word49" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (
+            ErrorInfo(type="ModelError", message="No.", code="AUTHENTICATION_ERROR"),
+            "`mainspring check` shows which one is used",
+        ),
+        (ErrorInfo(type="ModelError", message="No.", code="RATE_LIMITED"), "another model with /model"),
+        (ErrorInfo(type="ModelError", message="No.", code="RATE_LIMITED", retry_after=7200.0), "Retry after 2 hours"),
+        (ErrorInfo(type="ModelError", message="No.", code="MODEL_NOT_FOUND"), "List models with `mainspring models`"),
+        (ErrorInfo(type="ModelError", message="No.", code="NETWORK_ERROR"), "Check the connection and the URL"),
+        (ErrorInfo(type="ModelError", message="No.", code="TIMEOUT"), "a faster model with /model"),
+        (
+            ErrorInfo(type="ModelError", message="No.", code="CONTEXT_LENGTH_EXCEEDED"),
+            "Shorten the conversation with /compact",
+        ),
+        (ErrorInfo(type="ModelError", message="No.", code="unknown", status=404), "check the base URL of the provider"),
+        (ErrorInfo(type="ModelError", message="No.", code="unknown", retryable=True), "may be temporary"),
+    ],
+)
+def test_error_has_the_advice_of_print_mode(error: ErrorInfo, advice: str) -> None:
+    view = make_view(200)
+    end = msgspec.structs.replace(make.run_end("error", error="No."), error=error)
+    assert advice in render(view, end)
+    if error.code != "unknown" and error.retry_after is None:
+        assert advice in render(view, chat_events.CommandEnd("c", "compact", None, "No.", error.code))
