@@ -26,7 +26,7 @@ from mainspring.app.tui.notifications import NotificationOptions, Notifier, Noti
 from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.status_line import status_row
-from mainspring.app.tui.styled_text import Row, make_row
+from mainspring.app.tui.styled_text import Row, make_row, wrap_row
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import (
@@ -53,6 +53,8 @@ _HELP = "Commands"
 """Title of the table of all commands."""
 _TYPING_GRACE_HINT = "Typing goes to the input; pause briefly to answer the question"
 _QUEUE_ROWS = 4
+_MIN_ROWS_FOR_STATUS = 10
+"""Number of rows above which a question leaves space for the row about the run that waits."""
 _SPACIOUS_ROWS = 16
 """Minimum height of a screen with an empty row above the input."""
 _STREAMING = (TextDelta, ThinkingDelta, ToolExecutionUpdate, SubagentEvent, chat_events.ShellOutput)
@@ -332,7 +334,8 @@ class TerminalApp:
         """Return the rows above the input: what is running, the queue, and the open question."""
         self.transcript.columns, self.transcript.rows = columns, rows
         dialog = self.screen.dialog
-        below = self._dialog_rows(dialog, columns, max_rows) if dialog is not None else []
+        status_rows = 2 if self.transcript.is_waiting and max_rows > _MIN_ROWS_FOR_STATUS else 0
+        below = self._dialog_rows(dialog, columns, max_rows - status_rows) if dialog is not None else []
         below = [*self._queue_rows(columns), *below][-max_rows:] if max_rows else []
         space = max_rows - len(below) - 1
         above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
@@ -343,8 +346,8 @@ class TerminalApp:
     def _dialog_rows(self, dialog: Dialog, columns: int, max_rows: int) -> list[Row]:
         if dialog.text_request is not None or self.screen.dialog_takes_keys():
             return dialog.rows(columns, max_rows)
-        hint = make_row(("faint", to_one_row(_TYPING_GRACE_HINT, columns - 1)))
-        return [*dialog.rows(columns, max(max_rows - 1, 1)), hint]
+        hint = wrap_row(make_row(("faint", _TYPING_GRACE_HINT)), columns)
+        return [*dialog.rows(columns, max(max_rows - len(hint), 1)), *hint]
 
     def _queue_rows(self, columns: int) -> list[Row]:
         rows: list[Row] = []
@@ -354,7 +357,7 @@ class TerminalApp:
             rows.append(make_row((style, label), to_one_row(message.text, columns - 12)))
         if rows and self.connection.is_held:
             hint = "Queue paused: Enter to send the first message, Alt-Up to edit"
-            rows.append(make_row(("faint", to_one_row(hint, columns - 1))))
+            rows += wrap_row(make_row(("faint", hint)), columns)
         return rows
 
     def status_row(self, columns: int) -> Row:

@@ -29,7 +29,7 @@ from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult
 
 _COLUMNS = 80
-_QUESTION_ROWS = 40
+_QUESTION_ROWS = 10_000
 _DOUBLE_PRESS_SECONDS = 2.0
 
 

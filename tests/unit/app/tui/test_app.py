@@ -596,6 +596,17 @@ async def test_text_of_a_message_that_was_not_sent_returns_to_the_input(tmp_path
         assert tui.session.screen.buffer.text == (typed or text)
 
 
+async def test_open_question_leaves_space_for_the_row_that_the_run_waits(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        start_run(tui)
+        lines = "\n".join(f"echo {i}" for i in range(40))
+        question = make.approval("q1", "t1", "shell", "Shell", "run", lines, arguments={"command": lines})
+        tui.chat.publish(msgspec.structs.replace(question, choices=APPROVAL.choices))
+        await tui.wait_for(lambda: "Run this command?" in tui.drawn)
+        assert "? Waiting for you" in tui.drawn
+        assert "Working" not in tui.drawn
+
+
 async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         older = run_events.Notice("7 earlier messages are not shown.")

@@ -340,3 +340,31 @@ def test_error_has_the_advice_of_print_mode(error: ErrorInfo, advice: str) -> No
     assert advice in render(view, end)
     if error.code != "unknown" and error.retry_after is None:
         assert advice in render(view, chat_events.CommandEnd("c", "compact", None, "No.", error.code))
+
+
+def test_wait_for_the_user_is_shown_and_not_counted_as_work() -> None:
+    view = make_view()
+    view.add_event(run_events.AgentStart("r"), 10.0)
+    view.add_event(make.tool_start("t", "shell", "Shell", "make"), 11.0)
+    assert "Working...  3.0 s  Esc to stop" in to_text(view.live_rows(13.0, 10))
+    view.add_event(make.approval("q", "t", "shell", "Shell", "run", "make"), 13.0)
+    waiting = [to_text(view.live_rows(now, 10)) for now in (13.0, 50.3, 99.9)]
+    assert "? Waiting for you  3.0 s\n" in waiting[0]
+    assert len(set(waiting)) == 1  # nothing moves
+    view.add_event(run_events.ApprovalResult("q", "once"), 113.0)
+    assert "Working...  4.0 s  Esc to stop" in to_text(view.live_rows(114.0, 10))
+    ended = make.tool_end("t", "shell", "Shell", "make", seconds=104.0)
+    assert render(view, ended, now=115.0) == "* Shell make 4.0 s\n"
+    end = make.run_end("completed")
+    stats = msgspec.structs.replace(end.stats, seconds=110.0, turns=2)
+    assert render(view, msgspec.structs.replace(end, stats=stats), now=120.0).strip().startswith("10 s, 2 model calls")
+
+
+def test_wait_before_a_retry_counts_down() -> None:
+    view = make_view(40)
+    view.add_event(run_events.AgentStart("r"), 10.0)
+    view.add_event(run_events.ModelRetry(1, 3, 8.0, ErrorInfo(type="E", message="busy")), 10.0)
+    assert [to_text(view.live_rows(now, 10)).split("  ")[0][2:] for now in (10.0, 13.5, 17.9, 18.0)] == [
+        "Retrying in 8s", "Retrying in 5s", "Retrying in 1s", "Working...",
+    ]  # fmt: skip
+    assert all(len(line) < 40 for line in to_text(view.live_rows(12.0, 10)).splitlines())
