@@ -272,7 +272,9 @@ class InfoCommands:
         window, total = status.context_window, status.context_used
         size = f"{window:,}" if window else "an unknown number of"
         fields = [("used", f"{format_bar(total, window)}{total:,} of {size} tokens")]
-        fields += [(name, f"{format_bar(tokens, window)}{tokens:,}") for name, tokens in _scale(parts, total).items()]
+        fields += [
+            (name, f"{format_bar(tokens, window or total)}{tokens:,}") for name, tokens in _scale(parts, total).items()
+        ]
         if window:
             free = max(window - total, 0)
             fields.append(("free", f"{format_bar(free, window)}{free:,}"))

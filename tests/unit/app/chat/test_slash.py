@@ -178,6 +178,16 @@ async def test_context_adds_up_and_shows_bars(folder: Path, home: Path, reported
     assert all(text.startswith(("█", "░")) for name, text in fields.items() if name != "message count")
 
 
+async def test_context_has_bars_if_the_window_is_unknown(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "ok") as chat:
+        shown = (await chat.slash("/context")).shown
+
+    assert isinstance(shown, Fields)
+    fields = dict(shown.fields)
+    assert "an unknown number of tokens" in fields["used"]
+    assert all(fields[name].startswith(("█", "░")) for name in ("system prompt", "tools", "messages"))
+
+
 def test_bar_has_the_length_of_the_share() -> None:
     assert [format_bar(part, 100) for part in (0, 1, 50, 100, 300)] == [
         f"{'█' * filled}{'░' * (10 - filled)} {percent:>4} "
