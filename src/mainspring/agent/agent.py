@@ -263,12 +263,18 @@ class Agent(CoreAgent):
         self._steering.put(*[message for message in waiting if id not in ("", message.id)])
         return cancelled
 
-    async def compact(self, instructions: str = "", options: Compaction | None = None) -> CompactionResult | None:
+    async def compact(
+        self,
+        instructions: str = "",
+        options: Compaction | None = None,
+        on_problem: Callable[[str], object] | None = None,
+    ) -> CompactionResult | None:
         """Compact the older part of the conversation now, between runs. A session keeps all of it.
 
         Args:
             instructions: Topics that the summary should focus on.
             options: Options of the compaction; the agent's own by default.
+            on_problem: Called with the reason if the conversation is not compacted.
 
         Returns:
             The result; ``None`` if the history needs no summary, or if the summary failed (the history is then unchanged).
@@ -280,7 +286,7 @@ class Agent(CoreAgent):
             raise AgentBusyError("This agent is running. Compact its conversation when the run has ended.")
         before = self.messages
         options = options or self.behavior.compaction
-        compacted = await compact_history(before, self.model, options, instructions=instructions)
+        compacted = await compact_history(before, self.model, options, instructions=instructions, on_problem=on_problem)
         if compacted is None:
             return None
         self.context.messages[:] = compacted[0]

@@ -221,6 +221,10 @@ class Permissions:
         """Return the grants of the session, the oldest first."""
         return tuple(self._session.grants.values())
 
+    def grant_for_session(self, decision: PermissionDecision) -> None:
+        """Allow what a decision asked about until the session ends, for subagents too."""
+        self._session.remember(decision, everything=True)
+
     def revoke(self, grant: SessionGrant) -> None:
         """Revoke grants of the session from the next decision on, for subagents too."""
         self._session.grants.pop(grant.key, None)

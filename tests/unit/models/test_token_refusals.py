@@ -106,7 +106,9 @@ class Host:
     ) -> AsyncGenerator[TransportResponse]:
         fields = json.loads(body)
         names = ("max_tokens", "max_completion_tokens")
-        limit = next((fields[name] for name in names if name in fields), fields.get("options", {}).get("num_predict", 0))
+        limit = next(
+            (fields[name] for name in names if name in fields), fields.get("options", {}).get("num_predict", 0)
+        )
         prompt = len(json.dumps([fields.get("system"), fields["messages"], fields.get("tools")])) // 4
         self.limits.append(limit)
         if limit > self._output or prompt + limit > self._window:

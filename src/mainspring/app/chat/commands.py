@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from functools import cache
 from typing import Any, Literal
@@ -278,6 +279,10 @@ class CommandReceipt(Struct, frozen=True):
         return not self.refused
 
 
+_PUNCTUATION = ".,:;?!)\"'"
+"""What can follow a path in a sentence."""
+
+
 def parse_line(
     line: str,
     attachments: tuple[Attachment, ...] = (),
@@ -288,12 +293,13 @@ def parse_line(
     """Parse a typed line into a command.
 
     ``/word`` is a slash command, ``!line`` a shell command whose output the model sees, and ``!!line`` one that it does not see.
-    A path is not a command: the first word of ``/usr/bin/env is missing`` contains another slash. All other lines are messages.
+    A path is not a command: the first word of ``/usr/bin/env is missing`` contains another slash, and that of ``/usr is full``
+    names a folder and not a command. All other lines are messages.
 
     Args:
         line: The line.
         attachments: Its attachments.
-        known: Names of commands that contain a slash.
+        known: Names of commands.
         message_type: The command for a message: send, steer, or queue.
     """
     text = line.strip()
@@ -302,6 +308,11 @@ def parse_line(
     if text.startswith("!") and text[1:].strip() and not text.startswith("!!"):
         return Shell(text[1:].strip())
     word = text[1:].split(maxsplit=1)[0] if text.startswith("/") and text[1:2].strip() else ""
-    if word and ("/" not in word or word in known):
+    if word and (word in known or word.lower() in known or not _is_path(word)):
         return Slash(text)
     return message_type(line, attachments)
+
+
+def _is_path(word: str) -> bool:
+    """Return True if the word after a slash belongs to a path."""
+    return "/" in word or os.path.lexists(f"/{word.rstrip(_PUNCTUATION)}")

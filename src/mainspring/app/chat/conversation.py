@@ -8,16 +8,21 @@ from mainspring.errors import SessionError
 from mainspring.extensions.registry import Command, Shortcut
 from mainspring.policies.structured.options import OUTPUT_TOOL
 from mainspring.sessions import Session
+from mainspring.sessions.output_offload import OffloadOutputsPlug
 
 
 class CurrentConversation:
     """The open conversation of a chat.
 
     The parts of a chat keep this object, not the conversation, so that they follow a switch to another session.
+
+    Args:
+        full_output: Whether events contain the output of tools and commands in full.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, full_output: bool = False) -> None:
         self._conversation: Conversation | None = None
+        self.full_output = full_output
 
     @property
     def is_open(self) -> bool:
@@ -29,6 +34,18 @@ class CurrentConversation:
         """The open conversation."""
         assert self._conversation is not None, "the chat is not open"
         return self._conversation
+
+    def load_output(self, name: str) -> str | None:
+        """Return a stored output of a tool, or None if it does not exist anymore.
+
+        Args:
+            name: Its name in the store of large outputs.
+        """
+        store = next((plug.store for plug in self.agent.plugs if isinstance(plug, OffloadOutputsPlug)), None)
+        try:
+            return store.load(name).result if store is not None else None
+        except SessionError:
+            return None
 
     def replace(self, conversation: Conversation) -> None:
         """Make another conversation the current one."""

@@ -47,14 +47,17 @@ from mainspring.app.chat.slash_commands import SlashCommands
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.tool_display import truncate_middle
 from mainspring.cancellation import CancelToken
-from mainspring.env import OutputLimits, ProcessResult
+from mainspring.env import CapturedOutput, OutputLimits, ProcessResult
 from mainspring.errors import ConfigError, MainspringError, ModelError
 from mainspring.messages import Message, utc_now
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.sessions import MessageEntry
 
 _BUSY_MESSAGE = "A run is in progress. Stop it first."
-_SHELL_LIMITS = OutputLimits(head=16 << 10, tail=16 << 10)
+_MAX_MODEL_OUTPUT = 16 << 10
+"""Bytes of each end of an output that are added to the conversation."""
+_SHELL_LIMITS = OutputLimits(head=_MAX_MODEL_OUTPUT, tail=_MAX_MODEL_OUTPUT)
+_FULL_OUTPUT_LIMITS = OutputLimits(spool=True)
 
 _PromptCommand = Prompt | Queue | Steer
 _QueueCommand = EditQueued | RemoveQueued | SendQueued
@@ -191,12 +194,16 @@ class ShellRunner:
 
         try:
             self._publish(ShellStart(id, command.line, command.tell))
-            env = self._current.conversation.env
-            result = await env.run(command.line, on_output=on_output, signal=signal, limits=_SHELL_LIMITS)
+            env, is_full = self._current.conversation.env, self._current.full_output
+            limits = _FULL_OUTPUT_LIMITS if is_full else _SHELL_LIMITS
+            result = await env.run(command.line, on_output=on_output, signal=signal, limits=limits)
             output = _format_output(result)
-            self._publish(ShellEnd(id, result.exit_code, truncate_middle(output)[0]))
+            spool = result.spool if is_full and result.stdout.omitted + result.stderr.omitted else None
+            shown = output if is_full else truncate_middle(output)[0]
+            self._publish(ShellEnd(id, result.exit_code, shown, spool or ""))
             if command.tell and not signal.cancelled:
-                await self._add_to_conversation(command.line, output, result.exit_code)
+                model_output = _format_output(result, _MAX_MODEL_OUTPUT)
+                await self._add_to_conversation(command.line, model_output, result.exit_code)
         except OSError as error:
             self._publish(error_notice(error))
         finally:
@@ -219,11 +226,23 @@ class ShellRunner:
         self._status.measure()
 
 
-def _format_output(result: ProcessResult) -> str:
-    parts = [result.stdout.text, result.stderr.text]
-    omitted = result.stdout.omitted + result.stderr.omitted
-    text = "\n".join([part.rstrip("\n") for part in parts if part])
-    return f"{text}\n[{omitted} bytes left out]" if omitted else text
+def _format_output(result: ProcessResult, limit: int | None = None) -> str:
+    """Return the stored output, at most ``limit`` bytes of each end of each stream."""
+    parts = [_format_stream(stream, limit) for stream in (result.stdout, result.stderr)]
+    return "\n".join([part.rstrip("\n") for part in parts if part])
+
+
+def _format_stream(stream: CapturedOutput, limit: int | None) -> str:
+    """Return an output with a mark where its middle is missing."""
+    head, tail = stream.head, stream.tail
+    if limit is not None and len(head) + len(tail) > 2 * limit:
+        data = stream.data
+        head, tail = data[:limit], data[-limit:]
+    omitted = stream.total - len(head) - len(tail)
+    if not omitted:
+        return stream.text
+    first, last = (data.decode("utf-8", "replace") for data in (head, tail))
+    return f"{first}\n[... {omitted} bytes not shown ...]\n{last}"
 
 
 class InputDispatcher:

@@ -54,6 +54,8 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         terminals: Terminals of the editor, which run commands unless a sandbox or a limit must apply.
         mcp_servers: Further MCP servers, as decoded JSON of an ``mcp.json``; they override those of the settings.
         prompt_sources: Further prompts by name.
+        full_output: Whether events contain the output of tools and commands in full, for a client in this process.
+            Otherwise, long output loses its middle, with a mark.
     """
 
     ask: LaunchOptions = LaunchOptions(prompt="")
@@ -67,6 +69,7 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     terminals: TerminalProvider | None = None
     mcp_servers: Any = None
     prompt_sources: tuple[PromptSource, ...] = ()
+    full_output: bool = False
 
 
 class Chat:
@@ -84,10 +87,16 @@ class Chat:
         self._options = options
         self._events = EventBuffer()
         self._tasks = asyncio.TaskGroup()
-        self._current = current = CurrentConversation()
-        self._queue = MessageQueue(self._publish)
+        self._current = current = CurrentConversation(full_output=options.full_output)
+        self._queue = MessageQueue(self._publish, lambda request: self._approvals.ask(request))
         self._questions = PendingQuestions(self._publish, attended=options.attended)
-        view = AgentEventView(self._publish, current.tool_label, self._publish_status)
+        view = AgentEventView(
+            self._publish,
+            current.tool_label,
+            self._publish_status,
+            load_output=current.load_output if options.full_output else None,
+            on_spending=lambda message, usage: self._status.spending.add(message, usage),
+        )
         models = ModelSwitch(current, options.make_model, self._publish_status)
         mode = ModeSwitch(current, self._publish_status)
         self._approvals = ApprovalManager(

@@ -8,7 +8,14 @@ from typing import cast
 from msgspec.structs import replace
 
 from mainspring.app.chat.events import ChatEvent, WorkingChange, user_message_event
-from mainspring.app.chat.tool_display import ToolLabeler, display_end, display_start, display_update, one_line
+from mainspring.app.chat.tool_display import (
+    OutputLoader,
+    ToolLabeler,
+    display_end,
+    display_start,
+    display_update,
+    one_line,
+)
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.run.events import format_budget_warning
 from mainspring.errors import MainspringError
@@ -31,9 +38,10 @@ from mainspring.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
     TurnStart,
+    UsageUpdate,
 )
 from mainspring.events.views import redact_errors
-from mainspring.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.prompt_tags import strip_attachments
 from mainspring.redaction import redact_environment
 from mainspring.sessions import TranscriptCall, TranscriptItem
@@ -54,12 +62,22 @@ class AgentEventView:
         publish: Publishes an event of the chat.
         tool_label: Returns the display name of a tool.
         on_usage: Called when usage or the number of running subagents may have changed.
+        load_output: Loads stored outputs by name, and makes results complete. Without it, results are shortened.
+        on_spending: Called with each response, or None for a call outside the conversation, and its usage.
     """
 
     def __init__(
-        self, publish: Callable[[ChatEvent], None], tool_label: ToolLabeler, on_usage: Callable[[], None] = lambda: None
+        self,
+        publish: Callable[[ChatEvent], None],
+        tool_label: ToolLabeler,
+        on_usage: Callable[[], None] = lambda: None,
+        *,
+        load_output: OutputLoader | None = None,
+        on_spending: Callable[[Message | None, Usage | None], None] = lambda _message, _usage: None,
     ) -> None:
         self._publish = publish
+        self._on_spending = on_spending
+        self._load_output = load_output
         self._tool_label = tool_label
         self._on_usage = on_usage
         self._calls: dict[tuple[_Path, str], str] = {}  # display names of running calls
@@ -115,7 +133,10 @@ class AgentEventView:
                 self._publish_from(path, ThinkingDelta(index, text))
             case TurnStart():
                 self._on_usage()
-            case MessageEnd(message=Message(role="assistant")):
+            case UsageUpdate(purpose=purpose, usage=usage) if purpose:
+                self._on_spending(None, usage)
+            case MessageEnd(message=Message(role="assistant", usage=usage) as message):
+                self._on_spending(message, usage)
                 self._publish_from(path, cast("RunEvent", redact_errors(event, redact_environment)))
                 if not path:
                     self._set_activity("")
@@ -153,7 +174,7 @@ class AgentEventView:
         if name is None:  # the call was rejected before it started
             name = self._tool_label(call.name) or call.name
             self._publish_from(path, display_start(ToolExecutionStart(call), name))
-        self._publish_from(path, display_end(event, name))
+        self._publish_from(path, display_end(event, name, load_output=self._load_output))
         if not path and not any(not owner for owner, _ in self._calls):
             self._set_activity("")
 
@@ -194,16 +215,26 @@ MAX_ITEMS = 400
 _SOURCES: dict[str, MessageSource] = {"prompt": "prompt", "steer": "steer", "given": "shell"}
 
 
-def replay_events(items: Sequence[TranscriptItem], tool_label: ToolLabeler) -> Iterator[ChatEvent]:
-    """Yield the events of the active branch of a session."""
+def replay_events(
+    items: Sequence[TranscriptItem], tool_label: ToolLabeler, *, load_output: OutputLoader | None = None
+) -> Iterator[ChatEvent]:
+    """Yield the events of the active branch of a session.
+
+    Args:
+        items: The session.
+        tool_label: Returns the display name of a tool.
+        load_output: Loads stored outputs by name, and makes results complete. Without it, results are shortened.
+    """
     active = [item for item in items if item.active]
     if len(active) > MAX_ITEMS:
         yield Notice(f"{len(active) - MAX_ITEMS} earlier messages are not shown. Save all of them with /export.")
     for item in active[-MAX_ITEMS:]:
-        yield from _item_events(item, tool_label)
+        yield from _item_events(item, tool_label, load_output)
 
 
-def _item_events(item: TranscriptItem, tool_label: ToolLabeler) -> Iterator[ChatEvent]:
+def _item_events(
+    item: TranscriptItem, tool_label: ToolLabeler, load_output: OutputLoader | None
+) -> Iterator[ChatEvent]:
     match item.kind:
         case "user" if item.text or item.images:
             source = _SOURCES.get(item.source, "follow_up")
@@ -212,7 +243,7 @@ def _item_events(item: TranscriptItem, tool_label: ToolLabeler) -> Iterator[Chat
         case "assistant":
             yield from _response_events(item)
             for call in item.calls:
-                yield from _call_events(call, tool_label(call.name))
+                yield from _call_events(call, tool_label(call.name), load_output)
             if item.error:
                 yield Notice(item.error, "error")
         case "compaction":
@@ -241,7 +272,7 @@ def _response_events(item: TranscriptItem) -> Iterator[ChatEvent]:
         yield MessageEnd(Message("assistant", tuple(content), timestamp=item.when, id=item.id))
 
 
-def _call_events(call: TranscriptCall, name: str) -> Iterator[ChatEvent]:
+def _call_events(call: TranscriptCall, name: str, load_output: OutputLoader | None) -> Iterator[ChatEvent]:
     if isinstance(call.input, str):
         block = ToolUseBlock(call.id, call.name, raw_input=call.input)
     else:
@@ -249,7 +280,7 @@ def _call_events(call: TranscriptCall, name: str) -> Iterator[ChatEvent]:
     result = ToolResultBlock(call.id, call.name, call.output or "", call.is_error, call.details)
     end = ToolExecutionEnd(block, result, seconds=call.seconds)
     yield display_start(ToolExecutionStart(block), name)
-    yield display_end(end, name, image_count=len(call.images))
+    yield display_end(end, name, image_count=len(call.images), load_output=load_output)
 
 
 def error_notice(error: BaseException) -> Notice:

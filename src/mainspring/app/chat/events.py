@@ -14,6 +14,7 @@ from typing import Literal
 
 from mainspring.app.chat.command_results import CommandResult
 from mainspring.app.chat.types import Queued, Status
+from mainspring.app.run.error_advice import advise
 from mainspring.events import ErrorInfo, Event, MessageEnd, MessageSource, Option, RunEvent
 from mainspring.messages import Message
 
@@ -137,11 +138,19 @@ class ShellOutput(Event, frozen=True):
 
 
 class ShellEnd(Event, frozen=True):
-    """A shell command of the user ended. ``output`` is its output without its middle."""
+    """A shell command of the user ended.
+
+    Attributes:
+        id: ID of the command.
+        exit_code: Its exit code.
+        output: Its output; the middle of a long output is replaced with the number of lines that are not shown.
+        output_file: The file with the whole output, if ``output`` is a part of it and the client runs in this process.
+    """
 
     id: str
     exit_code: int
     output: str = ""
+    output_file: str = ""
 
 
 ChatEvent = (
@@ -175,5 +184,7 @@ def is_user_message(event: Event) -> bool:
 
 def error_hint(error: ErrorInfo | None) -> str:
     """Return what the user can do about a failed run; empty if that is unknown."""
-    is_temporary = error is not None and error.retryable
-    return "This error may be temporary. Send the message again to retry." if is_temporary else ""
+    if error is None:
+        return ""
+    known = advise(error.message, error.code or "", status=error.status, retry_after=error.retry_after, place="chat")
+    return known or ("This error may be temporary. Send the message again to retry." if error.retryable else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -16,11 +16,13 @@ from mainspring.app.chat.commands import Attachment
 from mainspring.app.chat.events import ChatEvent, QueueChange, user_message_event
 from mainspring.app.chat.types import Queued
 from mainspring.app.compose.conversation import Conversation
-from mainspring.app.workspace.file_mentions import attach_mentions
-from mainspring.errors import ConfigError, PermissionDeniedError
+from mainspring.app.workspace.file_mentions import MentionReader
+from mainspring.errors import AgentError, ConfigError, PermissionDeniedError
 from mainspring.events import Event, MessageEnd, Notice
 from mainspring.loop.hooks import BeforeInject
 from mainspring.messages import AgentMessage, ContentBlock, ImageBlock, Message, TextBlock, utc_now
+from mainspring.permissions import PermissionDecision, PermissionRequest, Reply
+from mainspring.permissions.plug import build_request
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.sessions import CustomEntry, Session
 
@@ -52,6 +54,9 @@ class QueuedMessage(Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
 
 
+AskUser = Callable[[PermissionRequest], Awaitable[Reply]]
+"""Asks the user to approve a call."""
+
 _INVALIDATED = QueuedMessage(id="", text="")
 
 
@@ -60,13 +65,15 @@ class MessageQueue:
 
     Args:
         publish: Publishes an event of the chat.
+        ask: Asks the user about a file that a message mentions.
 
     Attributes:
         paused: Whether the messages wait for the user, because a run was stopped or failed.
     """
 
-    def __init__(self, publish: Callable[[ChatEvent], None]) -> None:
+    def __init__(self, publish: Callable[[ChatEvent], None], ask: AskUser) -> None:
         self._publish = publish
+        self._ask = ask
         self._items: list[QueuedMessage] = []
         self._stored: dict[str, tuple[QueuedMessage, ...]] = {}  # by session
         self._sending: list[QueuedMessage] = []
@@ -168,8 +175,15 @@ class MessageQueue:
             if queued is not None and queued.kind == "steer":
                 self.remove(queued.id)
                 self.mark_sending(queued)
+                try:
+                    built = await build_message(queued, conversation, self._ask)
+                except MessageNotSentError as error:  # it is tried again after the run, which then returns its text
+                    self.mark_sent(queued.id)
+                    self.add(replace(queued, kind="queue"))
+                    self._publish(Notice(str(error), "warn"))
+                    continue
                 self._publish(user_message_event(queued.text, "steer", len(queued.attachments), queued.id))
-                messages.append(await build_message(queued, conversation, self._publish))
+                messages.append(built)
         hook.messages = messages
 
     # --- storing ----------------------------------------------------------------------------------------------------
@@ -226,19 +240,40 @@ def create_queued_message(text: str, attachments: tuple[Attachment, ...] = (), k
     )
 
 
-async def build_message(
-    queued: QueuedMessage, conversation: Conversation, publish: Callable[[ChatEvent], None]
-) -> Message:
+class MessageNotSentError(AgentError):
+    """A message was not sent, because a file that it mentions cannot be attached."""
+
+
+async def build_message(queued: QueuedMessage, conversation: Conversation, ask: AskUser) -> Message:
     """Build the message for the model, with the files that the text mentions.
 
-    If a file cannot be attached, a notice is published and the text stays unchanged.
+    Args:
+        queued: The message.
+        conversation: Its conversation.
+        ask: Asks the user about a file that needs approval.
+
+    Raises:
+        MessageNotSentError: If a file cannot be attached.
     """
-    text = queued.text
-    reader = conversation.agent.tools.get("read_file")
+
+    async def ask_for_file(decision: PermissionDecision, path: str) -> bool:
+        request = build_request(decision, {"path": path})
+        reply = await ask(replace(request, call_id=f"{queued.id}:{path}", agent=conversation.agent.name))
+        if reply.allow and reply.session:
+            conversation.permissions.grant_for_session(decision)
+        return reply.allow
+
+    files = MentionReader(
+        conversation.env,
+        conversation.permissions,
+        conversation.agent.tools.get("read_file"),
+        ask=ask_for_file,
+        with_images=True,
+    )
     try:
-        text = await attach_mentions(text, conversation.env, conversation.permissions, reader)
+        text = await files.attach(queued.text)
     except (ConfigError, PermissionDeniedError) as error:
-        publish(Notice(f"No file was attached: {error}", "warn"))
+        raise MessageNotSentError(f"The message was not sent. {error}") from error
     texts = [text, *[wrap_in_tag("file", a.text, path=a.name or "text") for a in queued.attachments if a.text]]
     blocks: list[ContentBlock] = [TextBlock("\n\n".join(filter(None, texts)))] if any(texts) else []
     blocks += [
@@ -246,4 +281,5 @@ async def build_message(
         for a in queued.attachments
         if a.data and a.media_type.startswith("image/")
     ]
+    blocks += files.images
     return Message.user(blocks, id=queued.id, timestamp=utc_now())

@@ -20,6 +20,7 @@ from mainspring.app.chat.event_views import find_subagent
 from mainspring.app.chat.events import ChatEvent, CommandEnd, WorkingChange, user_message_event
 from mainspring.app.chat.message_queue import (
     MESSAGE_ID_PREFIX,
+    MessageNotSentError,
     MessageQueue,
     QueuedMessage,
     build_message,
@@ -293,7 +294,7 @@ class RunController:
         await ensure_weights(conversation.choice.model, self._report, signal, offline=self._is_offline)
         prompt: Sequence[Message] = ()
         if message is not None:
-            prompt = (await build_message(message, conversation, self._publish),)
+            prompt = (await build_message(message, conversation, self._approvals.ask),)
         options: dict[str, Any] = {"signal": signal, "behavior": self._mode.run_options(), "raise_errors": False}
         if overrides.model is not None:
             options["model"] = overrides.model
@@ -324,6 +325,8 @@ class RunController:
         """
         if message is None or self._queue.mark_sent(message.id) is None:
             return
+        if isinstance(result.error, MessageNotSentError):
+            return  # the client returns the text to the user
         if any(each.id == message.id for each in self._current.agent.messages):
             return
         match result.status:

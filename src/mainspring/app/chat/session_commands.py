@@ -15,12 +15,12 @@ from mainspring.app.chat.prompt_sources import SKILL_PREFIX, find_mcp_plug, list
 from mainspring.app.chat.runs import RunController
 from mainspring.app.chat.session_control import SessionController
 from mainspring.app.chat.slash_commands import SlashCommand, SlashCommands
-from mainspring.app.chat.status import StatusReporter
+from mainspring.app.chat.status import OTHER_CALLS, StatusReporter
 from mainspring.app.chat.tool_display import one_line
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
 from mainspring.errors import ConfigError
-from mainspring.messages import Message
+from mainspring.messages import Message, Usage
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.sessions import Transcript
 from mainspring.tools import Tool
@@ -269,24 +269,49 @@ class InfoCommands:
             "tool results": estimator.tokens([m for m in messages if m.tool_results]),
             "messages": estimator.tokens([m for m in messages if not m.tool_results]),
         }
-        window = status.context_window
-        share = f" ({status.context_used / window:.0%})" if window else ""
-        used = f"{status.context_used:,} of {f'{window:,}' if window else 'an unknown number of'} tokens{share}"
-        fields = [("used", used), *[(name, f"about {tokens:,} tokens") for name, tokens in parts.items()]]
+        window, total = status.context_window, status.context_used
+        size = f"{window:,}" if window else "an unknown number of"
+        fields = [("used", f"{format_bar(total, window)}{total:,} of {size} tokens")]
+        fields += [
+            (name, f"{format_bar(tokens, window or total)}{tokens:,}") for name, tokens in _scale(parts, total).items()
+        ]
+        if window:
+            free = max(window - total, 0)
+            fields.append(("free", f"{format_bar(free, window)}{free:,}"))
         return Fields((*fields, ("message count", f"{len(messages)}")), "Context")
 
     async def _run_cost(self, _: str) -> CommandResult:
-        status, behavior = self._status.status(), self._current.agent.behavior
-        cost = "unknown: the model has no known price" if status.cost is None else f"${status.cost:.4f}"
-        fields = [("cost", cost), ("tokens", f"{status.tokens:,}")]
-        if behavior.max_cost is not None:
-            fields.append(("limit of a run", f"${behavior.max_cost:.2f}"))
-        if behavior.max_total_tokens is not None:
-            fields.append(("limit of a run", f"{behavior.max_total_tokens:,} tokens"))
-        budget = behavior.session_budget
-        if budget is not None and budget.max_cost is not None:
-            fields.append(("limit of the session", f"${budget.max_cost:.2f}"))
-        return Fields(tuple(fields), "Cost")
+        status, spending = self._status.status(), self._status.spending
+        rows = [
+            _usage_row(name, usage, is_priced=name not in spending.unpriced)
+            for name, usage in spending.by_model.items()
+        ]
+        known = sum(spending.by_model.values(), Usage.zero())
+        if (missing := status.tokens - known.total_tokens) > 0:
+            rows.append((OTHER_CALLS, "", "", "", f"{missing:,}", ""))
+        cost = self._status.ledger.cost
+        total = f"${cost:.4f}" if not spending.unpriced else f"at least ${cost:.4f}; a price is unknown"
+        total_row = _usage_row("total", known, is_priced=True)
+        rows.append((*total_row[:4], f"{max(status.tokens, known.total_tokens):,}", total))
+        rows += [(f"limit of {scope}", "", "", "", "", limit) for scope, limit in self._list_limits()]
+        return Table(("model", "in", "out", "cached", "tokens", "cost"), tuple(rows), "Cost")
+
+    def _list_limits(self) -> list[tuple[str, str]]:
+        """Return the limits of a run and of the session."""
+        behavior = self._current.agent.behavior
+        limits: list[tuple[str, str]] = []
+        for scope, budget in (("a run", behavior), ("the session", behavior.session_budget)):
+            if budget is None:
+                continue
+            if budget.max_cost is not None:
+                limits.append((scope, f"${budget.max_cost:.2f}"))
+            if budget.max_total_tokens is not None:
+                limits.append((scope, f"{budget.max_total_tokens:,} tokens"))
+            if budget.max_turns is not None:
+                limits.append((scope, f"{budget.max_turns:,} model calls"))
+            if budget.max_seconds is not None:
+                limits.append((scope, f"{budget.max_seconds:g} seconds"))
+        return limits or [("a run", "none")]
 
     async def _run_copy(self, arguments: str) -> CommandResult:
         number = arguments.strip() or "1"
@@ -342,6 +367,33 @@ class InfoCommands:
 
     async def _run_quit(self, _: str) -> CommandResult:
         return Screen("quit")
+
+
+_BAR_COLUMNS = 10
+
+
+def format_bar(part: int, total: int) -> str:
+    """Return the share of a total as a bar and a percentage; empty if the total is unknown."""
+    if not total:
+        return ""
+    share = min(part / total, 1.0)
+    filled = round(share * _BAR_COLUMNS) or int(part > 0)
+    return f"{'█' * filled}{'░' * (_BAR_COLUMNS - filled)} {share:4.0%} "
+
+
+def _scale(parts: Mapping[str, int], total: int) -> dict[str, int]:
+    """Scale estimated parts, so that they add up to the total that the provider reported."""
+    estimated = sum(parts.values())
+    scaled = {name: part * total // estimated if estimated else 0 for name, part in parts.items()}
+    largest = max(scaled, key=lambda name: scaled[name])
+    scaled[largest] += total - sum(scaled.values())
+    return scaled
+
+
+def _usage_row(name: str, usage: Usage, *, is_priced: bool) -> tuple[str, ...]:
+    cost = f"${usage.cost.total if usage.cost else 0.0:.4f}" if is_priced else "unknown"
+    counts = (usage.prompt_tokens, usage.output_tokens, usage.cache_read, usage.total_tokens)
+    return (name, *[f"{count:,}" for count in counts], cost)
 
 
 def _first_line(tool: Tool) -> str:

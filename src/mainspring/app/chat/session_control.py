@@ -24,6 +24,7 @@ from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
 from mainspring.events import Event, FileDiff, Notice
 from mainspring.prompt_tags import strip_attachments
+from mainspring.redaction import redact_environment
 from mainspring.sessions import (
     PairEntry,
     Session,
@@ -239,9 +240,11 @@ class SessionController:
         Args:
             instructions: What the summary must keep.
         """
-        report = await self._current.agent.compact(instructions.strip())
+        problems: list[str] = []
+        report = await self._current.agent.compact(instructions.strip(), on_problem=problems.append)
         if report is None:
-            return Text("Nothing to compact, or the summary was not usable. The conversation is unchanged.")
+            reason = redact_environment(" ".join(problems)).removesuffix(".")
+            return Text(f"The conversation is unchanged. {reason}.")
         return Text(f"Compacted: about {report.tokens_before:,} tokens became {report.tokens_after:,}.")
 
     # --- rewinding -------------------------------------------------------------------------------------------------
@@ -381,7 +384,11 @@ class SessionController:
         except SessionError as error:
             self._publish(error_notice(error))
             transcript = None
-        for event in replay_events(transcript.items, self._current.tool_label) if transcript else ():
+        current = self._current
+        items = transcript.items if transcript else ()
+        for event in replay_events(
+            items, current.tool_label, load_output=current.load_output if current.full_output else None
+        ):
             self._publish(event)
         self._publish(ReplayEnd())
 

@@ -15,6 +15,7 @@ from mainspring.app.chat.events import ChatEvent
 from mainspring.app.chat.message_queue import create_queued_message
 from mainspring.app.chat.prompt_sources import McpPrompts, PromptSource, RenderedPrompt
 from mainspring.app.chat.runs import RunController, RunOverrides
+from mainspring.app.workspace.file_mentions import format_mention
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.events import Notice
 from mainspring.lazy import lazy_re
@@ -24,7 +25,7 @@ MAX_CANDIDATES = 50
 
 _MAX_FILES = 20_000
 _CACHE_SECONDS = 5.0
-_MENTION = lazy_re(r'(?:^|(?<=[\s(\["\'{]))@("?)([^\s"]*)$')
+_MENTION = lazy_re(r'(?:^|(?<=[\s(\["\'{]))@(?:"([^"\n]*)|([^\s"]*))$')
 _REMOTE_PREFIXES = ("mcp:", "skill:")
 """Prefixes of names that are known only after their source was asked."""
 
@@ -221,9 +222,10 @@ class Completer:
         """Return completions of the end of a line, an exact match first."""
         mention = _MENTION.search(line)
         if mention is not None:
-            matches = _rank_matches(mention[2], [(path, "") for path in await self._list_paths()])
-            quote = mention[1]
-            return tuple([Candidate(f"@{quote}{path}{quote}", mention.start(), detail) for path, detail in matches])
+            typed = mention[1] if mention[1] is not None else mention[2]
+            matches = _rank_matches(typed, [(path, "") for path in await self._list_paths()])
+            is_quoted = mention[1] is not None
+            return tuple([Candidate(_complete_mention(path, is_quoted), mention.start()) for path, _ in matches])
         if not line.startswith("/"):
             return ()
         name, space, typed = line[1:].partition(" ")
@@ -252,6 +254,14 @@ class Completer:
         paths = tuple([f"{entry.path}/" if entry.kind == "directory" else entry.path for entry in walk.entries])
         self._files = (time.monotonic(), env.cwd, paths)
         return paths
+
+
+def _complete_mention(path: str, is_quoted: bool) -> str:
+    """Return the mention of a path. The quotes of a folder stay open, since a name in it can follow."""
+    text = format_mention(path)
+    if is_quoted and text == f"@{path}":
+        text = f'@"{path}"'
+    return text.removesuffix('"') if path.endswith("/") and text.startswith('@"') else text
 
 
 def _find_busy_problem(command: SlashCommand) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+
+from msgspec.structs import replace
 
 from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.conversation import CurrentConversation
@@ -15,10 +17,48 @@ from mainspring.app.chat.types import Status
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.workspace.git import current_branch
 from mainspring.events import ContextCompacted
-from mainspring.messages import AgentMessage, Message, Usage
+from mainspring.messages import AgentMessage, Cost, Message, Usage
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
+from mainspring.policies.budgets.spending import Ledger
 
 _ORDER_LAST = 900
+
+
+class Spending:
+    """Usage of a conversation by model.
+
+    Attributes:
+        by_model: Usage by ``provider:model``; `OTHER_CALLS` is the usage of calls outside the conversation.
+        unpriced: Models that used tokens whose price is unknown.
+    """
+
+    def __init__(self) -> None:
+        self.by_model: dict[str, Usage] = {}
+        self.unpriced: set[str] = set()
+
+    def add(self, message: Message | None, usage: Usage | None) -> None:
+        """Add a response, or with None a call outside the conversation."""
+        if usage is None or not usage.total_tokens:
+            return
+        named = message is not None and message.model
+        name = f"{message.provider}:{message.model}" if message is not None and named else OTHER_CALLS
+        if usage.cost is None:
+            self.unpriced.add(name)
+            usage = replace(usage, cost=Cost())
+        before = self.by_model.get(name)
+        self.by_model[name] = usage if before is None else before + usage
+
+    def restart(self, messages: Iterable[AgentMessage]) -> None:
+        """Start again with the usage of a stored conversation."""
+        self.by_model.clear()
+        self.unpriced.clear()
+        for message in messages:
+            if isinstance(message, Message):
+                self.add(message, message.usage)
+
+
+OTHER_CALLS = "summaries and other calls"
+"""Name of the usage of calls outside the conversation."""
 
 
 class StatusReporter:
@@ -53,6 +93,8 @@ class StatusReporter:
         self._branch = ""
         self._context_tokens = 0
         self._is_unpriced = False
+        self.spending = Spending()
+        """The usage by model."""
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -68,6 +110,7 @@ class StatusReporter:
         agent = conversation.agent
         agent.on(ContextCompacted, self._on_compacted, order=_ORDER_LAST)
         self._is_unpriced = any(_is_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
+        self.spending.restart(agent.messages)
         self._branch = await asyncio.to_thread(current_branch, conversation.env.cwd)
         self.measure()
 
@@ -101,9 +144,7 @@ class StatusReporter:
         conversation = self._current.conversation
         agent, session, choice = conversation.agent, conversation.session, conversation.choice
         options = self._mode.run_options().merged_with(agent.behavior)
-        ledger = agent.ledger
-        while ledger.parent is not None:
-            ledger = ledger.parent
+        ledger = self.ledger
         self._update_from_last_message(agent.context.messages)
         is_running = self._is_running()
         return Status(
@@ -135,6 +176,14 @@ class StatusReporter:
         if isinstance(last, Message) and last.role == "assistant" and last.usage is not None:
             self._context_tokens = last.usage.total_tokens or self._context_tokens
             self._is_unpriced = self._is_unpriced or _is_unpriced(last.usage)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the conversation with all its runs and subagents."""
+        ledger = self._current.agent.ledger
+        while ledger.parent is not None:
+            ledger = ledger.parent
+        return ledger
 
     def publish(self) -> None:
         """Publish the status if it changed."""

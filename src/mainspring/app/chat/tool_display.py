@@ -85,13 +85,14 @@ def one_line(text: str, max_length: int = 160) -> str:
 
 
 def truncate_middle(text: str, lines: int = MAX_LINES, characters: int = MAX_CHARACTERS) -> tuple[str, int]:
-    """Remove the middle of a long text. Return the text and the number of removed lines."""
+    """Replace the middle of a long text with the number of removed lines. Return the text and that number."""
     shown_lines = text.split("\n")
     hidden = 0
     if len(shown_lines) > lines:
-        head, tail = lines * 2 // 3, lines - lines * 2 // 3
+        head = lines * 2 // 3
+        tail = lines - head - 1
         hidden = len(shown_lines) - head - tail
-        shown_lines = [*shown_lines[:head], *shown_lines[-tail:]]
+        shown_lines = [*shown_lines[:head], f"[... {hidden} lines not shown ...]", *shown_lines[-tail:]]
     limit = max(80, characters // max(1, len(shown_lines)))
     shown = [
         line if len(line) <= limit else f"{line[:limit]}… ({len(line) - limit} characters more)" for line in shown_lines
@@ -131,25 +132,44 @@ def display_update(event: ToolExecutionUpdate) -> ToolExecutionUpdate:
     return replace(event, title=one_line(event.title), metadata=metadata)
 
 
-def display_end(event: ToolExecutionEnd, name: str, image_count: int = 0) -> ToolExecutionEnd:
+OutputLoader = Callable[[str], str | None]
+"""Returns a stored output by its name, or None if it does not exist anymore."""
+
+SPOOL = "spool"
+"""Key of the details of a result: the file with the whole output of a command."""
+
+
+def display_end(
+    event: ToolExecutionEnd, name: str, image_count: int = 0, *, load_output: OutputLoader | None = None
+) -> ToolExecutionEnd:
     """Return the end of a call with its display, and its result shortened and without images and details.
 
     Args:
         event: The event of the agent.
         name: Display name of the tool.
         image_count: Number of images that the result does not contain.
+        load_output: Loads a stored output by its name. The result is then complete, and its details name the file with the whole
+            output of a command. Without it, the result is shortened.
     """
     result, content = event.result, event.result.content
     facts = _details(event)
     if not isinstance(content, str):
         image_count += sum(isinstance(block, ImageBlock) for block in content)
-    shown, hidden = truncate_middle(result.text)
+    spool = None
+    if load_output is None:
+        shown, hidden = truncate_middle(result.text)
+    else:
+        stored = facts.get("context_output")
+        shown, hidden = (load_output(stored) if isinstance(stored, str) else None) or result.text, 0
+        spool = facts.get("persisted") or (facts.get(SPOOL) if facts.get("truncated") else None)
     status = event.status
     if status == "ok" and result.is_error:
         status = "denied" if is_denied(event) else "error"
     return replace(
         event,
-        result=ToolResultBlock(result.tool_use_id, result.name, shown, result.is_error),
+        result=ToolResultBlock(
+            result.tool_use_id, result.name, shown, result.is_error, {SPOOL: spool} if spool else None
+        ),
         seconds=round(event.seconds, 3),
         status=status,
         display=ToolDisplay(

@@ -100,6 +100,7 @@ class InputActions:
         self._environ = environ
         self.is_busy = is_busy
         self._draft = ""
+        self._last_sent = ("", "")  # as sent, and as typed, with placeholders
 
     def submit(self, text: str, *, queue: bool) -> None:
         """Send or queue a text; for an empty text, send the first message of a paused queue."""
@@ -128,7 +129,14 @@ class InputActions:
             known = self._connection.command_names
             command = parse_line(expanded.text, images, known=known, message_type=message_type)
         self._connection.send(command)
+        self._last_sent = (expanded.text, typed)
         return expanded.text
+
+    def return_unsent(self, text: str) -> None:
+        """Put the text of a message that was not sent into the input, unless the user has typed something else."""
+        sent, typed = self._last_sent
+        if not self._screen.buffer.text:
+            self._screen.buffer.insert_text(typed if sent == text else text)
 
     async def _store_in_history(self, text: str) -> None:
         await asyncio.to_thread(self._history.add, text)

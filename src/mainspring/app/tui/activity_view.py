@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.app.chat.events import ShellEnd, ShellOutput, ShellStart
 from mainspring.app.tui.diff_view import diff_rows
@@ -18,7 +21,15 @@ from mainspring.app.tui.safe_text import (
     truncate,
     width,
 )
-from mainspring.app.tui.styled_text import CollapsedOutput, Row, indent_rows, make_row, output_rows
+from mainspring.app.tui.styled_text import (
+    CollapsedOutput,
+    Row,
+    count_lines,
+    file_rows,
+    indent_rows,
+    make_row,
+    output_rows,
+)
 from mainspring.events import (
     Event,
     MessageEnd,
@@ -43,6 +54,10 @@ _MAX_LIVE = 8
 _SLOW_SECONDS = 1.0
 _MARK = re.compile(r"</?context-output\b[^<>]*>")
 _NOTE = re.compile(r"\[in [^\n]*\]|\(exit 0, \d+ms\)")
+_FILE_NOTE = re.compile(r"\[full output, \d+ bytes: [^\n]*\]")
+_TRUNCATED = re.compile(r"…\(\d+ bytes truncated from head\)…")
+_SPOOL = "spool"
+"""Key of the details of a result: the file with the whole output of a command."""
 _SUMMARY_IS_ENOUGH = {"read_file"}
 """Tools whose output is collapsed completely."""
 
@@ -58,6 +73,7 @@ class RunningCall(Struct):
     since: float
     title: str = ""
     output: str = ""
+    waited: float = 0.0
 
 
 class ToolCallView:
@@ -72,10 +88,17 @@ class ToolCallView:
         self._running: dict[str, RunningCall] = {}
         self._shown: set[str] = set()
 
-    def on_start(self, event: ToolExecutionStart, now: float) -> None:
-        """Note the start of a call."""
+    def on_start(self, event: ToolExecutionStart, now: float, waited: float = 0.0) -> None:
+        """Note the start of a call.
+
+        Args:
+            event: The start.
+            now: The time.
+            waited: Seconds that questions have waited for the user so far.
+        """
         display = event.display or _NO_DISPLAY
-        self._running[event.call.id] = RunningCall(display.name or event.call.name, display.summary, now)
+        name = display.name or event.call.name
+        self._running[event.call.id] = RunningCall(name, display.summary, now, waited=waited)
 
     def on_update(self, event: ToolExecutionUpdate) -> None:
         """Note progress of a call."""
@@ -87,10 +110,18 @@ class ToolCallView:
         """Note that the approval of a call already showed its changes."""
         self._shown.add(call_id)
 
-    def on_end(self, event: ToolExecutionEnd, columns: int) -> list[Row]:
-        """Return the rows of a call that has ended."""
+    def on_end(self, event: ToolExecutionEnd, columns: int, waited: float = 0.0) -> list[Row]:
+        """Return the rows of a call that has ended.
+
+        Args:
+            event: The end.
+            columns: Width of the screen.
+            waited: Seconds that questions have waited for the user so far.
+        """
         display = event.display or _NO_DISPLAY
         running = self._running.pop(event.call.id, None)
+        if running is not None and waited > running.waited:
+            event = replace(event, seconds=max(event.seconds - (waited - running.waited), 0.0))
         rows = [_head(event, display, running.summary if running else "", columns)]
         for edit in display.edits:
             if edit.denied or edit.failed:
@@ -108,16 +139,28 @@ class ToolCallView:
         if display.diffs and not is_error:
             return []
         is_failure = is_error and event.status != "denied"
-        rows = output_rows(_strip_model_markup(event), "bad" if is_failure else "faint")
-        if display.hidden_lines:
-            hidden = f"    ({pluralize(display.hidden_lines, 'line')} in the middle not shown)"
-            rows.append(make_row(("faint", hidden)))
+        style = "bad" if is_failure else "faint"
+        text = _strip_model_markup(event)
         title = f"{display.name} {display.summary}"
         if name in _SUMMARY_IS_ENOUGH and not is_error:
-            self._collapsed.store(title, rows)
+            self._collapsed.store(title, lambda: output_rows(text, style))
             return []
+        rows = output_rows(text, style)
         max_rows = _ERROR_ROWS if is_error else _OUTPUT_ROWS
-        return self._collapsed.collapse(title, rows, max_rows, at_end=name == "shell", columns=columns)
+        details: Any = event.result.details
+        path = str(cast("dict[str, Any]", details).get(_SPOOL, "")) if isinstance(details, dict) else ""
+        if not path:
+            return self._collapsed.collapse(title, rows, max_rows, at_end=name == "shell", columns=columns)
+        missing = max(count_lines(path) - len(rows), 0)
+        return self._collapsed.collapse(
+            title,
+            rows,
+            max_rows,
+            at_end=True,
+            columns=columns,
+            missing=missing,
+            load=lambda: file_rows(path, rows, style, "    "),
+        )
 
     def live_rows(self, columns: int, now: float, spinner: str) -> list[Row]:
         """Return the rows of running calls."""
@@ -156,6 +199,8 @@ def _strip_model_markup(event: ToolExecutionEnd) -> str:
     if event.call.name == "shell":
         end = len(lines) - 2
         lines = [line for i, line in enumerate(lines) if i < end or not _NOTE.fullmatch(line)]
+        if event.result.details:  # the number of hidden lines is shown instead
+            lines = [line for line in lines if not _FILE_NOTE.fullmatch(line) and not _TRUNCATED.fullmatch(line)]
     return "\n".join(lines)
 
 
@@ -216,10 +261,15 @@ class ShellView:
             case ShellOutput(text=text):
                 self._output = (self._output + text)[-_MAX_OUTPUT:]
                 return []
-            case ShellEnd(exit_code=code, output=output):
+            case ShellEnd(exit_code=code, output=output, output_file=path):
                 line = self._started.line if self._started else ""
                 self._started, self._shown = None, True
-                rows = self._collapsed.collapse(line, output_rows(output, "", "  "), _ROWS, at_end=True)
+                rows = output_rows(output, "", "  ")
+                missing = max(count_lines(path) - len(rows), 0) if path else 0
+                load = partial(file_rows, path, rows, "", "  ") if path else None
+                rows = self._collapsed.collapse(
+                    line, rows, _ROWS, at_end=True, columns=columns, missing=missing, load=load
+                )
                 ended = [make_row(("bad", f"  Exit code {code}"))] if code else []
                 return [make_row(("accent", "! "), to_one_row(line, columns - 4, make=escape_all)), *rows, *ended]
 

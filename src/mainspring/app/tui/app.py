@@ -26,28 +26,35 @@ from mainspring.app.tui.notifications import NotificationOptions, Notifier, Noti
 from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.status_line import status_row
-from mainspring.app.tui.styled_text import Row, make_row
+from mainspring.app.tui.styled_text import Row, make_row, wrap_row
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     ApprovalResult,
+    MessageEnd,
+    Notice,
     SubagentEvent,
     TextDelta,
     ThinkingDelta,
     ToolExecutionUpdate,
 )
+from mainspring.messages import Message
 from mainspring.text import pluralize
 
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a spinner moves, and while a question is open."""
 _CLOSING_SECONDS = 5.0
 _MAX_REPLAY_EVENTS = 400
+_NOT_SENT = "MessageNotSentError"
+"""Type of the error of a run whose message was not sent."""
 _HELP = "Commands"
 """Title of the table of all commands."""
 _TYPING_GRACE_HINT = "Typing goes to the input; pause briefly to answer the question"
 _QUEUE_ROWS = 4
+_MIN_ROWS_FOR_STATUS = 10
+"""Number of rows above which a question leaves space for the row about the run that waits."""
 _SPACIOUS_ROWS = 16
 """Minimum height of a screen with an empty row above the input."""
 _STREAMING = (TextDelta, ThinkingDelta, ToolExecutionUpdate, SubagentEvent, chat_events.ShellOutput)
@@ -123,6 +130,8 @@ class TerminalApp:
         )
         self._ticker = FrameTicker(self.screen, self.transcript)
         self._replay: deque[chat_events.ChatEvent] | None = None
+        self._skipped_events = self._skipped_messages = 0
+        self._last_prompt = ""
         self.failure: Exception | None = None
         self.set_keys({})
 
@@ -223,19 +232,28 @@ class TerminalApp:
     def _on_event(self, event: chat_events.ChatEvent) -> None:
         match event:
             case chat_events.ReplayStart():
-                self._replay = deque(maxlen=_MAX_REPLAY_EVENTS)
+                self._replay, self._skipped_events, self._skipped_messages = deque(), 0, 0
             case chat_events.ReplayEnd():
                 self._show_replay()
             case _ if self._replay is not None:
                 self._replay.append(event)
+                if len(self._replay) > _MAX_REPLAY_EVENTS:
+                    self._skip_replayed(self._replay.popleft())
             case _:
                 self._show(event)
 
+    def _skip_replayed(self, event: chat_events.ChatEvent) -> None:
+        """Leave out an old event. Messages are counted, and the first notice, about even older messages, is printed."""
+        if isinstance(event, Notice) and not self._skipped_events:
+            self.screen.print(self.transcript.add_event(event, time.monotonic()))
+        self._skipped_events += 1
+        self._skipped_messages += isinstance(event, MessageEnd)
+
     def _show_replay(self) -> None:
         replayed, self._replay = self._replay or deque(), None
-        if len(replayed) == _MAX_REPLAY_EVENTS:
-            notice = "... earlier messages are not shown. Save all of them with /export."
-            self.screen.print([make_row(("faint", notice)), []])
+        if self._skipped_messages:
+            count = pluralize(self._skipped_messages, "earlier message is", "earlier messages are")
+            self.screen.print([make_row(("faint", f"... {count} not shown. Save all of them with /export.")), []])
         now = time.monotonic()
         for event in replayed:
             self.screen.print(self.transcript.add_event(event, now))
@@ -250,7 +268,11 @@ class TerminalApp:
                 self._dialogs.close(id)
             case chat_events.SessionChange(draft=draft) if draft and not self.screen.buffer.text:
                 self.screen.buffer.insert_text(draft)
+            case MessageEnd(message=Message(role="user", text=prompt)):
+                self._last_prompt = prompt
             case AgentEnd():
+                if event.error is not None and event.error.type == _NOT_SENT:
+                    self._inputs.return_unsent(self._last_prompt)
                 reason = "failed" if event.error else "done"
                 text = event.error.message if event.error else event.text or event.status
                 self._notify(reason, text, event.stats.seconds)
@@ -312,7 +334,8 @@ class TerminalApp:
         """Return the rows above the input: what is running, the queue, and the open question."""
         self.transcript.columns, self.transcript.rows = columns, rows
         dialog = self.screen.dialog
-        below = self._dialog_rows(dialog, columns, max_rows) if dialog is not None else []
+        status_rows = 2 if self.transcript.is_waiting and max_rows > _MIN_ROWS_FOR_STATUS else 0
+        below = self._dialog_rows(dialog, columns, max_rows - status_rows) if dialog is not None else []
         below = [*self._queue_rows(columns), *below][-max_rows:] if max_rows else []
         space = max_rows - len(below) - 1
         above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
@@ -323,8 +346,8 @@ class TerminalApp:
     def _dialog_rows(self, dialog: Dialog, columns: int, max_rows: int) -> list[Row]:
         if dialog.text_request is not None or self.screen.dialog_takes_keys():
             return dialog.rows(columns, max_rows)
-        hint = make_row(("faint", to_one_row(_TYPING_GRACE_HINT, columns - 1)))
-        return [*dialog.rows(columns, max(max_rows - 1, 1)), hint]
+        hint = wrap_row(make_row(("faint", _TYPING_GRACE_HINT)), columns)
+        return [*dialog.rows(columns, max(max_rows - len(hint), 1)), *hint]
 
     def _queue_rows(self, columns: int) -> list[Row]:
         rows: list[Row] = []
@@ -334,7 +357,7 @@ class TerminalApp:
             rows.append(make_row((style, label), to_one_row(message.text, columns - 12)))
         if rows and self.connection.is_held:
             hint = "Queue paused: Enter to send the first message, Alt-Up to edit"
-            rows.append(make_row(("faint", to_one_row(hint, columns - 1))))
+            rows += wrap_row(make_row(("faint", hint)), columns)
         return rows
 
     def status_row(self, columns: int) -> Row:

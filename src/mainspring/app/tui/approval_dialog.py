@@ -12,12 +12,10 @@ from mainspring.app.chat.types import ApprovalDecision
 from mainspring.app.tui.dialogs import Menu, MenuItem, OnDone, TextRequest
 from mainspring.app.tui.diff_view import hunk_rows
 from mainspring.app.tui.safe_text import escape_all, to_one_row, truncate
-from mainspring.app.tui.styled_text import Row, make_row, output_rows, wrap_rows
+from mainspring.app.tui.styled_text import Row, make_row, output_rows, wrap_row, wrap_rows
 from mainspring.events import ApprovalRequest, FileDiff, Hunk
 
-_MAX_RESOURCE_ROWS = 6
-_MAX_REASON_LENGTH = 400
-_MAX_REASON_ROWS = 3
+_MIN_BODY_ROWS = 3
 _KEYS = {
     "once": "y",
     "session": "s",
@@ -50,9 +48,15 @@ class ApprovalDialog:
         self._hunks: HunkSelector | None = None
         self._text_purpose = ""
         self._problem = ""
+        self._first_row = 0
+        self._page_rows = 0
+        """Number of rows of the command or file that are shown at a time; 0 if all are shown."""
 
     def on_key(self, key: str) -> bool:
         """Handle a key."""
+        if self._page_rows and key in ("pageup", "pagedown"):
+            self._first_row += self._page_rows if key == "pagedown" else -self._page_rows
+            return True
         menu = self._rules[1] if self._rules is not None else self._menu
         if self._hunks is None and not menu.handles_key(key):
             return False
@@ -128,46 +132,50 @@ class ApprovalDialog:
         """Return the rows to draw."""
         if self._hunks is not None:
             return self._hunks.rows(columns, max_rows)
-        head = self._header_rows(columns)
+        below: list[Row] = []
         if self._problem:
-            head.append(make_row(("bad", to_one_row(self._problem, columns - 1))))
+            below += wrap_row(make_row(("bad", to_one_row(self._problem, 1000))), columns, break_words=True)
         if self.text_request is not None:
-            return [*head[: max_rows - 1], make_row(("faint", truncate(self.text_request.label, columns - 1)))]
+            below += wrap_row(make_row(("faint", self.text_request.label)), columns)
+            return [*self._body_rows(columns, max_rows - len(below)), *below]
         if self._rules is not None:
-            head.append(
-                make_row(("faint", truncate("Choose a rule to save (Enter to select, Esc to go back)", columns - 1)))
-            )
+            below += wrap_row(make_row(("faint", "Choose a rule to save (Enter to select, Esc to go back)")), columns)
         menu = self._rules[1] if self._rules else self._menu
-        space = max(max_rows - len(head), min(len(menu.items), 4))
-        return [*head[: max(max_rows - space, 1)], *menu.rows(columns, space)]
+        items = menu.rows(columns, max(max_rows - _MIN_BODY_ROWS - len(below), min(len(menu.items), 4)))
+        return [*self._body_rows(columns, max_rows - len(below) - len(items)), *below, *items][-max_rows:]
 
-    def _header_rows(self, columns: int) -> list[Row]:
+    def _body_rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return the question and what it is about. Rows that do not fit are shown by scrolling."""
+        rows = self._all_body_rows(columns)
+        if len(rows) <= max(max_rows, 1):
+            self._page_rows = self._first_row = 0
+            return rows
+        self._page_rows = space = max(max_rows - 1, 1)
+        self._first_row = first = min(max(self._first_row, 0), len(rows) - space)
+        more = f"  Rows {first + 1} to {first + space} of {len(rows)} (PgUp, PgDn)"
+        return [*rows[first : first + space], make_row(("warn", truncate(more, columns - 1)))]
+
+    def _all_body_rows(self, columns: int) -> list[Row]:
         request = self._request
-        question = to_one_row(question_of(request), columns - 1, make=escape_all)
-        rows = [make_row(("warn", question))]
-        if not request.resource or request.resource not in question:
-            rows += self._resource(columns)
+        question = to_one_row(question_of(request), 10_000, make=escape_all)
+        rows = wrap_row(make_row(("warn", question)), columns, break_words=True)
+        command = _command(request)
+        is_in_question = bool(request.resource) and request.resource in question
+        texts = [command, "" if is_in_question or (command and request.action == "run") else request.resource]
+        for text in filter(None, texts):
+            rows += wrap_rows(output_rows(text, "tool", "  ", escape_all), columns, break_words=True)
         reason = request.reason.removeprefix(request.resource).lstrip(": ") if request.resource else request.reason
         why = reason + (f" [{request.rule}]" if request.rule else "")
         if why:
-            reason_rows = wrap_rows(
-                [make_row(("faint", f"  {to_one_row(why, _MAX_REASON_LENGTH, make=escape_all)}"))],
-                columns,
-                break_words=True,
-            )
-            rows += reason_rows[:_MAX_REASON_ROWS]
+            text = to_one_row(why.replace("\\n", " "), 10_000, make=escape_all)
+            rows += wrap_rows([make_row(("faint", f"  {text}"))], columns, break_words=True)
         return rows
 
-    def _resource(self, columns: int) -> list[Row]:
-        """Return the rows of the resource, with all characters visible."""
-        rows = wrap_rows(output_rows(self._request.resource, "tool", "  ", escape_all), columns, break_words=True)
-        if len(rows) > _MAX_RESOURCE_ROWS:
-            hidden = len(rows) - _MAX_RESOURCE_ROWS + 1
-            return [
-                *rows[: _MAX_RESOURCE_ROWS - 1],
-                make_row(("warn", f"  ... {hidden} more rows (e to show the arguments)")),
-            ]
-        return rows
+
+def _command(request: ApprovalRequest) -> str:
+    """Return the command of a call with its real lines; empty for a call without one."""
+    command = request.call.input.get("command")
+    return command if isinstance(command, str) and command.strip() else ""
 
 
 def question_of(request: ApprovalRequest) -> str:
@@ -208,7 +216,7 @@ def _rule_items(request: ApprovalRequest) -> list[MenuItem]:
     sets: dict[tuple[str, ...], None] = dict.fromkeys(
         [narrow, *([wide] if wide else []), *[(rule,) for rule in narrow]]
     )
-    return [MenuItem("\n".join(rules), ", ".join(rules)) for rules in sets]
+    return [MenuItem("\n".join(rules), ", ".join(rules).replace("\\n", " ")) for rules in sets]
 
 
 class HunkSelector:

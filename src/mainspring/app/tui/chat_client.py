@@ -179,5 +179,7 @@ async def open_chat(
     engine = await asyncio.to_thread(import_module, "mainspring.app.chat.engine")
     chat_options = engine.ChatOptions
     exporters = import_module("mainspring.app.export.formats").EXPORTERS
-    async with engine.Chat.open(chat_options(ask=chat_launch_options(options), exporters=exporters)) as chat:
+    async with engine.Chat.open(
+        chat_options(ask=chat_launch_options(options), exporters=exporters, full_output=True)
+    ) as chat:
         yield chat

@@ -309,12 +309,17 @@ class QuestionDialog:
         """Return the rows to draw."""
         request = self._request
         title = request.title or ("Plan" if request.kind == "plan" else request.text)
-        head = [make_row(("warn", to_one_row(title, columns - 1)))]
+        head = wrap_row(make_row(("warn", to_one_row(title, 10_000))), columns, break_words=True)
+        hint = _HINT_MULTIPLE if request.multiple else _HINT
         if self.text_request is not None or self._menu is None:
             label = self.text_request.label if self.text_request is not None else ""
-            return [*head, make_row(("faint", truncate(f"{label} (Enter to send, Esc to go back)", columns - 1)))]
-        head.append(make_row(("faint", truncate(_HINT_MULTIPLE if request.multiple else _HINT, columns - 1))))
-        return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]
+            hint = f"{label} (Enter to send, Esc to go back)"
+        hint_rows = wrap_row(make_row(("faint", hint)), columns)
+        items = [] if self.text_request is not None or self._menu is None else self._menu.rows(columns, max_rows - 2)
+        space = max(max_rows - len(hint_rows) - len(items), 1)
+        if len(head) > space:  # the text of the question is printed above, too
+            head = [*head[: space - 1], make_row(("faint", "  ... (the question is above)"))]
+        return [*head, *hint_rows, *items]
 
 
 def _items(request: QuestionRequest) -> list[MenuItem]:
@@ -386,7 +391,7 @@ class PickerDialog:
         hint = f"Filter: {self._filter_text}" if self._filter_text else _PICKER_HINT
         head = [
             make_row(("heading", to_one_row(self._picker.title, columns - 1))),
-            make_row(("faint", truncate(hint, columns - 1))),
+            *wrap_row(make_row(("faint", hint)), columns),
         ]
         if self._menu is None:
             return [*head, make_row(("faint", truncate("  No matches; Esc to clear the filter", columns - 1)))]

@@ -6,19 +6,16 @@ from collections.abc import Callable
 
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Changes, CommandResult, Fields, Picker, Table, Text
+from mainspring.app.run.error_advice import advise
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.format import format_tokens
-from mainspring.app.tui.safe_text import to_one_row, truncate, width
+from mainspring.app.tui.safe_text import to_one_row, width
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, to_text, wrap_row, wrap_rows
 from mainspring.events import ContextCompacted, ModelRetry, Notice
 from mainspring.text import pluralize
 
 _GAP = 2
 _MIN_LAST_COLUMN = 24
-_MAX_CELL_ROWS = 3
-"""Maximum number of rows of a cell."""
-
-
 _MIN_CELL_COLUMNS = 12
 """Width below which a column is not made narrower."""
 
@@ -99,13 +96,7 @@ def _lines(cells: tuple[str, ...], sizes: list[int], first: str, rest: str) -> l
 
 
 def _cell(text: str, size: int) -> list[Row]:
-    rows = wrap_row(make_row(text), size + 1, break_words=True)
-    if len(rows) <= _MAX_CELL_ROWS:
-        return rows
-    return [
-        *rows[: _MAX_CELL_ROWS - 1],
-        make_row(truncate(to_text(rows[_MAX_CELL_ROWS - 1 :]).replace("\n", " ").rstrip(), size)),
-    ]
+    return wrap_row(make_row(text), size + 1, break_words=True)
 
 
 def _stack_columns(heads: tuple[str, ...], rows: list[tuple[str, ...]], columns: int) -> list[Row]:
@@ -114,11 +105,7 @@ def _stack_columns(heads: tuple[str, ...], rows: list[tuple[str, ...]], columns:
         shown += wrap_row(make_row(("accent", each[0])), columns, "  ", break_words=True) if each else []
         for i, cell in enumerate(each[1:], 1):
             name = f"{heads[i]}: " if i < len(heads) else ""
-            shown += (
-                wrap_row(make_row("  ", ("faint", name), cell), columns, "    ", break_words=True)[:_MAX_CELL_ROWS]
-                if cell
-                else []
-            )
+            shown += wrap_row(make_row("  ", ("faint", name), cell), columns, "    ", break_words=True) if cell else []
     return shown
 
 
@@ -176,7 +163,8 @@ def _question(event: chat_events.QuestionRequest, columns: int, markdown: Callab
 
 def _command(event: chat_events.CommandEnd, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     if event.error:
-        return wrap_rows(_text_rows("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
+        rows = _text_rows("bad", f"/{event.name}: {event.error}" if event.name else event.error)
+        return wrap_rows([*rows, *_text_rows("faint", advise(event.error, event.code, place="chat"))], columns)
     return result_rows(event.shown, columns, markdown) if event.shown is not None else []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from hashlib import sha256
@@ -116,6 +117,8 @@ def _entries(lines: Iterable[bytes]) -> Iterable[str]:
 
 _MAX_COMPLETED_CHARS = 2_000
 _MAX_CANDIDATES = 100
+_MAX_PATH_CHARS = 400
+_OPEN_MENTION = re.compile(r'(?:^|(?<=\s))@(?:"[^"\n]*|[^\s"]*)$')
 
 CompleteInput = Callable[[str], Awaitable[tuple[Candidate, ...]]]
 
@@ -178,8 +181,7 @@ def should_autocomplete(text: str) -> bool:
     """Return True if completions are shown automatically: for commands and files."""
     if text.startswith("/"):
         return len(text) <= _MAX_COMPLETED_CHARS
-    word = text[-200:].rsplit(maxsplit=1)[-1:] if text and not text[-1].isspace() else []
-    return bool(word) and word[0].startswith("@")
+    return _OPEN_MENTION.search(text[-_MAX_PATH_CHARS:]) is not None
 
 
 def create_input_buffer(file: HistoryFile, complete: CompleteInput) -> Buffer:

@@ -16,6 +16,7 @@ from mainspring.app.tui.dialogs import Dialog
 from mainspring.app.tui.notifications import Notifier
 from mainspring.app.tui.paste import BURST, PasteDetector
 from mainspring.app.tui.screen import Screen
+from mainspring.app.tui.terminal_reports import FOCUS_IN, FOCUS_OUT
 
 
 class KeyAction(Struct, frozen=True):
@@ -195,8 +196,8 @@ def create_bindings(
     bind("redraw", lambda _: screen.app.renderer.clear())
     _add(keys, (BURST,), lambda event: _burst(screen, bursts, event))
     _add(keys, (Keys.BracketedPaste,), lambda event: inputs.paste(event.data))
-    _add(keys, ("escape", "[", "I"), lambda _: notifier.set_focus(True))
-    _add(keys, ("escape", "[", "O"), lambda _: notifier.set_focus(False))
+    _add(keys, (FOCUS_IN,), lambda _: notifier.set_focus(True))
+    _add(keys, (FOCUS_OUT,), lambda _: notifier.set_focus(False))
     return keys
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Collection
 from functools import partial
 from typing import TextIO
 
@@ -22,13 +23,13 @@ from mainspring.app.tui.approval_dialog import ApprovalDialog
 from mainspring.app.tui.chat_client import ChatClient, ChatOpener, open_chat, resolve_folder
 from mainspring.app.tui.dialogs import Dialog, DialogQueue, QuestionDialog
 from mainspring.app.tui.safe_text import to_encoding
-from mainspring.app.tui.styled_text import Row, to_text
+from mainspring.app.tui.styled_text import CollapsedOutput, Row, to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult
 
 _COLUMNS = 80
-_QUESTION_ROWS = 40
+_QUESTION_ROWS = 10_000
 _DOUBLE_PRESS_SECONDS = 2.0
 
 
@@ -58,10 +59,11 @@ class LineMode:
         self._open = open_chat
         self._theme = theme
         self._out = out
-        self._transcript = TranscriptView(theme, _COLUMNS, 10_000)
+        self._transcript = TranscriptView(theme, _COLUMNS, 10_000, CollapsedOutput(hint=""))
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
         self._dialogs = DialogQueue(self._show_dialog, self._commands.put_nowait)
+        self._command_names: Collection[str] = ()
         self._is_running = False
         self._prompt_shown = False
         self._last_interrupt = -_DOUBLE_PRESS_SECONDS
@@ -80,6 +82,7 @@ class LineMode:
             loop.add_reader(keyboard, self._read, keyboard)
             try:
                 async with self._open() as chat:
+                    self._command_names = chat.command_names
                     await self._run_chat(chat)
             finally:
                 loop.remove_reader(keyboard)
@@ -119,7 +122,8 @@ class LineMode:
         elif line.strip() in {"/quit", "/exit"}:
             self._lines.put_nowait(None)
         elif line.strip():
-            self._commands.put_nowait(parse_line(line, message_type=Steer if self._is_running else Prompt))
+            kind = Steer if self._is_running else Prompt
+            self._commands.put_nowait(parse_line(line, known=self._command_names, message_type=kind))
         elif not self._is_running:
             self._prompt()
 

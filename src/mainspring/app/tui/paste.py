@@ -11,8 +11,11 @@ from typing import Literal
 
 from msgspec import Struct
 from prompt_toolkit.input import Input
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
+
+from mainspring.app.tui.terminal_reports import ReportFilter
 
 BURST = "\ue000"
 """The key for a burst of plain characters, which are its data. One key is much cheaper than many."""
@@ -23,7 +26,7 @@ _PLAIN = {Keys.ControlM: "\n", Keys.ControlJ: "\n", Keys.ControlI: "\t"}
 
 
 class BurstInput(Input):
-    """An input that joins bursts of characters to one key.
+    """An input that joins bursts of characters to one key, and removes reports of the terminal.
 
     Args:
         keys: The input that reads keys.
@@ -31,6 +34,8 @@ class BurstInput(Input):
 
     def __init__(self, keys: Input) -> None:
         self._keys = keys
+        if isinstance(keys, Vt100Input):
+            keys.vt100_parser = ReportFilter(keys.vt100_parser)
 
     def read_keys(self) -> list[KeyPress]:
         """Return the keys that arrived."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from mainspring.app.tui.safe_text import expand_tabs, sanitize, strip_emoji_modifiers, width
+from mainspring.redaction import redact_environment
 from mainspring.text import pluralize
 
 Fragment = tuple[str, str]
@@ -120,21 +122,35 @@ def map_text(rows: Iterable[Row], change: Callable[[str], str]) -> list[Row]:
     return [[(style, change(text)) for style, text in each] for each in rows]
 
 
-_MAX_KEPT = 50
-_MAX_LINES = 5_000
+_MAX_STORED = 500
 _MAX_INDENT = 12
+
+LoadRows = Callable[[], list[Row]]
 
 
 class CollapsedOutput:
-    """Stores output that was shown in part, to be shown in full later, newest first."""
+    """Stores output that was shown in part, to be shown in full later, newest first.
 
-    def __init__(self) -> None:
-        self._collapsed: deque[tuple[str, list[Row]]] = deque(maxlen=_MAX_KEPT)
+    Args:
+        hint: How the user shows the output; it follows the number of hidden lines.
+    """
+
+    def __init__(self, hint: str = " (Ctrl-O to show)") -> None:
+        self.hint = hint
+        self._collapsed: deque[tuple[str, LoadRows]] = deque(maxlen=_MAX_STORED)
 
     def collapse(
-        self, title: str, rows: list[Row], max_rows: int, *, at_end: bool = False, columns: int | None = None
+        self,
+        title: str,
+        rows: list[Row],
+        max_rows: int,
+        *,
+        at_end: bool = False,
+        columns: int | None = None,
+        missing: int = 0,
+        load: LoadRows | None = None,
     ) -> list[Row]:
-        """Return at most ``max_rows`` rows, and a row with the number of hidden rows.
+        """Return at most ``max_rows`` rows, and a row with the number of lines that are not shown in full.
 
         Args:
             title: Title of the output.
@@ -142,28 +158,69 @@ class CollapsedOutput:
             max_rows: Maximum number of rows.
             at_end: Whether to show the last rows instead of the first.
             columns: Width of the screen, to wrap the shown rows; the stored ones stay unwrapped.
+            missing: Number of lines of the output that ``rows`` does not contain.
+            load: Returns the rows of the whole output, if that is more than ``rows``.
         """
-        all_rows = rows
-        if columns is not None:
-            rows = wrap_rows(rows, columns, break_words=True)
-        if len(rows) <= max_rows + 1:
-            return rows
-        self.store(title, all_rows)
-        more = make_row(("faint", f"  ... {pluralize(len(rows) - max_rows, 'more line')} (Ctrl-O to show)"))
-        if not max_rows:
-            return [more]
-        return [more, *rows[-max_rows:]] if at_end else [*rows[:max_rows], more]
+        wrapped = [wrap_rows([row], columns, break_words=True) if columns is not None else [row] for row in rows]
+        if sum(map(len, wrapped)) <= max_rows + 1 and not missing:
+            return [row for part in wrapped for row in part]
+        self.store(title, load or (lambda: rows))
+        shown: list[Row] = []
+        hidden = len(wrapped) + missing
+        for part in reversed(wrapped) if at_end else wrapped:
+            space = max_rows - len(shown)
+            if space <= 0:
+                break
+            hidden -= len(part) <= space
+            shown = [*part[-space:], *shown] if at_end else [*shown, *part[:space]]
+        more = make_row(("faint", f"  ... {pluralize(hidden, 'more line')}{self.hint}"))
+        return [more, *shown] if at_end else [*shown, more]
 
-    def store(self, title: str, rows: list[Row]) -> None:
-        """Store rows that are not shown at all."""
-        self._collapsed.append((title, rows[:_MAX_LINES]))
+    def store(self, title: str, load: LoadRows) -> None:
+        """Store output that is not shown at all.
+
+        Args:
+            title: Title of the output.
+            load: Returns its rows.
+        """
+        self._collapsed.append((title, load))
 
     def expand_last(self) -> list[Row]:
         """Return the last stored output in full and forget it, or nothing."""
         if not self._collapsed:
             return []
-        title, rows = self._collapsed.pop()
-        return [make_row(("faint", f"--- {title}")), *rows, make_row(("faint", "---"))]
+        title, load = self._collapsed.pop()
+        return [make_row(("faint", f"--- {title}")), *load(), make_row(("faint", "---"))]
+
+
+def count_lines(path: str) -> int:
+    """Return the number of lines of a file; 0 if it cannot be read."""
+    count, last = 0, b"\n"
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                count += block.count(b"\n")
+                last = block[-1:]
+    except OSError:
+        return 0
+    return count + (last != b"\n")
+
+
+def file_rows(path: str, rows: list[Row], style: str, indent: str) -> list[Row]:
+    """Return a file with untrusted output as rows.
+
+    Args:
+        path: The file.
+        rows: The part of the output that is known if the file does not exist anymore.
+        style: Style of the rows.
+        indent: Prefix of each row.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        notice = f"{indent}The file with the whole output cannot be read: {error.strerror}. This is the stored part:"
+        return [make_row(("warn", notice)), *rows]
+    return output_rows(redact_environment(text), style, indent)
 
 
 def output_rows(

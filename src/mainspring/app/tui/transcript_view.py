@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from mainspring.app.chat import events as chat_events
@@ -9,7 +10,7 @@ from mainspring.app.tui.activity_view import ShellView, SubagentView, ToolCallVi
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.event_rows import event_rows
 from mainspring.app.tui.format import format_seconds, format_total
-from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate
+from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate, width
 from mainspring.app.tui.streaming_markdown import Answer
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_rows
 from mainspring.app.tui.theme import Theme
@@ -19,6 +20,7 @@ from mainspring.events import (
     ApprovalRequest,
     ApprovalResult,
     MessageEnd,
+    ModelRetry,
     Notice,
     SubagentEnd,
     SubagentEvent,
@@ -77,6 +79,58 @@ _THINKING_ENDS = (TextDelta, ToolExecutionStart, MessageEnd, AgentEnd)
 BlockKind = Literal["", "user", "text", "tool", "command", "other"]
 
 
+class WorkClock:
+    """A clock that stops while a question waits for the user."""
+
+    def __init__(self) -> None:
+        self._open: set[str] = set()
+        self._since = 0.0
+        self._waited = 0.0
+        self._run_waited = 0.0
+
+    @property
+    def waited(self) -> float:
+        """The seconds of all waits that have ended."""
+        return self._waited
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a question waits for the user."""
+        return bool(self._open)
+
+    def start_wait(self, id: str, now: float) -> None:
+        """Note a question."""
+        if not self._open:
+            self._since = now
+        self._open.add(id)
+
+    def end_wait(self, id: str, now: float) -> None:
+        """Note the answer to a question."""
+        if id in self._open:
+            self._open.discard(id)
+            self._add(now)
+
+    def stop_waiting(self, now: float) -> None:
+        """Forget all questions."""
+        if self._open:
+            self._open.clear()
+            self._add(now)
+
+    def _add(self, now: float) -> None:
+        if not self._open:
+            self._waited += now - self._since
+            self._run_waited += now - self._since
+
+    def to_work_time(self, now: float) -> float:
+        """Return the time without the waits so far."""
+        return (self._since if self._open else now) - self._waited
+
+    def restart(self) -> float:
+        """Return the seconds of waiting since the last call."""
+        waited, self._run_waited = self._run_waited, 0.0
+        return waited
+
+
 class TranscriptView:
     """Shows a chat.
 
@@ -84,13 +138,14 @@ class TranscriptView:
         theme: The theme.
         columns: Width of the screen; update it when it changes.
         rows: Height of the screen.
+        collapsed: Stores collapsed output.
     """
 
-    def __init__(self, theme: Theme, columns: int, rows: int) -> None:
+    def __init__(self, theme: Theme, columns: int, rows: int, collapsed: CollapsedOutput | None = None) -> None:
         self.look = theme
         self.columns = columns
         self.rows = rows
-        self.collapsed = CollapsedOutput()
+        self.collapsed = collapsed or CollapsedOutput()
         self._answer = Answer(theme)
         self._tools = ToolCallView(self.collapsed)
         self._subagents = SubagentView(self.collapsed)
@@ -100,13 +155,33 @@ class TranscriptView:
         self._thinking_since = 0.0
         self._working = ""
         self._run_started_at: float | None = None
+        self._clock = WorkClock()
+        self._retry_at = 0.0
         self._shell = ShellView(self.collapsed)
 
     def add_event(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         """Show an event. Return the rows to print."""
+        self._update_clock(event, now)
+        now = self._clock.to_work_time(now)
         if self._thinking and isinstance(event, _THINKING_ENDS):
             return self._end_thinking(now) + self._add(event, now)
         return self._add(event, now)
+
+    def _update_clock(self, event: chat_events.ChatEvent, now: float) -> None:
+        match event:
+            case ApprovalRequest(id=id) | chat_events.QuestionRequest(id=id):
+                self._clock.start_wait(id, now)
+            case ApprovalResult(id=id) | chat_events.QuestionResult(id=id):
+                self._clock.end_wait(id, now)
+            case AgentStart() | AgentEnd():
+                self._clock.stop_waiting(now)
+                if isinstance(event, AgentStart):
+                    self._clock.restart()
+                self._retry_at = 0.0
+            case ModelRetry(delay=delay):
+                self._retry_at = self._clock.to_work_time(now) + delay
+            case _:
+                pass
 
     def _add(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         match event:
@@ -146,11 +221,11 @@ class TranscriptView:
             ):
                 return []
             case ToolExecutionStart():
-                self._tools.on_start(event, now)
+                self._tools.on_start(event, now, self._clock.waited)
                 rows: list[Row] = []
                 kind: BlockKind = "tool"
             case ToolExecutionEnd():
-                rows, kind = self._tools.on_end(event, self.columns), "tool"
+                rows, kind = self._tools.on_end(event, self.columns, self._clock.waited), "tool"
             case MessageEnd():
                 rows, kind = self._user(event), "user"
             case ApprovalRequest():
@@ -173,7 +248,9 @@ class TranscriptView:
 
     def live_rows(self, now: float, max_rows: int) -> list[Row]:
         """Return the live rows, at most ``max_rows`` of them."""
-        spinner = self._spinner(now)
+        is_waiting = self._clock.is_waiting
+        now = self._clock.to_work_time(now)
+        spinner = "?" if is_waiting else self._spinner(now)
         rows = [
             *self._subagents.live_rows(self.columns, now, spinner),
             *self._tools.live_rows(self.columns, now, spinner),
@@ -182,22 +259,33 @@ class TranscriptView:
         if self._thinking:
             rows += [make_row(("faint", truncate(line, self.columns - 1))) for line in self._thinking_rows()]
         if self._run_started_at is not None:
-            message = f"{to_one_row(self._working or 'Working', max(self.columns - 33, 10))}..."
-            parts = make_row(
-                ("accent", f"{spinner} "),
-                message,
-                ("faint", f"  {format_seconds(now - self._run_started_at)}  Esc to stop"),
-            )
-            rows.append(parts)
+            rows.append(self._working_row(now, spinner, self._run_started_at))
         space = max(max_rows - len(rows) - 1, 0)
         tail = self._answer.tail(self.columns, space)
         gap: list[Row] = [[]] if tail and not self._blank and self._last != "text" else []
         return [*gap, *tail, *rows][-max_rows:] if max_rows > 0 else []
 
+    def _working_row(self, now: float, spinner: str, started_at: float) -> Row:
+        took = f"  {format_seconds(now - started_at)}"
+        if self._clock.is_waiting:
+            return make_row(("warn", f"{spinner} Waiting for you"), ("faint", took))
+        if self._retry_at > now:
+            message = f"Retrying in {math.ceil(self._retry_at - now)}s"
+        else:
+            message = f"{to_one_row((self._working or 'Working').rstrip('.'), max(self.columns - 20, 10))}..."
+        stop = "  Esc to stop"
+        is_narrow = width(spinner + message + took + stop) + 2 >= self.columns
+        return make_row(("accent", f"{spinner} "), message, ("faint", took + ("" if is_narrow else stop)))
+
     def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
         self.look = theme
         self._answer = Answer(theme)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a run waits for an answer of the user."""
+        return self._run_started_at is not None and self._clock.is_waiting
 
     @property
     def busy(self) -> bool:
@@ -253,8 +341,8 @@ class TranscriptView:
         self._thinking, self._thinking_since = [], 0.0
         if not thinking.strip():
             return []
-        self.collapsed.store("Reasoning", output_rows(thinking, "faint", "  "))
-        rows = [make_row(("faint", f"Thought for {format_seconds(took)} (Ctrl-O to show)"))]
+        self.collapsed.store("Reasoning", lambda: output_rows(thinking, "faint", "  "))
+        rows = [make_row(("faint", f"Thought for {format_seconds(took)}{self.collapsed.hint}"))]
         return self._close_answer() + self._with_separator("other", rows)
 
     def _approval(self, event: ApprovalRequest) -> list[Row]:
@@ -275,8 +363,9 @@ class TranscriptView:
             rows += wrap_rows(output_rows(chat_events.error_hint(event.error), "faint", ""), self.columns)
         elif event.status != "completed":
             rows += output_rows(_STATUS_TEXTS.get(event.status, event.status.replace("_", " ")), "warn", "")
-        if stats.seconds >= _MIN_SECONDS_FOR_SUMMARY or stats.turns > 1:
+        seconds = max(stats.seconds - self._clock.restart(), 0.0)
+        if seconds >= _MIN_SECONDS_FOR_SUMMARY or stats.turns > 1:
             turns = pluralize(stats.turns, "model call")
-            facts = ", ".join((format_seconds(stats.seconds), turns, format_total(stats.usage)))
+            facts = ", ".join((format_seconds(seconds), turns, format_total(stats.usage)))
             rows += wrap_rows([make_row(("faint", facts))], self.columns)
         return rows

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
+from mainspring.messages import ImageBlock
 from mainspring.permissions import PermissionDecision
 from mainspring.prompt_tags import wrap_in_tag
+from mainspring.tools.support.images import (
+    MAX_EDGE,
+    MAX_IMAGE_BYTES,
+    MAX_IMAGE_EDGE,
+    ImageError,
+    inspect_image,
+    is_image,
+    shrink_image,
+)
 
 _MAX_FILE_BYTES = 256 << 10
 """Maximum number of bytes to attach from one file."""
+
+_MAX_IMAGE_FILE_BYTES = 64 << 20
+"""Maximum number of bytes of an image file, which is made smaller if needed."""
 
 MAX_TOTAL_BYTES = 1 << 20
 """Maximum number of bytes to attach to a prompt."""
@@ -37,74 +52,141 @@ def find_mentions(prompt: str) -> list[str]:
     return list(dict.fromkeys(path for path in found if path))
 
 
-async def attach_mentions(prompt: str, env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> str:
-    r"""Attach the files that a prompt mentions; ``\@`` is a plain ``@``.
+def format_mention(path: str) -> str:
+    """Return the text that mentions a path, quoted if needed."""
+    is_plain = _MENTION.fullmatch(f"@{path}") is not None and not path.endswith(tuple(_TRAILING))
+    return f"@{path}" if is_plain or '"' in path else f'@"{path}"'
+
+
+class MentionReader:
+    """Reads the files that a prompt mentions.
 
     Args:
-        prompt: Prompt of the user.
         env: Environment of the files.
         permissions: Policy for reading files.
         reader: Tool that reads files, to which rules apply.
-
-    Raises:
-        ConfigError: If a file is missing, is not text, or the files are too large.
-        PermissionDeniedError: If a rule denies reading a file.
+        ask: Asks the user about a file that needs approval, and returns True if it is allowed. Without it, such a file is an error.
+        with_images: Whether images are attached.
     """
-    if "@" not in prompt:
-        return prompt
-    blocks = await read_attachments(find_mentions(prompt), env, permissions, reader)
-    plain = _MENTION.sub(lambda match: match.group(0).removeprefix("\\"), prompt)
-    return "\n\n".join([plain, *blocks])
+
+    def __init__(
+        self,
+        env: ExecutionEnv,
+        permissions: ReadPolicy,
+        reader: Any,
+        *,
+        ask: Callable[[PermissionDecision, str], Awaitable[bool]] | None = None,
+        with_images: bool = False,
+    ) -> None:
+        self._env = env
+        self._permissions = permissions
+        self._reader = reader
+        self._ask = ask
+        self._with_images = with_images
+        self.images: list[ImageBlock] = []
+        """The images that were read."""
+
+    async def attach(self, prompt: str) -> str:
+        r"""Attach the files that a prompt mentions; ``\@`` is a plain ``@``.
+
+        Raises:
+            ConfigError: If a file is missing, is not text, or the files are too large.
+            PermissionDeniedError: If reading a file is denied.
+        """
+        if "@" not in prompt:
+            return prompt
+        blocks = await self.read(find_mentions(prompt))
+        plain = _MENTION.sub(lambda match: match.group(0).removeprefix("\\"), prompt)
+        return "\n\n".join([plain, *blocks])
+
+    async def read(self, paths: Sequence[str]) -> list[str]:
+        """Return the content of files, each in a tag.
+
+        Args:
+            paths: Paths as mentioned.
+
+        Raises:
+            ConfigError: If a file is missing, is not text, or the files are too large.
+            PermissionDeniedError: If reading a file is denied.
+        """
+        blocks: list[str] = []
+        for path in paths:
+            decision = await self._permissions.decide(
+                "read_file", {"path": path}, env=self._env, definition=self._reader
+            )
+            if decision.outcome != "allow":
+                await self._require_approval(path, decision)
+            try:
+                real = RealPath(decision.paths.get(path) or await self._env.realpath(path))
+                blocks.append(await self._read_block(path, real))
+            except OSError as error:
+                raise ConfigError(_missing_file_message(path, error)) from error
+        if sum(map(len, blocks)) > MAX_TOTAL_BYTES:
+            raise ConfigError("The files in the prompt are larger than 1 MiB together. Mention them without @.")
+        return blocks
+
+    async def _require_approval(self, path: str, decision: PermissionDecision) -> None:
+        can_ask = self._ask is not None and decision.outcome == "ask"
+        if can_ask and self._ask is not None and await self._ask(decision, path):
+            return
+        if can_ask:
+            raise PermissionDeniedError(f"@{path}: You denied reading it. Mention it without @, or allow it.")
+        request = "requires approval" if decision.outcome == "ask" else "is denied"
+        raise PermissionDeniedError(
+            f"@{path}: Reading it {request}: {decision.reason}. Allow it with --allow 'read_file({path})', unless a rule denies it."
+        )
+
+    async def _read_block(self, path: str, real_path: RealPath) -> str:
+        env = self._env
+        found = await env.stat(real_path)
+        if found.kind == "directory":
+            names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real_path)]
+            return wrap_in_tag("folder", "\n".join(names), path=path)
+        data = await env.read_bytes(real_path, limit=_MAX_FILE_BYTES)
+        if self._with_images and is_image(data):
+            image = await _fit_image(path, await env.read_bytes(real_path, limit=_MAX_IMAGE_FILE_BYTES + 1))
+            self.images.append(image)
+            return wrap_in_tag("file", f"[the image is attached: {image.media_type}]", path=path)
+        if b"\0" in data:
+            raise ConfigError(f"@{path} is not a text file. Mention it without @, so that a tool can read it.")
+        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+        if found.size > len(data):
+            cut = text.rfind("\n") + 1 or len(text)
+            note = f"[cut here: {len(text[:cut].splitlines())} lines of a file of {found.size} bytes; read_file shows the rest]"
+            text = f"{text[:cut]}{note}"
+        return wrap_in_tag("file", text, path=path)
+
+
+async def _fit_image(path: str, data: bytes) -> ImageBlock:
+    """Return an image, made smaller if models do not accept its size."""
+    if len(data) > _MAX_IMAGE_FILE_BYTES:
+        raise ConfigError(f"@{path} is larger than {_MAX_IMAGE_FILE_BYTES >> 20} MiB, the limit for images.")
+    image = await asyncio.to_thread(inspect_image, data)
+    if image.fault:
+        raise ConfigError(f"@{path} cannot be attached: {image.fault}.")
+    media_type = image.media_type
+    if len(data) > MAX_IMAGE_BYTES or max(image.width, image.height) > MAX_EDGE:
+        try:
+            fit = await asyncio.to_thread(shrink_image, data, MAX_IMAGE_BYTES)
+        except ImageError as error:
+            if len(data) > MAX_IMAGE_BYTES or max(image.width, image.height) > MAX_IMAGE_EDGE:
+                raise ConfigError(f"@{path} is too large to attach, and cannot be made smaller: {error}.") from None
+        else:
+            data, media_type = fit.data, fit.media_type
+    return ImageBlock(media_type, base64.b64encode(data).decode())
+
+
+async def attach_mentions(prompt: str, env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> str:
+    """Attach the text files that a prompt mentions. See `MentionReader`."""
+    return await MentionReader(env, permissions, reader).attach(prompt)
 
 
 async def read_attachments(paths: Sequence[str], env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> list[str]:
-    """Return the content of files, each in a tag.
-
-    Args:
-        paths: Paths as mentioned.
-        env: Environment of the files.
-        permissions: Policy for reading files.
-        reader: Tool that reads files, to which rules apply.
-
-    Raises:
-        ConfigError: If a file is missing, is not text, or the files are too large.
-        PermissionDeniedError: If a rule denies reading a file.
-    """
-    blocks: list[str] = []
-    for path in paths:
-        decision = await permissions.decide("read_file", {"path": path}, env=env, definition=reader)
-        if decision.outcome != "allow":
-            request = "requires approval" if decision.outcome == "ask" else "is denied"
-            raise PermissionDeniedError(
-                f"@{path}: Reading it {request}: {decision.reason}. Allow it with --allow 'read_file({path})', unless a rule denies it."
-            )
-        try:
-            real = RealPath(decision.paths.get(path) or await env.realpath(path))
-            blocks.append(await _read_block(path, real, env))
-        except OSError as error:
-            raise ConfigError(_missing_file_message(path, error)) from error
-    if sum(map(len, blocks)) > MAX_TOTAL_BYTES:
-        raise ConfigError("The files in the prompt are larger than 1 MiB together. Mention them without @.")
-    return blocks
+    """Return the content of text files, each in a tag. See `MentionReader`."""
+    return await MentionReader(env, permissions, reader).read(paths)
 
 
 def _missing_file_message(path: str, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return rf"File not found: {path!r} (the prompt mentions @{path}). If it is not a file, write \@{path}."
     return f"@{path}: {explain(error)}"
-
-
-async def _read_block(path: str, real_path: RealPath, env: ExecutionEnv) -> str:
-    found = await env.stat(real_path)
-    if found.kind == "directory":
-        names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real_path)]
-        return wrap_in_tag("folder", "\n".join(names), path=path)
-    data = await env.read_bytes(real_path, limit=_MAX_FILE_BYTES)
-    if b"\0" in data:
-        raise ConfigError(f"@{path} is not a text file. Mention it without @, so that a tool can read it.")
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-    if found.size > len(data):
-        cut = text.rfind("\n") + 1 or len(text)
-        note = f"[cut here: {len(text[:cut].splitlines())} lines of a file of {found.size} bytes; read_file shows the rest]"
-        text = f"{text[:cut]}{note}"
-    return wrap_in_tag("file", text, path=path)

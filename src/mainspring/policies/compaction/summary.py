@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -176,11 +176,13 @@ class SummaryCompactor:
 
     Attributes:
         last_result: The result of the last compaction.
+        problem: The reason why the last attempt changed nothing.
     """
 
     def __init__(self, options: Compaction | None = None) -> None:
         self.options = options or Compaction()
         self.last_result: CompactionResult | None = None
+        self.problem = ""
         self._calls = 0
 
     async def compact(
@@ -209,6 +211,12 @@ class SummaryCompactor:
             cut = find_cut_index(messages, keep // 8, chars_per_token)
         old = messages[:cut]
         if not old or all(map(summary_format.is_summary, old)):
+            self.problem = (
+                "All messages before the newest ones are a summary already."
+                if old
+                else f"The newest messages, about {keep:,} tokens, always stay, and the conversation has only about "
+                f"{estimate_tokens(messages, chars_per_token):,}."
+            )
             return None
         self._calls = 0
         try:
@@ -217,6 +225,7 @@ class SummaryCompactor:
             raise
         except (MainspringError, ValueError) as error:
             logger.warning("Cannot compact the conversation (%s). It is unchanged.", error)
+            self.problem = f"The summary failed: {error}"
             if reason != "overflow":
                 return None
             summary = ""
@@ -382,6 +391,7 @@ async def compact_history(
     *,
     instructions: str = "",
     chars_per_token: float = CHARS_PER_TOKEN,
+    on_problem: Callable[[str], object] | None = None,
 ) -> tuple[Sequence[AgentMessage], CompactionResult] | None:
     """Compact a history now, outside of any run.
 
@@ -391,6 +401,7 @@ async def compact_history(
         options: Options of the compaction.
         instructions: Topics that the summary should focus on.
         chars_per_token: Number of characters per token.
+        on_problem: Called with the reason if the history is not compacted.
 
     Returns:
         The new history and the result; ``None`` if the history has no part to summarize, or no good summary could be created.
@@ -410,4 +421,8 @@ async def compact_history(
         chars_per_token=chars_per_token,
         instructions=instructions,
     )
-    return None if shorter is None or compactor.last_result is None else (shorter, compactor.last_result)
+    if shorter is None or compactor.last_result is None:
+        if on_problem is not None:
+            on_problem(compactor.problem)
+        return None
+    return shorter, compactor.last_result

@@ -61,11 +61,12 @@ def tool_end(
     denied: bool = False,
     output: str = "",
     seconds: float = 0.0,
+    details: Any = None,
     **shown: Any,
 ) -> ToolExecutionEnd:
     return ToolExecutionEnd(
         ToolUseBlock(id, name),
-        ToolResultBlock(id, name, output, is_error),
+        ToolResultBlock(id, name, output, is_error, details),
         seconds=seconds,
         status="denied" if denied else "error" if is_error else "ok",
         display=ToolDisplay(name=display, summary=summary, **shown),

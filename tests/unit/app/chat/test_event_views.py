@@ -82,7 +82,7 @@ def test_result_is_shortened_and_has_no_images_or_details() -> None:
     assert (start.display.name, start.display.summary) == ("Shell", "make")
     assert ended.result.text.count("\n") < MAX_LINES
     assert ended.result.details is None
-    assert (ended.display.hidden_lines, ended.display.images) == (1001 - MAX_LINES, 1)
+    assert (ended.display.hidden_lines, ended.display.images) == (1002 - MAX_LINES, 1)
     assert [(diff.path, diff.added, diff.removed) for diff in ended.display.diffs] == [("x", 1, 1)]
 
 

@@ -1,10 +1,13 @@
 """Runs of a chat: events, approvals, and messages typed while the agent works."""
 
 import asyncio
+import base64
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from mainspring.app.chat import ChatOptions
 from mainspring.app.chat.commands import (
@@ -366,12 +369,63 @@ async def test_images_and_text_files_are_attached(folder: Path, home: Path) -> N
     assert sent.media_type == "image/png"
 
 
-async def test_missing_file_is_reported_and_the_prompt_is_sent(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, "ok") as chat:
-        end = await chat.run("mail me@example and look at @nothing.txt")
+@pytest.mark.parametrize("mention", ["@nothing.txt", "@data.bin", "@huge.png", "@a.txt @nothing.txt"])
+async def test_file_that_cannot_be_attached_stops_the_message(folder: Path, home: Path, mention: str) -> None:
+    (folder / "data.bin").write_bytes(b"\0\1\2")
+    (folder / "huge.png").write_bytes(b"\x89PNG\r\n\x1a\n damaged")
+    model = ScriptedModel("ok")
+    async with chatting(folder, home, model) as chat:
+        end = await chat.run(f"mail me@example and look at {mention}")
+        await chat.run("hello")
 
-    assert end.status == "completed"
-    assert any("No file was attached" in n.text for n in chat.of(Notice))
+    assert end.status == "error"
+    assert end.error is not None
+    assert end.error.type == "MessageNotSentError"
+    assert end.error.message.startswith("The message was not sent. ")
+    assert mention.split("@")[-1] in end.error.message
+    assert [request.messages[0].text for request in model.requests] == ["hello"]
+
+
+async def test_steering_message_with_a_bad_file_is_not_sent_without_it(folder: Path, home: Path) -> None:
+    gate = Gate()
+    model = WaitingModel("one", "two", "three", gates={0: gate})
+    async with chatting(folder, home, model) as chat:
+        await chat.send(Prompt("go"))
+        await gate.reached_limit.wait()
+        await chat.send(Steer("also @nothing.txt"))
+        gate.open.set()
+        await chat.until(AgentEnd)
+        end = await chat.until(AgentEnd)
+
+    assert end.error is not None
+    assert end.error.type == "MessageNotSentError"
+    assert not any("nothing.txt" in message.text for request in model.requests for message in request.messages)
+
+
+async def test_mentioned_image_is_attached(folder: Path, home: Path) -> None:
+    Image.new("RGB", (3000, 20), "red").save(folder / "wide one.png")
+    model = ScriptedModel("seen")
+    async with chatting(folder, home, model) as chat:
+        await chat.run('look at @"wide one.png"')
+
+    [sent] = [block for block in model.requests[0].messages[-1].content if isinstance(block, ImageBlock)]
+    assert sent.media_type == "image/png"
+    assert Image.open(io.BytesIO(base64.b64decode(sent.data))).width == 1568
+
+
+@pytest.mark.parametrize("decision", ["once", "session", "deny"])
+async def test_mention_of_a_secret_file_needs_approval(folder: Path, home: Path, decision: Any) -> None:
+    (folder / ".env").write_text("COLOR=teal", encoding="utf-8")
+    model = ScriptedModel("ok", "ok")
+    async with chatting(folder, home, model) as chat:
+        end = await chat.run("read @.env", Approve("", decision))
+        again = await chat.run("read @.env", Approve("", decision))
+
+    requests = chat.of(ApprovalRequest)
+    assert {(request.action, request.resource.endswith(".env")) for request in requests} == {("read", True)}
+    assert len(requests) == (1 if decision == "session" else 2)
+    assert ("teal" in str(model.requests)) == (decision != "deny")
+    assert {end.status, again.status} == {"error" if decision == "deny" else "completed"}
 
 
 async def test_prompt_option_is_sent_at_start(folder: Path, home: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,12 @@ from mainspring.app.chat import parse_line
 from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text
 from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer
 from mainspring.app.chat.events import CommandEnd, CommandRejected, SessionChange
+from mainspring.app.chat.session_commands import format_bar
+from mainspring.app.workspace.file_mentions import find_mentions
 from mainspring.events import AgentEnd, Notice
+from mainspring.messages import Cost, Usage
+from mainspring.models import ModelInfo
+from mainspring.testing import Reply
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 
@@ -46,8 +52,8 @@ async def test_every_command_returns_something_to_show(folder: Path, home: Path)
     assert sorted(shapes) == sorted(ALL)
     assert shapes["help"] is Table
     assert {shapes[n] for n in ("model", "thinking", "mode", "sessions", "resume", "tree", "rewind")} == {Picker}
-    assert {shapes[n] for n in ("tools", "permissions", "skills", "mcp", "config", "trust")} == {Table}
-    assert {shapes[n] for n in ("context", "cost")} == {Fields}
+    assert shapes["context"] is Fields
+    assert {shapes[n] for n in ("cost", "tools", "permissions", "skills", "mcp", "config", "trust")} == {Table}
     assert {shapes[n] for n in ("telemetry", "memory", "name", "compact", "export")} == {Text}
     assert shapes["copy"] is Clipboard
     assert shapes["quit"] is Screen
@@ -129,6 +135,81 @@ async def test_several_commands_run_in_order(folder: Path, home: Path) -> None:
     assert names == ["name"] * 3
     assert title == "three"
     assert [u.source for u in chat.users()] == ["queue"]  # the prompt was queued behind the commands
+
+
+async def test_cost_lists_models_kinds_of_tokens_and_limits(folder: Path, home: Path) -> None:
+    usage = Usage(1000, 50, cache_read=400, cost=Cost(input=0.25, output=0.25))
+    other = ScriptedModel(Reply("ok", usage=Usage(70, 7)), model="other-2")
+    limits = {"maxCost": 2.0, "maxTurns": 9, "maxTotalTokens": 90_000}
+    options: dict[str, Any] = {"ask": {"agent": limits}, "make_model": {"elsewhere:other-2": other}.__getitem__}
+    async with chatting(folder, home, Reply("ok", usage=usage), **options) as chat:
+        before = await chat.slash("/cost")
+        await chat.run("go")
+        await chat.slash("/model elsewhere:other-2")
+        await chat.run("go on")
+        done = await chat.slash("/cost")
+
+    assert isinstance(before.shown, Table)
+    assert isinstance(done.shown, Table)
+    assert before.shown.rows[0] == ("total", "0", "0", "0", "0", "$0.0000")
+    assert done.shown.columns == ("model", "in", "out", "cached", "tokens", "cost")
+    first, second, total, *limits_shown = done.shown.rows
+    assert first[1:] == ("1,400", "50", "400", "1,450", "$0.5000")
+    assert (second[0].endswith(":other-2"), second[1:]) == (True, ("70", "7", "0", "77", "unknown"))
+    assert total == ("total", "1,470", "57", "400", "1,527", "at least $0.5000; a price is unknown")
+    assert {row[-1] for row in limits_shown} == {"$2.00", "90,000 tokens", "9 model calls"}
+
+
+@pytest.mark.parametrize("reported", [True, False])
+async def test_context_adds_up_and_shows_bars(folder: Path, home: Path, reported: bool) -> None:
+    usage = Usage(7000, 1000) if reported else Usage.zero()
+    model = ScriptedModel(Reply("ok", usage=usage), info=ModelInfo("m", "p", 20_000))
+    async with chatting(folder, home, model) as chat:
+        await chat.run("hello " * 500)
+        shown = (await chat.slash("/context")).shown
+
+    assert isinstance(shown, Fields)
+    fields = dict(shown.fields)
+    counts = {name: int(text.split()[-1].replace(",", "")) for name, text in fields.items() if name != "used"}
+    used = int(fields["used"].split(" of ")[0].split()[-1].replace(",", ""))
+    parts = [counts[name] for name in ("system prompt", "tools", "tool results", "messages")]
+    assert sum(parts) == used
+    assert used + counts["free"] == int(fields["used"].split(" of ")[1].split()[0].replace(",", ""))
+    assert used == 8000 or not reported
+    assert all(text.startswith(("█", "░")) for name, text in fields.items() if name != "message count")
+
+
+async def test_context_has_bars_if_the_window_is_unknown(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "ok") as chat:
+        shown = (await chat.slash("/context")).shown
+
+    assert isinstance(shown, Fields)
+    fields = dict(shown.fields)
+    assert "an unknown number of tokens" in fields["used"]
+    assert all(fields[name].startswith(("█", "░")) for name in ("system prompt", "tools", "messages"))
+
+
+def test_bar_has_the_length_of_the_share() -> None:
+    assert [format_bar(part, 100) for part in (0, 1, 50, 100, 300)] == [
+        f"{'█' * filled}{'░' * (10 - filled)} {percent:>4} "
+        for filled, percent in ((0, "0%"), (1, "1%"), (5, "50%"), (10, "100%"), (10, "100%"))
+    ]
+    assert format_bar(5, 0) == ""
+
+
+async def test_compact_reports_why_it_changed_nothing(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, *("no",) * 20) as chat:
+        await chat.run("hello")
+        short = (await chat.slash("/compact")).shown
+        for _ in range(3):
+            await chat.run("word " * 60_000)
+        done = await chat.slash("/compact")
+        failed = done.shown
+
+    assert isinstance(short, Text)
+    assert isinstance(failed, Text), done
+    assert short.text.startswith("The conversation is unchanged. The newest messages, about ")
+    assert failed.text.startswith("The conversation is unchanged. The summary failed: ")
 
 
 async def test_some_commands_are_available_during_a_run(folder: Path, home: Path) -> None:
@@ -243,6 +324,28 @@ async def test_commands_and_arguments_are_completed(folder: Path, home: Path) ->
     assert nothing == ()
 
 
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("@odd", ['@"odd name (1).txt"', '@"odd dir/']),
+        ('see @"odd na', ['@"odd name (1).txt"']),
+        ('@"odd dir/', ['@"odd dir/', '@"odd dir/in.txt"']),
+        ('@"src/a', ['@"src/app.py"']),
+        ("@end", ['@"end!"']),
+        ("@pla", ["@plain.txt"]),
+    ],
+)
+async def test_completion_quotes_names_that_need_it(folder: Path, home: Path, line: str, texts: list[str]) -> None:
+    (folder / "odd dir").mkdir()
+    for name in ("odd dir/in.txt", "odd name (1).txt", "end!", "plain.txt"):
+        (folder / name).write_text("content", encoding="utf-8")
+    async with chatting(folder, home) as chat:
+        offered = await chat.chat.completions(line)
+
+    assert [candidate.text for candidate in offered][: len(texts)] == texts
+    assert all(find_mentions(each.text) == [each.text.strip('@"')] for each in offered if not each.text.endswith("/"))
+
+
 async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         found = await chat.chat.completions("look at @ap")
@@ -266,6 +369,10 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
         ("/usr/bin/env is missing", Prompt("/usr/bin/env is missing")),
         ("/", Prompt("/")),
         ("/ not a command", Prompt("/ not a command")),
+        ("/usr is full", Prompt("/usr is full")),
+        ("/tmp, is it full?", Prompt("/tmp, is it full?")),
+        ("/bin", Prompt("/bin")),
+        ("/modle x", Slash("/modle x")),
         ("!ls -l", Shell("ls -l")),
         ("!!ls", Shell("ls", tell=False)),
         ("!", Prompt("!")),
@@ -275,6 +382,11 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
 )
 def test_parse_line_recognizes_each_kind_of_input(line: str, command: object) -> None:
     assert parse_line(line) == command
+
+
+@pytest.mark.parametrize("line", ["/usr", "/USR now", "/tmp/x y"])
+def test_command_has_precedence_over_a_path_of_the_same_name(line: str) -> None:
+    assert parse_line(line, known=("usr", "tmp/x")) == Slash(line)
 
 
 def test_parse_line_can_make_steering_and_queued_messages() -> None:

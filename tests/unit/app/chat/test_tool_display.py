@@ -30,7 +30,9 @@ def test_unreadable_arguments_are_shown_unchanged() -> None:
 def test_long_result_is_truncated_in_the_middle() -> None:
     truncated, hidden = truncate_middle("\n".join(map(str, range(1000))))
 
-    assert hidden == 1000 - MAX_LINES
+    assert hidden == 1001 - MAX_LINES
+    assert truncated.count("\n") == MAX_LINES - 1
+    assert f"\n39\n[... {hidden} lines not shown ...]\n{40 + hidden}\n" in truncated
     assert truncated.startswith("0\n1\n")
     assert truncated.endswith("\n999")
     assert len(truncate_middle("x" * 1_000_000)[0]) < 20_000

@@ -316,6 +316,34 @@ async def test_shell_command_is_shared_with_the_model_unless_hidden(folder: Path
     assert "unseen" not in request
 
 
+@pytest.mark.parametrize("full", [True, False])
+async def test_long_output_is_complete_or_marked(folder: Path, home: Path, full: bool) -> None:
+    calls = [Reply(calls=(ScriptedCall("shell", {"command": f"seq {count}"}),)) for count in (330, 200_000)]
+    model = ScriptedModel(calls[0], "ok", calls[1], "ok", "ok")
+    async with chatting(folder, home, model, full_output=full) as chat:
+        await chat.run("count", Approve("", "once"))
+        await chat.run("count more", Approve("", "once"))
+        await chat.send(Shell("seq 1000000"))
+        typed = await chat.until(ShellEnd)
+        await chat.until_user()
+        short, long = chat.of(ToolExecutionEnd)
+        files = [(long.result.details or {}).get("spool", ""), typed.output_file]
+        contents = [Path(file).read_text() for file in files if file]
+        await chat.run("what was that?")
+
+    request = model.requests[-1].messages[-2].text + model.requests[-1].messages[-1].text
+    assert "\n[... 6856128 bytes not shown ...]\n" in request
+    assert len(request) < 40_000
+    if full:
+        assert short.result.text.split("\n")[:330] == [str(i) for i in range(1, 331)]
+        assert "\n200000\n" in long.result.text
+        assert [content.count("\n") for content in contents] == [200_000, 1_000_000]
+    else:
+        assert contents == []
+        assert "\n40\n[... 273 lines not shown ...]\n" in short.result.text
+        assert "bytes not shown" in typed.output or "lines not shown" in typed.output
+
+
 async def test_shell_output_is_stored_with_the_session(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         await chat.send(Shell("echo kept"))

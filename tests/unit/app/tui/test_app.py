@@ -27,6 +27,7 @@ from mainspring.app.chat.commands import (
     Slash,
     Steer,
 )
+from mainspring.app.chat.message_queue import MessageNotSentError
 from mainspring.app.chat.types import AgentMode, Queued
 from mainspring.app.tui.input_field import HistoryFile
 from mainspring.events import FileDiff, Hunk, Option
@@ -578,12 +579,43 @@ async def test_closed_terminal_ends_the_app(tmp_path: Path) -> None:
     assert tui.session.failure is None
 
 
+@pytest.mark.parametrize("typed", ["", "something else"])
+async def test_text_of_a_message_that_was_not_sent_returns_to_the_input(tmp_path: Path, typed: str) -> None:
+    async with open_tui(tmp_path) as tui:
+        text = "look at @nothing.txt"
+        await tui.type_text(text)
+        tui.keys("\r")
+        await tui.next_command(Prompt)
+        tui.chat.publish(make.user_text(text, "prompt"), run_events.AgentStart("r"))
+        if typed:
+            await tui.type_text(typed)
+        failed = make.run_end("error", error="The message was not sent. File not found.")
+        assert failed.error is not None
+        error = msgspec.structs.replace(failed.error, type=MessageNotSentError.__name__)
+        tui.chat.publish(msgspec.structs.replace(failed, error=error))
+        await tui.wait_for(lambda: "File not found" in tui.written)
+        assert tui.session.screen.buffer.text == (typed or text)
+
+
+async def test_open_question_leaves_space_for_the_row_that_the_run_waits(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        start_run(tui)
+        lines = "\n".join(f"echo {i}" for i in range(40))
+        question = make.approval("q1", "t1", "shell", "Shell", "run", lines, arguments={"command": lines})
+        tui.chat.publish(msgspec.structs.replace(question, choices=APPROVAL.choices))
+        await tui.wait_for(lambda: "Run this command?" in tui.drawn)
+        assert "? Waiting for you" in tui.drawn
+        assert "Working" not in tui.drawn
+
+
 async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
-        notices = [run_events.Notice(f"notice {i}.") for i in range(500)]
-        tui.chat.publish(chat_events.ReplayStart(500), *notices, chat_events.ReplayEnd())
-        await tui.wait_for(lambda: "notice 499." in tui.written)
-        assert "earlier messages are not shown" in tui.written
+        older = run_events.Notice("7 earlier messages are not shown.")
+        messages = [make.user_text(f"message {i}.", "prompt") for i in range(500)]
+        tui.chat.publish(chat_events.ReplayStart(500), older, *messages, chat_events.ReplayEnd())
+        await tui.wait_for(lambda: "message 499." in tui.written)
+        assert "7 earlier messages are not shown" in tui.written
+        assert "... 100 earlier messages are not shown" in tui.written
         assert "notice 50." not in tui.written
 
 

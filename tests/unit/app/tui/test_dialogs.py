@@ -10,8 +10,9 @@ from mainspring.app.chat.commands import Approve, ChatCommand, Slash
 from mainspring.app.chat.events import QuestionRequest
 from mainspring.app.tui.approval_dialog import ApprovalDialog
 from mainspring.app.tui.dialogs import PickerDialog, QuestionDialog
+from mainspring.app.tui.safe_text import width
 from mainspring.app.tui.styled_text import to_text
-from mainspring.events import ApprovalRequest
+from mainspring.events import ApprovalRequest, Option
 from tests.unit.app.chat import event_builders as make
 
 
@@ -43,12 +44,53 @@ def test_approval_shows_hidden_characters(command: str, expected: str) -> None:
     assert "\x1b" not in text
 
 
-def test_long_command_wraps_and_hidden_rows_are_counted() -> None:
-    text = render(ApprovalDialog(make_request("echo " + "word " * 60), lambda _: None), 40)
-    assert "  echo word word word word word word\n  word" in text
-    assert "more rows (e to show the arguments)\n" in text
-    text = render(ApprovalDialog(make_request("/far/away", "/far/away: it is outside the project"), lambda _: None))
-    assert text.startswith("Run this command?\n  /far/away\n  it is outside the project\n")
+COMMAND = "cat > a.txt <<'EOT'\n" + "\n".join(f"line {i} of a text\twith a tab" for i in range(40)) + "\nEOT"
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_command_has_real_lines_and_can_be_scrolled(columns: int) -> None:
+    request = make.approval(
+        "q", "t", "shell", "Shell", "run", COMMAND.replace("\n", "\\n"), arguments={"command": COMMAND},
+        reason=COMMAND.replace("\n", "\\n") + ": it writes files, which needs approval here", choices=choices_for(("shell(cat *)",)),
+    )  # fmt: skip
+    dialog = ApprovalDialog(request, lambda _: None)
+    seen: list[str] = []
+    for _ in range(60):
+        rows = dialog.rows(columns, 20)
+        text = to_text(rows)
+        assert len(rows) <= 20
+        assert "\\n" not in text
+        assert all(width(line) < columns for line in text.splitlines())
+        seen += [line for line in text.splitlines() if line not in seen]
+        dialog.on_key("pagedown")
+    shown = " ".join(" ".join(seen).split())
+    assert "Run this command?" in shown
+    assert all(f"line {i} of a text" in shown for i in range(40))
+    assert "it writes files, which needs approval here" in shown
+    assert "Yes, and don't ask again this session" in shown
+    assert "..." not in shown.replace("Edit arguments...", "")
+    for _ in range(60):
+        dialog.on_key("pageup")
+    assert to_text(dialog.rows(columns, 20)).startswith("Run this command?\n  cat > a.txt <<'EOT'\n  line 0 of")
+
+
+def test_command_is_shown_with_every_question_about_it() -> None:
+    request = make.approval("q", "t", "shell", "Shell", "write", "/etc/x", arguments={"command": "echo 1\ntee /etc/x"})
+    assert to_text(ApprovalDialog(request, lambda _: None).rows(80, 20)).startswith(
+        "Edit /etc/x?\n  echo 1\n  tee /etc/x\n"
+    )
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_question_and_hints_are_shown_whole(columns: int) -> None:
+    text = "The shell is about to run a command that runs code from a web server. Do you want to continue with this?"
+    for kind in ("confirm", "ask", "input"):
+        options = (Option("a", "One"),) if kind == "ask" else ()
+        dialog = QuestionDialog(QuestionRequest("q", kind, text, options=options), lambda _: None)
+        shown = to_text(dialog.rows(columns, 18))
+        assert "..." not in shown.replace("Other...", "")
+        assert text in " ".join(shown.split())
+        assert all(width(line) < columns for line in shown.splitlines())
 
 
 def test_dialog_handles_only_its_own_keys() -> None:
@@ -94,7 +136,7 @@ def test_typing_filters_a_picker() -> None:
     assert "No matches" in render(dialog)
     assert answers == []
     dialog.go_back()
-    assert render(dialog).count("\n") == 5
+    assert render(dialog).count("\n") == 6
     dialog.on_key("q")
     dialog.on_key("enter")
     assert answers == [Slash("/model ollama:qwen")]

@@ -26,10 +26,10 @@ def test_wrapped_rows_are_complete_and_fit(text: str, columns: int, indent: str)
     assert all(width(line) < columns for line in lines) or len(rows) == 1
 
 
-def test_collapse_counts_wrapped_rows_and_keeps_the_original() -> None:
+def test_collapse_counts_lines_and_stores_the_original() -> None:
     collapsed = CollapsedOutput()
     rows = output_rows("word " * 100)
     collapsed_rows = collapsed.collapse("it", rows, 5, columns=40)
     assert len(collapsed_rows) == 6
-    assert "more lines (Ctrl-O to show)" in to_text(collapsed_rows[-1:])
+    assert "... 1 more line (Ctrl-O to show)" in to_text(collapsed_rows[-1:])
     assert collapsed.expand_last()[1:-1] == rows

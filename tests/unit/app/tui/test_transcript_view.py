@@ -1,9 +1,11 @@
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.command_results import Text
+from mainspring.app.chat.command_results import Table, Text
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
@@ -242,8 +244,6 @@ def test_model_only_lines_are_removed_from_shell_output() -> None:
     assert render(view, done) == "* Shell $ make\n    done\n    (exit 0, 9ms)\n"
     failed = make.tool_end("t", "shell", "Shell", "$ make", output="no\n[in /home/me]\n(exit 2, 12ms)")
     assert render(view, failed) == "* Shell $ make\n    no\n    (exit 2, 12ms)\n"
-    cut = make.tool_end("t", "shell", "Shell", "$ seq", output="1\n9", hidden_lines=7)
-    assert "(7 lines in the middle not shown)" in render(view, cut)
 
 
 def test_many_parallel_calls_do_not_fill_the_screen() -> None:
@@ -273,3 +273,100 @@ def test_unnamed_subagents_are_numbered() -> None:
         "+ subagent 1: left\n+ subagent 2: right\n  | subagent 2 * Search 3 hits\n"
         "+ subagent 1 done  1 turn, 30 tokens, 1.0 s\n+ subagent 1: again\n"
     )
+
+
+@pytest.mark.parametrize("lines", [7, 61, 330, 20_000])
+@pytest.mark.parametrize("tool", ["shell", "grep"])
+def test_hidden_lines_are_counted_and_shown_in_full_on_request(tool: str, lines: int) -> None:
+    view = make_view()
+    numbers = [f"line {i}" for i in range(1, lines + 1)]
+    text = render(view, make.tool_end("t", tool, "Tool", "summary", output="\n".join(numbers)))
+    shown = [number for number in numbers if f"    {number}\n" in text]
+    assert f"  ... {lines - len(shown)} more lines (Ctrl-O to show)\n" in text
+    assert [row.strip() for row in to_text(view.collapsed.expand_last()[1:-1]).splitlines()] == numbers
+
+
+def test_output_in_a_file_is_counted_and_shown_in_full(tmp_path: Path) -> None:
+    view = make_view()
+    file = tmp_path / "spool"
+    file.write_text("".join(f"line {i}\n" for i in range(1, 1001)))
+    end = make.tool_end(
+        "t", "shell", "Shell", "$ seq", output="\u2026(99 bytes truncated from head)\u2026\nline 999\nline 1000\n"
+        f"[full output, 9 bytes: {file}]\n[in /w]\n(exit 0, 3ms)", details={"spool": str(file)},
+    )  # fmt: skip
+    user = chat_events.ShellEnd("s", 0, "line 1\n[... 9 bytes not shown ...]\nline 1000", str(file))
+    assert render(view, end) == "* Shell $ seq\n  ... 998 more lines (Ctrl-O to show)\n    line 999\n    line 1000\n"
+    assert "... 997 more lines (Ctrl-O to show)\n  line 1\n" in render(view, user)
+    for _ in range(2):
+        expanded = to_text(view.collapsed.expand_last()[1:-1])
+        assert expanded.split() == " ".join(f"line {i}" for i in range(1, 1001)).split()
+    render(view, end)
+    file.unlink()
+    expanded = to_text(view.collapsed.expand_last())
+    assert "The file with the whole output cannot be read: No such file or directory." in expanded
+    assert "line 1000" in expanded
+
+
+def test_cells_of_a_table_are_shown_whole() -> None:
+    words = " ".join(f"word{i}" for i in range(50))
+    table = Table(("name", "about"), (("a name of this row", words),))
+    for columns in (20, 40, 80):
+        text = render(make_view(columns), chat_events.CommandEnd("c", "x", table))
+        assert "..." not in text
+        assert "word49" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (
+            ErrorInfo(type="ModelError", message="No.", code="AUTHENTICATION_ERROR"),
+            "`mainspring check` shows which one is used",
+        ),
+        (ErrorInfo(type="ModelError", message="No.", code="RATE_LIMITED"), "another model with /model"),
+        (ErrorInfo(type="ModelError", message="No.", code="RATE_LIMITED", retry_after=7200.0), "Retry after 2 hours"),
+        (ErrorInfo(type="ModelError", message="No.", code="MODEL_NOT_FOUND"), "List models with `mainspring models`"),
+        (ErrorInfo(type="ModelError", message="No.", code="NETWORK_ERROR"), "Check the connection and the URL"),
+        (ErrorInfo(type="ModelError", message="No.", code="TIMEOUT"), "a faster model with /model"),
+        (
+            ErrorInfo(type="ModelError", message="No.", code="CONTEXT_LENGTH_EXCEEDED"),
+            "Shorten the conversation with /compact",
+        ),
+        (ErrorInfo(type="ModelError", message="No.", code="unknown", status=404), "check the base URL of the provider"),
+        (ErrorInfo(type="ModelError", message="No.", code="unknown", retryable=True), "may be temporary"),
+    ],
+)
+def test_error_has_the_advice_of_print_mode(error: ErrorInfo, advice: str) -> None:
+    view = make_view(200)
+    end = msgspec.structs.replace(make.run_end("error", error="No."), error=error)
+    assert advice in render(view, end)
+    if error.code != "unknown" and error.retry_after is None:
+        assert advice in render(view, chat_events.CommandEnd("c", "compact", None, "No.", error.code))
+
+
+def test_wait_for_the_user_is_shown_and_not_counted_as_work() -> None:
+    view = make_view()
+    view.add_event(run_events.AgentStart("r"), 10.0)
+    view.add_event(make.tool_start("t", "shell", "Shell", "make"), 11.0)
+    assert "Working...  3.0 s  Esc to stop" in to_text(view.live_rows(13.0, 10))
+    view.add_event(make.approval("q", "t", "shell", "Shell", "run", "make"), 13.0)
+    waiting = [to_text(view.live_rows(now, 10)) for now in (13.0, 50.3, 99.9)]
+    assert "? Waiting for you  3.0 s\n" in waiting[0]
+    assert len(set(waiting)) == 1  # nothing moves
+    view.add_event(run_events.ApprovalResult("q", "once"), 113.0)
+    assert "Working...  4.0 s  Esc to stop" in to_text(view.live_rows(114.0, 10))
+    ended = make.tool_end("t", "shell", "Shell", "make", seconds=104.0)
+    assert render(view, ended, now=115.0) == "* Shell make 4.0 s\n"
+    end = make.run_end("completed")
+    stats = msgspec.structs.replace(end.stats, seconds=110.0, turns=2)
+    assert render(view, msgspec.structs.replace(end, stats=stats), now=120.0).strip().startswith("10 s, 2 model calls")
+
+
+def test_wait_before_a_retry_counts_down() -> None:
+    view = make_view(40)
+    view.add_event(run_events.AgentStart("r"), 10.0)
+    view.add_event(run_events.ModelRetry(1, 3, 8.0, ErrorInfo(type="E", message="busy")), 10.0)
+    assert [to_text(view.live_rows(now, 10)).split("  ")[0][2:] for now in (10.0, 13.5, 17.9, 18.0)] == [
+        "Retrying in 8s", "Retrying in 5s", "Retrying in 1s", "Working...",
+    ]  # fmt: skip
+    assert all(len(line) < 40 for line in to_text(view.live_rows(12.0, 10)).splitlines())

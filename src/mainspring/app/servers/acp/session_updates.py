@@ -300,7 +300,7 @@ class SessionUpdateEncoder:
             self._shown.discard(id)
             content = None
         elif not content:
-            content = tool_calls.output(event.result.text or display.summary, display.hidden_lines)
+            content = tool_calls.output(event.result.text or display.summary)
         return _progress(
             id,
             status="failed" if event.result.is_error else "completed",

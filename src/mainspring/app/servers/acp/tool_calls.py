@@ -82,14 +82,9 @@ def text_content(text: str) -> ToolCallContent:
     return schema.ContentToolCallContent(type="content", content=schema.TextContentBlock(type="text", text=text))
 
 
-def output(text: str, hidden: int = 0) -> list[ToolCallContent]:
+def output(text: str) -> list[ToolCallContent]:
     """Return the output of a tool call."""
-    more = (
-        [text_content(f"({pluralize(hidden, 'line in the middle is', 'lines in the middle are')} not shown)")]
-        if hidden
-        else []
-    )
-    return [text_content(fence(text)), *more] if text else more
+    return [text_content(fence(text))] if text else []
 
 
 def diff_content(diffs: Iterable[FileDiff], cwd: str) -> list[ToolCallContent]:

@@ -117,7 +117,7 @@ async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> 
         with pytest.raises(RequestError, match="Invalid params"):
             await connection.set_config_option(config_id="mode", session_id=id, value="nonsense")
         assert (await connection.prompt(session_id=id, prompt=[text_block("/cost")])).stop_reason == "end_turn"
-        assert "**cost:**" in editor.text()
+        assert "| total | 0 |" in editor.text()
         assert (await connection.prompt(session_id=id, prompt=[text_block("/nonsense")])).stop_reason == "end_turn"
         assert "Unknown command: /nonsense" in editor.text()
         prompt: list[Any] = [

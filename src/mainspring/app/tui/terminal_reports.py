@@ -1,0 +1,218 @@
+"""Separation of keys from what a terminal reports: answers to queries, mouse and focus events, and keys of extended protocols."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding.key_processor import KeyPress
+
+FOCUS_IN, FOCUS_OUT = "\ue001", "\ue002"
+"""The keys for a window that got or lost the focus."""
+
+_ESCAPE = "\x1b"
+_PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
+_STRINGS = "]P_^X"
+"""The second characters of OSC, DCS, APC, PM, and SOS, which are also typed with Alt."""
+
+_REPORT_START = re.compile(
+    r"\x1b(?:\][\dlL]|P[\d>|$+!=?;]|_G|\[[\d<=>?;])",
+)
+"""The start of a sequence that cannot be typed, so that its end is awaited."""
+
+_CSI = re.compile(r"\x1b\[([0-?]*)([ -/]*)([@-~])")
+_EVENT = re.compile(r":(\d*)")
+_MODIFIED_ENTER = re.compile(r"13;([2-9]|1[0-6])(?::[12])?")
+_NEW_LINE = "\x1b\r"
+_LATE_REPORT = re.compile(r"\]\d+;|P(?:>\||[01][+$]r)|_G|\[[?>]\d|\[\d+(?:;\d+)*[Rtuc]")
+"""What follows the first character of a report and is not typed in one go."""
+
+_MAX_LATE_SECONDS = 0.5
+_MAX_WAIT_SECONDS = 2.0
+_MAX_STORED_CHARS = 4096
+
+_State = Literal["text", "escape", "csi", "x10", "console", "string", "paste"]
+
+
+class ReportFilter(Vt100Parser):
+    """A parser of keys that removes reports of the terminal first, also if they arrive in pieces.
+
+    Programs that run in between and multiplexers request reports, and the answers may arrive while the user types. Each sequence
+    is read to its end. Only sequences of known keys are passed on.
+
+    Args:
+        keys: The parser of the remaining keys.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, keys: Vt100Parser, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._state: _State = "text"
+        self._sequence = ""
+        self._since = 0.0
+        self._escape_released_at = -_MAX_LATE_SECONDS
+        super().__init__(keys.feed_key_callback)
+
+    def feed(self, data: str) -> None:
+        """Parse input of the terminal."""
+        if self._state not in ("text", "paste") and self._clock() - self._since > _MAX_WAIT_SECONDS:
+            self._reset()  # the end of the report never came
+        if (
+            self._state == "text"
+            and self._clock() - self._escape_released_at < _MAX_LATE_SECONDS
+            and _LATE_REPORT.match(data)
+        ):
+            self._start_sequence()
+        at = 0
+        while at < len(data):
+            if self._state == "text":
+                end = data.find(_ESCAPE, at)
+                end = len(data) if end < 0 else end
+                self._pass_on(data[at:end])
+                at = end
+                if at < len(data):
+                    self._start_sequence()
+                    at += 1
+            elif self._state == "paste":
+                at = self._feed_paste(data, at)
+            else:
+                self._feed_character(data[at])
+                at += 1
+
+    def flush(self) -> None:
+        """Handle what arrived so far as keys, after a pause. The rest of a report is still awaited."""
+        if self._state not in ("text", "paste") and not _REPORT_START.match(self._sequence):
+            if self._sequence == _ESCAPE:
+                self._escape_released_at = self._clock()
+            self._release()
+        self._keys.flush()
+
+    def feed_and_flush(self, data: str) -> None:
+        """Parse input that is complete."""
+        self.feed(data)
+        self.flush()
+
+    def reset(self, request: bool = False) -> None:
+        """Forget what arrived so far."""
+        self._reset()
+        self._keys.reset(request)
+
+    def _pass_on(self, text: str) -> None:
+        if text:
+            self._keys.feed(text)
+
+    def _start_sequence(self) -> None:
+        self._state, self._sequence, self._since = "escape", _ESCAPE, self._clock()
+
+    def _reset(self) -> None:
+        self._state, self._sequence = "text", ""
+
+    def _release(self) -> None:
+        """Handle the sequence as keys."""
+        text = self._sequence
+        self._reset()
+        self._pass_on(text)
+
+    def _feed_paste(self, data: str, at: int) -> int:
+        """Collect a paste up to its end. Return where the text after it starts."""
+        overlap = self._sequence[-len(_PASTE_END) + 1 :]
+        end = (overlap + data[at:]).find(_PASTE_END)
+        if end < 0:
+            self._sequence = (overlap + data[at:])[-len(_PASTE_END) :]
+            self._pass_on(data[at:])
+            return len(data)
+        stop = at + end + len(_PASTE_END) - len(overlap)
+        self._reset()
+        self._pass_on(data[at:stop])
+        return stop
+
+    def _feed_character(self, character: str) -> None:
+        if self._state == "string":
+            self._feed_string(character)
+        elif character == _ESCAPE:  # Escape, and then another sequence
+            if not _REPORT_START.match(self._sequence):
+                self._pass_on(self._sequence)
+            self._start_sequence()
+        elif self._state == "escape":
+            self._sequence += character
+            if character == "[":
+                self._state = "csi"
+            elif character in _STRINGS:
+                self._state = "string"
+            else:
+                self._release()  # Alt and a key, or a function key
+        else:
+            self._feed_control_sequence(character)
+
+    def _feed_control_sequence(self, character: str) -> None:
+        if self._state == "csi" and not " " <= character <= "~":  # the sequence was cut off
+            is_report = _REPORT_START.match(self._sequence) is not None
+            self._sequence = character if is_report else self._sequence + character
+            self._release()
+            return
+        self._sequence += character
+        if self._state == "x10":
+            if len(self._sequence) == 6:
+                self._reset()
+        elif self._state == "console":
+            self._release_known()
+        elif self._sequence == "\x1b[M":
+            self._state = "x10"
+        elif self._sequence == "\x1b[[":
+            self._state = "console"
+        elif "@" <= character <= "~":
+            self._end_control_sequence()
+
+    def _end_control_sequence(self) -> None:
+        sequence = self._sequence
+        match = _CSI.fullmatch(sequence)
+        parameters, final = (match[1], match[3]) if match else ("", "")
+        if sequence == _PASTE_START:
+            self._state, self._sequence = "paste", ""
+            self._pass_on(sequence)
+        elif sequence in ("\x1b[I", "\x1b[O"):
+            self._reset()
+            key = FOCUS_IN if final == "I" else FOCUS_OUT
+            self._keys.feed_key_callback(KeyPress(key, sequence))
+        elif final == "u" and _MODIFIED_ENTER.fullmatch(parameters):
+            self._reset()
+            self._pass_on(_NEW_LINE)
+        else:
+            events = _EVENT.findall(parameters)
+            if events and events[-1] in ("", "1", "2"):  # a press that is reported with its kind
+                self._sequence = _EVENT.sub("", sequence)
+            self._release_known()
+
+    def _release_known(self) -> None:
+        """Handle the sequence as a key if it is one, and drop it otherwise."""
+        if self._sequence in ANSI_SEQUENCES and not self._sequence.endswith("R"):
+            self._release()
+        else:
+            self._reset()
+
+    def _feed_string(self, character: str) -> None:
+        if character == "\\" and self._sequence.endswith(_ESCAPE):
+            self._reset()
+        elif self._sequence.endswith(_ESCAPE) and len(self._sequence) > 1:  # the string was cut off by another sequence
+            self._sequence = self._sequence.removesuffix(_ESCAPE)
+            self._abandon_string()
+            self._start_sequence()
+            self._feed_character(character)
+        elif character in "\a\x9c":
+            self._reset()
+        elif character < " " and character != _ESCAPE:  # a key such as Enter or Ctrl-C: the string never ends
+            self._abandon_string()
+            self._pass_on(character)
+        elif len(self._sequence) < _MAX_STORED_CHARS or character == _ESCAPE:
+            self._sequence += character
+
+    def _abandon_string(self) -> None:
+        if _REPORT_START.match(self._sequence):
+            self._reset()
+        else:
+            self._release()
