@@ -483,7 +483,7 @@ class _SessionGrants:
             self._queue = (loop, asyncio.Lock())
         return self._queue[1]
 
-    def remember(self, decision: PermissionDecision, *, everything: bool, each_time: bool) -> None:
+    def remember(self, decision: PermissionDecision, *, everything: bool, each_time: bool = False) -> None:
         for verdict in decision.needs_answer:
             if verdict.remember is not None and (everything or (verdict.lasting and not each_time)):
                 grant = SessionGrant(verdict.remember, SCOPE_VERBS[verdict.scope], verdict.resource)
