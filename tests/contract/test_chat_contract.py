@@ -193,7 +193,8 @@ async def _run_rejected_commands(folder: Path, home: Path) -> list[Any]:
         chat = JsonReader(opened.chat, opened.model)
         await chat.send(Shortcut("ctrl+k"))
         await chat.until(chat_events.CommandRejected)
-        await chat.run("go @nowhere.txt")
+        await chat.run("go @nowhere.txt")  # not sent
+        await chat.run("go")
         return chat.seen
 
 

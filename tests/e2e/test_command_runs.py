@@ -304,7 +304,7 @@ def test_tool_error_goes_to_the_model_and_provider_error_ends_the_run(command: C
     command.server.script += [call("read_file", path="none.txt"), "There is none."]
     assert command.run("-p", "x").code == 0
 
-    command.server.script += [error(400, "the request is no good")]
+    command.server.script += [error(400, "the request is no good")] * 20  # tried without some of its parts
     done = command.run("-p", "x")
     assert done.code == 5
     assert "the request is no good" in done.err

@@ -16,11 +16,26 @@ _WINDOW_MARGIN = 256
 _LENGTH_MARGIN = 1.2  # Schemas of tools and code have more tokens than their length suggests.
 _IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the maximum that they count.
 
-_learned: dict[tuple[str, str], tuple[int | None, int | None, float]] = {}
-"""Context window and output limit that a host reported, and its tokens per estimated token, by base URL and model.
 
-It exists for the lifetime of the process.
-"""
+class _LearnedLimits:
+    """A cache of what hosts reported, for the lifetime of the process.
+
+    By base URL and model: the context window, the output limit, and the tokens per estimated token.
+    """
+
+    def __init__(self) -> None:
+        self._limits: dict[tuple[str, str], tuple[int | None, int | None, float]] = {}
+
+    def get(self, profile: ModelProfile) -> tuple[int | None, int | None, float] | None:
+        """Return the limits of a model, if its host reported any."""
+        return self._limits.get((profile.base_url, profile.info.id)) if self._limits else None
+
+    def store(self, profile: ModelProfile, limits: tuple[int | None, int | None, float]) -> None:
+        """Remember the limits of a model."""
+        self._limits[profile.base_url, profile.info.id] = limits
+
+
+_learned = _LearnedLimits()
 
 
 def learn_limits(
@@ -34,17 +49,16 @@ def learn_limits(
         max_output_tokens: Output limit, if it was reported; a lower known one wins.
         scale: Reported tokens of a prompt, per token that its length suggests.
     """
-    key = (profile.base_url, profile.info.id)
-    known_window, known_output, known_scale = _learned.get(key, (None, None, 1.0))
+    known_window, known_output, known_scale = _learned.get(profile) or (None, None, 1.0)
     found = (_lower(window, known_window), _lower(max_output_tokens, known_output), max(scale, known_scale))
     if found[:2] != (None, None):
-        _learned[key] = found
+        _learned.store(profile, found)
     return with_learned_limits(profile)
 
 
 def with_learned_limits(profile: ModelProfile) -> ModelProfile:
     """Return the profile with the limits that its host reported; the same object if nothing changes."""
-    learned = _learned.get((profile.base_url, profile.info.id)) if _learned else None
+    learned = _learned.get(profile)
     if learned is None:
         return profile
     info = profile.info
@@ -80,7 +94,7 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
 
 def _estimate_with_margin(request: ModelRequest, profile: ModelProfile) -> int:
     """Estimate the tokens of a request, rather too high than too low where only its length is known."""
-    learned = _learned.get((profile.base_url, profile.info.id)) if _learned else None
+    learned = _learned.get(profile)
     if learned is None and _has_usage(request):
         return estimate_prompt_tokens(request.messages)
     scale = learned[2] if learned is not None and learned[2] > 1 else _LENGTH_MARGIN

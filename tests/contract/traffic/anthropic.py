@@ -68,7 +68,7 @@ def find_differences(exchange: dict[str, Any], message: Message) -> list[str]:
     content, values, usage = answer["content"], answer["usage"], message.usage
     assert usage is not None
     calls = [(b["id"], b["name"], decode_arguments(b["input"])) for b in content if b["type"] == "tool_use"]
-    stops = {"pause_turn": "end_turn", "compaction": "end_turn", "refusal": None}
+    stops = {"compaction": "pause_turn", "refusal": None}
     details = values.get("output_tokens_details") or {}
     return unequal(
         (

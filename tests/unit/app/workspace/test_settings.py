@@ -232,6 +232,16 @@ def test_all_invalid_values_are_reported_together(project: Path, home: Path) -> 
     assert len(str(caught.value).splitlines()) == 2
 
 
+def test_scalars_are_converted(project: Path, home: Path) -> None:
+    write(home, {"agent": {"maxTokens": "12"}, "providers": {"x": {"apiKey": 123}}, "retry": {"enabled": "false"}})
+
+    config = load(project).config
+
+    assert config.agent.run_options().max_output_tokens == 12
+    assert config.providers.get("x").api_key == "123"
+    assert config.retry.enabled is False
+
+
 def test_number_in_a_file_may_have_a_decimal_point(project: Path, home: Path) -> None:
     write(home, {"agent": {"maxTokens": 12.0}})
 

@@ -1,4 +1,4 @@
-"""Validate values by their type, and the settings of one source: a file, the environment, or flags. Only texts outside files are converted."""
+"""Validate values by their type, and the settings of one source: a file, the environment, or flags. Numbers and strings are converted."""
 
 from __future__ import annotations
 
@@ -43,33 +43,27 @@ class SettingValueError(ValueError):
         self.value_path = tuple(where)
 
 
-def convert_value(value: Any, kind: Any, *, strict: bool = False) -> Any:
-    """Convert a value to a type; None if it sets nothing.
-
-    Args:
-        value: Value.
-        kind: Type of the setting.
-        strict: Whether the value must have the type: a value of a file, where only a list of texts may be a single text. Otherwise,
-            texts are converted: those of variables and arguments.
+def convert_value(value: Any, kind: Any) -> Any:
+    """Convert a value to a type; None if it sets nothing. A scalar of another type is converted if nothing is lost.
 
     Raises:
         SettingValueError: If it is invalid.
     """
-    choices = allowed_values(kind)
-    is_blank = isinstance(value, str) and not value.strip()
-    if value is None or (is_blank and (not strict or (get_origin(kind) is tuple and not choices))):
+    if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    if strict:
-        value = _unify_numbers(value)
+    choices = allowed_values(kind)
+    value = _unify_numbers(value)
     list_kind = next((each for each in (kind, *get_args(kind)) if get_origin(each) is tuple), None)
     if list_kind is not None and (list_kind is kind or isinstance(value, list)):
-        return _convert_list(cast("object", value), choices, list_kind, strict)
+        return _convert_list(cast("object", value), choices, list_kind)
     if choices:
         return _check_choice(value, choices)
+    if isinstance(value, int | float) and not isinstance(value, bool) and kind == str | None:
+        value = str(value)
     if get_origin(kind) is dict and isinstance(value, dict):
-        return _convert_mapping(cast("dict[str, Any]", value), kind, strict)
+        return _convert_mapping(cast("dict[str, Any]", value), kind)
     try:
-        fitted = msgspec.convert(value, kind, strict=strict)
+        fitted = msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
         raise SettingValueError(*_explain_error(str(error))) from None
     return (fitted.strip() or None) if isinstance(fitted, str) else fitted
@@ -86,13 +80,13 @@ def _unify_numbers(value: Any) -> Any:
     return value
 
 
-def _convert_mapping(value: dict[str, Any], kind: Any, strict: bool) -> dict[str, Any]:
+def _convert_mapping(value: dict[str, Any], kind: Any) -> dict[str, Any]:
     """Convert a mapping one member at a time, so that errors can name the invalid one."""
     inner = get_args(kind)[1]
     fitted: dict[str, Any] = {}
     for name, item in value.items():
         try:
-            fitted[name] = msgspec.convert(item, inner, strict=strict)
+            fitted[name] = msgspec.convert(item, inner, strict=False)
         except msgspec.ValidationError as error:
             text, where = _explain_error(str(error))
             raise SettingValueError(f"{_dotted([name])} {text.removeprefix('in ')}", [name, *where]) from None
@@ -109,17 +103,17 @@ def allowed_values(kind: Any) -> tuple[str, ...]:
     return ()
 
 
-def _convert_list(value: Any, choices: Sequence[str], kind: Any, strict: bool) -> tuple[Any, ...]:
-    if float in get_args(kind) or (strict and not isinstance(value, list | str)):
+def _convert_list(value: Any, choices: Sequence[str], kind: Any) -> tuple[Any, ...]:
+    if float in get_args(kind) or isinstance(value, dict | bool):
         try:
-            return msgspec.convert(value, kind, strict=strict)
+            return msgspec.convert(value, kind, strict=False)
         except msgspec.ValidationError as error:
             raise SettingValueError(*_explain_error(str(error))) from None
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     for item in items:
         if not isinstance(item, str):
             raise SettingValueError(f"must be a list of strings, but contains {item!r}")
-    texts = tuple([item.strip() for item in items if item.strip() or (strict and choices)])
+    texts = tuple([item.strip() for item in items if item.strip()])
     return tuple([_check_choice(text, choices) for text in texts]) if choices else texts
 
 
@@ -265,7 +259,7 @@ class SettingsChecker:
 
     def _check_value(self, node: JsonNode, kind: Any, path: SettingKey) -> None:
         try:
-            value = convert_value(node.to_python(), kind, strict=True)
+            value = convert_value(node.to_python(), kind)
         except SettingValueError as error:
             self.problems.append(Problem(_find_node(node, error.value_path).start, f"{'.'.join(path)} {error}", path))
             return

