@@ -30,7 +30,7 @@ from mainspring.loop.state import (
 from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, convert_to_llm, to_messages
 from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel, ToolAliasModel
-from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
+from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry, provider_tool_names
 
 
 @runtime_checkable
@@ -230,7 +230,7 @@ class CoreAgent:
         Args:
             prompt: The user's message. Optional if the conversation has messages; "Continue." if it ends with a response.
             raise_errors: Whether a failure raises; if not, it is a result with status ``error`` or ``aborted``.
-            **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, each for this run only.
+            **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, ``deps``, each for this run only.
 
         Raises:
             AgentBusyError: If another run is active.
@@ -269,6 +269,7 @@ class CoreAgent:
         tools: Iterable[Tool] | None = None,
         hooks: Hooks | None = None,
         signal: CancelToken | None = None,
+        deps: Any = None,
     ) -> RunResult:
         if self._signal is not None:
             raise AgentBusyError(
@@ -314,6 +315,7 @@ class CoreAgent:
                 agent=self.name,
                 session_id=self.session_id,
                 extra=self.extra,
+                deps=deps,
                 aliases=aliases,
                 has_custom_system_prompt=system is not None,
                 finalize_result=self._finalize_result,
@@ -321,13 +323,26 @@ class CoreAgent:
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
-            self._result = error.outcome if isinstance(error.outcome, RunResult) else None
+            outcome: RunResult | Any = error.outcome
+            self._result = outcome if isinstance(outcome, RunResult) else None
             raise
         finally:
             self.context.pending = context.pending
             self._signal = self._config = None
             self._current = self.context
             detach()
+
+    def _create_context(self, deps: Any, turn_id: str = "") -> RunContext[Any]:
+        """Return the context of the current or next run, for functions of the application that are not tools."""
+        return RunContext(
+            env=self.env,
+            deps=deps,
+            session_id=self.session_id,
+            turn_id=turn_id,
+            agent=self.name,
+            signal=self._signal,
+            extra=self.extra,
+        )
 
     def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result of a run with the additions of a subclass."""

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.errors import ConfigError
-from mainspring.policies.structured import OutputSchema
-from mainspring.policies.structured.schema import extract_json_values
+from mainspring.tools.schema.output import OutputSchema, extract_json_values
 
 PERSON = {
     "type": "object",
@@ -110,7 +109,7 @@ def test_references_in_a_schema_still_resolve() -> None:
 
 @pytest.mark.parametrize("schema_source", [{"type": "objekt"}, {"type": "object", "properties": 3}, complex, object()])
 def test_invalid_schema_is_rejected(schema_source: Any) -> None:
-    with pytest.raises(ConfigError, match=r"behavior\.schema cannot be used"):
+    with pytest.raises(ConfigError, match=r"The output (schema|type) cannot be used"):
         OutputSchema(schema_source)
 
 
