@@ -31,7 +31,7 @@ from mainspring.agent.plugs import (
 from mainspring.agent.policies import RunPolicies
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentOutputError, ConfigError, ProviderConfigError
-from mainspring.events import ContextCompacted, RunStatus
+from mainspring.events import ContextCompacted, Event, RunStatus
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
@@ -48,9 +48,11 @@ from mainspring.tools import LazyTool, RunContext, Tool
 
 if TYPE_CHECKING:  # a caller that passes one has imported it
     from mainspring.policies.structured import StructuredOutput
+    from mainspring.policies.structured.partial import PartialOutput
     from mainspring.policies.structured.plug import takes_context
     from mainspring.tools.schema.output import call_function
 else:
+    PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
     call_function = lazy_function("mainspring.tools.schema.output", "call_function")
     takes_context = lazy_function("mainspring.policies.structured.plug", "takes_context")
@@ -464,6 +466,17 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
 
     def _use_key(self, model: ModelProvider) -> ModelProvider:
         return model if self.get_api_key is None else with_api_key(model, self.get_api_key)
+
+    def _create_output_reader(self, behavior: LoopOptions | None) -> Callable[[Event], Any]:
+        settled = (validate_behavior(behavior) or Behavior()).merged_with(self.behavior)
+        reader: PartialOutput | None = None
+
+        def read(event: Event) -> Any:
+            nonlocal reader
+            reader = reader or PartialOutput(settled.schema)
+            return reader.read(event)
+
+        return read
 
     def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result with the additions of policies and subagents."""

@@ -257,7 +257,17 @@ class CoreAgent:
         the other options are those of `run`.
         """
         signal = options.pop("signal", None) or CancelToken()
-        return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options), subagents=subagents)
+        return RunHandle(
+            self.bus,
+            signal,
+            lambda: self._run(prompt, signal=signal, **options),
+            subagents=subagents,
+            read_output=self._create_output_reader(options.get("behavior")),
+        )
+
+    def _create_output_reader(self, behavior: LoopOptions | None) -> Callable[[Event], Any] | None:
+        """Return a function that reads the output so far from each event of a run with these options, if there is one."""
+        return None
 
     async def _run(
         self,

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
@@ -123,8 +123,10 @@ class RunHandle(Generic[OutputT]):
         start: Callable[[], Awaitable[RunResult[OutputT]]],
         *,
         subagents: bool = False,
+        read_output: Callable[[Event], Any] | None = None,
     ) -> None:
         self.signal = signal
+        self._read_output = read_output
         self._bus = bus
         self._start = start
         self._has_subagents = subagents
@@ -179,6 +181,24 @@ class RunHandle(Generic[OutputT]):
             RuntimeError: If the run was not entered with ``async with``.
         """
         return await self._require_started().result()
+
+    async def outputs(self) -> AsyncGenerator[OutputT]:
+        """Iterate over the output while the model writes it: ``async for output in run.outputs()``.
+
+        Each value is of the output type and fits its schema. Until the last one, items of lists and optional fields may be
+        missing, a text may be cut off, and output functions and validators have not run; so a value that a validator rejects may
+        be among them. The last value is the output of the run.
+
+        The iteration reads the events of the run: do not iterate over them as well.
+
+        Raises:
+            AgentError: As `CoreAgent.run`.
+        """
+        async for event in self:
+            value = UNSET if self._read_output is None else self._read_output(event)
+            if value is not UNSET:
+                yield value
+        yield (await self.result()).output
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._require_started()

@@ -51,7 +51,8 @@ _NO_OUTPUT = (
 _CUT_OFF = "it was cut off at the output limit"
 _OFFER_ORDER = 50  # after handlers that choose tools, before handlers that count the request
 _ACCEPT_ORDER = 1  # after the application's own gates, before gates that know only registered tools
-_TEXT_RETRY_PROMPT = "Not taken: {error}\nAnswer again."
+_CALL_AGAIN_PROMPT = "Not taken: {error}\nCall {tool} again."
+_ANSWER_AGAIN_PROMPT = "Not taken: {error}\nAnswer again, in the same form."
 _BROKEN_VALIDATOR = "The answer could not be checked."
 _SCHEMA_CHARACTERS = 8000  # a longer schema is in the tool's definition only: it would fill the window of a small model
 
@@ -196,17 +197,17 @@ class StructuredOutput:
         answers = _answers_in_text(target, message.text)
         found = [a for a in answers if a.error is None]
         self.attempts += 1
-        error = _CUT_OFF if cut_off else _problem(answers, found)
+        error, is_rejected = _CUT_OFF if cut_off else _problem(answers, found), False
         if len(found) == 1 and not cut_off:
             answer = await self._complete(found[0], hook)
             if answer.error is None:
                 self._accept(answer)
                 return
-            error = answer.error
+            error, is_rejected = answer.error, True
         if not self._can_retry(error):
             return
-        if target is None:
-            hook.continue_with = _TEXT_RETRY_PROMPT.format(error=error)
+        if target is None or is_rejected:
+            hook.continue_with = _ANSWER_AGAIN_PROMPT.format(error=error)
             return
         self._force = True
         schema = self._schema_text(target)
@@ -224,8 +225,9 @@ class StructuredOutput:
             hook.result = error_result(_DUPLICATE, ToolErrorCode.VALIDATION_ERROR)
             return
         self.attempts += 1
+        prompt = _RETRY_PROMPT
         if answer.error is None:
-            answer = await self._complete(answer, hook)
+            answer, prompt = await self._complete(answer, hook), _CALL_AGAIN_PROMPT
         if answer.error is None:
             self._accept(answer)
             hook.result = _ACCEPTED
@@ -233,7 +235,7 @@ class StructuredOutput:
         self._raw_value = answer.raw
         self._text = msgspec.json.encode(answer.raw).decode()
         self._can_retry(answer.error)
-        text = _RETRY_PROMPT.format(error=answer.error, tool=OUTPUT_TOOL)
+        text = prompt.format(error=answer.error, tool=OUTPUT_TOOL)
         hook.result = error_result(text, ToolErrorCode.VALIDATION_ERROR)
 
     async def _complete(self, answer: Answer, hook: ToolGate | TurnAfter) -> Answer:

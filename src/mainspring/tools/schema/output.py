@@ -18,9 +18,10 @@ from msgspec import UNSET, Struct, to_builtins
 from mainspring.errors import ConfigError, ToolError
 from mainspring.lazy import lazy_re
 from mainspring.lenient_json import parse_relaxed
+from mainspring.text import pluralize
 from mainspring.threads import run_in_thread
 from mainspring.tools.arguments.parse import parse_arguments
-from mainspring.tools.problems import format_issues, is_dict
+from mainspring.tools.problems import format_issues, is_dict, is_list
 from mainspring.tools.schema.function import schema_from_signature, schema_from_type
 from mainspring.tools.validation import get_validator
 
@@ -87,6 +88,7 @@ class OutputSchema:
         schema: The JSON Schema.
         arguments: The schema of the tool's arguments.
         takes_text: Whether a plain text is one of several allowed outputs.
+        has_functions: Whether an output function is allowed.
 
     Raises:
         ConfigError: If the schema is invalid, or JSON Schema cannot express the type.
@@ -94,7 +96,7 @@ class OutputSchema:
 
     def __init__(self, expected: Any) -> None:
         self._decode: Decode | None = None
-        self.takes_text = False
+        self.takes_text = self.has_functions = False
         if isinstance(expected, Mapping):
             self.schema = dict(cast("Mapping[str, Any]", expected))
             problem = get_validator(self.schema).invalid
@@ -105,6 +107,7 @@ class OutputSchema:
         else:
             kinds = _alternatives(expected)
             self.takes_text = len(kinds) > 1 and str in kinds
+            self.has_functions = any(map(_is_function, kinds))
             try:
                 self.schema, self._decode = combine_alternatives([_schema_and_decoder(kind) for kind in kinds])
             except TypeError as error:
@@ -135,6 +138,31 @@ class OutputSchema:
             return Answer(None, value, f"the answer must be a JSON object, not {type(value).__name__}")
         return self.parse_arguments(cast("dict[str, Any]", value))
 
+    def convert(self, value: Any) -> Answer:
+        """Validate JSON data without any coercion, and return the output."""
+        if problems := get_validator(self.schema)(value):
+            return Answer(None, value, format_issues(problems))
+        try:
+            return Answer(value if self._decode is None else self._decode(value), value)
+        except ValueError as error:  # checks of the type beyond its schema
+            return Answer(None, value, str(error))
+
+    def parse_text(self, text: str) -> Answer:
+        """Return the output from a text with exactly one JSON value that fits, bare or as the field of the arguments."""
+        answers: list[Answer] = []
+        for value in extract_json_values(text):
+            answer = self.convert(value)
+            if answer.error is not None and self._wrapped and is_dict(value) and value.keys() == {_FIELD}:
+                answer = self.convert(value[_FIELD])
+            answers.append(answer)
+        fitting = [answer for answer in answers if answer.error is None]
+        if len(fitting) == 1:
+            return fitting[0]
+        if len(answers) == 1:
+            return answers[0]
+        found = pluralize(len(fitting), "value that fits", "values that fit") if fitting else "no JSON value that fits"
+        return Answer(None, text, f"The response contains {found}, but must contain one.")
+
     def parse_partial(self, text: str, *, is_call: bool) -> Any:
         """Return the output from the beginning of its JSON, or `UNSET` if that does not fit the type yet.
 
@@ -147,28 +175,33 @@ class OutputSchema:
             parsed = parse_relaxed(text[: parsed.end])
         value = parsed.value
         if is_call and self._wrapped:
-            value = value.get(_FIELD, UNSET) if is_dict(value) else UNSET
-        if value is UNSET or value is None or get_validator(self.schema)(value):
-            return UNSET
-        try:
-            found = value if self._decode is None else self._decode(value)
-        except ValueError:
-            return UNSET
-        return UNSET if isinstance(found, FunctionCall) else found
+            value = value.get(_FIELD) if is_dict(value) else None
+        check = get_validator(self.schema)
+        for incomplete in reversed(
+            [None, *_open_containers(value)]
+        ):  # parts that do not fit yet are left out, innermost first
+            if not check(value):
+                answer = self.convert(value)
+                return UNSET if answer.error is not None or isinstance(answer.value, FunctionCall) else answer.value
+            if incomplete:
+                incomplete.pop() if is_list(incomplete) else incomplete.popitem()
+        return UNSET
+
+
+def _open_containers(value: Any) -> list[Any]:
+    """Return the lists and objects at the end of a value, outermost first: those that further text may continue."""
+    found: list[Any] = []
+    while isinstance(value, list | dict) and value:
+        found.append(value)
+        value = value[-1] if is_list(value) else next(reversed(cast("dict[str, Any]", value).values()))
+    return found
 
 
 def convert_output(value: Any, kind: Any) -> Answer:
     """Return a value, which may be JSON data, as an instance of a type."""
     if isinstance(kind, type) and get_origin(kind) is None and not is_typeddict(kind) and isinstance(value, kind):
         return Answer(value, value)
-    schema, decode = combine_alternatives([_schema_and_decoder(each) for each in _alternatives(kind)])
-    data = to_builtins(value, str_keys=True, enc_hook=_to_data)
-    if problems := get_validator(schema)(data):
-        return Answer(None, data, format_issues(problems))
-    try:
-        return Answer(decode(data), data)
-    except ValueError as error:
-        return Answer(None, data, str(error))
+    return OutputSchema(kind).convert(to_builtins(value, str_keys=True, enc_hook=_to_data))
 
 
 def combine_alternatives(parts: Sequence[tuple[dict[str, Any], Decode]]) -> tuple[dict[str, Any], Decode]:
