@@ -20,6 +20,7 @@ from mainspring.lazy import lazy_re
 from mainspring.lenient_json import parse_relaxed
 from mainspring.text import pluralize
 from mainspring.threads import run_in_thread
+from mainspring.tools.arguments.coerce import coerce
 from mainspring.tools.arguments.parse import parse_arguments
 from mainspring.tools.problems import format_issues, is_dict, is_list
 from mainspring.tools.schema.function import schema_from_signature, schema_from_type
@@ -219,11 +220,13 @@ def combine_alternatives(parts: Sequence[tuple[dict[str, Any], Decode]]) -> tupl
         return len(value.keys() - schema.get("properties", {}).keys()) if is_dict(value) else 0
 
     def decode(value: Any) -> Any:
-        fitting = [part for part in parts if not get_validator(part[0])(value)]
         problems: list[str] = []
-        for _, decode_part in sorted(fitting, key=lambda part: unknown_fields(value, part[0])):
+        for schema, decode_part in sorted(parts, key=lambda part: unknown_fields(value, part[0])):
+            coerced = value if not get_validator(schema)(value) else coerce(schema, value)[0]
+            if get_validator(schema)(coerced):
+                continue
             try:
-                return decode_part(value)
+                return decode_part(coerced)
             except ValueError as problem:  # checks of the type beyond its schema
                 problems.append(str(problem))
         raise ValueError(format_issues(list(dict.fromkeys(problems))) or "the value fits none of the allowed types")

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.errors import ConfigError
-from mainspring.tools.schema.output import OutputSchema, extract_json_values
+from mainspring.tools.schema.output import OutputSchema, combine_alternatives, convert_output, extract_json_values
+from mainspring.tools.validation import get_validator
 
 PERSON = {
     "type": "object",
@@ -167,3 +168,166 @@ def test_valid_value_is_returned_unchanged(value: Any) -> None:
     )
     answer = target.validate(value)
     assert (answer.error, answer.value) == (None, value)
+
+
+# --- several types -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Tree:
+    name: str
+    children: list[Tree] = dataclasses.field(default_factory=list)
+
+
+class First(msgspec.Struct):
+    name: str = ""
+
+
+class Second(pydantic.BaseModel):
+    name: str = ""
+    size: int = pydantic.Field(default=0, ge=0)
+
+    @pydantic.field_validator("size")
+    @classmethod
+    def even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("must be even")
+        return value
+
+
+def scale(factor: int) -> int:
+    """Scale it."""
+    return factor
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "expected"),
+    [
+        (First | Second, {"name": "x"}, First("x")),
+        (First | Second, {"name": "x", "size": 2}, Second(name="x", size=2)),
+        ([Second, First], {"name": "x"}, Second(name="x")),
+        (First | int | None, 3, 3),
+        (First | int | None, None, None),
+        (First | list[First], [{"name": "x"}], [First("x")]),
+        (Tree | Struct, {"name": "x", "children": [{"name": "y"}]}, Tree("x", [Tree("y")])),
+        (Tree | Struct, {"name": "x", "age": 2}, Struct("x", 2)),
+        ([[First, int], int], 4, 4),
+    ],
+)
+def test_data_becomes_the_type_of_a_union_that_fits_best(kind: Any, data: Any, expected: Any) -> None:
+    target = OutputSchema(kind)
+    for answer in (target.validate(data), target.convert(data), target.parse_text(json.dumps(data))):
+        assert (answer.error, answer.value) == (None, expected)
+        assert type(answer.value) is type(expected)
+
+
+def test_function_becomes_a_call_with_converted_arguments() -> None:
+    target = OutputSchema([scale, First])
+    assert target.has_functions
+    assert target.schema["anyOf"][0]["description"] == "Scale it."
+    call = target.validate({"factor": "3"}).value
+    assert (call.fn, call.arguments, call.context_param) == (scale, {"factor": 3}, None)
+
+
+def test_problems_of_all_types_that_fit_the_schema_are_reported() -> None:
+    assert "must be even" in (OutputSchema(Second | int).validate({"size": 3}).error or "")
+    assert OutputSchema(First | int).validate([]).error
+    with pytest.raises(ConfigError, match="empty"):
+        OutputSchema([])
+    with pytest.raises(ConfigError, match="The output type cannot be used"):
+        OutputSchema(First | complex)
+
+
+def test_definitions_with_the_same_name_stay_separate() -> None:
+    def make(kind: type) -> type:
+        node = msgspec.defstruct(
+            "Node", [("value", kind), ("next", "Node | None", None)], namespace={"__module__": __name__}
+        )
+        return node
+
+    globals()["Node"] = first = make(int)
+    schema_of_first = OutputSchema(first).schema
+    globals()["Node"] = second = make(str)
+    schema_of_second = OutputSchema(second).schema
+    assert schema_of_first != schema_of_second
+    both, _ = combine_alternatives([(schema_of_first, lambda value: value), (schema_of_second, lambda value: value)])
+    assert set(both["$defs"]) == {"Node", "Node2"}
+    assert both["$defs"]["Node2"]["properties"]["value"] == {"type": "string"}
+    assert not get_validator(both)({"value": "x", "next": {"value": "y"}})
+    assert get_validator(both)({"value": "x", "next": {"value": 1}})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [("3", int), (3, str), ({"name": "x", "age": "4"}, Struct), ([1], list[str])]
+)
+def test_conversion_of_an_output_coerces_nothing(value: Any, kind: Any) -> None:
+    assert convert_output(value, kind).error
+
+
+@pytest.mark.parametrize("text", ['{"output": [1, 2]}', "[1, 2]", "```json\n[1, 2]\n```", 'Here: {"output": [1, 2]}'])
+def test_text_may_have_the_form_of_the_arguments(text: str) -> None:
+    assert OutputSchema(list[int]).parse_text(text).value == [1, 2]
+
+
+def test_text_with_other_than_one_value_is_an_error() -> None:
+    target = OutputSchema(list[int])
+    assert target.parse_text("Nothing.").error == "The response contains no JSON value that fits, but must contain one."
+    assert "2 values that fit" in (target.parse_text("[1] and [2]").error or "")
+
+
+# --- partial outputs -----------------------------------------------------------------------------------------------------
+
+
+class Leaf(msgspec.Struct):
+    name: str
+    sizes: list[int] = []
+
+
+class Root(msgspec.Struct):
+    leaves: list[Leaf] = []
+    by_name: dict[str, Leaf] = {}
+    note: str | None = None
+    number: float = 0.0
+
+
+LEAF = st.builds(Leaf, name=st.text(max_size=4), sizes=st.lists(st.integers(0, 9999), max_size=3))
+ROOT = st.builds(
+    Root,
+    leaves=st.lists(LEAF, max_size=3),
+    by_name=st.dictionaries(st.text(max_size=3), LEAF, max_size=2),
+    note=st.none() | st.text(max_size=5),
+    number=st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+def is_beginning(part: Any, whole: Any) -> bool:
+    if isinstance(part, str) and isinstance(whole, str):
+        return whole.startswith(part)
+    if isinstance(part, list):
+        return len(part) <= len(whole) and all(map(is_beginning, part, whole))
+    if isinstance(part, dict):
+        return part.keys() <= whole.keys() and all(is_beginning(each, whole[key]) for key, each in part.items())
+    if isinstance(part, msgspec.Struct):
+        pairs = [(getattr(part, name), getattr(whole, name)) for name in part.__struct_fields__]
+        return all(is_beginning(*pair) or pair[0] in (None, 0.0) for pair in pairs)
+    return part == whole
+
+
+@pytest.mark.parametrize("is_call", [True, False])
+@given(data=st.data())
+def test_beginning_of_any_output_fits_its_type(data: st.DataObject, *, is_call: bool) -> None:
+    whole = data.draw(ROOT)
+    text = msgspec.json.encode(whole).decode()
+    target = OutputSchema(Root)
+    assert target.parse_partial(text, is_call=is_call) == whole
+    part = target.parse_partial(text[: data.draw(st.integers(0, len(text)))], is_call=is_call)
+    assert part is msgspec.UNSET or (type(part) is Root and is_beginning(part, whole)), part
+
+
+def test_beginning_of_a_wrapped_output_is_read() -> None:
+    target = OutputSchema(list[Leaf])
+    text = '{"output": [{"name": "a"}, {"name": "b", "sizes": [1, 23'
+    assert target.parse_partial(text, is_call=True) == [Leaf("a"), Leaf("b", [1])]
+    assert target.parse_partial(text[11:], is_call=False) == [Leaf("a"), Leaf("b", [1])]
+    assert target.parse_partial('{"output": ', is_call=True) is msgspec.UNSET
+    assert OutputSchema(scale).parse_partial('{"factor": 3}', is_call=True) is msgspec.UNSET
