@@ -63,6 +63,27 @@ def test_print_mode_runs_safe_commands_and_denies_others(command: Command) -> No
     assert not (command.folder / "b.txt").exists()
 
 
+def test_existing_file_is_written_only_if_the_model_has_read_it(command: Command) -> None:
+    write = Reply(calls=[("write_file", {"path": "a.txt", "content": "new"})])
+    edit = Reply(calls=[("edit", {"path": "a.txt", "old_string": "old", "new_string": "new"})])
+    file = command.folder / "a.txt"
+
+    def run(*arguments: str, reply: Reply) -> str:
+        file.write_text("old\n", encoding="utf-8")
+        command.server.script += [reply, "done"]
+        assert command.run("--allow", "scope:fs-write(**)", *arguments).code == 0
+        return file.read_text(encoding="utf-8")
+
+    assert run("-p", "x", reply=write) == "old\n"
+    assert "a.txt was not read in this conversation. Read it first" in str(command.server.requests[-1])
+    assert run("-p", "x", reply=edit) == "old\n"
+    assert run("-p", "fix @a.txt", reply=edit) == "new\n"
+    assert run("-p", "x", "--no-read-before-edit", reply=write) == "new"
+    (command.home / ".agent" / "settings.json").write_text('{"agent": {"requireReadBeforeEdit": false}}', "utf-8")
+    assert run("-p", "x", reply=write) == "new"
+    assert run("-p", "x", "--read-before-edit", reply=write) == "old\n"
+
+
 @pytest.mark.covers("BYD-05")
 def test_plan_is_saved_and_executed_later(command: Command) -> None:
     write = Reply(calls=[("write_file", {"path": "b.txt", "content": "x"})])
