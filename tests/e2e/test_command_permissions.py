@@ -2,6 +2,7 @@
 
 import json
 import stat
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,24 @@ def test_print_mode_runs_safe_commands_and_denies_others(command: Command) -> No
     assert "forty-two" in str(results[0])
     assert "no user can be asked" in str(results[1])
     assert not (command.folder / "b.txt").exists()
+
+
+@pytest.mark.parametrize("mode", [(), ("--plan",)])
+def test_tools_that_touch_nothing_run_in_print_mode(command: Command, mode: tuple[str, ...]) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("todo_write", {"todos": [{"content": "x", "status": "pending"}]}),
+        ("jobs", {"action": "list"}),
+        ("context_read", {"name": "none"}),
+        ("skills_use", {"name": "none"}),
+        ("read_file", {"path": "none.txt"}),
+    ]
+    command.server.script += [Reply(calls=calls), "done"]
+
+    assert command.run("-p", "x", *mode).code == 0
+
+    results = [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "tool"]
+    assert len(results) == len(calls)
+    assert not [r for r in results if "ermission" in str(r) or "plan mode" in str(r) or "not valid" in str(r)]
 
 
 def test_existing_file_is_written_only_if_the_model_has_read_it(command: Command) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
 
 from mainspring.errors import ConfigError
 from mainspring.events import ErrorInfo, Event, McpStartup
@@ -35,7 +36,7 @@ from mainspring.mcp.server_log import ServerLog, server_log_path
 from mainspring.mcp.tools import server_of_tool_name, server_prefixes
 from mainspring.mcp.types import McpConnector, McpError, ResourceInfo
 from mainspring.messages import ImageBlock, TextBlock
-from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.interaction import INTERACTION_KEY
 
 if TYPE_CHECKING:
@@ -76,6 +77,15 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
         details = {"server": arguments["server"], "uri": arguments["uri"]}
         return ToolResult(output=_output(blocks), metadata=details, attachments=tuple(attachments))
 
+    def read_access(arguments: Mapping[str, Any]) -> list[Access]:
+        """Declare the server as a host, unless its annotations are trusted, and the file of a `file:` address."""
+        name, uri = str(arguments.get("server", "")), str(arguments.get("uri", ""))
+        server = next((s for s in mcp.servers if s.name == name), None)
+        is_trusted = server is not None and server.config.trust_annotations
+        host = [] if is_trusted else [Access("network", f"mcp://{server.key if server else quote(name, '')}")]
+        is_file = uri[:5].casefold() == "file:"
+        return [*host, Access("fs-read", unquote(urlsplit(uri).path))] if is_file else host
+
     return [
         Tool(
             name=LIST_TOOL,
@@ -103,6 +113,7 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
             },
             execute=read_resource,
             source="builtin",
+            access=read_access,
         ),
     ]
 
