@@ -170,6 +170,11 @@ def _add_mode_options(parser: Parser) -> None:
         if flag.kind is bool:
             flag.add_to(group.add_argument)
     group.add_argument(
+        "--require-mcp",
+        action="store_true",
+        help="Fail if an MCP server does not start (exit code 2), for example, in CI",
+    )
+    group.add_argument(
         "--execute",
         nargs="?",
         const="",
