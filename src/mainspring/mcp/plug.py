@@ -82,10 +82,14 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
         """Declare the server as a host, unless its annotations are trusted, and the file of a `file:` address."""
         name, uri = str(arguments.get("server", "")), str(arguments.get("uri", ""))
         server = next((s for s in mcp.servers if s.name == name), None)
-        is_trusted = server is not None and server.config.trust_annotations
-        host = [] if is_trusted else [Access("network", f"mcp://{server.key if server else quote(name, '')}")]
-        is_file = uri[:5].casefold() == "file:"
-        return [*host, Access("fs-read", unquote(urlsplit(uri).path))] if is_file else host
+        host = Access("network", f"mcp://{server.key if server else quote(name, '')}")
+        hosts = [] if server is not None and server.config.trust_annotations else [host]
+        if uri[:5].casefold() != "file:":
+            return hosts
+        try:
+            return [*hosts, Access("fs-read", unquote(urlsplit(uri).path))]
+        except ValueError:  # for example, a broken IPv6 address
+            return [host]
 
     return [
         Tool(

@@ -134,6 +134,8 @@ class Disclosure:
                 raise ConfigError(f"The disclosure of {name} must be 'eager', 'lazy', or 'auto', not {mode!r:.80}.")
         if isinstance(limit, bool) or not 1 <= limit <= 50:
             raise ConfigError(f"The limit of tool_search must be a number from 1 to 50, not {limit!r:.80}.")
+        if budget is not None and (isinstance(budget, bool) or budget < 0):
+            raise ConfigError(f"The budget of tool_search must be a number of tokens, not {budget!r:.80}.")
         self.tool = tool
         self.limit = limit
         self.budget = budget
@@ -149,6 +151,7 @@ class Disclosure:
         self._order: dict[str, None] = {}
         self._locking = False
         self._is_over_budget = False
+        self._has_reported = False
         self._measured: list[Tool] = []
         self._kept = frozenset[str]()
         self._sent: tuple[tuple[ToolDefinition, ...], int, tuple[ToolDefinition, ...]] | None = None
@@ -201,7 +204,9 @@ class Disclosure:
 
     def for_child(self) -> Disclosure:
         """Return the counterpart for a subagent, which unlocks tools for itself."""
-        return Disclosure(self.default, servers=self.servers, tool=self.tool, limit=self.limit, budget=self.budget)
+        child = Disclosure(self.default, servers=self.servers, tool=self.tool, limit=self.limit, budget=self.budget)
+        child._has_reported = True
+        return child
 
     def reset(self) -> None:
         """Forget the conversation: the next one starts with the current names."""
@@ -259,7 +264,7 @@ class Disclosure:
         """Lock the tools of ``auto`` servers once the schemas exceed the budget; tools that requests already contained stay.
 
         Returns:
-            What publishes the notice, if they exceed it now.
+            What publishes the notice, if they exceed it for the first time.
         """
         agent = self._agent
         if self._is_over_budget or agent is None or "auto" not in (self._default, *self.servers.values()):
@@ -278,6 +283,9 @@ class Disclosure:
             self._measured = tools
             return None
         self._is_over_budget, self._kept = True, frozenset([t.name for t in self._measured])
+        if self._has_reported:
+            return None
+        self._has_reported = True
         return agent.bus.notify(Notice(_OVER_BUDGET.format(count=len(tools), tokens=tokens, budget=budget)))
 
     def _on_system_transform(self, hook: SystemTransform) -> Awaitable[None] | None:

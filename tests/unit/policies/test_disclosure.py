@@ -111,16 +111,20 @@ async def test_auto_offers_small_tools_immediately() -> None:
 
 async def test_auto_searches_tools_above_the_budget() -> None:
     tools = many_server_tools()
-    script = [search_call(names=["mcp__big__do_3"]), ScriptedCall("mcp__big__do_3"), "done", "done again"]
+    script = [search_call(names=["mcp__big__do_3"]), ScriptedCall("mcp__big__do_3"), "done", "again", "new"]
     agent, notices = await run_auto(tools, *script)
+    assert texts(agent.messages)[1] == "do_3 done"
     await agent.run("go on")
+    agent.reset()
 
-    first, second, third, again = requests(agent)
+    await agent.run("a new conversation")
+
+    first, second, third, again, new = requests(agent)
+    assert offered_tools(new) == ["clock", "tool_search"]
     assert offered_tools(first) == offered_tools(again) == ["clock", "tool_search"]
     assert offered_tools(second) == offered_tools(third) == ["clock", "tool_search", "mcp__big__do_3"]
     assert locked_tools(first) == sorted(t.name for t in tools)
     assert len({r.system for r in (first, second, third, again)}) == 1
-    assert texts(agent.messages)[1] == "do_3 done"
     [notice] = notices
     assert notice.startswith("60 tools of MCP servers take about 15,035 tokens")
     assert "more than 12,000." in notice

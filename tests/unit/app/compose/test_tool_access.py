@@ -101,6 +101,7 @@ async def test_own_tools_declare_what_they_touch(tmp_path: Path, home: Path) -> 
         ("memo://x", True, "allow", []),
         ("file:///etc/passwd", True, "ask", ["/etc/passwd"]),
         ("FILE:///etc/pass%77d", True, "ask", ["/etc/passwd"]),
+        ("file://[broken/etc/passwd", True, "ask", ["my_server"]),
     ],
 )
 async def test_resource_of_a_server_asks_for_the_server_and_the_file(
