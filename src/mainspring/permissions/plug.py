@@ -348,12 +348,14 @@ class Permissions:
                 )
             return False
         tried = await self._preview_call(decision, context)
+        is_once = context.tool.is_approved_per_call
         request = replace(
-            build_request(decision, context.input),
+            build_request(replace(decision, advice=()) if is_once else decision, context.input),
             call_id=context.call_id,
             agent=self._agent,
             preview=tried,
             is_edit=await self._is_edit(context),
+            is_once=is_once,
         )
         try:
             answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
@@ -371,8 +373,9 @@ class Permissions:
             context.pause(permission_question(decision))
             return False
         if reply.allow:
+            is_session = not is_once and (reply.session or answer == "session")
             each_time = context.tool.preview is not None  # each call writes another text, which the user must see
-            self._session.remember(decision, everything=reply.session or answer == "session", each_time=each_time)
+            self._session.remember(decision, everything=is_session, each_time=each_time)
             if tried is not None:
                 self._session.approved_previews[self._agent, context.call_id] = (
                     context.tool,

@@ -158,7 +158,7 @@ def _add_conversation(parser: Parser) -> None:
 def _add_limits(parser: Parser) -> None:
     group = parser.add_argument_group("limits")
     for flag in AGENT_FLAGS:
-        if not flag.choices:
+        if not flag.choices and flag.kind is not bool:
             flag.add_to(group.add_argument)
 
 
@@ -166,6 +166,14 @@ def _add_mode_options(parser: Parser) -> None:
     group = parser.add_argument_group("behavior")
     group.add_argument("--plan", action="store_true", help="Plan without making changes; the plan is saved to a file")
     group.add_argument("--accept-edits", action="store_true", help="Edit the project's files without approval")
+    for flag in AGENT_FLAGS:
+        if flag.kind is bool:
+            flag.add_to(group.add_argument)
+    group.add_argument(
+        "--require-mcp",
+        action="store_true",
+        help="Fail if an MCP server does not start (exit code 2), for example, in CI",
+    )
     group.add_argument(
         "--execute",
         nargs="?",

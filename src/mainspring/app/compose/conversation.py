@@ -46,6 +46,7 @@ from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet, find_unused_rules
 from mainspring.permissions.rules import FILE_TOOLS
 from mainspring.policies.compaction import Compaction
+from mainspring.policies.disclosure import Disclosure
 from mainspring.policies.large_results.store import FileOutputStore, MemoryOutputStore
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
@@ -61,6 +62,7 @@ from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_too
 
 if TYPE_CHECKING:
     from mainspring.env import EditorEnv
+    from mainspring.mcp import McpPlug
     from mainspring.sessions import find_session
     from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 else:
@@ -174,6 +176,8 @@ async def open_conversation(
         plan = build_plan_mode(options, session, report, switchable=client.ask is not None)
         named = options.tools is not None  # so that no other tool is offered
         plugs, outputs = build_plugs(cwd, settings, session, redactor, minimal=small or named)
+        allows_server = partial(is_server_allowed, rules=rules) if small else None
+        servers = await asyncio.to_thread(build_servers, cwd, settings, options, client, report, allows_server)
         skilled = not named and (not small or are_skills_allowed(rules))
         agent = Agent(
             client.wrap(choice.model) if client.wrap else choice.model,
@@ -186,18 +190,8 @@ async def open_conversation(
             skills=await asyncio.to_thread(build_skills, cwd, settings, asks=client.ask is not None)
             if skilled
             else None,
-            mcp_servers=None
-            if named
-            else await asyncio.to_thread(
-                build_mcp_plug,
-                cwd,
-                settings,
-                report,
-                client.ask is None,
-                client.servers,
-                (lambda key: is_server_allowed(key, rules)) if small else None,
-            ),
-            tool_disclosure=settings.config.mcp.disclosure,
+            mcp_servers=servers,
+            tool_disclosure=build_disclosure(settings) if servers else None,
             subagents=None if small else await asyncio.to_thread(build_subagents, cwd, settings, options, report),
             plugs=[
                 *(telemetry_plugs(telemetry) if telemetry else ()),
@@ -251,6 +245,33 @@ def build_plugs(
     # The permission prompt confirms each note: it shows the change of the file.
     memory = Memory.for_folder(cwd, user_folder(settings), trusted=is_trusted(cwd, settings), confirm=lambda note: True)
     return [memory, outputs, *stored], outputs
+
+
+def build_servers(
+    cwd: str,
+    settings: Settings,
+    options: LaunchOptions,
+    client: ClientServices,
+    report: RunEventHandler,
+    is_allowed: Callable[[str], bool] | None,
+) -> McpPlug | None:
+    """Create the plugin with the MCP servers; None without servers, or if the options name the only tools. Blocks.
+
+    Raises:
+        ConfigError: If the options require servers, and none would start.
+    """
+    plug = None
+    if options.tools is None:
+        plug = build_mcp_plug(cwd, settings, report, client.ask is None, client.servers, is_allowed)
+    if options.require_mcp and plug is None:
+        why = "with --tools" if options.tools is not None else "here. Run `mainspring mcp list`"
+        raise ConfigError(f"--require-mcp: No MCP server is used {why}.")
+    return plug
+
+
+def build_disclosure(settings: Settings) -> Disclosure:
+    """Create the disclosure of the tools of MCP servers from the settings."""
+    return Disclosure(settings.config.mcp.disclosure, budget=settings.config.mcp.schema_budget)
 
 
 def build_subagents(cwd: str, settings: Settings, options: LaunchOptions, report: RunEventHandler) -> Subagents | None:

@@ -172,13 +172,18 @@ class McpSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         enabled: Whether to enable servers.
         servers: Servers by name, or as a list; see the page on MCP for their settings.
         grace_seconds: Maximum number of seconds that the first prompt waits for servers that are connecting.
-        disclosure: Whether the model receives tools immediately (``eager``) or finds them by search (``lazy``), unless a server sets it.
+        disclosure: Whether the model receives tools immediately (``eager``), finds them by search (``lazy``), or finds them by search
+            if their schemas exceed a budget (``auto``), unless a server sets it.
+        schema_budget: Budget of ``auto`` in tokens; by default 12000, or a tenth of the model's window if that is lower.
+        required: Whether a run fails if a server does not start (``--require-mcp``).
     """
 
     enabled: bool = True
     servers: dict[str, Any] | list[Any] | None = None
     grace_seconds: Annotated[float, Meta(ge=0)] | None = None
-    disclosure: Literal["eager", "lazy"] = "eager"
+    disclosure: Literal["eager", "lazy", "auto"] = "auto"
+    schema_budget: Annotated[int, Meta(ge=0)] | None = None
+    required: bool = False
 
 
 PositiveInt = Annotated[int, Meta(ge=1)]
