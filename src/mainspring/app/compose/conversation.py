@@ -50,7 +50,7 @@ from mainspring.policies.large_results.store import FileOutputStore, MemoryOutpu
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
 from mainspring.run_options import RunOptions
-from mainspring.sessions import Session, SessionOptions, SessionPlug, resolve_store
+from mainspring.sessions import Problem, Session, SessionOptions, SessionPlug, resolve_store
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.sessions.rewind import FileSnapshots
@@ -344,8 +344,8 @@ def open_session(
         return None
     folder = home.root if home else None
     how = SessionOptions(redact_line=redactor.line) if redactor else None
-    if options.session_id and not resolve_store(folder).exists(options.session_id):
-        return Session.create(cwd, home=folder, id=options.session_id, options=how)
+    if options.session_id and (session := _create_session(options.session_id, cwd, folder, how)):
+        return session
     name = options.session or options.session_id
     if name:
         session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_locked="fork", options=how)
@@ -362,6 +362,22 @@ def open_session(
         return session
     with session:
         return session.fork()
+
+
+def _create_session(id: str, cwd: str, folder: Path | None, how: SessionOptions | None) -> Session | None:
+    """Create a session with this ID, or one with another ID if another process is just creating it; None if it exists."""
+    store = resolve_store(folder)
+    if store.exists(id):
+        return None
+    try:
+        return Session.create(cwd, home=folder, id=id, options=how)
+    except SessionError:
+        if store.exists(id):
+            return None
+    session = Session.create(cwd, home=folder, options=how)
+    text = f"session {id} is already open in another process: continuing in a new session, {session.id}"
+    session.journal.add_warning(Problem("locked", text))
+    return session
 
 
 def record_model_change(session: Session, agent: Agent, choice: Choice) -> None:
