@@ -117,3 +117,46 @@ def test_copy_of_a_busy_session_leaves_out_the_prompt_that_has_no_response_yet(c
     sent = json.dumps(command.server.requests[2]["messages"])
     assert "greet me" in sent
     assert "count forever" not in sent
+
+
+def test_sessions_in_one_database_work_with_every_command(command: Command) -> None:
+    command.settings({"sessions": {"store": "sqlite"}})
+    command.server.script += ["A bridge.", "Of paper.", "Of stone.", "Of glass."]
+    assert command.run("-p", "what is there?", "--session-id", "s1").code == 0
+    assert command.run("-p", "of what?", "--continue").code == 0
+    assert command.run("-p", "and here?", "--resume", "s1", "--fork").code == 0
+    home = command.home / ".agent"
+    assert (home / "sessions.db").is_file()
+    assert not list(home.rglob("sessions/*/*.jsonl"))
+    assert [len(r["messages"]) for r in command.server.requests] == [2, 4, 6]
+
+    listed = json.loads(command.run("sessions", "list", "--json").out)
+    assert {i["preview"] for i in listed} == {"what is there?"}
+    [fork] = [i["id"] for i in listed if i["id"] != "s1"]
+    assert command.run("sessions", "name", "s1", "Bridges").code == 0
+    assert "Bridges" in command.run("sessions", "list").out
+    assert {hit["session"]["id"] for hit in json.loads(command.run("sessions", "search", "paper", "--json").out)} == {
+        "s1",
+        fork,
+    }
+    assert "Of stone." in command.run("sessions", "show", fork).out
+    assert "of what?" in command.run("sessions", "tree", "s1").out
+    assert len(command.run("cost", "--json").out) > 10
+    assert "of what?" in command.run("rewind", "--list", "Bridges").out
+
+    assert command.run("export", "s1", "--format", "jsonl", "-o", "s1.jsonl").code == 0
+    assert command.run("export", "s1", "--format", "markdown", "-o", "s1.md").code == 0
+    assert "Of paper." in (command.folder / "s1.md").read_text()
+    assert command.run("sessions", "rm", "Bridges").code == 0
+    assert command.run("sessions", "import", "s1.jsonl").out == "s1\n"
+    assert command.run("-p", "and now?", "--resume", "s1").out == "Of glass.\n"
+    assert len(command.server.requests[-1]["messages"]) == 6
+    assert command.run("sessions", "purge", "--keep", "1").out.split() == [fork]
+    assert not list(home.rglob("sessions/*/*.jsonl"))
+
+
+def test_unknown_store_of_sessions_is_rejected(command: Command) -> None:
+    command.settings({"sessions": {"store": "redis"}})
+    done = command.run("-p", "hi")
+    assert done.code == 2
+    assert "sessions.store" in done.err

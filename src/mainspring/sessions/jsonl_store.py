@@ -15,22 +15,18 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import SessionError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function
 from mainspring.locks import LockResult, LockTimeoutError, describe_lock_owner, lock_directory, try_lock
 from mainspring.messages import Message
 from mainspring.sessions.entries import (
-    ENTRY_ERRORS,
     VERSION,
-    Entry,
     LabelEntry,
     MessageEntry,
     RunStartEntry,
@@ -43,23 +39,21 @@ from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.paths import (
     allow_blocking_writes,
     event_log_path,
-    is_valid_session_id,
-    new_session_id,
     project_folder_name,
     remove_event_logs,
     remove_index,
-    resolve_session_folder,
     validate_session_id,
 )
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine
 from mainspring.state_files import make_private_folder
 
+if TYPE_CHECKING:
+    from mainspring.sessions.damaged_header import restore_header
+else:
+    restore_header = lazy_function("mainspring.sessions.damaged_header", "restore_header")
+
 _SUFFIX = ".jsonl"
 _HEAD = 64 * 1024
-_REPAIR_BYTES = 16 * 1024 * 1024  # bytes at the beginning that are searched if the first line is damaged
-_MAX_STARTS = 20  # possible starts of an entry that are tried in a damaged line
-_ENTRY_START = lazy_re(rb'\{"type":')
-_CWD = lazy_re(rb'"cwd":("(?:[^"\\]|\\.)*")')
 _TAIL = 16 * 1024
 _PREVIEW = 80
 
@@ -99,55 +93,11 @@ def read_header(path: Path, cwd: str = "") -> FileHeader:
             return FileHeader(decode_session_header(line, path))
         except SessionError:
             file.seek(0)
-            if (found := _restore_header(path, file, cwd)) is not None:
-                return found
+            if (found := restore_header(path, file, cwd)) is not None:
+                return FileHeader(*found)
             if not line.strip():
                 raise SessionError(f"Not a session: {path} has no header.") from None
             raise
-
-
-def _restore_header(path: Path, file: BinaryIO, cwd: str) -> FileHeader | None:
-    """Find the header in a later line, or derive it from the first entry, the damaged lines, and the path."""
-    position, damaged = 0, b""
-    while position < _REPAIR_BYTES and (line := file.readline(_REPAIR_BYTES)):
-        start, entry = _find_entry(line)
-        damaged += line[:start]
-        position += start
-        if isinstance(entry, SessionEntry):
-            return FileHeader(entry, position)
-        if entry is not None:
-            id = path.stem if is_valid_session_id(path.stem) else new_session_id(entry.timestamp)
-            place = _restore_cwd(path, damaged, cwd)
-            header = SessionEntry(id=id, parent=None, timestamp=entry.timestamp, version=VERSION, cwd=place)
-            return FileHeader(header, position, is_restored=True)
-    return None
-
-
-def _find_entry(line: bytes) -> tuple[int, Entry | None]:
-    """Return the position of the entry at the end of a line, after damaged bytes, and the entry."""
-    for found in islice(_ENTRY_START.finditer(line), _MAX_STARTS):
-        entry = try_decode_entry(line[found.start() :])
-        if entry is not None:
-            return found.start(), entry
-    return len(line), None
-
-
-def _restore_cwd(path: Path, damaged: bytes, probable: str) -> str:
-    """Return the folder of a session without header. Empty if unknown: the name of its project folder is only a hash."""
-
-    def candidates() -> Iterator[str]:
-        for found in _CWD.finditer(damaged):
-            with suppress(*ENTRY_ERRORS):
-                yield msgspec.json.decode(found[1], type=str)
-        yield probable
-        yield resolve_session_folder()
-        for sibling in path.parent.glob(f"*{_SUFFIX}"):
-            with suppress(OSError), sibling.open("rb") as file:
-                entry = try_decode_entry(file.readline(_HEAD))
-                if isinstance(entry, SessionEntry):
-                    yield entry.cwd
-
-    return next((cwd for cwd in candidates() if project_folder_name(cwd) == path.parent.name), "")
 
 
 def read_session_info(path: Path, cwd: str = "") -> SessionInfo:

@@ -30,8 +30,9 @@ from mainspring.sessions.entries import (
     try_decode_entry,
 )
 from mainspring.sessions.history import prompt_preview
+from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.paths import event_log_path, remove_event_logs, remove_index, validate_session_id
-from mainspring.sessions.store import Problem, SessionInfo, StoredLine
+from mainspring.sessions.store import Problem, SessionInfo, SessionLog, StoredLine
 from mainspring.state_files import make_private_folder
 
 APPLICATION_ID = 0x6D737072
@@ -251,8 +252,10 @@ class SqliteSessionStore:
             raise SessionError(f"Session {header.id} already exists. Open it, or choose another ID.")
         return SqliteSessionLog(self, header, exists=False)
 
-    def open(self, name: str, *, write: bool = True) -> SqliteSessionLog:
-        """Open a stored session; see `SessionStore.open`."""
+    def open(self, name: str, *, write: bool = True) -> SessionLog:
+        """Open a stored session, or a session file by its path; see `SessionStore.open`."""
+        if _is_session_file(name):
+            return JsonlStore(self.path.parent).open(name, write=write)
         header, is_restored = self._header(self._find(name))
         newer = header.version > VERSION
         log = SqliteSessionLog(self, header, exists=True, write=write and not newer)
@@ -269,6 +272,9 @@ class SqliteSessionStore:
 
     def delete(self, name: str) -> None:
         """Delete a session permanently."""
+        if _is_session_file(name):
+            JsonlStore(self.path.parent).delete(name)
+            return
         log = self.open(name)
         try:
             if not log.writable and not any(p.kind == "newer" for p in log.problems):
@@ -388,6 +394,10 @@ class SqliteSessionStore:
                 return id
             case several:
                 raise SessionError(f"{begin} matches {len(several)} sessions: {', '.join(several[:5])}")
+
+
+def _is_session_file(name: str) -> bool:
+    return os.sep in name and os.path.isfile(name)
 
 
 def _read_ids(connection: sqlite3.Connection) -> tuple[int, int]:
