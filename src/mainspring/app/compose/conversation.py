@@ -25,10 +25,10 @@ from mainspring.app.compose.system_prompt import build_prompt_setup
 from mainspring.app.providers.select_model import Choice, make, select_model
 from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions
-from mainspring.app.workspace.load import broad_folder_warnings, load_rules
+from mainspring.app.workspace.load import broad_folder_warnings, load_rules, session_store
 from mainspring.app.workspace.mcp_servers import build_mcp_plug
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.paths import UserPaths, find_project_root
+from mainspring.app.workspace.paths import find_project_root
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings, iter_agent_settings
@@ -51,7 +51,7 @@ from mainspring.policies.large_results.store import FileOutputStore, MemoryOutpu
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
 from mainspring.run_options import RunOptions
-from mainspring.sessions import Session, SessionOptions, SessionPlug, resolve_store
+from mainspring.sessions import Problem, Session, SessionOptions, SessionPlug, resolve_store
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.sessions.rewind import FileSnapshots
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from mainspring.env import EditorEnv
     from mainspring.mcp import McpPlug
     from mainspring.sessions import find_session
+    from mainspring.sessions.session import HomeOrStore
     from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 else:
     EditorEnv = lazy_function("mainspring.env.editor", "EditorEnv")
@@ -159,7 +160,7 @@ async def open_conversation(
                 )
             )
     _report_rules_without_tool(rules, report)
-    session = await asyncio.to_thread(open_session, options, cwd, settings.home, redactor)
+    session = await asyncio.to_thread(open_session, options, cwd, session_store(settings), redactor)
     try:
         env, confined = await asyncio.to_thread(create_environment, settings, cwd)
         if confined:
@@ -354,7 +355,7 @@ def build_retry(settings: RetrySettings) -> RetryConfig | None:
 
 
 def open_session(
-    options: LaunchOptions, cwd: str, home: UserPaths | None, redactor: Redactor | None = None
+    options: LaunchOptions, cwd: str, home: HomeOrStore | None, redactor: Redactor | None = None
 ) -> Session | None:
     """Open or create the session of a run, or return ``None`` if nothing is saved.
 
@@ -363,26 +364,41 @@ def open_session(
     """
     if not options.save:
         return None
-    folder = home.root if home else None
     how = SessionOptions(redact_line=redactor.line) if redactor else None
-    if options.session_id and not resolve_store(folder).exists(options.session_id):
-        return Session.create(cwd, home=folder, id=options.session_id, options=how)
+    if options.session_id and (session := _create_session(options.session_id, cwd, home, how)):
+        return session
     name = options.session or options.session_id
     if name:
-        session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_locked="fork", options=how)
+        session = Session.open(find_session(name, cwd, home=home).place, home=home, if_locked="fork", options=how)
     elif options.continued:
         try:
-            session = Session.latest(cwd, home=folder, if_locked="fork", options=how)
+            session = Session.latest(cwd, home=home, if_locked="fork", options=how)
         except SessionError as error:
             raise SessionError(
                 f"Cannot continue: {error} Omit --continue to start a session, or choose one with --session ID."
             ) from error
     else:
-        return Session.create(cwd, home=folder, options=how)
+        return Session.create(cwd, home=home, options=how)
     if not options.fork:
         return session
     with session:
         return session.fork()
+
+
+def _create_session(id: str, cwd: str, home: HomeOrStore | None, how: SessionOptions | None) -> Session | None:
+    """Create a session with this ID, or one with another ID if another process is just creating it; None if it exists."""
+    store = resolve_store(home)
+    if store.exists(id):
+        return None
+    try:
+        return Session.create(cwd, home=home, id=id, options=how)
+    except SessionError:
+        if store.exists(id):
+            return None
+    session = Session.create(cwd, home=home, options=how)
+    text = f"session {id} is already open in another process: continuing in a new session, {session.id}"
+    session.journal.add_warning(Problem("locked", text))
+    return session
 
 
 def record_model_change(session: Session, agent: Agent, choice: Choice) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load_rules
-from mainspring.app.workspace.paths import UserPaths
+from mainspring.app.workspace.load import load_rules, session_store
 from mainspring.app.workspace.secrets import redactor_of
+from mainspring.app.workspace.settings import Settings
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
 from mainspring.sessions import (
-    JsonlStore,
     SearchHit,
     Session,
     SessionInfo,
+    SessionStore,
     Transcript,
     TranscriptCall,
     TranscriptItem,
@@ -27,6 +27,7 @@ from mainspring.sessions import (
     list_sessions,
     read_raw_lines,
     read_transcript,
+    resolve_store,
     search_sessions,
 )
 
@@ -42,7 +43,7 @@ def list_saved_sessions(
         ConfigError: If the folder does not exist.
     """
     cwd, settings = load_rules(place, {}, environ)
-    return list_sessions(cwd, home=settings.home.root, everywhere=everywhere) if settings.home else []
+    return list_sessions(cwd, home=session_store(settings), everywhere=everywhere) if settings.home else []
 
 
 def search(
@@ -58,8 +59,8 @@ def search(
     Raises:
         SessionError: If no words are given.
     """
-    cwd, home = _require_home(place, environ)
-    return search_sessions(words, cwd, home=home.root, everywhere=everywhere, limit=limit)
+    cwd, store = _require_store(place, environ)
+    return search_sessions(words, cwd, home=store, everywhere=everywhere, limit=limit)
 
 
 def rename_session(
@@ -70,9 +71,9 @@ def rename_session(
     Raises:
         SessionError: If the session is unknown, or another process is using it.
     """
-    cwd, home = _require_home(place, environ)
-    info = find_session(name, cwd, home=home.root)
-    with Session.open(info.place, home=home.root) as session:
+    cwd, store = _require_store(place, environ)
+    info = find_session(name, cwd, home=store)
+    with Session.open(info.place, home=store) as session:
         if not session.writable:
             raise SessionError(f"Cannot rename session {info.id}: {session.problems[-1]}")
         session.label(title)
@@ -85,9 +86,9 @@ def remove_session(name: str, place: WorkspaceOptions, environ: Mapping[str, str
     Raises:
         SessionError: If the session is unknown, or another process is using it.
     """
-    cwd, home = _require_home(place, environ)
-    info = find_session(name, cwd, home=home.root)
-    JsonlStore(home.root).delete(info.place)
+    cwd, store = _require_store(place, environ)
+    info = find_session(name, cwd, home=store)
+    store.delete(info.place)
     return info
 
 
@@ -97,8 +98,7 @@ def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str
     Returns:
         The deleted sessions.
     """
-    cwd, home = _require_home(place, environ)
-    store = JsonlStore(home.root)
+    cwd, store = _require_store(place, environ)
     removed: list[SessionInfo] = []
     for info in [i for i in list_sessions(cwd, home=store) if not i.problem][keep:]:
         try:
@@ -109,11 +109,15 @@ def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str
     return removed
 
 
-def _require_home(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, UserPaths]:
+def _require_store(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, SessionStore]:
     cwd, settings = load_rules(place, {}, environ)
+    return cwd, _open_store(settings)
+
+
+def _open_store(settings: Settings) -> SessionStore:
     if settings.home is None:
         raise SessionError("No sessions found, because your home directory was not found. Set MAINSPRING_HOME.")
-    return cwd, settings.home
+    return resolve_store(session_store(settings))
 
 
 def export_transcript(name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Transcript:
@@ -163,14 +167,12 @@ def import_file(
     cwd, settings = load_rules(place, {}, environ)
     if settings.home is None:
         raise SessionError("Cannot find your home directory. Set MAINSPRING_HOME.")
-    return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=settings.home.root)
+    return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=session_store(settings))
 
 
 def _find_session(
     name: str | None, place: WorkspaceOptions, environ: Mapping[str, str]
-) -> tuple[JsonlStore, str, Redactor]:
+) -> tuple[SessionStore, str, Redactor]:
     cwd, settings = load_rules(place, {}, environ)
-    if settings.home is None:
-        raise SessionError("No sessions found, because your home directory was not found. Set MAINSPRING_HOME.")
-    store = JsonlStore(settings.home.root)
+    store = _open_store(settings)
     return store, find_session(name or "", cwd, home=store).place, redactor_of(settings, environ)

@@ -343,6 +343,17 @@ class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
     enable_jitter: bool | None = None
 
 
+class SessionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Saved sessions.
+
+    Attributes:
+        store: Where to store sessions: ``files``, one for each session in ``~/.agent/sessions``, or ``sqlite``, all in the database
+            ``~/.agent/sessions.db``. Sessions of the other store are not listed; ``mainspring sessions import`` copies one.
+    """
+
+    store: Literal["files", "sqlite"] = "files"
+
+
 class CompactionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Compaction of long conversations. None keeps the default.
 
@@ -446,6 +457,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         ui: Appearance of the terminal.
         skills: Skills.
         mcp: MCP servers.
+        sessions: Saved sessions.
     """
 
     model: str | None = None
@@ -467,3 +479,4 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     ui: UiSettings = UiSettings()
     skills: SkillSettings = SkillSettings()
     mcp: McpSettings = McpSettings()
+    sessions: SessionSettings = SessionSettings()
