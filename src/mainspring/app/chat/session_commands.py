@@ -96,6 +96,7 @@ class SessionCommands:
                 run=self._run_clear,
                 needs_idle=True,
             ),
+            SlashCommand(name="new", summary="Same as /clear", run=self._run_clear, needs_idle=True),
             SlashCommand(
                 name="compact",
                 summary="Compact the conversation",
@@ -248,6 +249,7 @@ class InfoCommands:
             SlashCommand(name="skills", summary="List the skills", run=self._run_skills),
             SlashCommand(name="mcp", summary="List the MCP servers and their state", run=self._run_mcp),
             SlashCommand(name="quit", summary="Exit", run=self._run_quit),
+            SlashCommand(name="exit", summary="Same as /quit", run=self._run_quit),
         )
 
     async def _run_help(self, arguments: str) -> CommandResult:

@@ -23,7 +23,7 @@ from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (
     "help model thinking mode tools permissions skills mcp memory sessions resume tree fork rewind name compact context cost "
-    "export copy config trust telemetry clear quit"
+    "export copy config trust telemetry clear new quit exit"
 ).split()
 
 
@@ -43,7 +43,7 @@ async def test_every_command_returns_something_to_show(folder: Path, home: Path)
     shapes: dict[str, object] = {}
     async with chatting(folder, home, "the answer") as chat:
         await chat.run("hello")
-        for name in sorted(ALL, key=lambda n: n in ("clear", "fork", "quit")):
+        for name in sorted(ALL, key=lambda n: n in ("clear", "new", "fork", "quit", "exit")):
             done = await chat.slash(f"/{name}")
             assert done.name == name
             assert done.error == "", (name, done.error)
@@ -56,8 +56,8 @@ async def test_every_command_returns_something_to_show(folder: Path, home: Path)
     assert {shapes[n] for n in ("cost", "tools", "permissions", "skills", "mcp", "config", "trust")} == {Table}
     assert {shapes[n] for n in ("telemetry", "memory", "name", "compact", "export")} == {Text}
     assert shapes["copy"] is Clipboard
-    assert shapes["quit"] is Screen
-    assert {shapes[n] for n in ("fork", "clear")} == {type(None)}
+    assert {shapes[n] for n in ("quit", "exit")} == {Screen}
+    assert {shapes[n] for n in ("fork", "clear", "new")} == {type(None)}
 
 
 @pytest.mark.covers("CLI-03")
