@@ -188,9 +188,7 @@ class TranscriptView:
             case TextDelta(text=text):
                 return self._with_separator("text", self._answer.feed(text, self.columns, self._tail_rows()))
             case MessageEnd(message=Message(role="assistant", text=text)):
-                complete_rows = (
-                    [] if self._answer.has_output else self._answer.feed(text, self.columns, self._tail_rows())
-                )
+                complete_rows = [] if self._answer.has_output else self._answer.render(text, self.columns)
                 return self._with_separator("text", complete_rows + self._answer.close(self.columns))
             case ToolExecutionUpdate():
                 self._tools.on_update(event)

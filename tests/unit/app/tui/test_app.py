@@ -615,8 +615,27 @@ async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
         tui.chat.publish(chat_events.ReplayStart(500), older, *messages, chat_events.ReplayEnd())
         await tui.wait_for(lambda: "message 499." in tui.written)
         assert "7 earlier messages are not shown" in tui.written
-        assert "... 100 earlier messages are not shown" in tui.written
-        assert "notice 50." not in tui.written
+        assert "... 440 earlier messages are not shown (Ctrl-O to show). Save all" in tui.written
+        assert "message 439." not in tui.written
+        tui.keys("\x0f")
+        await tui.wait_for(lambda: "message 439." in tui.written)
+        assert "message 50." in tui.written
+        assert "message 39." not in tui.written
+        tui.keys("\x0f")
+        await tui.wait_for(lambda: "message 39." in tui.written)
+        assert "message 0." in tui.written
+
+
+async def test_resumed_session_starts_at_a_prompt_and_renders_only_some_screens(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        events: list[chat_events.ChatEvent] = []
+        for i in range(300):
+            events += [make.user_text(f"question {i}.", "prompt"), make.response(f"answer {i}.\n\n" + "text\n\n" * 20)]
+        tui.chat.publish(chat_events.ReplayStart(600), *events, chat_events.ReplayEnd())
+        await tui.wait_for(lambda: "answer 299." in tui.written)
+        shown = [i for i in range(300) if f"answer {i}." in tui.written]
+        assert shown == [298, 299]
+        assert tui.written.index("> question 298.") < tui.written.index("answer 298.")
 
 
 async def test_input_has_a_blank_row_above_if_there_is_room(tmp_path: Path) -> None:
