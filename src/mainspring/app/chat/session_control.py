@@ -20,6 +20,7 @@ from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.providers.select_model import Choice
 from mainspring.app.run.options import LaunchOptions
+from mainspring.app.workspace.session_summaries import create_fork_title
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
 from mainspring.events import Event, FileDiff, Notice
@@ -213,7 +214,7 @@ class SessionController:
         session = self._current.require_session()
 
         def copy() -> str:
-            with session.fork(title=session.title) as forked:
+            with session.fork(title=create_fork_title(session)) as forked:
                 if entry:
                     forked.branch(_fork_point(forked, entry), "fork")
                 forked.save()

@@ -112,6 +112,10 @@ async def test_config_and_memory_commands_change_files(folder: Path, home: Path)
     async with chatting(folder, home) as chat:
         changed = await chat.slash("/config agent.maxTurns 7")
         shown = await chat.slash("/config agent")
+        await chat.slash('/config notifications.ways ["bell"]')
+        await chat.slash("/config ui.keys.mode F2")
+        await chat.slash("/config telemetry.enabled false")
+        values = await chat.slash("/config")
         bad = await chat.slash("/config agent.maxTrns 7")
         await chat.slash("/memory tests run with pytest")
         memory = await chat.slash("/memory")
@@ -119,6 +123,12 @@ async def test_config_and_memory_commands_change_files(folder: Path, home: Path)
     assert changed.error == ""
     assert json.loads((home / ".agent" / "settings.json").read_text(encoding="utf-8"))["agent"]["maxTurns"] == 7
     assert "agent.maxTurns" in str(shown.shown)
+    assert isinstance(values.shown, Table)
+    listed = {row[0]: row[1] for row in values.shown.rows}
+    assert listed["notifications.ways"] == '["bell"]'
+    assert listed["telemetry.enabled"] == "false"
+    assert listed["agent.maxTurns"] == "7"
+    assert listed["ui.keys.mode"] == '"F2"'
     assert bad.error
     assert "tests run with pytest" in str(memory.shown)
 
