@@ -113,7 +113,7 @@ async def test_config_and_memory_commands_change_files(folder: Path, home: Path)
         changed = await chat.slash("/config agent.maxTurns 7")
         shown = await chat.slash("/config agent")
         await chat.slash('/config notifications.ways ["bell"]')
-        await chat.slash("/config ui.keys.mode F2")
+        await chat.slash("/config ui.theme dark")
         await chat.slash("/config telemetry.enabled false")
         values = await chat.slash("/config")
         bad = await chat.slash("/config agent.maxTrns 7")
@@ -128,7 +128,7 @@ async def test_config_and_memory_commands_change_files(folder: Path, home: Path)
     assert listed["notifications.ways"] == '["bell"]'
     assert listed["telemetry.enabled"] == "false"
     assert listed["agent.maxTurns"] == "7"
-    assert listed["ui.keys.mode"] == '"F2"'
+    assert listed["ui.theme"] == '"dark"'
     assert bad.error
     assert "tests run with pytest" in str(memory.shown)
 
