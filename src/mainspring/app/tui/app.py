@@ -255,6 +255,8 @@ class TerminalApp:
             hidden = pluralize(count, "earlier message is", "earlier messages are")
             text = f"... {hidden} not shown{self.transcript.collapsed.hint}. Save all of them with /export."
             self.screen.print([*wrap_row(make_row(("faint", text)), self.transcript.columns), []])
+        for event in earlier:
+            self.transcript.todos.update(event)
         for event in replayed[start:]:
             self.screen.print(self.transcript.add_event(event, now))
         if count:
@@ -364,7 +366,9 @@ class TerminalApp:
         dialog = self.screen.dialog
         status_rows = 2 if self.transcript.is_waiting and max_rows > _MIN_ROWS_FOR_STATUS else 0
         below = self._dialog_rows(dialog, columns, max_rows - status_rows) if dialog is not None else []
-        below = [*self._queue_rows(columns), *below][-max_rows:] if max_rows else []
+        todo_space = 0 if dialog is not None else max_rows // 3 if rows >= _SPACIOUS_ROWS else min(max_rows // 3, 1)
+        todos = self.transcript.todos.rows(columns, todo_space)
+        below = [*todos, *self._queue_rows(columns), *below][-max_rows:] if max_rows else []
         space = max_rows - len(below) - 1
         above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
         if not above and not below and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS:
