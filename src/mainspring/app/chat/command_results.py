@@ -47,6 +47,7 @@ class Choice(Struct, frozen=True):
         detail: Further text.
         current: Whether the entry is selected now.
         depth: Level of indentation, in a tree.
+        preview: Lines about the entry, which are searched and shown while it is selected.
     """
 
     label: str
@@ -54,6 +55,7 @@ class Choice(Struct, frozen=True):
     detail: str = ""
     current: bool = False
     depth: int = 0
+    preview: str = ""
 
 
 class Picker(_Shown, frozen=True):

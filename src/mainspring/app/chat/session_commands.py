@@ -18,11 +18,12 @@ from mainspring.app.chat.slash_commands import SlashCommand, SlashCommands
 from mainspring.app.chat.status import OTHER_CALLS, StatusReporter
 from mainspring.app.chat.tool_display import one_line
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
+from mainspring.app.workspace.saved_sessions import create_export_path, export_jsonl, export_transcript
+from mainspring.app.workspace.session_summaries import SessionSummary, describe_session, summarize_session
 from mainspring.errors import ConfigError
-from mainspring.messages import Message, Usage
+from mainspring.messages import Message, Usage, utc_now
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
-from mainspring.sessions import Transcript
+from mainspring.sessions import SessionInfo, Transcript
 from mainspring.tools import Tool
 
 _REWIND_USAGE = "Use /rewind [N | ENTRY | undo] [files | conversation] [preview] [force]."
@@ -96,6 +97,7 @@ class SessionCommands:
                 run=self._run_clear,
                 needs_idle=True,
             ),
+            SlashCommand(name="new", summary="Same as /clear", run=self._run_clear, needs_idle=True),
             SlashCommand(
                 name="compact",
                 summary="Compact the conversation",
@@ -118,21 +120,24 @@ class SessionCommands:
         return None
 
     async def _pick_session(self, *, everywhere: bool) -> Picker:
-        infos = await asyncio.to_thread(lambda: self._sessions.list_sessions(everywhere=everywhere))
-        session = self._current.session
+        session, now = self._current.session, utc_now()
         choices: list[Choice] = []
-        for info in infos:
-            updated = f"{info.updated:%Y-%m-%d %H:%M}" if info.updated else ""
-            facts = (updated, info.id, info.problem, info.cwd if everywhere else "")
+        for info, summary in await asyncio.to_thread(self._summarize_sessions, everywhere):
+            facts = (describe_session(info, summary, now), info.id, info.problem, info.cwd if everywhere else "")
             choices.append(
                 Choice(
                     label=one_line(info.title or info.preview or info.id, 80),
                     line=f"/resume {info.id}",
                     detail="; ".join(filter(None, facts)),
                     current=session is not None and info.id == session.id,
+                    preview=summary.preview,
                 )
             )
         return Picker("Sessions", tuple(choices), "No sessions in this folder yet.")
+
+    def _summarize_sessions(self, everywhere: bool) -> list[tuple[SessionInfo, SessionSummary]]:
+        infos = self._sessions.list_sessions(everywhere=everywhere)
+        return [(info, summarize_session(info)) for info in infos]
 
     async def _complete_ids(self) -> Sequence[tuple[str, str]]:
         infos = await asyncio.to_thread(self._sessions.list_sessions)
@@ -194,7 +199,9 @@ class SessionCommands:
     async def _run_export(self, arguments: str) -> CommandResult:
         session = self._current.require_session()
         await session.journal.flush()
-        file = arguments.strip() or f"{session.id}.{next(iter(self._exporters), 'jsonl')}"
+        file = arguments.strip() or create_export_path(
+            f"{session.id}.{next(iter(self._exporters), 'jsonl')}", self._environ
+        )
         extension = posixpath.splitext(file)[1].lstrip(".").lower()
         render = self._exporters.get(extension)
         if render is not None:
@@ -248,6 +255,7 @@ class InfoCommands:
             SlashCommand(name="skills", summary="List the skills", run=self._run_skills),
             SlashCommand(name="mcp", summary="List the MCP servers and their state", run=self._run_mcp),
             SlashCommand(name="quit", summary="Exit", run=self._run_quit),
+            SlashCommand(name="exit", summary="Same as /quit", run=self._run_quit),
         )
 
     async def _run_help(self, arguments: str) -> CommandResult:

@@ -21,6 +21,7 @@ from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.providers.select_model import Choice
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.load import session_store
+from mainspring.app.workspace.session_summaries import create_fork_title
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
 from mainspring.events import Event, FileDiff, Notice
@@ -214,7 +215,7 @@ class SessionController:
         session = self._current.require_session()
 
         def copy() -> str:
-            with session.fork(title=session.title) as forked:
+            with session.fork(title=create_fork_title(session)) as forked:
                 if entry:
                     forked.branch(_fork_point(forked, entry), "fork")
                 forked.save()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
+import msgspec
 from msgspec import Struct
 
 from mainspring.app.chat.agent_settings import ModelSwitch, ModeSwitch
@@ -389,7 +390,7 @@ class WorkspaceCommands:
             return Text(f"Saved {key} in {file}. Takes effect when you start a new conversation (/clear).")
         described = await asyncio.to_thread(describe_settings, self._place, self._environ)
         rows = [
-            (each.key, str(each.value), each.origin)
+            (each.key, msgspec.json.encode(each.value).decode(), each.origin)
             for each in described.settings
             if key in ("", each.key) or each.key.startswith(f"{key}.")
         ]
@@ -398,7 +399,7 @@ class WorkspaceCommands:
 
     async def _complete_keys(self) -> Sequence[tuple[str, str]]:
         described = await asyncio.to_thread(describe_settings, self._place, self._environ)
-        return [(each.key, str(each.value)) for each in described.settings]
+        return [(each.key, msgspec.json.encode(each.value).decode()) for each in described.settings]
 
     async def _run_memory(self, arguments: str) -> CommandResult:
         note = arguments.strip().removeprefix("add ").strip()

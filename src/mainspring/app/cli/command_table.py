@@ -151,7 +151,10 @@ def _export() -> Parser:
         help="Export format (default: from the file extension, or html)",
     )
     parser.add_argument(
-        "-o", "--out", metavar="FILE", help="Output file; '-' writes to stdout (default: ID.html in this folder)"
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="Output file; '-' writes to stdout (default: ID.html in the folder exports of ~/.agent)",
     )
     parser.add_argument("--force", action="store_true", help="Overwrite an existing file")
     add_workspace_options(parser)

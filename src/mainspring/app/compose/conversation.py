@@ -61,12 +61,14 @@ from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
+    from mainspring.app.workspace.session_summaries import create_fork_title
     from mainspring.env import EditorEnv
     from mainspring.mcp import McpPlug
     from mainspring.sessions import find_session
     from mainspring.sessions.session import HomeOrStore
     from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 else:
+    create_fork_title = lazy_function("mainspring.app.workspace.session_summaries", "create_fork_title")
     EditorEnv = lazy_function("mainspring.env.editor", "EditorEnv")
     find_session = lazy_function("mainspring.sessions", "find_session")
     Telemetry = lazy_function("mainspring.telemetry", "Telemetry")
@@ -382,7 +384,7 @@ def open_session(
     if not options.fork:
         return session
     with session:
-        return session.fork()
+        return session.fork(title=create_fork_title(session))
 
 
 def _create_session(id: str, cwd: str, home: HomeOrStore | None, how: SessionOptions | None) -> Session | None:

@@ -30,7 +30,8 @@ from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.styled_text import CollapsedOutput, make_row
 
 _DOUBLE_PRESS_SECONDS = 2.0
-_EXIT_COMMANDS = ("/quit", "/exit", "/q")
+EXIT_LINES = ("/quit", "/exit", "/q", "exit", "quit", ":q", ":q!", ":wq")
+"""Lines that exit the chat."""
 _ABORT_REASON = "Stopped by the user"
 
 
@@ -111,7 +112,7 @@ class InputActions:
         elif not text.strip():
             if connection.is_held and connection.queued:
                 connection.send(SendQueued(connection.queued[0].id))
-        elif text.strip() in _EXIT_COMMANDS and not connection.is_open:
+        elif text.strip() in EXIT_LINES:
             screen.exit()
         else:
             sent = self._send(text, Queue if queue else Steer if self.is_busy() else Prompt)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TextIO
@@ -38,6 +37,7 @@ from mainspring.events import (
     SubagentEvent,
     TextDelta,
     ThinkingDelta,
+    ToolExecutionEnd,
     ToolExecutionUpdate,
 )
 from mainspring.messages import Message
@@ -46,7 +46,12 @@ from mainspring.text import pluralize
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a spinner moves, and while a question is open."""
 _CLOSING_SECONDS = 5.0
-_MAX_REPLAY_EVENTS = 400
+_REPLAY_SCREENS = 5
+"""Number of screens of a resumed session that are printed when it is opened."""
+_EARLIER_EVENTS = 400
+"""Number of earlier events that are printed at a time on request."""
+_TOOL_ROWS = 8
+"""Estimated rows of a tool call."""
 _NOT_SENT = "MessageNotSentError"
 """Type of the error of a run whose message was not sent."""
 _HELP = "Commands"
@@ -129,8 +134,7 @@ class TerminalApp:
             self.connection, self.screen, self._inputs, self.transcript.collapsed, self._jobs
         )
         self._ticker = FrameTicker(self.screen, self.transcript)
-        self._replay: deque[chat_events.ChatEvent] | None = None
-        self._skipped_events = self._skipped_messages = 0
+        self._replay: list[chat_events.ChatEvent] | None = None
         self._last_prompt = ""
         self.failure: Exception | None = None
         self.set_keys({})
@@ -232,31 +236,57 @@ class TerminalApp:
     def _on_event(self, event: chat_events.ChatEvent) -> None:
         match event:
             case chat_events.ReplayStart():
-                self._replay, self._skipped_events, self._skipped_messages = deque(), 0, 0
+                self._replay = []
             case chat_events.ReplayEnd():
                 self._show_replay()
             case _ if self._replay is not None:
                 self._replay.append(event)
-                if len(self._replay) > _MAX_REPLAY_EVENTS:
-                    self._skip_replayed(self._replay.popleft())
             case _:
                 self._show(event)
 
-    def _skip_replayed(self, event: chat_events.ChatEvent) -> None:
-        """Leave out an old event. Messages are counted, and the first notice, about even older messages, is printed."""
-        if isinstance(event, Notice) and not self._skipped_events:
-            self.screen.print(self.transcript.add_event(event, time.monotonic()))
-        self._skipped_events += 1
-        self._skipped_messages += isinstance(event, MessageEnd)
-
     def _show_replay(self) -> None:
-        replayed, self._replay = self._replay or deque(), None
-        if self._skipped_messages:
-            count = pluralize(self._skipped_messages, "earlier message is", "earlier messages are")
-            self.screen.print([make_row(("faint", f"... {count} not shown. Save all of them with /export.")), []])
-        now = time.monotonic()
-        for event in replayed:
+        """Print the end of a resumed session. Earlier events are rendered on request, since that takes most of the time."""
+        replayed, self._replay = self._replay or [], None
+        now, start = time.monotonic(), self._find_replay_start(replayed)
+        earlier = replayed[:start]
+        if earlier and isinstance(earlier[0], Notice):  # about even older messages
+            self.screen.print(self.transcript.add_event(earlier[0], now))
+        if count := sum(isinstance(event, MessageEnd) for event in earlier):
+            hidden = pluralize(count, "earlier message is", "earlier messages are")
+            text = f"... {hidden} not shown{self.transcript.collapsed.hint}. Save all of them with /export."
+            self.screen.print([*wrap_row(make_row(("faint", text)), self.transcript.columns), []])
+        for event in earlier:
+            self.transcript.todos.update(event)
+        for event in replayed[start:]:
             self.screen.print(self.transcript.add_event(event, now))
+        if count:
+            self._store_earlier(earlier)
+
+    def _find_replay_start(self, events: Sequence[chat_events.ChatEvent]) -> int:
+        """Return the index of the prompt from which on the events fill some screens; 0 if all events fit."""
+        space = _REPLAY_SCREENS * self.transcript.rows
+        start = len(events)
+        for i in range(len(events) - 1, -1, -1):
+            space -= _estimate_rows(events[i], self.transcript.columns)
+            if space < 0 and start < len(events):
+                return start
+            if chat_events.is_user_message(events[i]):
+                start = i
+        return 0
+
+    def _store_earlier(self, events: Sequence[chat_events.ChatEvent]) -> None:
+        """Print earlier events on request, the last of them first."""
+
+        def load() -> list[Row]:
+            view = TranscriptView(
+                self.transcript.look, self.transcript.columns, self.transcript.rows, self.transcript.collapsed
+            )
+            rows = [row for event in events[-_EARLIER_EVENTS:] for row in view.add_event(event, 0.0)]
+            if earlier := events[:-_EARLIER_EVENTS]:
+                self._store_earlier(earlier)
+            return rows
+
+        self.transcript.collapsed.store("Earlier messages", load)
 
     def _show(self, event: chat_events.ChatEvent) -> None:
         match event:
@@ -336,7 +366,9 @@ class TerminalApp:
         dialog = self.screen.dialog
         status_rows = 2 if self.transcript.is_waiting and max_rows > _MIN_ROWS_FOR_STATUS else 0
         below = self._dialog_rows(dialog, columns, max_rows - status_rows) if dialog is not None else []
-        below = [*self._queue_rows(columns), *below][-max_rows:] if max_rows else []
+        todo_space = 0 if dialog is not None else max_rows // 3 if rows >= _SPACIOUS_ROWS else min(max_rows // 3, 1)
+        todos = self.transcript.todos.rows(columns, todo_space)
+        below = [*todos, *self._queue_rows(columns), *below][-max_rows:] if max_rows else []
         space = max_rows - len(below) - 1
         above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
         if not above and not below and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS:
@@ -363,6 +395,16 @@ class TerminalApp:
     def status_row(self, columns: int) -> Row:
         """Return the last row of the screen."""
         return status_row(self.connection.status, columns)
+
+
+def _estimate_rows(event: chat_events.ChatEvent, columns: int) -> int:
+    match event:
+        case MessageEnd(message=Message(text=text)):
+            return text.count("\n") + len(text) // columns + 2
+        case ToolExecutionEnd():
+            return _TOOL_ROWS
+        case _:
+            return 1
 
 
 def _unwrap_group(error: Exception) -> Exception:

@@ -249,6 +249,9 @@ class DialogQueue:
             self._show(self.current)
 
 
+_PREVIEW_ROWS = 4
+_MIN_PICKER_ROWS = 4
+"""Number of rows of a list that a preview leaves free."""
 _FREE_TEXT = "\0own"
 _HINT = "Up/Down to move, Enter to select, Esc to skip"
 _PICKER_HINT = "Up/Down to move, Enter to select, type to filter, Esc to cancel"
@@ -356,7 +359,10 @@ class PickerDialog:
     def _filter(self) -> Menu | None:
         """Return a menu of the matching entries."""
         words = self._filter_text.lower().split()
-        matching = [c for c in self._picker.choices if all(w in f"{c.label} {c.detail}".lower() for w in words)]
+        matching = [
+            c for c in self._picker.choices if all(w in f"{c.label} {c.detail} {c.preview}".lower() for w in words)
+        ]
+        self._matching = matching
         items = [
             MenuItem(c.line, c.label, "", ("(current) " if c.current else "") + c.detail, c.depth) for c in matching
         ]
@@ -395,4 +401,14 @@ class PickerDialog:
         ]
         if self._menu is None:
             return [*head, make_row(("faint", truncate("  No matches; Esc to clear the filter", columns - 1)))]
-        return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]
+        preview = self._preview_rows(columns)[: max(max_rows - len(head) - _MIN_PICKER_ROWS, 0)]
+        return [*head, *self._menu.rows(columns, max(max_rows - len(head) - len(preview), 3)), *preview]
+
+    def _preview_rows(self, columns: int) -> list[Row]:
+        """Return the end of the preview of the selected entry, or its lines that match the filter."""
+        if self._menu is None or not (choice := self._matching[self._menu.index]).preview:
+            return []
+        lines, words = choice.preview.splitlines(), self._filter_text.lower().split()
+        found = [line for line in lines if any(word in line.lower() for word in words)]
+        rows = [make_row(("faint", f"  {to_one_row(line, columns - 3)}")) for line in (found or lines)[-_PREVIEW_ROWS:]]
+        return [make_row(("faint", f"  {truncate(choice.detail, columns - 3)}")), *rows]

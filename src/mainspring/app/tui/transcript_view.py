@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.tui.activity_view import ShellView, SubagentView, ToolCallView
+from mainspring.app.tui.activity_view import ShellView, SubagentView, TodoView, ToolCallView
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.event_rows import event_rows
 from mainspring.app.tui.format import format_seconds, format_total
@@ -139,6 +139,9 @@ class TranscriptView:
         columns: Width of the screen; update it when it changes.
         rows: Height of the screen.
         collapsed: Stores collapsed output.
+
+    Attributes:
+        todos: The todo list of the agent.
     """
 
     def __init__(self, theme: Theme, columns: int, rows: int, collapsed: CollapsedOutput | None = None) -> None:
@@ -158,10 +161,12 @@ class TranscriptView:
         self._clock = WorkClock()
         self._retry_at = 0.0
         self._shell = ShellView(self.collapsed)
+        self.todos = TodoView()
 
     def add_event(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         """Show an event. Return the rows to print."""
         self._update_clock(event, now)
+        self.todos.update(event)
         now = self._clock.to_work_time(now)
         if self._thinking and isinstance(event, _THINKING_ENDS):
             return self._end_thinking(now) + self._add(event, now)
@@ -188,9 +193,7 @@ class TranscriptView:
             case TextDelta(text=text):
                 return self._with_separator("text", self._answer.feed(text, self.columns, self._tail_rows()))
             case MessageEnd(message=Message(role="assistant", text=text)):
-                complete_rows = (
-                    [] if self._answer.has_output else self._answer.feed(text, self.columns, self._tail_rows())
-                )
+                complete_rows = [] if self._answer.has_output else self._answer.render(text, self.columns)
                 return self._with_separator("text", complete_rows + self._answer.close(self.columns))
             case ToolExecutionUpdate():
                 self._tools.on_update(event)

@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules, session_store
+from mainspring.app.workspace.paths import find_user_paths
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import Settings
 from mainspring.errors import SessionError
@@ -134,6 +135,24 @@ def export_transcript(name: str | None, place: WorkspaceOptions, environ: Mappin
     store, found, redactor = _find_session(name, place, environ)
     plain: Any = msgspec.to_builtins(read_transcript(store, found))
     return msgspec.convert(redactor.value(plain), Transcript)
+
+
+def create_export_path(name: str, environ: Mapping[str, str] = os.environ, *, replace: bool = False) -> str:
+    """Return where an export is stored if the user names no file: a free name in the user's folder, not in the project.
+
+    Args:
+        name: Name of the file.
+        environ: Environment variables, which name the user's folder.
+        replace: Whether an existing file may be replaced.
+    """
+    home = find_user_paths(environ)
+    if home is None:
+        return os.path.abspath(name)
+    home.exports.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path, number = home.exports / name, 2
+    while path.exists() and not replace:
+        path, number = home.exports / f"{os.path.splitext(name)[0]}-{number}{os.path.splitext(name)[1]}", number + 1
+    return str(path)
 
 
 def export_jsonl(name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[bytes]:

@@ -23,7 +23,7 @@ from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (
     "help model thinking mode tools permissions skills mcp memory sessions resume tree fork rewind name compact context cost "
-    "export copy config trust telemetry clear quit"
+    "export copy config trust telemetry clear new quit exit"
 ).split()
 
 
@@ -43,7 +43,7 @@ async def test_every_command_returns_something_to_show(folder: Path, home: Path)
     shapes: dict[str, object] = {}
     async with chatting(folder, home, "the answer") as chat:
         await chat.run("hello")
-        for name in sorted(ALL, key=lambda n: n in ("clear", "fork", "quit")):
+        for name in sorted(ALL, key=lambda n: n in ("clear", "new", "fork", "quit", "exit")):
             done = await chat.slash(f"/{name}")
             assert done.name == name
             assert done.error == "", (name, done.error)
@@ -56,8 +56,8 @@ async def test_every_command_returns_something_to_show(folder: Path, home: Path)
     assert {shapes[n] for n in ("cost", "tools", "permissions", "skills", "mcp", "config", "trust")} == {Table}
     assert {shapes[n] for n in ("telemetry", "memory", "name", "compact", "export")} == {Text}
     assert shapes["copy"] is Clipboard
-    assert shapes["quit"] is Screen
-    assert {shapes[n] for n in ("fork", "clear")} == {type(None)}
+    assert {shapes[n] for n in ("quit", "exit")} == {Screen}
+    assert {shapes[n] for n in ("fork", "clear", "new")} == {type(None)}
 
 
 @pytest.mark.covers("CLI-03")
@@ -68,7 +68,7 @@ async def test_help_lists_every_command(folder: Path, home: Path) -> None:
         none = await chat.slash("/help nonsense")
 
     assert isinstance(done.shown, Table)
-    assert {f"/{name}" for name in ALL} <= {row[0] for row in done.shown.rows}
+    assert {f"/{name}" for name in (*ALL, "init", "diff", "review")} <= {row[0] for row in done.shown.rows}
     assert all(row[2] for row in done.shown.rows)
     assert isinstance(one.shown, Table)
     assert len(one.shown.rows) == 1
@@ -112,6 +112,10 @@ async def test_config_and_memory_commands_change_files(folder: Path, home: Path)
     async with chatting(folder, home) as chat:
         changed = await chat.slash("/config agent.maxTurns 7")
         shown = await chat.slash("/config agent")
+        await chat.slash('/config notifications.ways ["bell"]')
+        await chat.slash("/config ui.theme dark")
+        await chat.slash("/config telemetry.enabled false")
+        values = await chat.slash("/config")
         bad = await chat.slash("/config agent.maxTrns 7")
         await chat.slash("/memory tests run with pytest")
         memory = await chat.slash("/memory")
@@ -119,6 +123,12 @@ async def test_config_and_memory_commands_change_files(folder: Path, home: Path)
     assert changed.error == ""
     assert json.loads((home / ".agent" / "settings.json").read_text(encoding="utf-8"))["agent"]["maxTurns"] == 7
     assert "agent.maxTurns" in str(shown.shown)
+    assert isinstance(values.shown, Table)
+    listed = {row[0]: row[1] for row in values.shown.rows}
+    assert listed["notifications.ways"] == '["bell"]'
+    assert listed["telemetry.enabled"] == "false"
+    assert listed["agent.maxTurns"] == "7"
+    assert listed["ui.theme"] == '"dark"'
     assert bad.error
     assert "tests run with pytest" in str(memory.shown)
 

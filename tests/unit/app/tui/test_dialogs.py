@@ -145,6 +145,37 @@ def test_typing_filters_a_picker() -> None:
     assert answers[1:] == [None]
 
 
+SESSIONS = Picker(
+    "Sessions",
+    (
+        Choice(
+            "fix the tests", "/resume a", "2 hours ago, 3 prompts; a", preview="> fix the tests\n> and the docs\nDone."
+        ),
+        Choice(
+            "plan a trip", "/resume b", "yesterday, 1 prompt; b", preview="> plan a trip to the mountains\nTake boots."
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_picker_shows_and_searches_the_preview_of_the_selected_entry(columns: int) -> None:
+    dialog = PickerDialog(SESSIONS, [].append)
+    shown = render(dialog, columns)
+    assert shown.endswith("  2 hours ago, 3 prompts; a\n  > fix the tests\n  > and the docs\n  Done.\n")
+    dialog.on_key("down")
+    assert render(dialog, columns).endswith(
+        "  yesterday, 1 prompt; b\n  > plan a trip to the mountains\n  Take boots.\n"
+    )
+    for key in "docs":
+        dialog.on_key(key)
+    shown = render(dialog, columns)
+    assert shown.endswith("  > and the docs\n")
+    assert "plan a trip" not in shown
+    assert all(len(line) < columns for line in shown.splitlines())
+    assert "> and the docs" not in render(dialog, columns, 6)  # the list has precedence
+
+
 CHOICES = """\
 Run this command?
   npm test
