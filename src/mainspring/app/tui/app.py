@@ -15,6 +15,7 @@ from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Clipboard, Picker, Table
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
+from mainspring.app.chat.types import Status
 from mainspring.app.tui.actions import BackgroundJobs, ControlActions, InputActions
 from mainspring.app.tui.approval_dialog import ApprovalDialog, question_of
 from mainspring.app.tui.chat_client import ChatClient, ChatConnection, ChatOpener
@@ -25,7 +26,7 @@ from mainspring.app.tui.key_bindings import bind_shortcut, create_bindings, key_
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyChannel, NotifyReason, NotifyWhen
 from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen
-from mainspring.app.tui.status_line import status_row
+from mainspring.app.tui.status_line import StatusCommand, status_row
 from mainspring.app.tui.styled_text import Row, make_row, wrap_row
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
@@ -132,6 +133,8 @@ class TerminalApp:
         self._replay: deque[chat_events.ChatEvent] | None = None
         self._skipped_events = self._skipped_messages = 0
         self._last_prompt = ""
+        self._status_parts: tuple[str, ...] = ()  # the settings are loaded before the first status
+        self._status_command: StatusCommand | None = None
         self.failure: Exception | None = None
         self.set_keys({})
 
@@ -161,6 +164,14 @@ class TerminalApp:
     ) -> None:
         """Change how the user is notified."""
         self.notifier.options = NotificationOptions(when=when, channels=channels, command=command, after=after)
+
+    def set_status_line(self, parts: tuple[str, ...], command: str | None, timeout_seconds: float) -> None:
+        """Change what the status line shows."""
+        self._status_parts = parts
+        if command:
+            self._status_command = StatusCommand(
+                command, timeout_seconds, self._environ, self._jobs.start, self.screen.invalidate
+            )
 
     def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
@@ -208,7 +219,12 @@ class TerminalApp:
 
     def _on_open(self, chat: ChatClient) -> None:
         self._bind(chat.shortcuts)
+        self._update_status_command(chat.status)
         self.screen.invalidate()
+
+    def _update_status_command(self, status: Status) -> None:
+        if self._status_command is not None:
+            self._status_command.update(status)
 
     def _restore_rejected(self, command: ChatCommand) -> None:
         """Keep the text of a rejected command."""
@@ -230,6 +246,8 @@ class TerminalApp:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: chat_events.ChatEvent) -> None:
+        if isinstance(event, chat_events.StatusChange):
+            self._update_status_command(event.status)
         match event:
             case chat_events.ReplayStart():
                 self._replay, self._skipped_events, self._skipped_messages = deque(), 0, 0
@@ -362,7 +380,8 @@ class TerminalApp:
 
     def status_row(self, columns: int) -> Row:
         """Return the last row of the screen."""
-        return status_row(self.connection.status, columns)
+        command = self._status_command
+        return status_row(self.connection.status, columns, self._status_parts, command.line if command else "")
 
 
 def _unwrap_group(error: Exception) -> Exception:

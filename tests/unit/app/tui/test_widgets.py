@@ -17,7 +17,10 @@ from mainspring.app.tui.key_bindings import KEYS, key_table, parse_key, resolve_
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyReason
 from mainspring.app.tui.status_line import status_row
 from mainspring.app.tui.styled_text import to_text
+from mainspring.app.workspace.settings import StatusLineSettings
 from mainspring.events import FileDiff
+
+PARTS = StatusLineSettings().parts
 
 
 def test_numbers_are_formatted() -> None:
@@ -47,24 +50,24 @@ STATUS = Status(
 
 @pytest.mark.covers("CLI-01", "OPT-03")
 def test_status_line_drops_the_least_important_parts() -> None:
-    assert to_text([status_row(STATUS, 200)]) == (
+    assert to_text([status_row(STATUS, 200, PARTS)]) == (
         "GPT  thinking high  plan mode  sandbox off  90% of 100k context  .../checkout/service  $0.50 of $2.00  main  1 subagent"
         "  2 queued  my work\n"
     )
-    assert to_text([status_row(STATUS, 40)]) == "GPT  plan mode  sandbox off  2 queued\n"
+    assert to_text([status_row(STATUS, 40, PARTS)]) == "GPT  plan mode  sandbox off  2 queued\n"
     long = msgspec.structs.replace(STATUS, model_label="A model with quite a long name", queued=0, mode="accept_edits")
-    assert to_text([status_row(long, 40)]) == "A model with quit...  accept edits\n"
+    assert to_text([status_row(long, 40, PARTS)]) == "A model with quit...  accept edits\n"
     boxed = msgspec.structs.replace(STATUS, sandbox="bubblewrap 0.8.0", cwd="/odd\x1b[2Jname")
-    assert "plan mode  sandbox bubblewrap 0.8.0  90%" in to_text([status_row(boxed, 200)])
-    assert "\x1b" not in to_text([status_row(boxed, 200)])
-    assert to_text([status_row(STATUS, 5)]) == "GPT\n"
-    assert ("class:warn", "90% of 100k context") in status_row(STATUS, 200)
+    assert "plan mode  sandbox bubblewrap 0.8.0  90%" in to_text([status_row(boxed, 200, PARTS)])
+    assert "\x1b" not in to_text([status_row(boxed, 200, PARTS)])
+    assert to_text([status_row(STATUS, 5, PARTS)]) == "GPT\n"
+    assert ("class:warn", "90% of 100k context") in status_row(STATUS, 200, PARTS)
     assert ("class:status", "79% of 100k context") in status_row(
-        msgspec.structs.replace(STATUS, context_used=79_000), 200
+        msgspec.structs.replace(STATUS, context_used=79_000), 200, PARTS
     )
     unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
-    assert ".../checkout/service  1.5k tokens  main" in to_text([status_row(unpriced, 200)])
-    assert to_text([status_row(None, 80)]) == "Starting...\n"
+    assert ".../checkout/service  1.5k tokens  main" in to_text([status_row(unpriced, 200, PARTS)])
+    assert to_text([status_row(None, 80, PARTS)]) == "Starting...\n"
 
 
 @pytest.mark.covers("OPT-03")
