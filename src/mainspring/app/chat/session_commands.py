@@ -25,8 +25,13 @@ from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.sessions import Transcript
 from mainspring.tools import Tool
 
-_REWIND_USAGE = "Use /rewind [N | ENTRY | undo] [files | conversation] [preview] [force]."
-_REWIND_FLAGS = ("files", "conversation", "both", "preview", "force")
+_REWIND_USAGE = "Use /rewind [N | ENTRY | undo | list] [files | conversation] [preview] [force]."
+_REWIND_TITLES = {
+    "both": "Rewind to before",
+    "files": "Rewind the files to before",
+    "conversation": "Edit an earlier prompt (not its files)",
+}
+_REWIND_FLAGS = ("files", "conversation", "both", "preview", "force", "list")
 
 
 class SessionCommands:
@@ -82,7 +87,7 @@ class SessionCommands:
             SlashCommand(
                 name="rewind",
                 summary="Rewind the conversation and the files to before a prompt",
-                arguments="[N | ENTRY | undo] [files | conversation] [preview] [force]",
+                arguments="[N | ENTRY | undo | list] [files | conversation] [preview] [force]",
                 run=self._run_rewind,
                 complete=self._complete_rewind_points,
                 needs_idle=True,
@@ -159,18 +164,22 @@ class SessionCommands:
         words = arguments.split()
         flags = {word for word in words if word in _REWIND_FLAGS}
         targets = [word for word in words if word not in flags]
-        if not words:
-            prompts = await self._sessions.prompts()
-            choices = [
-                Choice(one_line(item.text, 80), f"/rewind {number}", f"{item.when:%H:%M}")
-                for number, (item, _) in enumerate(prompts, 1)
-            ]
-            return Picker("Rewind to before", tuple(choices), "No prompts to rewind yet.")
         if len(targets) > 1 or len(flags & {"files", "conversation", "both"}) > 1:
             raise ConfigError(_REWIND_USAGE)
         what = "files" if "files" in flags else "conversation" if "conversation" in flags else "both"
+        if not words or "list" in flags:
+            return await self._pick_prompt(what)
         target = targets[0] if targets else ""
         return await self._sessions.rewind(Rewind(target, what, preview="preview" in flags, force="force" in flags))
+
+    async def _pick_prompt(self, what: str) -> Picker:
+        prompts = await self._sessions.prompts()
+        suffix = "" if what == "both" else f" {what}"
+        choices = [
+            Choice(one_line(item.text, 80), f"/rewind {number}{suffix}", f"{item.when:%H:%M}")
+            for number, (item, _) in enumerate(prompts, 1)
+        ]
+        return Picker(_REWIND_TITLES[what], tuple(choices), "No prompts to rewind yet.")
 
     async def _complete_rewind_points(self) -> Sequence[tuple[str, str]]:
         prompts = await self._sessions.prompts()

@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, get_args
 
+from prompt_toolkit.document import Document
+
+from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.chat.commands import (
     Abort,
     Attachment,
@@ -18,11 +21,13 @@ from mainspring.app.chat.commands import (
     RemoveQueued,
     SendQueued,
     SetMode,
+    Slash,
     Steer,
     parse_line,
 )
 from mainspring.app.chat.types import AgentMode
 from mainspring.app.tui.chat_client import ChatConnection
+from mainspring.app.tui.dialogs import DialogQueue, PickerDialog
 from mainspring.app.tui.external_programs import edit_in_editor, read_clipboard_image
 from mainspring.app.tui.input_field import HistoryFile
 from mainspring.app.tui.paste import find_image_path, read_image
@@ -81,6 +86,7 @@ class InputActions:
         history: Stores what was submitted.
         jobs: Runs slow work.
         environ: Names the editor and the desktop.
+        dialogs: Shows the list of earlier inputs.
         is_busy: Returns True while a run or a shell command is in progress.
     """
 
@@ -91,6 +97,7 @@ class InputActions:
         history: HistoryFile,
         jobs: BackgroundJobs,
         environ: Mapping[str, str],
+        dialogs: DialogQueue,
         is_busy: Callable[[], bool],
     ) -> None:
         self._connection = connection
@@ -98,6 +105,7 @@ class InputActions:
         self._history = history
         self._jobs = jobs
         self._environ = environ
+        self._dialogs = dialogs
         self.is_busy = is_busy
         self._draft = ""
         self._last_sent = ("", "")  # as sent, and as typed, with placeholders
@@ -170,6 +178,21 @@ class InputActions:
         screen.buffer.reset()
         screen.buffer.insert_text(self._draft)
         self._draft = ""
+
+    def search_history(self) -> None:
+        """List the earlier inputs of the project, latest first, to insert one. Blocks briefly: the next keys filter the list."""
+        latest = dict.fromkeys(reversed(self._history.read()))
+        if latest:
+            picker = Picker("Earlier inputs", tuple([Choice(text, text) for text in latest]))
+            self._screen.end_typing()
+            self._dialogs.add(PickerDialog(picker, self._dialogs.finish, self._insert_earlier))
+        else:
+            self._screen.print([make_row(("faint", "No earlier inputs in this project yet."))])
+
+    def _insert_earlier(self, text: str) -> None:
+        screen = self._screen
+        screen.buffer.save_to_undo_stack()
+        screen.buffer.document = Document(screen.pastes.text(text))
 
     # --- pastes and the editor ----------------------------------------------------------------------------------------
 
@@ -247,12 +270,28 @@ class ControlActions:
         self._inputs = inputs
         self._collapsed = collapsed
         self._jobs = jobs
-        self._last_interrupt = -_DOUBLE_PRESS_SECONDS
+        self._last_interrupt = self._last_escape = self._last_stop = -_DOUBLE_PRESS_SECONDS
 
     def stop(self) -> None:
         """Stop what is running."""
         if self._inputs.is_busy():
             self._connection.send(Abort(_ABORT_REASON))
+
+    def stop_or_edit_earlier(self) -> None:
+        """Stop what is running. If nothing is, and the input is empty, list the earlier prompts when called twice."""
+        now = time.monotonic()
+        if self._inputs.is_busy():
+            self.stop()
+            self._last_stop = now
+        elif now - self._last_stop < _DOUBLE_PRESS_SECONDS or self._screen.buffer.text:
+            return  # the key was pressed repeatedly to stop
+        elif now - self._last_escape < _DOUBLE_PRESS_SECONDS:
+            self._last_escape = -_DOUBLE_PRESS_SECONDS
+            self._screen.hint = ""
+            self._connection.send(Slash("/rewind list conversation"))
+        else:
+            self._last_escape = now
+            self._show_hint("Press Esc again to edit an earlier prompt")
 
     def interrupt(self) -> None:
         """Stop what is running, or clear the input; exit if pressed twice."""
@@ -270,14 +309,19 @@ class ControlActions:
             screen.buffer.append_to_history()
             screen.buffer.reset()
         else:
-            screen.hint = "Press Ctrl-C again to exit"
-            self._jobs.start(self._clear_hint_later())
+            self._show_hint("Press Ctrl-C again to exit")
         screen.invalidate()
 
-    async def _clear_hint_later(self) -> None:
-        await asyncio.sleep(_DOUBLE_PRESS_SECONDS)
-        self._screen.hint = ""
+    def _show_hint(self, text: str) -> None:
+        self._screen.hint = text
         self._screen.invalidate()
+        self._jobs.start(self._clear_hint_later(text))
+
+    async def _clear_hint_later(self, text: str) -> None:
+        await asyncio.sleep(_DOUBLE_PRESS_SECONDS)
+        if self._screen.hint == text:
+            self._screen.hint = ""
+            self._screen.invalidate()
 
     def exit(self) -> None:
         """Exit."""

@@ -125,7 +125,9 @@ class TerminalApp:
         self.notifier = Notifier(NotificationOptions(), self.screen.write_sequence, environ)
         self._dialogs = DialogQueue(self.screen.show_dialog, self.connection.send)
         self._jobs = BackgroundJobs(self._show_error)
-        self._inputs = InputActions(self.connection, self.screen, history, self._jobs, environ, self.is_busy)
+        self._inputs = InputActions(
+            self.connection, self.screen, history, self._jobs, environ, self._dialogs, self.is_busy
+        )
         self._controls = ControlActions(
             self.connection, self.screen, self._inputs, self.transcript.collapsed, self._jobs
         )

@@ -68,7 +68,7 @@ class Menu:
         Returns:
             The chosen values, or None if the key chooses nothing.
         """
-        moved = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -_PAGE, "pagedown": _PAGE}.get(key)
+        moved = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "c-r": 1, "pageup": -_PAGE, "pagedown": _PAGE}.get(key)
         if moved is not None:
             step = abs(moved) == 1
             self.index = (
@@ -338,15 +338,17 @@ def _items(request: QuestionRequest) -> list[MenuItem]:
 
 
 class PickerDialog:
-    """A list of a slash command, filtered by what the user types.
+    """A list of a slash command or of earlier inputs, filtered by what the user types.
 
     Args:
         picker: The list.
-        finish: Called with the chosen command line.
+        finish: Called with the command of the chosen entry.
+        choose: Turns the line of the chosen entry into a command, or uses the line and returns None.
     """
 
-    def __init__(self, picker: Picker, finish: OnDone) -> None:
+    def __init__(self, picker: Picker, finish: OnDone, choose: Callable[[str], ChatCommand | None] = Slash) -> None:
         self.id = ""
+        self._choose = choose
         self.text_request: TextRequest | None = None
         self._picker = picker
         self._finish = finish
@@ -372,7 +374,7 @@ class PickerDialog:
             self._filter_text += " " if key == "space" else key
             self._menu = self._filter()
         elif self._menu is not None and (chosen := self._menu.on_key(key)):
-            self._finish(Slash(chosen[0]))
+            self._finish(self._choose(chosen[0]))
         return True
 
     def submit_text(self, text: str) -> None:

@@ -49,7 +49,12 @@ KEYS: tuple[KeyAction, ...] = (
     KeyAction(
         "queued", (("escape", "up"),), "Alt-Up", "Edit queued messages, the last one first; an empty message is removed"
     ),
-    KeyAction("stop", (("escape",),), "Esc", "Stop the agent, close a menu, or go back in a question"),
+    KeyAction(
+        "stop",
+        (("escape",),),
+        "Esc",
+        "Stop the agent, close a menu, or go back in a question; press twice in an empty input to edit an earlier prompt",
+    ),
     KeyAction("interrupt", (("c-c",),), "Ctrl-C", "Stop the agent, or clear the input; press twice to exit"),
     KeyAction("leave", (("c-d",),), "Ctrl-D", "Exit if the input is empty"),
     KeyAction(
@@ -63,6 +68,7 @@ KEYS: tuple[KeyAction, ...] = (
         "Edit the message in $VISUAL or $EDITOR, with pastes in full",
     ),
     KeyAction("image", (("c-v",),), "Ctrl-V", "Attach the image in the clipboard, or paste the path of an image"),
+    KeyAction("search", (("c-r",),), "Ctrl-R", "Search earlier inputs of this project; press again for older ones"),
     KeyAction("suspend", (("c-z",),), "Ctrl-Z", "Suspend; resume with fg"),
     KeyAction("redraw", (("c-l",),), "Ctrl-L", "Redraw the screen"),
 )
@@ -140,7 +146,7 @@ def key_table(changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return (*((changed.get(key.action, key.shown), key.description) for key in KEYS), _HISTORY_KEYS)
 
 
-_DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n")
+_DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n", "c-r")
 
 _FLUSH = "_Flush"
 """Data of the key that prompt-toolkit inserts after a pause."""
@@ -192,6 +198,7 @@ def create_bindings(
     bind("unfold", lambda _: controls.expand_output())
     bind("editor", lambda _: inputs.open_editor())
     bind("image", lambda _: inputs.paste_image(), ~request)
+    bind("search", lambda _: inputs.search_history(), typing & Condition(lambda: screen.dialog is None))
     bind("suspend", lambda _: controls.suspend())
     bind("redraw", lambda _: screen.app.renderer.clear())
     _add(keys, (BURST,), lambda event: _burst(screen, bursts, event))
@@ -303,4 +310,4 @@ def _escape(screen: Screen, inputs: InputActions, controls: ControlActions) -> N
     elif screen.editing_queued_id:
         inputs.stop_editing()
     else:
-        controls.stop()
+        controls.stop_or_edit_earlier()

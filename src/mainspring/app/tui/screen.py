@@ -338,6 +338,10 @@ class Screen:
         if not self.dialog_takes_keys():
             self._typed_at = self.last_key
 
+    def end_typing(self) -> None:
+        """Let the next question take keys immediately, because the user requested it with a key."""
+        self._typed_at = 0.0
+
     def type_into_input(self, character: str) -> None:
         """Insert a character that does not answer the open question."""
         self._typed_at = time.monotonic()
