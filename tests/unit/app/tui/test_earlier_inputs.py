@@ -77,7 +77,7 @@ async def test_search_shows_no_secret(tmp_path: Path) -> None:
 
 
 def _hint(tui: TuiHarness) -> str:
-    return to_text([tui.session.screen._last_row()])  # pyright: ignore[reportPrivateUsage]
+    return to_text([tui.session.screen._last_row()])
 
 
 async def test_escape_twice_lists_the_earlier_prompts(tmp_path: Path) -> None:
