@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, get_args
 
 from prompt_toolkit.document import Document
+from prompt_toolkit.key_binding.vi_state import InputMode
 
 from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.chat.commands import (
@@ -125,6 +126,7 @@ class InputActions:
             sent = self._send(text, Queue if queue else Steer if self.is_busy() else Prompt)
             screen.buffer.append_to_history()
             screen.buffer.reset()
+            screen.app.vi_state.input_mode = InputMode.INSERT
             self._jobs.start(self._store_in_history(sent))
 
     def _send(self, typed: str, message_type: type[Prompt] | type[Steer] | type[Queue]) -> str:

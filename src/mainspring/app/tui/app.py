@@ -7,12 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from prompt_toolkit.input import Input
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.command_results import Clipboard, Picker, Table
+from mainspring.app.chat.command_results import Clipboard, Picker, Table, UiSetting
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
 from mainspring.app.chat.types import Status
@@ -28,7 +28,7 @@ from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.status_line import StatusCommand, status_row
 from mainspring.app.tui.styled_text import Row, make_row, wrap_row
-from mainspring.app.tui.theme import Theme
+from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import (
     AgentEnd,
@@ -43,6 +43,9 @@ from mainspring.events import (
 )
 from mainspring.messages import Message
 from mainspring.text import pluralize
+
+if TYPE_CHECKING:
+    from mainspring.app.workspace.settings.schema import ThemeName
 
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a spinner moves, and while a question is open."""
@@ -316,7 +319,13 @@ class TerminalApp:
         """Perform a result that is an action of the screen. Return True if no result is left to show."""
         match event.shown:
             case Picker(choices=choices) if choices:
-                self._dialogs.add(PickerDialog(event.shown, self._dialogs.finish))
+                self._dialogs.add(self._create_picker(event.shown))
+            case UiSetting(key="theme", value=name):
+                self._choose_theme(name)
+                self.screen.print([make_row(("faint", f"Theme set to {name}."))])
+            case UiSetting(value=value):
+                self.screen.set_vim(value == "vim")
+                self.screen.print([make_row(("faint", f"The input has the keys of {value}."))])
             case Clipboard(text=text):
                 self._copy(text)
             case ScreenAction(action="clear"):
@@ -326,6 +335,22 @@ class TerminalApp:
             case _:
                 return False
         return True
+
+    def _create_picker(self, picker: Picker) -> PickerDialog:
+        """Create the dialog of a list. A preview is undone if nothing is chosen."""
+        if picker.preview != "theme":
+            return PickerDialog(picker, self._dialogs.finish)
+        before = self.screen.look
+
+        def finish(command: ChatCommand | None) -> None:
+            if command is None:
+                self.set_theme(before)
+            self._dialogs.finish(command)
+
+        return PickerDialog(picker, finish, preview=self._choose_theme)
+
+    def _choose_theme(self, name: str) -> None:
+        self.set_theme(detect_theme(self._environ, detect_encoding(self._environ), cast("ThemeName", name)))
 
     def _copy(self, text: str) -> None:
         sequence = osc52_copy(text, self._environ)
@@ -382,8 +407,10 @@ class TerminalApp:
 
     def status_row(self, columns: int) -> Row:
         """Return the last row of the screen."""
-        command = self._status_command
-        return status_row(self.connection.status, columns, self._status_parts, command.line if command else "")
+        command, mode = self._status_command, self.screen.vim_mode
+        shown = make_row(("accent", mode), "  ") if mode else []
+        columns -= len(mode) + 2 if mode else 0
+        return shown + status_row(self.connection.status, columns, self._status_parts, command.line if command else "")
 
 
 def _unwrap_group(error: Exception) -> Exception:

@@ -318,7 +318,7 @@ class TranscriptView:
     def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
         self.look = theme
-        self._answer = Answer(theme)
+        self._answer.set_theme(theme)
 
     @property
     def is_waiting(self) -> bool:

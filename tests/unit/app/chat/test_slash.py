@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.chat import parse_line
-from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text
+from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text, UiSetting
 from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer
 from mainspring.app.chat.events import CommandEnd, CommandRejected, SessionChange
 from mainspring.app.chat.session_commands import format_bar
@@ -23,7 +23,7 @@ from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (
     "help model thinking mode tools permissions skills mcp memory sessions resume tree fork rewind name compact context cost "
-    "export copy config trust telemetry clear quit"
+    "export copy config trust telemetry theme vim clear quit"
 ).split()
 
 
@@ -403,3 +403,21 @@ async def test_quit_and_clear_commands(folder: Path, home: Path) -> None:
     assert quit_.shown == Screen("quit")
     assert chat.of(SessionChange)[-1].reason == "new"
     assert Changes("x").diffs == ()
+
+
+async def test_theme_and_vim_are_saved_and_reported(folder: Path, home: Path) -> None:
+    async with chatting(folder, home) as chat:
+        listed = await chat.slash("/theme")
+        unknown = await chat.slash("/theme pink")
+        changed = await chat.slash("/theme color-blind")
+        again = await chat.slash("/theme")
+        vim = [(await chat.slash("/vim")).shown for _ in range(3)]
+    assert isinstance(listed.shown, Picker)
+    assert (listed.shown.preview, [c.label for c in listed.shown.choices if c.current]) == ("theme", ["auto"])
+    assert "Unknown theme: pink. Use auto, dark, light, high-contrast, color-blind, plain." in unknown.error
+    assert changed.shown == UiSetting("theme", "color-blind")
+    assert isinstance(again.shown, Picker)
+    assert [c.label for c in again.shown.choices if c.current] == ["color-blind"]
+    assert vim == [UiSetting("editing", "vim"), UiSetting("editing", "emacs"), UiSetting("editing", "vim")]
+    ui = json.loads((home / ".agent" / "settings.json").read_text())["ui"]
+    assert ui == {"theme": "color-blind", "editing": "vim"}

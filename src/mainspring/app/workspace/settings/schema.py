@@ -128,16 +128,22 @@ class NotificationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     after_seconds: Annotated[float, Meta(ge=0)] = 10.0
 
 
+ThemeName = Literal["auto", "dark", "light", "high-contrast", "color-blind", "plain"]
+"""A color theme of the terminal."""
+
+
 class UiSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """The appearance of the terminal.
 
     Attributes:
-        theme: Color theme: ``auto``, ``dark``, ``light``, ``plain``.
+        theme: Color theme: ``auto``, ``dark``, ``light``, ``high-contrast``, ``color-blind``, ``plain``.
         keys: Key bindings by action, to override the defaults.
+        editing: Keys of the input: ``emacs`` or ``vim``.
     """
 
-    theme: Literal["auto", "dark", "light", "plain"] = "auto"
+    theme: ThemeName = "auto"
     keys: dict[str, str] = {}
+    editing: Literal["emacs", "vim"] = "emacs"
 
 
 StatusLinePart = Literal[
