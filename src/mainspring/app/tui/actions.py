@@ -29,11 +29,11 @@ from mainspring.app.chat.commands import (
 from mainspring.app.chat.types import AgentMode
 from mainspring.app.tui.chat_client import ChatConnection
 from mainspring.app.tui.dialogs import DialogQueue, PickerDialog
-from mainspring.app.tui.external_programs import edit_in_editor, read_clipboard_image
+from mainspring.app.tui.external_programs import NoClipboardImageError, edit_in_editor, read_clipboard_image
 from mainspring.app.tui.input_field import HistoryFile
 from mainspring.app.tui.paste import find_image_path, read_image
 from mainspring.app.tui.screen import Screen
-from mainspring.app.tui.styled_text import CollapsedOutput, make_row
+from mainspring.app.tui.styled_text import CollapsedOutput, make_row, wrap_row
 
 _DOUBLE_PRESS_SECONDS = 2.0
 _EXIT_COMMANDS = ("/quit", "/exit", "/q")
@@ -225,10 +225,11 @@ class InputActions:
 
     async def _paste_clipboard_image(self) -> None:
         screen = self._screen
-        data = await read_clipboard_image(self._environ)
-        if data is None:
-            notice = "No image in the clipboard, or no clipboard tool found. Install wl-paste, xclip, or pngpaste."
-            screen.print([make_row(("faint", notice))])
+        try:
+            data = await read_clipboard_image(self._environ)
+        except NoClipboardImageError as error:
+            columns = screen.output.get_size().columns
+            screen.print(wrap_row(make_row(("faint", str(error))), columns))
         else:
             screen.buffer.insert_text(screen.pastes.add_image(data, "image/png"))
 
