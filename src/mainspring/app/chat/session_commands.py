@@ -22,9 +22,14 @@ from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcr
 from mainspring.errors import ConfigError
 from mainspring.messages import Message, Usage
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
+from mainspring.models import ModelRequest
 from mainspring.sessions import Transcript
 from mainspring.tools import Tool
 
+_SIDE_QUESTION = (
+    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
+    "It does not change the task.\n\n"
+)
 _REWIND_USAGE = "Use /rewind [N | ENTRY | undo | list] [files | conversation] [preview] [force]."
 _REWIND_TITLES = {
     "both": "Rewind to before",
@@ -228,7 +233,7 @@ def _write_new_file(cwd: str, name: str, data: bytes) -> str:
 
 
 class InfoCommands:
-    """Commands that show facts: help, context, cost, tools, telemetry, skills, and servers; also ``/copy`` and ``/quit``.
+    """Commands that show facts: help, context, cost, tools, telemetry, skills, and servers; also ``/btw``, ``/copy``, and ``/quit``.
 
     Args:
         current: The conversation.
@@ -251,6 +256,12 @@ class InfoCommands:
             SlashCommand(name="help", summary="List the commands", arguments="[COMMAND]", run=self._run_help),
             SlashCommand(name="context", summary="Show what fills the context window", run=self._run_context),
             SlashCommand(name="cost", summary="Show the cost so far and the limits", run=self._run_cost),
+            SlashCommand(
+                name="btw",
+                summary="Ask a side question about the conversation, which stays unchanged",
+                arguments="QUESTION",
+                run=self._run_side_question,
+            ),
             SlashCommand(name="copy", summary="Copy a response to the clipboard", arguments="[N]", run=self._run_copy),
             SlashCommand(name="tools", summary="List the tools of the agent", run=self._run_tools),
             SlashCommand(name="telemetry", summary="Show where traces and metrics are sent", run=self._run_telemetry),
@@ -321,6 +332,28 @@ class InfoCommands:
             if budget.max_seconds is not None:
                 limits.append((scope, f"{budget.max_seconds:g} seconds"))
         return limits or [("a run", "none")]
+
+    async def _run_side_question(self, arguments: str) -> CommandResult:
+        """Answer from the messages so far, without tools. Neither the question nor the answer joins the conversation."""
+        question, agent = arguments.strip(), self._current.agent
+        if not question:
+            raise ConfigError("Use /btw QUESTION, for example: /btw Which files did you change?")
+        budget = agent.behavior.session_budget
+        if budget is not None and budget.max_cost is not None and self._status.ledger.cost >= budget.max_cost:
+            raise ConfigError(f"The cost limit of the session is reached: ${budget.max_cost:.2f}.")
+        messages = [message for message in agent.messages if isinstance(message, Message)]
+        request = ModelRequest(
+            [*messages, Message.user(f"{_SIDE_QUESTION}{question}")],
+            system=agent.context.system,
+            tools=agent.tools.specs,  # unchanged, so that the provider's prompt cache applies
+            tool_choice="none",
+            thinking=agent.thinking,
+            session_id=self._status.status().session_id or None,
+        )
+        answer = (await agent.model.complete(request)).message
+        self._status.add_side_call(answer)
+        text = answer.text.strip() or "The model did not answer in text. Ask again, or send the question as a message."
+        return Text(text, f"Side question: {one_line(question, 80)}", markdown=True)
 
     async def _run_copy(self, arguments: str) -> CommandResult:
         number = arguments.strip() or "1"

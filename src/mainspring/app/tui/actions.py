@@ -36,6 +36,7 @@ from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.styled_text import CollapsedOutput, make_row, wrap_row
 
 _DOUBLE_PRESS_SECONDS = 2.0
+SIDE_QUESTION, SIDE_QUESTION_HINT = "/btw ", "Answering the side question..."
 _EXIT_COMMANDS = ("/quit", "/exit", "/q")
 _ABORT_REASON = "Stopped by the user"
 
@@ -138,6 +139,8 @@ class InputActions:
         else:
             known = self._connection.command_names
             command = parse_line(expanded.text, images, known=known, message_type=message_type)
+        if isinstance(command, Slash) and command.line.startswith(SIDE_QUESTION):
+            self._screen.hint = SIDE_QUESTION_HINT
         self._connection.send(command)
         self._last_sent = (expanded.text, typed)
         return expanded.text
@@ -283,8 +286,8 @@ class ControlActions:
     def stop_or_edit_earlier(self) -> None:
         """Stop what is running. If nothing is, and the input is empty, list the earlier prompts when called twice."""
         now = time.monotonic()
-        if self._inputs.is_busy():
-            self.stop()
+        if self._inputs.is_busy() or self._screen.hint == SIDE_QUESTION_HINT:
+            self._connection.send(Abort(_ABORT_REASON))
             self._last_stop = now
         elif now - self._last_stop < _DOUBLE_PRESS_SECONDS or self._screen.buffer.text:
             return  # the key was pressed repeatedly to stop

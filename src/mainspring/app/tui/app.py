@@ -16,7 +16,7 @@ from mainspring.app.chat.command_results import Clipboard, Picker, Table, UiSett
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
 from mainspring.app.chat.types import Status
-from mainspring.app.tui.actions import BackgroundJobs, ControlActions, InputActions
+from mainspring.app.tui.actions import SIDE_QUESTION_HINT, BackgroundJobs, ControlActions, InputActions
 from mainspring.app.tui.approval_dialog import ApprovalDialog, question_of
 from mainspring.app.tui.chat_client import ChatClient, ChatConnection, ChatOpener
 from mainspring.app.tui.dialogs import Dialog, DialogQueue, PickerDialog, QuestionDialog
@@ -299,6 +299,10 @@ class TerminalApp:
                 reason = "failed" if event.error else "done"
                 text = event.error.message if event.error else event.text or event.status
                 self._notify(reason, text, event.stats.seconds)
+            case chat_events.CommandEnd(name="btw") | chat_events.CommandRejected() if (
+                self.screen.hint == SIDE_QUESTION_HINT
+            ):
+                self.screen.hint = ""
             case chat_events.CommandEnd() if self._perform(event):
                 return
             case _:

@@ -42,7 +42,7 @@ async def read_clipboard_image(environ: Mapping[str, str]) -> bytes:
     """Return the PNG image in the clipboard.
 
     Raises:
-        NoClipboardImageError: If there is none. The message is for the user.
+        NoClipboardImageError: If no image can be read. The message is for the user.
     """
     problem = (
         "No program can read the clipboard here. Install wl-clipboard (Wayland), xclip (X11), or pngpaste (macOS), "

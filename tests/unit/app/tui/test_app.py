@@ -8,7 +8,7 @@ import pytest
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
-from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table
+from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table, Text
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import (
     Abort,
@@ -660,3 +660,19 @@ async def test_clock_set_back_does_not_block_frames(tmp_path: Path, monkeypatch:
         await tui.wait_for(lambda: "and after" in tui.written)
         tui.keys("\x03")
         await tui.wait_for(lambda: not tui.session.screen.buffer.text)
+
+
+async def test_side_question_shows_that_it_waits_and_can_be_cancelled(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        for key in ("", "\x1b"):
+            await tui.type_text("/btw why?")
+            tui.keys("\r")
+            assert await tui.next_command(Slash) == Slash("/btw why?")
+            assert tui.session.screen.hint == "Answering the side question..."
+            if key:
+                tui.keys(key)
+                assert await tui.next_command(Abort) == Abort("Stopped by the user")
+            shown = Text("Because.", "Side question: why?", markdown=True)
+            tui.chat.publish(chat_events.CommandEnd("1", "btw", None if key else shown, "Stopped" if key else ""))
+            await tui.wait_for(lambda: not tui.session.screen.hint)
+        await tui.wait_for(lambda: "Side question: why?\nBecause." in tui.written.replace("\r", ""))
