@@ -23,11 +23,21 @@ from mainspring.app.workspace.session_summaries import SessionSummary, describe_
 from mainspring.errors import ConfigError
 from mainspring.messages import Message, Usage, utc_now
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
+from mainspring.models import ModelRequest
 from mainspring.sessions import SessionInfo, Transcript
 from mainspring.tools import Tool
 
-_REWIND_USAGE = "Use /rewind [N | ENTRY | undo] [files | conversation] [preview] [force]."
-_REWIND_FLAGS = ("files", "conversation", "both", "preview", "force")
+_SIDE_QUESTION = (
+    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
+    "It does not change the task.\n\n"
+)
+_REWIND_USAGE = "Use /rewind [N | ENTRY | undo | list] [files | conversation] [preview] [force]."
+_REWIND_TITLES = {
+    "both": "Rewind to before",
+    "files": "Rewind the files to before",
+    "conversation": "Edit an earlier prompt (not its files)",
+}
+_REWIND_FLAGS = ("files", "conversation", "both", "preview", "force", "list")
 
 
 class SessionCommands:
@@ -83,7 +93,7 @@ class SessionCommands:
             SlashCommand(
                 name="rewind",
                 summary="Rewind the conversation and the files to before a prompt",
-                arguments="[N | ENTRY | undo] [files | conversation] [preview] [force]",
+                arguments="[N | ENTRY | undo | list] [files | conversation] [preview] [force]",
                 run=self._run_rewind,
                 complete=self._complete_rewind_points,
                 needs_idle=True,
@@ -164,18 +174,22 @@ class SessionCommands:
         words = arguments.split()
         flags = {word for word in words if word in _REWIND_FLAGS}
         targets = [word for word in words if word not in flags]
-        if not words:
-            prompts = await self._sessions.prompts()
-            choices = [
-                Choice(one_line(item.text, 80), f"/rewind {number}", f"{item.when:%H:%M}")
-                for number, (item, _) in enumerate(prompts, 1)
-            ]
-            return Picker("Rewind to before", tuple(choices), "No prompts to rewind yet.")
         if len(targets) > 1 or len(flags & {"files", "conversation", "both"}) > 1:
             raise ConfigError(_REWIND_USAGE)
         what = "files" if "files" in flags else "conversation" if "conversation" in flags else "both"
+        if not words or "list" in flags:
+            return await self._pick_prompt(what)
         target = targets[0] if targets else ""
         return await self._sessions.rewind(Rewind(target, what, preview="preview" in flags, force="force" in flags))
+
+    async def _pick_prompt(self, what: str) -> Picker:
+        prompts = await self._sessions.prompts()
+        suffix = "" if what == "both" else f" {what}"
+        choices = [
+            Choice(one_line(item.text, 80), f"/rewind {number}{suffix}", f"{item.when:%H:%M}")
+            for number, (item, _) in enumerate(prompts, 1)
+        ]
+        return Picker(_REWIND_TITLES[what], tuple(choices), "No prompts to rewind yet.")
 
     async def _complete_rewind_points(self) -> Sequence[tuple[str, str]]:
         prompts = await self._sessions.prompts()
@@ -226,7 +240,7 @@ def _write_new_file(cwd: str, name: str, data: bytes) -> str:
 
 
 class InfoCommands:
-    """Commands that show facts: help, context, cost, tools, telemetry, skills, and servers; also ``/copy`` and ``/quit``.
+    """Commands that show facts: help, context, cost, tools, telemetry, skills, and servers; also ``/btw``, ``/copy``, and ``/quit``.
 
     Args:
         current: The conversation.
@@ -249,6 +263,12 @@ class InfoCommands:
             SlashCommand(name="help", summary="List the commands", arguments="[COMMAND]", run=self._run_help),
             SlashCommand(name="context", summary="Show what fills the context window", run=self._run_context),
             SlashCommand(name="cost", summary="Show the cost so far and the limits", run=self._run_cost),
+            SlashCommand(
+                name="btw",
+                summary="Ask a side question about the conversation, which stays unchanged",
+                arguments="QUESTION",
+                run=self._run_side_question,
+            ),
             SlashCommand(name="copy", summary="Copy a response to the clipboard", arguments="[N]", run=self._run_copy),
             SlashCommand(name="tools", summary="List the tools of the agent", run=self._run_tools),
             SlashCommand(name="telemetry", summary="Show where traces and metrics are sent", run=self._run_telemetry),
@@ -320,6 +340,28 @@ class InfoCommands:
             if budget.max_seconds is not None:
                 limits.append((scope, f"{budget.max_seconds:g} seconds"))
         return limits or [("a run", "none")]
+
+    async def _run_side_question(self, arguments: str) -> CommandResult:
+        """Answer from the messages so far, without tools. Neither the question nor the answer joins the conversation."""
+        question, agent = arguments.strip(), self._current.agent
+        if not question:
+            raise ConfigError("Use /btw QUESTION, for example: /btw Which files did you change?")
+        budget = agent.behavior.session_budget
+        if budget is not None and budget.max_cost is not None and self._status.ledger.cost >= budget.max_cost:
+            raise ConfigError(f"The cost limit of the session is reached: ${budget.max_cost:.2f}.")
+        messages = [message for message in agent.messages if isinstance(message, Message)]
+        request = ModelRequest(
+            [*messages, Message.user(f"{_SIDE_QUESTION}{question}")],
+            system=agent.context.system,
+            tools=agent.tools.specs,  # unchanged, so that the provider's prompt cache applies
+            tool_choice="none",
+            thinking=agent.thinking,
+            session_id=self._status.status().session_id or None,
+        )
+        answer = (await agent.model.complete(request)).message
+        self._status.add_side_call(answer)
+        text = answer.text.strip() or "The model did not answer in text. Ask again, or send the question as a message."
+        return Text(text, f"Side question: {one_line(question, 80)}", markdown=True)
 
     async def _run_copy(self, arguments: str) -> CommandResult:
         number = arguments.strip() or "1"

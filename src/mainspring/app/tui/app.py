@@ -6,15 +6,16 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from prompt_toolkit.input import Input
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.command_results import Clipboard, Picker, Table
+from mainspring.app.chat.command_results import Clipboard, Picker, Table, UiSetting
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
-from mainspring.app.tui.actions import BackgroundJobs, ControlActions, InputActions
+from mainspring.app.chat.types import Status
+from mainspring.app.tui.actions import SIDE_QUESTION_HINT, BackgroundJobs, ControlActions, InputActions
 from mainspring.app.tui.approval_dialog import ApprovalDialog, question_of
 from mainspring.app.tui.chat_client import ChatClient, ChatConnection, ChatOpener
 from mainspring.app.tui.dialogs import Dialog, DialogQueue, PickerDialog, QuestionDialog
@@ -24,9 +25,9 @@ from mainspring.app.tui.key_bindings import bind_shortcut, create_bindings, key_
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyChannel, NotifyReason, NotifyWhen
 from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen
-from mainspring.app.tui.status_line import status_row
+from mainspring.app.tui.status_line import StatusCommand, status_row
 from mainspring.app.tui.styled_text import Row, make_row, wrap_row
-from mainspring.app.tui.theme import Theme
+from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import (
     AgentEnd,
@@ -42,6 +43,9 @@ from mainspring.events import (
 )
 from mainspring.messages import Message
 from mainspring.text import pluralize
+
+if TYPE_CHECKING:
+    from mainspring.app.workspace.settings.schema import ThemeName
 
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a spinner moves, and while a question is open."""
@@ -129,13 +133,17 @@ class TerminalApp:
         self.notifier = Notifier(NotificationOptions(), self.screen.write_sequence, environ)
         self._dialogs = DialogQueue(self.screen.show_dialog, self.connection.send)
         self._jobs = BackgroundJobs(self._show_error)
-        self._inputs = InputActions(self.connection, self.screen, history, self._jobs, environ, self.is_busy)
+        self._inputs = InputActions(
+            self.connection, self.screen, history, self._jobs, environ, self._dialogs, self.is_busy
+        )
         self._controls = ControlActions(
             self.connection, self.screen, self._inputs, self.transcript.collapsed, self._jobs
         )
         self._ticker = FrameTicker(self.screen, self.transcript)
         self._replay: list[chat_events.ChatEvent] | None = None
         self._last_prompt = ""
+        self._status_parts: tuple[str, ...] = ()  # the settings are loaded before the first status
+        self._status_command: StatusCommand | None = None
         self.failure: Exception | None = None
         self.set_keys({})
 
@@ -165,6 +173,14 @@ class TerminalApp:
     ) -> None:
         """Change how the user is notified."""
         self.notifier.options = NotificationOptions(when=when, channels=channels, command=command, after=after)
+
+    def set_status_line(self, parts: tuple[str, ...], command: str | None, timeout_seconds: float) -> None:
+        """Change what the status line shows."""
+        self._status_parts = parts
+        if command:
+            self._status_command = StatusCommand(
+                command, timeout_seconds, self._environ, self._jobs.start, self.screen.invalidate
+            )
 
     def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
@@ -212,7 +228,12 @@ class TerminalApp:
 
     def _on_open(self, chat: ChatClient) -> None:
         self._bind(chat.shortcuts)
+        self._update_status_command(chat.status)
         self.screen.invalidate()
+
+    def _update_status_command(self, status: Status) -> None:
+        if self._status_command is not None:
+            self._status_command.update(status)
 
     def _restore_rejected(self, command: ChatCommand) -> None:
         """Keep the text of a rejected command."""
@@ -234,6 +255,8 @@ class TerminalApp:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: chat_events.ChatEvent) -> None:
+        if isinstance(event, chat_events.StatusChange):
+            self._update_status_command(event.status)
         match event:
             case chat_events.ReplayStart():
                 self._replay = []
@@ -306,6 +329,10 @@ class TerminalApp:
                 reason = "failed" if event.error else "done"
                 text = event.error.message if event.error else event.text or event.status
                 self._notify(reason, text, event.stats.seconds)
+            case chat_events.CommandEnd(name="btw") | chat_events.CommandRejected() if (
+                self.screen.hint == SIDE_QUESTION_HINT
+            ):
+                self.screen.hint = ""
             case chat_events.CommandEnd() if self._perform(event):
                 return
             case _:
@@ -326,7 +353,13 @@ class TerminalApp:
         """Perform a result that is an action of the screen. Return True if no result is left to show."""
         match event.shown:
             case Picker(choices=choices) if choices:
-                self._dialogs.add(PickerDialog(event.shown, self._dialogs.finish))
+                self._dialogs.add(self._create_picker(event.shown))
+            case UiSetting(key="theme", value=name):
+                self._choose_theme(name)
+                self.screen.print([make_row(("faint", f"Theme set to {name}."))])
+            case UiSetting(value=value):
+                self.screen.set_vim(value == "vim")
+                self.screen.print([make_row(("faint", f"The input has the keys of {value}."))])
             case Clipboard(text=text):
                 self._copy(text)
             case ScreenAction(action="clear"):
@@ -336,6 +369,22 @@ class TerminalApp:
             case _:
                 return False
         return True
+
+    def _create_picker(self, picker: Picker) -> PickerDialog:
+        """Create the dialog of a list. A preview is undone if nothing is chosen."""
+        if picker.preview != "theme":
+            return PickerDialog(picker, self._dialogs.finish)
+        before = self.screen.look
+
+        def finish(command: ChatCommand | None) -> None:
+            if command is None:
+                self.set_theme(before)
+            self._dialogs.finish(command)
+
+        return PickerDialog(picker, finish, preview=self._choose_theme)
+
+    def _choose_theme(self, name: str) -> None:
+        self.set_theme(detect_theme(self._environ, detect_encoding(self._environ), cast("ThemeName", name)))
 
     def _copy(self, text: str) -> None:
         sequence = osc52_copy(text, self._environ)
@@ -394,7 +443,10 @@ class TerminalApp:
 
     def status_row(self, columns: int) -> Row:
         """Return the last row of the screen."""
-        return status_row(self.connection.status, columns)
+        command, mode = self._status_command, self.screen.vim_mode
+        shown = make_row(("accent", mode), "  ") if mode else []
+        columns -= len(mode) + 2 if mode else 0
+        return shown + status_row(self.connection.status, columns, self._status_parts, command.line if command else "")
 
 
 def _estimate_rows(event: chat_events.ChatEvent, columns: int) -> int:

@@ -94,10 +94,14 @@ class TuiLauncher:
 
 
 def apply_settings(settings: Settings, app: TerminalApp) -> None:
-    """Apply the settings for notifications, theme, and keys."""
+    """Apply the settings for notifications, status line, theme, keys, and editing."""
     config = settings.config
     notifications = config.notifications
     app.set_notifications(notifications.when, notifications.ways, notifications.command, notifications.after_seconds)
+    line = config.status_line
+    app.set_status_line(line.parts, line.command, line.timeout_seconds)
+    if config.ui.editing == "vim":
+        app.screen.set_vim(True)
     if config.ui.theme != "auto":
         app.set_theme(detect_theme(os.environ, detect_encoding(os.environ), config.ui.theme))
     if config.ui.keys:

@@ -258,3 +258,26 @@ async def test_session_can_be_renamed_exported_and_copied(folder: Path, home: Pa
     exports = [home / ".agent" / "exports" / f"{chat.chat.status.session_id}{end}" for end in (".md", "-2.md")]
     assert [done.shown for done in unnamed] == [Text(f"Saved to {path}") for path in exports]
     assert all(path.stat().st_mode & 0o077 == 0 for path in exports)
+
+
+@pytest.mark.covers("BYD-02")
+async def test_earlier_prompt_can_be_edited_and_nothing_is_lost(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call("1"), "done", "two done", "other done") as chat:
+        await chat.run("write one", YES)
+        await chat.run("then two")
+        listed = await chat.slash("/rewind list conversation")
+        assert isinstance(listed.shown, Picker)
+        assert [choice.label for choice in listed.shown.choices] == ["then two", "write one"]
+        line = listed.shown.choices[1].line
+        await chat.send(Slash(line))
+        changed = await chat.until(SessionChange, lambda s: s.reason == "rewound")
+        await chat.until(CommandEnd)
+        assert chat.chat.messages == ()
+        await chat.run("something else")
+        tree = await chat.slash("/tree")
+
+    assert (changed.draft, line) == ("write one", "/rewind 2 conversation")
+    assert (folder / "b.txt").exists()
+    assert isinstance(tree.shown, Picker)
+    labels = [choice.label for choice in tree.shown.choices]
+    assert {"user: write one", "user: then two", "user: something else"} <= set(labels)

@@ -8,7 +8,7 @@ import pytest
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
-from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table
+from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table, Text
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import (
     Abort,
@@ -242,8 +242,31 @@ async def test_pasted_image_path_is_attached(tmp_path: Path) -> None:
         tui.keys("\r")
         prompt = await tui.next_command(Prompt)
         assert isinstance(prompt, Prompt)
-        assert prompt.text == "[image p.png]"
+        assert prompt.text == "[Image 1: p.png]"
         assert [(a.media_type, a.data) for a in prompt.attachments] == [("image/png", b"\x89PNG data")]
+
+
+async def test_clipboard_image_is_attached_with_a_marker_and_pasted_text_is_not(tmp_path: Path) -> None:
+    tool = tmp_path / "wl-paste"
+    tool.write_text('#!/bin/sh\nprintf "\\211PNG data"\n')
+    tool.chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    async with open_tui(tmp_path, PATH=path, WAYLAND_DISPLAY="w") as tui:
+        await tui.type_text("what is ")
+        tui.keys("\x16")
+        await tui.wait_for(lambda: "[Image 1]" in tui.session.screen.pastes.to_display(tui.session.screen.buffer.text))
+        tui.keys("\x1b[200~ a text\x1b[201~")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text.endswith(" a text"))
+        await asyncio.sleep(0.025)
+        tui.keys("\r")
+        prompt = await tui.next_command(Prompt)
+        assert isinstance(prompt, Prompt)
+        assert prompt.text == "what is [Image 1] a text"
+        assert [(a.media_type, a.data) for a in prompt.attachments] == [("image/png", b"\x89PNG data")]
+    async with open_tui(tmp_path, PATH=str(tmp_path / "none")) as tui:
+        tui.keys("\x16")
+        await tui.wait_for(lambda: "No program can read the clipboard here" in tui.written)
+        assert not tui.session.screen.buffer.text
 
 
 @pytest.mark.parametrize(
@@ -695,3 +718,19 @@ async def test_clock_set_back_does_not_block_frames(tmp_path: Path, monkeypatch:
         await tui.wait_for(lambda: "and after" in tui.written)
         tui.keys("\x03")
         await tui.wait_for(lambda: not tui.session.screen.buffer.text)
+
+
+async def test_side_question_shows_that_it_waits_and_can_be_cancelled(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        for key in ("", "\x1b"):
+            await tui.type_text("/btw why?")
+            tui.keys("\r")
+            assert await tui.next_command(Slash) == Slash("/btw why?")
+            assert tui.session.screen.hint == "Answering the side question..."
+            if key:
+                tui.keys(key)
+                assert await tui.next_command(Abort) == Abort("Stopped by the user")
+            shown = Text("Because.", "Side question: why?", markdown=True)
+            tui.chat.publish(chat_events.CommandEnd("1", "btw", None if key else shown, "Stopped" if key else ""))
+            await tui.wait_for(lambda: not tui.session.screen.hint)
+        await tui.wait_for(lambda: "Side question: why?\nBecause." in tui.written.replace("\r", ""))

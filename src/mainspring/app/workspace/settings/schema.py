@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, defstruct
 
@@ -128,16 +128,53 @@ class NotificationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     after_seconds: Annotated[float, Meta(ge=0)] = 10.0
 
 
+ThemeName = Literal["auto", "dark", "light", "high-contrast", "color-blind", "plain"]
+"""A color theme of the terminal."""
+
+
 class UiSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """The appearance of the terminal.
 
     Attributes:
-        theme: Color theme: ``auto``, ``dark``, ``light``, ``plain``.
+        theme: Color theme: ``auto``, ``dark``, ``light``, ``high-contrast``, ``color-blind``, ``plain``.
         keys: Key bindings by action, to override the defaults.
+        editing: Keys of the input: ``emacs`` or ``vim``.
     """
 
-    theme: Literal["auto", "dark", "light", "plain"] = "auto"
+    theme: ThemeName = "auto"
     keys: dict[str, str] = {}
+    editing: Literal["emacs", "vim"] = "emacs"
+
+
+StatusLinePart = Literal[
+    "model",
+    "thinking",
+    "mode",
+    "sandbox",
+    "context",
+    "folder",
+    "cost",
+    "branch",
+    "subagents",
+    "queue",
+    "title",
+]
+"""A part of the status line."""
+
+
+class StatusLineSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The status line of the terminal.
+
+    Attributes:
+        parts: The parts to show, in this order: ``model``, ``thinking``, ``mode``, ``sandbox``, ``context``, ``folder``, ``cost``, ``branch``,
+            ``subagents``, ``queue``, ``title``. The mode and the queue are always shown.
+        command: Command that receives the status as JSON on its standard input; the first line of its output replaces the other parts.
+        timeout_seconds: Seconds until the command is killed and the parts are shown.
+    """
+
+    parts: tuple[StatusLinePart, ...] = get_args(StatusLinePart)
+    command: str | None = None
+    timeout_seconds: Annotated[float, Meta(gt=0, le=60)] = 2.0
 
 
 class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -455,6 +492,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         instructions: Instruction files.
         notifications: Terminal notifications.
         ui: Appearance of the terminal.
+        status_line: Status line of the terminal.
         skills: Skills.
         mcp: MCP servers.
         sessions: Saved sessions.
@@ -477,6 +515,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     instructions: InstructionSettings = InstructionSettings()
     notifications: NotificationSettings = NotificationSettings()
     ui: UiSettings = UiSettings()
+    status_line: StatusLineSettings = StatusLineSettings()
     skills: SkillSettings = SkillSettings()
     mcp: McpSettings = McpSettings()
     sessions: SessionSettings = SessionSettings()
