@@ -246,6 +246,10 @@ MAX_HASHED_BYTES = 64 << 20
 """Size in bytes above which a file is compared by modification time only."""
 
 
+_MAX_INLINE_BYTES = 256 << 10
+"""Size up to which hashing takes less time than a thread."""
+
+
 class ReadBeforeEdit:
     """Denies a call that would write to an existing file whose current version the model does not know.
 
@@ -392,6 +396,8 @@ class ReadBeforeEdit:
 
     async def _hash(self, path: RealPath) -> str:
         data = await self._env.read_bytes(path)
+        if len(data) <= _MAX_INLINE_BYTES:
+            return hashlib.sha256(data).hexdigest()
         return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
 
 
