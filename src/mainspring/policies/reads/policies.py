@@ -401,7 +401,7 @@ class ReadBeforeEdit:
         return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
 
 
-CHANGED_BY_HOOK_NOTE = "[A hook changed this after the call: {names}. It is not exactly what you wrote; read it again before you rely on its lines.]"
+CHANGED_BY_HOOK_NOTE = "[A hook or the editor changed this right after the call: {names}. It is not exactly what you wrote; read it again before you rely on its lines.]"
 
 
 def _with_hashes(metadata: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
