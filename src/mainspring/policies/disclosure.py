@@ -151,7 +151,7 @@ class Disclosure:
         self._order: dict[str, None] = {}
         self._locking = False
         self._is_over_budget = False
-        self._has_reported = False
+        self._notice: str | None = None
         self._measured: list[Tool] = []
         self._kept = frozenset[str]()
         self._sent: tuple[tuple[ToolDefinition, ...], int, tuple[ToolDefinition, ...]] | None = None
@@ -205,7 +205,7 @@ class Disclosure:
     def for_child(self) -> Disclosure:
         """Return the counterpart for a subagent, which unlocks tools for itself."""
         child = Disclosure(self.default, servers=self.servers, tool=self.tool, limit=self.limit, budget=self.budget)
-        child._has_reported = True
+        child._notice = ""  # the parent reports it
         return child
 
     def reset(self) -> None:
@@ -250,6 +250,7 @@ class Disclosure:
         """Return the specs that a request offers now: locked tools cost nothing."""
         if not self.has_lazy_servers or not self._hides_any([s.name for s in specs]):
             return specs
+        self._check_budget()
         lazy = {t.name for t in self.lazy_tools}
         hidden = lazy.difference(self._unlocked) | ({self.search_name} if self._hides_search(lazy) else set[str]())
         return [s for s in specs if s.name not in hidden]
@@ -260,43 +261,44 @@ class Disclosure:
 
     # --- the handlers -----------------------------------------------------------------------------------------------
 
-    def _check_budget(self) -> Awaitable[None] | None:
-        """Lock the tools of ``auto`` servers once the schemas exceed the budget; tools that requests already contained stay.
-
-        Returns:
-            What publishes the notice, if they exceed it for the first time.
-        """
+    def _check_budget(self) -> None:
+        """Lock the tools of ``auto`` servers once the schemas exceed the budget; tools that requests already contained stay."""
         agent = self._agent
         if self._is_over_budget or agent is None or "auto" not in (self._default, *self.servers.values()):
-            return None
+            return
         active = agent.tools
         tools = [
             t for t in active if t.source.startswith(_SOURCE) and self._mode_of(t) != "lazy" and active.get(t.name)
         ]
         if tools == self._measured or not self._hides_any(self._active()):
-            return None
+            return
         tokens, budget = estimate_overhead("", [t.spec for t in tools]), self._search.budget
         if budget is None:
             window = agent.model.info.context_window
             budget = min(MAX_SCHEMA_TOKENS, round(window * MAX_WINDOW_SHARE)) if window else MAX_SCHEMA_TOKENS
         if tokens <= budget:
             self._measured = tools
-            return None
+            return
         self._is_over_budget, self._kept = True, frozenset([t.name for t in self._measured])
-        if self._has_reported:
+        if self._notice is None:
+            self._notice = _OVER_BUDGET.format(count=len(tools), tokens=tokens, budget=budget)
+
+    def _report_budget(self) -> Awaitable[None] | None:
+        """Publish the notice that the tools exceed the budget, once."""
+        text = self._notice
+        if not text or self._agent is None:
             return None
-        self._has_reported = True
-        return agent.bus.notify(Notice(_OVER_BUDGET.format(count=len(tools), tokens=tokens, budget=budget)))
+        self._notice = ""
+        return self._agent.bus.notify(Notice(text))
 
     def _on_system_transform(self, hook: SystemTransform) -> Awaitable[None] | None:
         if not self.has_lazy_servers:
             return None
-        notice = None
         if self._catalog is None:
             self._is_over_budget, self._measured = False, []
-            notice = self._check_budget()
+            self._check_budget()
         self._add_catalog(hook)
-        return notice
+        return self._report_budget()
 
     def _add_catalog(self, hook: SystemTransform) -> None:
         if self._catalog is None:
@@ -315,14 +317,15 @@ class Disclosure:
         self._locking = self.has_lazy_servers and self._hides_any([s.name for s in specs])
         if not self._locking:
             return None
-        notice = self._check_budget()  # a late server may have added tools
         sent = self._sent
+        if sent is None or sent[0] is not specs:  # a late server may have added tools
+            self._check_budget()
         if sent is None or sent[0] is not specs or sent[1] != len(self._unlocked):
             offered = self._visible_specs(specs)
             same = sent is not None and _same_specs(sent[2], offered)
             self._sent = sent = (specs, len(self._unlocked), sent[2] if sent is not None and same else offered)
         hook.request = replace(hook.request, tools=sent[2])
-        return notice
+        return self._report_budget()
 
     def _visible_specs(self, specs: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
         """Return the tools to offer now, in the order in which they were first offered, so that the list only grows at its end."""
@@ -355,15 +358,18 @@ class Disclosure:
         hook.follow += self._new_tools_message()
 
     def _on_agent_before(self, hook: BeforeRun) -> Awaitable[None] | None:
-        notice = self._check_budget() if self._catalog is not None else None
+        if self._catalog is not None:
+            self._check_budget()
         if hook.prompt:  # a run that only resumes tool calls has their results first
             hook.messages += self._new_tools_message()
-        return notice
+        return self._report_budget()
 
     def _new_tools_message(self) -> list[Message]:
         """Return a message with the names added since the catalog was created; ``None`` without new names."""
+        if self._catalog is None or not (self._is_over_budget or "lazy" in (self._default, *self.servers.values())):
+            return []
         new = [t.name for t in self.lazy_tools if t.name not in self._announced]
-        if self._catalog is None or not new or not self._hides_any(self._active()):
+        if not new or not self._hides_any(self._active()):
             return []
         self._announced.update(new)
         names = tag_list(_CATALOG_TAG, map(self.model_name, new))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import Agent, RunOptions, tool
+from mainspring.agent.plugs import offered_tool_specs
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.events import Notice
@@ -107,6 +108,14 @@ async def test_auto_offers_small_tools_immediately() -> None:
     assert offered_tools(requests(agent)[0]) == ["clock", *(t.name for t in all_server_tools())]
     assert "Further tools" not in requests(agent)[0].system
     assert notices == []
+
+
+def test_estimates_of_the_next_request_leave_out_locked_tools() -> None:
+    tools = many_server_tools()
+    auto = make_agent("done", tools=tools, disclosure=Disclosure("auto"))
+    small = make_agent("done", disclosure=Disclosure("auto"))
+    assert [s.name for s in offered_tool_specs(auto)] == ["clock", "tool_search"]
+    assert [s.name for s in offered_tool_specs(small)] == ["clock", *(t.name for t in all_server_tools())]
 
 
 async def test_auto_searches_tools_above_the_budget() -> None:

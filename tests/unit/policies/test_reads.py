@@ -525,7 +525,7 @@ async def test_formatter_after_an_edit_is_reported_and_needs_no_read() -> None:
 
     first, *edits = results(agent.messages)
     assert not any(r.is_error for r in (first, *edits))
-    assert all("A hook changed this after the call: a.py." in r.text for r in edits)
+    assert all("A hook or the editor changed this right after the call: a.py." in r.text for r in edits)
     assert env.files["a.py"] == b"new  # formatted\n"
     assert edits[-1].details["hash"] == hashlib.sha256(env.files["a.py"]).hexdigest()  # for a resumed session
 

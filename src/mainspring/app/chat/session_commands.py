@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten
 
+from mainspring.agent.plugs import offered_tool_specs
 from mainspring.app.chat.command_results import Choice, Clipboard, CommandResult, Fields, Picker, Screen, Table, Text
 from mainspring.app.chat.commands import Rewind
 from mainspring.app.chat.conversation import CurrentConversation
@@ -293,7 +294,7 @@ class InfoCommands:
         messages = [m for m in agent.messages if isinstance(m, Message)]
         parts = {
             "system prompt": estimate_overhead(agent.context.system, ()),
-            "tools": estimate_overhead("", agent.tools.specs),
+            "tools": estimate_overhead("", offered_tool_specs(agent)),
             "tool results": estimator.tokens([m for m in messages if m.tool_results]),
             "messages": estimator.tokens([m for m in messages if not m.tool_results]),
         }

@@ -246,6 +246,10 @@ MAX_HASHED_BYTES = 64 << 20
 """Size in bytes above which a file is compared by modification time only."""
 
 
+_MAX_INLINE_BYTES = 256 << 10
+"""Size up to which hashing takes less time than a thread."""
+
+
 class ReadBeforeEdit:
     """Denies a call that would write to an existing file whose current version the model does not know.
 
@@ -392,10 +396,12 @@ class ReadBeforeEdit:
 
     async def _hash(self, path: RealPath) -> str:
         data = await self._env.read_bytes(path)
+        if len(data) <= _MAX_INLINE_BYTES:
+            return hashlib.sha256(data).hexdigest()
         return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
 
 
-CHANGED_BY_HOOK_NOTE = "[A hook changed this after the call: {names}. It is not exactly what you wrote; read it again before you rely on its lines.]"
+CHANGED_BY_HOOK_NOTE = "[A hook or the editor changed this right after the call: {names}. It is not exactly what you wrote; read it again before you rely on its lines.]"
 
 
 def _with_hashes(metadata: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
