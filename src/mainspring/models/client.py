@@ -6,7 +6,7 @@ import logging
 import re
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ConfigWarning, ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
 from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent, TextDelta
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.locks import LoopLock
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
@@ -29,6 +29,11 @@ from mainspring.models.registry import ProviderRegistry, create_model_provider, 
 from mainspring.models.response import Failure, InvokeResult, ModelResult, Success, failure_from_error
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
 from mainspring.text import suggest_name
+
+if TYPE_CHECKING:
+    from mainspring.models.continuation import continue_stream
+else:
+    continue_stream = lazy_function("mainspring.models.continuation", "continue_stream")
 
 _T = TypeVar("_T")
 
@@ -496,6 +501,7 @@ class LLMClient:
         events = retry_stream(
             lambda: model.stream(request),
             self._retry,
+            lambda failure, last, options: continue_stream(model.stream, request, model.info, failure, last, options),
             on_retry=lambda info: _run_callback(self._callbacks.on_retry, info),
             signal=signal,
         )

@@ -210,7 +210,9 @@ class AutoCompact:
         start = self._first_valid_index(messages)
         for i in range(len(messages) - 1, start, -1):
             message = messages[i]
-            if isinstance(message, Message) and message.role == "assistant" and message.usage:
+            if not isinstance(message, Message) or message.role != "assistant":
+                continue
+            if message.usage and not message.usage.estimated_calls:
                 if message is not self._learned and self._learned is None and not has_images(messages[:i]):
                     system, tools = self._fixed()
                     fixed = estimate_overhead(system, tools, 1.0)
