@@ -199,6 +199,28 @@ def test_interrupted_text_stays_in_the_resumed_session_and_its_cost_is_estimated
     assert "interrupted (Stopped by " in note["content"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_during_a_summary_aborts_the_run_and_the_history_stays(command: Command, number: signal.Signals) -> None:
+    command.settings({"compaction": {"keepRecentTokens": 100}})
+    too_long = "This model's maximum context length is 4096 tokens. However, your messages resulted in 12000 tokens."
+    command.server.script += ["word " * 4000, "word " * 4000]
+    for _ in range(2):
+        command.run("-p", "write", "--session-id", "s1")
+    command.server.script += [error(400, too_long), Reply(stall=True), "fine"]
+
+    with command.start("-p", "more", "--session-id", "s1") as process:
+        assert command.server.stalled.wait(30)
+        process.send_signal(number)
+        done = finish(process)
+
+    assert done.code == 128 + number
+    assert command.run("-p", "again", "--session-id", "s1").out == "fine\n"
+    sizes = [
+        len(message["content"]) for message in command.server.requests[-1]["messages"] if message["role"] == "assistant"
+    ]
+    assert sizes == [20_000, 20_000]
+
+
 def is_running(marker: str) -> bool:
     """Return True if a process with this text in its command line is running."""
     for place in Path("/proc").glob("[0-9]*/cmdline"):

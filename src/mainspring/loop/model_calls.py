@@ -154,9 +154,12 @@ async def call_model(run: RunState, request: ModelRequest) -> Message:
             error = as_provider_error(raised)
             attempt += 1
             repeated = await prepare_request(run) if await _should_retry(run, error, attempt) else None
+            usage = _stopped_usage(run.config.model, request, error.partial)
+            if repeated is None and run.signal.cancelled:  # while a handler worked, for example on a summary
+                await _fail_turn(run, None, error.partial, AgentAbortedError(run.signal.reason), usage)
             if repeated is None:
-                await _fail_turn(run, request, error, error.partial, error)
-            run.add_usage(_stopped_usage(run.config.model, request, error.partial))
+                await _fail_turn(run, error, error.partial, error, usage)
+            run.add_usage(usage)
             request = repeated
         else:
             full = _full_window_error(run, message) if message.stop_reason == "max_tokens" else None
@@ -228,7 +231,9 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     except (AgentAbortedError, asyncio.CancelledError) as stopped:
         # An abort that arrives after the last event leaves a complete response.
         if type(event) is not Done:
-            await _fail_turn(run, request, None, event.partial if event else None, stopped)
+            partial = event.partial if event else None
+            usage = _stopped_usage(model, request, partial, is_aborted=True)
+            await _fail_turn(run, None, partial, stopped, usage)
     if type(event) is not Done:
         raise _incomplete_stream_error(model)
 
@@ -255,13 +260,12 @@ async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
 
 
 async def _fail_turn(
-    run: RunState, request: ModelRequest, error: ModelError | None, partial: Message | None, raised: BaseException
+    run: RunState, error: ModelError | None, partial: Message | None, raised: BaseException, usage: Usage
 ) -> NoReturn:
     """Report a failed or aborted call: an error event, `turn:after` without usage, the partial message, `TurnEnd`, the exception."""
     bus, config = run.bus, run.config
     reason = "error" if error else "aborted"
     text = str(error) if error else run.signal.reason or "cancelled"
-    usage = _stopped_usage(config.model, request, partial, is_aborted=error is None)
     partial = partial or Message("assistant", provider=config.model.provider, model=config.model.model)
     message = replace(
         partial,

@@ -210,6 +210,9 @@ async def test_compact_reports_why_it_changed_nothing(folder: Path, home: Path) 
     assert isinstance(failed, Text), done
     assert short.text.startswith("The conversation is unchanged. The newest messages, about ")
     assert failed.text.startswith("The conversation is unchanged. The summary failed: ")
+    assert ". The window is filled with about " in failed.text
+    assert " tokens: messages about 225,0" in failed.text
+    assert failed.text.endswith("Start a new session, or use a model with a larger window.")
 
 
 async def test_some_commands_are_available_during_a_run(folder: Path, home: Path) -> None:
