@@ -18,20 +18,17 @@ from mainspring.lazy import lazy_re
 from mainspring.messages import ContentBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models.codec.normalize import arguments_object
 from mainspring.models.codec.protocol import WireProtocol
-from mainspring.models.codec.unsupported import has_seen_images, without_newest_images
+from mainspring.models.codec.unsupported import (
+    CAPABILITY_FIELDS,
+    has_seen_images,
+    with_capabilities,
+    without_newest_images,
+)
 from mainspring.models.json_values import to_json
 from mainspring.models.port import ModelRequest, Sampling
 from mainspring.models.profile import LeftOutPart, ModelProfile
 
 _MAX_TRIALS = 16
-_CAPABILITIES = {
-    "chat_completions": "dialect",
-    "messages": "messages",
-    "responses": "responses",
-    "gemini": "gemini",
-    "ollama": "ollama",
-}
-"""Field of the profile with the capabilities of each protocol."""
 
 
 class _Part(Struct, frozen=True):
@@ -219,11 +216,10 @@ def _without(protocol: str, profile: ModelProfile, part: _Part) -> ModelProfile:
     changes = dict(part.changes.get(protocol, {}))
     if not changes:
         return profile
-    field = _CAPABILITIES[protocol]
-    capabilities = getattr(profile, field)
     if "unsupported" in changes:
-        changes["unsupported"] = tuple(dict.fromkeys((*capabilities.unsupported, *changes["unsupported"])))
-    return replace(profile, **{field: replace(capabilities, **changes)})
+        before = getattr(profile, CAPABILITY_FIELDS[protocol]).unsupported
+        changes["unsupported"] = tuple(dict.fromkeys((*before, *changes["unsupported"])))
+    return with_capabilities(profile, protocol, changes)
 
 
 def _is_applied(protocol: str, part: _Part, applied: ModelProfile, after: ModelProfile) -> bool:
@@ -232,7 +228,7 @@ def _is_applied(protocol: str, part: _Part, applied: ModelProfile, after: ModelP
         return not after.info.vision
     if part.left_out is not None:
         return part.left_out in after.left_out
-    field = _CAPABILITIES[protocol]
+    field = CAPABILITY_FIELDS[protocol]
     one, other = getattr(applied, field), getattr(after, field)
     return all(
         set(getattr(one, name)) <= set(getattr(other, name))
