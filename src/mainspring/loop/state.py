@@ -436,7 +436,7 @@ _WITHOUT_IMAGES = "without_images"
 
 
 def _replace_result_images(message: Message) -> Message:
-    cache: dict[str, Any] = message.__dict__  # pyright: ignore[reportAssignmentType]
+    cache = vars(message)
     known = cache.get(_WITHOUT_IMAGES)
     if known is None:
         known = cache[_WITHOUT_IMAGES] = _new_without_images(message)
