@@ -86,12 +86,47 @@ def test_unreachable_provider_exits_with_an_error(command: Command) -> None:
 
 
 def test_partial_response_is_printed_when_the_stream_breaks(command: Command) -> None:
-    command.server.script.append(Reply("part of it", cut=True))
+    command.server.script += [Reply("part of it", cut=True), error(400)]
 
     done = command.run("-p", "x")
 
     assert done.out == "part of it\n"
     assert "Error: " in done.err
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_response_that_was_cut_off_is_continued_visibly(command: Command, form: str) -> None:
+    command.server.script += [Reply("It is ", cut=True), "done"]
+
+    done = command.run("-p", "x", "--output", form)
+
+    assert done.code == 0
+    if form == "text":
+        assert done.out == "It is done\n"
+        assert done.err.count("The response was cut off. Continuing it in ") == 1
+    else:
+        assert (done.result["text"], done.result["estimated_calls"], done.result["cost"] > 0) == ("It is done", 1, True)
+    if form == "stream-json":
+        [retry] = [line for line in done.lines if line["type"] == "model_retry"]
+        assert (retry["continues"], retry["max_retries"]) == (True, 2)
+
+
+def test_response_that_was_cut_off_is_not_continued_if_the_setting_is_off(command: Command) -> None:
+    command.settings({"retry": {"midStream": False}})
+    command.server.script += [Reply("It is ", cut=True), "done"]
+
+    done = command.run("-p", "x")
+
+    assert (done.code != 0, done.out, len(command.server.requests)) == (True, "It is \n", 1)
+
+
+def test_failed_run_reports_the_cost_of_its_subagents(command: Command) -> None:
+    command.server.script += [call("spawn", task="look"), "It is here.", error(400)]
+
+    done = command.run("-p", "x", "--output", "json")
+
+    assert done.result["status"] == "error"
+    assert done.result["usage"]["total_tokens"] == 30
 
 
 @pytest.mark.parametrize(
@@ -141,6 +176,51 @@ def test_signal_aborts_the_run_and_the_session_can_be_resumed(
     assert "the question" in json.dumps(command.server.requests[1])
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_text_stays_in_the_resumed_session_and_its_cost_is_estimated(
+    command: Command, number: signal.Signals
+) -> None:
+    command.server.script += [Reply("half of it", stall=True), "the rest"]
+
+    with command.start("-p", "the question", "--output", "stream-json") as process:
+        assert process.stdout is not None
+        shown = ""
+        while "of it" not in shown:
+            shown += process.stdout.readline()
+        process.send_signal(number)
+        done = finish(process)
+
+    assert (done.code, done.result["text"]) == (128 + number, "half of it")
+    assert (done.result["cost"] > 0, done.result["estimated_calls"]) == (True, 1)
+    assert command.run("--continue", "-p", "go on").out == "the rest\n"
+    question, partial, note, prompt = command.server.requests[1]["messages"][1:]
+    assert (question["content"], prompt["content"]) == ("the question", "go on")
+    assert (partial["role"], partial["content"]) == ("assistant", "half of it")
+    assert "interrupted (Stopped by " in note["content"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_during_a_summary_aborts_the_run_and_the_history_stays(command: Command, number: signal.Signals) -> None:
+    command.settings({"compaction": {"keepRecentTokens": 100}})
+    too_long = "This model's maximum context length is 4096 tokens. However, your messages resulted in 12000 tokens."
+    command.server.script += ["word " * 4000, "word " * 4000]
+    for _ in range(2):
+        command.run("-p", "write", "--session-id", "s1")
+    command.server.script += [error(400, too_long), Reply(stall=True), "fine"]
+
+    with command.start("-p", "more", "--session-id", "s1") as process:
+        assert command.server.stalled.wait(30)
+        process.send_signal(number)
+        done = finish(process)
+
+    assert done.code == 128 + number
+    assert command.run("-p", "again", "--session-id", "s1").out == "fine\n"
+    sizes = [
+        len(message["content"]) for message in command.server.requests[-1]["messages"] if message["role"] == "assistant"
+    ]
+    assert sizes == [20_000, 20_000]
+
+
 def is_running(marker: str) -> bool:
     """Return True if a process with this text in its command line is running."""
     for place in Path("/proc").glob("[0-9]*/cmdline"):
@@ -165,7 +245,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_kills_shell_commands_and_saves_the_tool_result(command: Command, number: signal.Signals) -> None:
     marker = f"sleep 97{os.getpid() % 1000:03}.{number}"
-    command.server.script += [call("shell", command=f"{marker} & {marker}"), "I see."]
+    command.server.script += [call("shell", command=f"echo so far; {marker} & {marker}"), "I see."]
 
     with command.start("-p", "x", "--allow", "shell") as process:
         assert wait_until(lambda: is_running(marker.replace(" ", "\0")))
@@ -175,8 +255,9 @@ def test_signal_kills_shell_commands_and_saves_the_tool_result(command: Command,
     assert done.code == 128 + number
     assert wait_until(lambda: not is_running(marker.replace(" ", "\0")))
     assert command.run("--continue", "-p", "go on").code == 0
-    roles = [m["role"] for m in command.server.requests[1]["messages"]]
-    assert roles == ["system", "user", "assistant", "tool", "user"]
+    messages = command.server.requests[1]["messages"]
+    assert [m["role"] for m in messages] == ["system", "user", "assistant", "tool", "user"]
+    assert messages[3]["content"].startswith("so far\n[interrupted: ")
 
 
 def test_second_signal_exits_immediately(command: Command) -> None:

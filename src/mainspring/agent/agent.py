@@ -313,7 +313,14 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
             raise AgentBusyError("This agent is running. Compact its conversation when the run has ended.")
         before = self.messages
         options = options or self.behavior.compaction
-        compacted = await compact_history(before, self.model, options, instructions=instructions, on_problem=on_problem)
+        compacted = await compact_history(
+            before,
+            self.model,
+            options,
+            instructions=instructions,
+            on_problem=on_problem,
+            fixed=(self.context.system, self.context.tools.specs),
+        )
         if compacted is None:
             return None
         self.context.messages[:] = compacted[0]

@@ -163,7 +163,7 @@ class _CallbackRun:
                 self._begin()
                 self._debug(f"turn {event.turn} begins", turn=event.turn, turn_id=event.turn_id)
             case ModelRetry(exception=ModelError() as failure):
-                wait = f"the model call is retried in {event.delay:g}s"
+                wait = f"the model call is {'continued' if event.continues else 'retried'} in {event.delay:g}s"
                 self._debug(wait, attempt=event.attempt, error=ErrorReport.from_exception(failure))
             case _:
                 pass

@@ -158,8 +158,9 @@ class MessageEnd(Event, frozen=True):
 
 
 class ModelRetry(Event, frozen=True):
-    """A model call failed before any content and will be retried in ``delay`` seconds.
+    """A model call failed and will be made again in ``delay`` seconds.
 
+    ``continues`` is true if its response was cut off after its first content, and the next call continues it.
     ``exception`` is the failure itself, in this process only.
     """
 
@@ -169,6 +170,12 @@ class ModelRetry(Event, frozen=True):
     delay: float
     error: ErrorInfo
     exception: ModelError | None = None
+    continues: bool = False
+
+    @property
+    def action(self) -> str:
+        """Return what happens next, for messages such as ``Retrying in 2s``."""
+        return "The response was cut off. Continuing it" if self.continues else "Retrying"
 
 
 class ToolsChange(Event, frozen=True):

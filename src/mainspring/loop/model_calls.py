@@ -11,7 +11,8 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import NoReturn, cast, get_args
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, cast, get_args
 
 from msgspec.structs import replace
 
@@ -38,6 +39,7 @@ from mainspring.events import (
     TurnEnd,
     UsageUpdate,
 )
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import (
     ContextTransform,
     ModelErrorHook,
@@ -51,6 +53,13 @@ from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
 from mainspring.models.retry import as_provider_error
 from mainspring.tools.execute import NOT_RUN_STREAM_ERROR
+
+if TYPE_CHECKING:
+    from mainspring.models.continuation import continue_stream
+    from mainspring.models.token_limits import estimate_stopped_usage
+else:
+    continue_stream = lazy_function("mainspring.models.continuation", "continue_stream")
+    estimate_stopped_usage = lazy_function("mainspring.models.token_limits", "estimate_stopped_usage")
 
 logger = logging.getLogger("mainspring")
 
@@ -145,10 +154,13 @@ async def call_model(run: RunState, request: ModelRequest) -> Message:
             error = as_provider_error(raised)
             attempt += 1
             repeated = await prepare_request(run) if await _should_retry(run, error, attempt) else None
+            usage = _stopped_usage(run.config.model, request, error.partial)
+            if repeated is None and run.signal.cancelled:  # while a handler worked, for example on a summary
+                await _fail_turn(run, None, error.partial, AgentAbortedError(run.signal.reason), usage)
             if repeated is None:
-                await _fail_turn(run, error, error.partial, error)
+                await _fail_turn(run, error, error.partial, error, usage)
+            run.add_usage(usage)
             request = repeated
-            run.add_usage((error.partial and error.partial.usage) or Usage.zero())
         else:
             full = _full_window_error(run, message) if message.stop_reason == "max_tokens" else None
             attempt += 1
@@ -200,7 +212,9 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
 
     def publish_retry(retry: RetryInfo) -> None:
         error = ErrorInfo.from_exception(retry.error)
-        bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, error, retry.error))
+        bus.publish(
+            ModelRetry(retry.attempt, retry.max_retries, retry.delay, error, retry.error, continues=retry.mid_stream)
+        )
 
     if bus.is_heard(MessageStart):
         await run.notify(MessageStart(Message("assistant", provider=model.provider, model=model.model)))
@@ -217,7 +231,9 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     except (AgentAbortedError, asyncio.CancelledError) as stopped:
         # An abort that arrives after the last event leaves a complete response.
         if type(event) is not Done:
-            await _fail_turn(run, None, event.partial if event else None, stopped)
+            partial = event.partial if event else None
+            usage = _stopped_usage(model, request, partial, is_aborted=True)
+            await _fail_turn(run, None, partial, stopped, usage)
     if type(event) is not Done:
         raise _incomplete_stream_error(model)
 
@@ -244,14 +260,21 @@ async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
 
 
 async def _fail_turn(
-    run: RunState, error: ModelError | None, partial: Message | None, raised: BaseException
+    run: RunState, error: ModelError | None, partial: Message | None, raised: BaseException, usage: Usage
 ) -> NoReturn:
     """Report a failed or aborted call: an error event, `turn:after` without usage, the partial message, `TurnEnd`, the exception."""
     bus, config = run.bus, run.config
     reason = "error" if error else "aborted"
     text = str(error) if error else run.signal.reason or "cancelled"
     partial = partial or Message("assistant", provider=config.model.provider, model=config.model.model)
-    message = replace(partial, stop_reason=reason, error=text, id=config.steps.new_id(), timestamp=config.steps.now())
+    message = replace(
+        partial,
+        usage=usage if usage.total_tokens else partial.usage,
+        stop_reason=reason,
+        error=text,
+        id=config.steps.new_id(),
+        timestamp=config.steps.now(),
+    )
     if message.usage:
         run.add_usage(message.usage)
         run.turn_usage.append(message.usage)
@@ -276,6 +299,15 @@ async def _fail_turn(
     raise raised from None
 
 
+def _stopped_usage(
+    model: ModelProvider, request: ModelRequest, partial: Message | None, *, is_aborted: bool = False
+) -> Usage:
+    """Return the usage of a call that ended early: an estimate if the host worked for it, since it reports usage at the end."""
+    if is_aborted or (partial is not None and partial.content):
+        return estimate_stopped_usage(request, partial, model.info)
+    return (partial and partial.usage) or Usage.zero()
+
+
 async def side_call(
     run: RunState, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None
 ) -> Message:
@@ -287,13 +319,20 @@ async def side_call(
         raise AgentError(f"Cannot call a model for {purpose!r}: the run has reached its limit ({limit}).")
     model = model or run.config.model
     event: StreamEvent | None = None
+    is_aborted = False
     try:
         async with cancel_scope(run.signal), aclosing(_open_stream(run, model, request, None)) as events:
             async for event in events:
                 if type(event) is Done:
                     return event.message
+    except (AgentAbortedError, asyncio.CancelledError):
+        is_aborted = True
+        raise
     finally:
-        usage = (event.partial.usage if event else None) or Usage.zero()
+        if type(event) is Done:
+            usage = event.message.usage or Usage.zero()
+        else:
+            usage = _stopped_usage(model, request, event.partial if event else None, is_aborted=is_aborted)
         run.add_usage(usage, purpose)
         if run.bus.is_heard(UsageUpdate):
             await run.notify(UsageUpdate(run.turn, usage, run.usage, purpose))
@@ -311,12 +350,26 @@ def _open_stream(
     if request.warn is None:
         request.warn = lambda text: run.bus.publish(Notice(text, "warn"))
 
-    def open_once() -> AsyncGenerator[StreamEvent, None]:
+    def open_request(request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         return cast("AsyncGenerator[StreamEvent, None]", steps.model(model, request))
 
     if retry is None:
-        return open_once()
-    return retry_stream(open_once, retry, sleep=steps.sleep, on_retry=on_retry, signal=run.signal)
+        return open_request(request)
+    return retry_stream(
+        lambda: open_request(request),
+        retry,
+        partial(continue_stream, open_request, request, model.info, on_cut=partial(_add_cut_usage, run)),
+        sleep=steps.sleep,
+        on_retry=on_retry,
+        signal=run.signal,
+    )
+
+
+async def _add_cut_usage(run: RunState, usage: Usage) -> None:
+    """Count a call whose response was cut off and is continued by the next call."""
+    run.add_usage(usage, "interrupted")
+    if run.bus.is_heard(UsageUpdate):
+        await run.notify(UsageUpdate(run.turn, usage, run.usage, "interrupted"))
 
 
 def _incomplete_stream_error(model: ModelProvider) -> ModelError:

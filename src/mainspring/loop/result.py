@@ -70,7 +70,7 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
 
     @property
     def cost(self) -> Cost | None:
-        """Cost of the run in US dollars; ``None`` if a price is unknown."""
+        """Cost in US dollars of the calls with a known price; ``None`` if no price is known. See `Usage.unpriced_calls`."""
         return self.stats.usage.cost
 
     @property

@@ -219,7 +219,7 @@ class RunState:
         self.denied: list[str] = []
         self.model_messages: list[Message] | None = None
         if config.convert_to_llm is convert_to_llm:
-            self.model_messages = self.without_unseen_images(convert_to_llm(context.messages))
+            self.model_messages = list(self.without_unseen_images(convert_to_llm(context.messages)))
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class RunState:
         before = tuple(self.context.messages)
         self.context.messages[:] = messages
         if self.model_messages is not None:
-            self.model_messages = self.without_unseen_images(convert_to_llm(messages))
+            self.model_messages = list(self.without_unseen_images(convert_to_llm(messages)))
         if self.bus.is_heard(ContextCompacted):
             await self.notify(ContextCompacted.from_messages(reason, before, tuple(messages)))
 
@@ -389,9 +389,13 @@ class RunState:
         if self.model_messages is not None:
             self.model_messages.extend([m for m in messages if type(m) is Message])
 
-    def without_unseen_images(self, messages: Sequence[Message]) -> list[Message]:
-        """Replace images in the results of earlier runs if the model of this one cannot see them."""
-        return list(messages) if self.config.model.info.vision else [_replace_result_images(m) for m in messages]
+    def without_unseen_images(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Replace images in the results of earlier runs if the model of this one cannot see them.
+
+        Return the sequence itself for a model with vision. A message always has the same replacement, so that its encoded form
+        stays cached.
+        """
+        return messages if self.config.model.info.vision else [_replace_result_images(m) for m in messages]
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
@@ -429,7 +433,19 @@ class RunState:
         return result if finalize is None else finalize(result)
 
 
+_WITHOUT_IMAGES = "without_images"
+"""Key of the replacement of a message, among its encoded forms."""
+
+
 def _replace_result_images(message: Message) -> Message:
+    cache = vars(message)
+    known = cache.get(_WITHOUT_IMAGES)
+    if known is None:
+        known = cache[_WITHOUT_IMAGES] = _new_without_images(message)
+    return known
+
+
+def _new_without_images(message: Message) -> Message:
     content = [
         replace(block, content=replace_images(block.content))
         if type(block) is ToolResultBlock and not isinstance(block.content, str)

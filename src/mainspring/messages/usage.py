@@ -38,7 +38,9 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         cache_read: Prompt tokens read from the provider's cache.
         cache_write: Prompt tokens written to it.
         reasoning_tokens: Reasoning tokens within ``output_tokens``, if reported.
-        cost: The cost; ``None`` if the price is unknown (which is not the same as free).
+        cost: The cost of the calls with a known price; ``None`` if no price is known (which is not the same as free).
+        unpriced_calls: In a sum, the number of calls with an unknown price, which ``cost`` excludes.
+        estimated_calls: Number of calls that ended early, so that their tokens and cost are partly estimates.
     """
 
     input_tokens: int = 0
@@ -47,6 +49,8 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     cache_write: int = 0
     reasoning_tokens: int = 0
     cost: Cost | None = None
+    unpriced_calls: int = 0
+    estimated_calls: int = 0
 
     @property
     def prompt_tokens(self) -> int:
@@ -71,9 +75,15 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
             self.reasoning_tokens + other.reasoning_tokens,
-            # An unknown part makes the sum unknown, unless the other call used nothing.
-            a + b if a and b else (a if not other.total_tokens else b if not self.total_tokens else None),
+            # The unknown price of one call does not hide the known cost of the others.
+            a + b if a and b else (a if not other.total_tokens else b if not self.total_tokens else a or b),
+            self.count_unpriced() + other.count_unpriced(),
+            self.estimated_calls + other.estimated_calls,
         )
+
+    def count_unpriced(self) -> int:
+        """Return the number of calls with an unknown price; a single call does not count itself."""
+        return self.unpriced_calls or int(self.cost is None and self.total_tokens > 0)
 
     @classmethod
     def zero(cls) -> Self:

@@ -38,6 +38,7 @@ from mainspring.text import suggest_name
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, TypeVar
 
+    from mainspring.models.continuation import continue_stream
     from mainspring.tools.schema.output import OutputSchema
 
     OutputT = TypeVar("OutputT", default=Any)  # Python 3.11 has no defaults of its own
@@ -46,6 +47,7 @@ else:
 
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
     OutputT = TypeVar("OutputT")
+    continue_stream = lazy_function("mainspring.models.continuation", "continue_stream")
 
 _T = TypeVar("_T")
 
@@ -484,6 +486,7 @@ class LLMClient:
         events = retry_stream(
             lambda: model.stream(request),
             self._retry,
+            lambda failure, last, options: continue_stream(model.stream, request, model.info, failure, last, options),
             on_retry=lambda info: _run_callback(self._callbacks.on_retry, info),
             signal=signal,
         )

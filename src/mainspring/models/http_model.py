@@ -198,11 +198,13 @@ class HttpModel(ModelBase):
         while True:
             url = self._protocol.url(profile)
             async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
+                if response.status < 300 and trials is not None and trials.is_probing:
+                    profile, body = trials.next(None)
+                    continue
                 if response.status < 300:
                     if refusal is not None:
                         self._store_changes(request, first, profile, refusal)
-                    if request.notify is not None:
-                        self._report_omitted_options(request, profile, request.notify)
+                    self._report_omitted_options(request, profile)
                     decoder = self._protocol.decoder(profile)
                     decoder.tools = request.tools
                     yield response, ResponseReader(decoder), key
@@ -284,12 +286,9 @@ class HttpModel(ModelBase):
                 return changed, body
         return None
 
-    def _report_omitted_options(
-        self, request: ModelRequest, profile: ModelProfile, notify: Callable[[str], object]
-    ) -> None:
-        names = self._protocol.omitted_options(request, profile)
-        if names:
-            notify(format_omitted_options(self.provider, self.model, names))
+    def _report_omitted_options(self, request: ModelRequest, profile: ModelProfile) -> None:
+        if request.notify is not None and (names := self._protocol.omitted_options(request, profile)):
+            request.notify(format_omitted_options(self.provider, self.model, names))
 
     async def _refresh_credential(self, rejected: CredentialValue) -> CredentialValue:
         """Return a new credential after the host rejected the previous one."""

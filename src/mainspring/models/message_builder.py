@@ -177,7 +177,9 @@ class MessageBuilder:
         content = [_with_text(block, chunks[i]) if i in chunks else block for i, block in blocks.items()]
         if self.tool_names:
             content = [rename_tool(block, self.tool_names) for block in content]
-        return Message("assistant", tuple(content), provider=self.provider, model=self.model)
+        if self.count is not None:
+            self.usage = self.count()
+        return Message("assistant", tuple(content), self.usage, provider=self.provider, model=self.model)
 
     def _open(self, block: ContentBlock) -> int:
         self._blocks.append(block)

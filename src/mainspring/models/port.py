@@ -80,6 +80,8 @@ class ModelRequest(Struct, eq=False):
         scratch: See `EncodingCache`.
         warn: Function that receives a note about what the host cannot do, for example if it refused images and they were left
             out; without one, the note is logged.
+        is_continuation: Whether the last two messages are the beginning of a response, and a note that asks for the rest. A host
+            that continues a response without being asked gets it without the note.
     """
 
     messages: Sequence[Message]
@@ -100,6 +102,7 @@ class ModelRequest(Struct, eq=False):
     sampling: Sampling | None = None
     notify: Callable[[str], object] | None = None
     warn: Callable[[str], object] | None = None
+    is_continuation: bool = False
 
 
 REQUEST_OPTIONS = (

@@ -46,6 +46,7 @@ class RetryConfig(Struct, frozen=True):
         max_delay_ms: Maximum computed delay, in milliseconds, jitter included.
         jitter: Fraction by which a delay is randomly increased or decreased; 0 turns it off.
         max_retry_after: Maximum delay, in seconds, that a server may request; if it requests more, the call fails instead.
+        mid_stream: Whether to continue a response that was cut off after its first content, at most twice in a call.
     """
 
     enabled: bool = True
@@ -54,15 +55,20 @@ class RetryConfig(Struct, frozen=True):
     max_delay_ms: Annotated[float, Meta(ge=0)] = 10000
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.25
     max_retry_after: Annotated[float, Meta(ge=0)] = 60.0
+    mid_stream: bool = True
 
 
 class RetryInfo(Struct, frozen=True):
-    """An upcoming retry: ``attempt`` starts at 1, ``delay`` is in seconds."""
+    """An upcoming retry: ``attempt`` starts at 1, ``delay`` is in seconds.
+
+    ``mid_stream`` is true if the response was cut off, and the next call continues it.
+    """
 
     attempt: int
     max_retries: int
     delay: float
     error: ModelError
+    mid_stream: bool = False
 
     @property
     def message(self) -> str:
@@ -83,6 +89,9 @@ SleepFunction = Callable[[float, CancelToken | None], Awaitable[bool]]
 
 OnRetry = Callable[[RetryInfo], Any]
 """Function called before each delay; may be async."""
+
+StreamContinuation = Callable[["ModelError", "StreamEvent | None", "RetryOptions"], AsyncGenerator[StreamEvent, None]]
+"""Continues a response that was cut off: from the failure with its partial message, and the last event, if any."""
 
 
 class RetryOptions(Struct, frozen=True):
@@ -174,11 +183,11 @@ async def with_retry(
         try:
             result = await call()
             failure = _failed_call(result)
-            if failure is None or not await _sleep_before_retry(failure, attempt, chosen):
+            if failure is None or not await sleep_before_retry(failure, attempt, chosen):
                 return result
         except Exception as error:  # Raised again as a ModelError.
             failure = as_provider_error(error)
-            if not await _sleep_before_retry(failure, attempt, chosen):
+            if not await sleep_before_retry(failure, attempt, chosen):
                 raise failure from failure.__cause__
         attempt += 1
 
@@ -193,16 +202,18 @@ def _failed_call(result: Any) -> ModelError | None:
 async def retry_stream(
     open: Callable[[], AsyncIterator[StreamEvent]],
     options: RetryOptions | RetryConfig | None = None,
+    continue_response: StreamContinuation | None = None,
     **more: Unpack[RetryFields],
 ) -> AsyncGenerator[StreamEvent, None]:
     """Open a stream, and reopen it after failures before the first content.
 
-    ``StreamStart`` is not content and is sent once, regardless of the number of attempts. A failure after the first content
-    event is raised, with the content received before in ``partial``.
+    ``StreamStart`` is not content and is sent once, regardless of the number of attempts. After a failure that comes after the
+    first content event, the response is continued, or the failure is raised with the content received before in ``partial``.
 
     Args:
         open: Function that opens the stream.
         options: Retry options; a `RetryConfig` is used as their ``config``.
+        continue_response: Function that continues a response; see `continue_stream`. Without it, the failure is raised.
         more: Fields of `RetryOptions`.
 
     Raises:
@@ -212,6 +223,7 @@ async def retry_stream(
     attempt = 0
     while True:
         begun = False
+        event: StreamEvent | None = None
         try:
             async with aclosing(cast("AsyncGenerator[StreamEvent, None]", open())) as stream:
                 head = await read_until_content(stream)
@@ -223,9 +235,18 @@ async def retry_stream(
             return
         except Exception as error:  # Raised again as a ModelError.
             failure = as_provider_error(error)
-            if begun or not await _sleep_before_retry(failure, attempt, chosen):
+            if begun and failure.partial is None and event is not None:
+                failure.partial = event.partial
+            if failure.partial is not None and failure.partial.content:
+                break  # Content, although a replayed failure has no events before it.
+            if begun or not await sleep_before_retry(failure, attempt, chosen):
                 raise failure from failure.__cause__
         attempt += 1
+    if continue_response is None or not chosen.config.mid_stream:
+        raise failure from failure.__cause__
+    async with aclosing(continue_response(failure, event, chosen)) as rest:
+        async for event in rest:
+            yield event
 
 
 async def read_until_content(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
@@ -251,14 +272,22 @@ def as_provider_error(error: Exception) -> ModelError:
     return classify_exception(error)
 
 
-async def _sleep_before_retry(failure: ModelError, attempt: int, options: RetryOptions) -> bool:
-    """Wait for the next attempt; return False to stop."""
+async def sleep_before_retry(
+    failure: ModelError, attempt: int, options: RetryOptions, *, max_continuations: int | None = None
+) -> bool:
+    """Wait for the next attempt; return False to stop.
+
+    With ``max_continuations``, the next attempt continues a response that was cut off.
+    """
     config, signal = options.config, options.signal
+    if max_continuations is not None:
+        config = replace(config, max_retries=min(config.max_retries, max_continuations))
     delay = next_delay(failure, attempt, config, options.rng)
     if delay is None or (signal is not None and signal.cancelled):
         return False
     if options.on_retry is not None:
-        result = options.on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure))
+        mid_stream = max_continuations is not None
+        result = options.on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure, mid_stream))
         if isinstance(result, Awaitable):
             await result
     return await options.sleep(delay, signal)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.messages.token_estimate import estimate_overhead
-from mainspring.models.port import ModelRequest
+from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
+from mainspring.models.usage import with_cost
 
 _MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: the host reports that the conversation is too long.
 _WINDOW_MARGIN = 256
@@ -104,7 +105,13 @@ def _estimate_with_margin(request: ModelRequest, profile: ModelProfile) -> int:
 
 
 def _has_usage(request: ModelRequest) -> bool:
-    return any(message.usage is not None and message.usage.prompt_tokens for message in request.messages)
+    return any(map(_is_reported, request.messages))
+
+
+def _is_reported(message: Message) -> bool:
+    """Return True if a host reported the tokens of the prompt."""
+    usage = message.usage
+    return usage is not None and usage.prompt_tokens > 0 and not usage.estimated_calls
 
 
 def min_output_tokens(window: int) -> int:
@@ -129,10 +136,28 @@ def estimate_prompt_tokens(messages: Sequence[Message], system_length: int = 0) 
     """Estimate the tokens of a conversation from the usage of the last response and the messages after it."""
     estimated = 0
     for message in reversed(messages):
-        if message.usage is not None and message.usage.prompt_tokens:
+        if message.usage is not None and _is_reported(message):
             return message.usage.total_tokens + estimated
         estimated += sum(map(_estimate_block_tokens, message.content))
     return estimated + system_length // 4
+
+
+def estimate_stopped_usage(request: ModelRequest, partial: Message | None, info: ModelInfo) -> Usage:
+    """Return the usage of a call that ended before its response was complete: the reported counts, and estimates of the rest."""
+    reported = partial.usage if partial is not None else None
+    if reported is not None and reported.estimated_calls:
+        return reported
+    received = sum(map(_estimate_block_tokens, partial.content)) if partial is not None else 0
+    if (
+        reported is not None
+        and reported.cost is not None
+        and reported.total_tokens
+        and reported.output_tokens >= received
+    ):
+        return replace(reported, estimated_calls=1)
+    counts = reported if reported and reported.prompt_tokens else Usage(max(1, estimate_request_tokens(request)))
+    counts = replace(counts, output_tokens=max(counts.output_tokens, received), estimated_calls=1)
+    return with_cost(counts, info, counts.cost if info.prices is None else None)
 
 
 def _estimate_block_tokens(block: object) -> int:
@@ -142,7 +167,7 @@ def _estimate_block_tokens(block: object) -> int:
         case ThinkingBlock():
             return len(block.thinking) // 4
         case ToolUseBlock():
-            return len(str(block.input)) // 4
+            return len(block.raw_input or str(block.input)) // 4
         case ToolResultBlock(content=str() as text):
             return len(text) // 4
         case ToolResultBlock(content=tuple() as blocks):

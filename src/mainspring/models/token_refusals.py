@@ -38,39 +38,44 @@ _CAP_NAME = re.compile(
     r"max_?(?:new|completion|output|gen)?_?tokens|num_predict|(?:completion|output|generation|generated) (?:tokens|length)|"
     r"maximum tokens|max tokens|\bcompletion\b|the output"
 )
-_CAPS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"> ?{_N},? which is the maximum",
-        rf"\[ ?\d+ ?, ?{_N} ?\]",
-        rf"between \d+ and {_N}",
-        rf"range is from \d+(?: \(inclusive\))? to {_N}(?P<open> \(exclusive\))?",
-        rf"(?:at most|up to|less than or equal to|(?:lower|smaller) than or equal to|no more than|not exceed|not be (?:greater|larger|more) than|"
-        rf"cannot exceed|can only afford|exceeds? (?:the |its )?(?:max|limit)\w*(?: of)?|greater than the maximum of|"
-        rf"max(?:imum)?(?: allowed)?(?: value)?(?: is| of|:)|model limit of|limit(?: is| of|:)|<=|≤|expected a value <=) ?{_N}",
-        rf"(?P<open>less than|lower than|smaller than|below|<) ?{_N}(?![\d>])",
-    )
-)
 _SUMS = (
     re.compile(rf"\+[^<.]{{0,60}}?(?:<=|less than or equal to|not exceed) ?{_N}"),
     re.compile(rf"\d+ ?\+ ?\d+ ?> ?{_N}"),
 )
-_WINDOWS = (
-    *_SUMS,
-    re.compile(rf"\d+ (?:tokens? )?> {_N}(?![\d,]| -)"),
-    re.compile(
-        r"(?:context[ _](?:length|window|size|limit)|model length|max_(?:model|seq|sequence)_len\w*|max_(?:total|num)_tokens|"
-        r"sequence length|total tokens limit|token limit|"
-        r"(?:maximum|max) (?:prompt|input) length|(?:number of )?tokens allowed|n_ctx|max(?:imum)? size|configured limit|"
-        rf"(?:while|exceeds?)(?: the| its| a)?(?: maximum| max)? limit(?: is| of)?|prompt cannot exceed)(?:(?! by )[^\d;+-]){{0,40}}?{_N}"
+_LIMITS = {
+    "cap": tuple(
+        re.compile(pattern)
+        for pattern in (
+            rf"> ?{_N},? which is the maximum",
+            rf"\[ ?\d+ ?, ?{_N} ?\]",
+            rf"between \d+ and {_N}",
+            rf"range is from \d+(?: \(inclusive\))? to {_N}(?P<open> \(exclusive\))?",
+            rf"(?:at most|up to|less than or equal to|(?:lower|smaller) than or equal to|no more than|not exceed|not be (?:greater|larger|more) than|"
+            rf"cannot exceed|can only afford|exceeds? (?:the |its )?(?:max|limit)\w*(?: of)?|greater than the maximum of|"
+            rf"max(?:imum)?(?: allowed)?(?: value)?(?: is| of|:)|model limit of|limit(?: is| of|:)|<=|≤|expected a value <=) ?{_N}",
+            rf"(?P<open>less than|lower than|smaller than|below|<) ?{_N}(?![\d>])",
+        )
     ),
-    re.compile(rf"{_N} (?:tokens? )?(?:maximum|max) ?(?:context|sequence|$|[.,;\"'}})])"),
-    re.compile(rf"{_N} (?:tokens? )?context (?:length|window|size)"),
-    re.compile(rf"limit:? {_N}, (?:used:? \d+, )?requested"),
-    re.compile(rf"limit ?= ?{_N}"),
-    re.compile(rf"range of input length should be \[\d+, ?{_N}\]"),
-    re.compile(rf"must have less than {_N} tokens"),
-)
+    "window": (
+        *_SUMS,
+        re.compile(rf"\d+ (?:tokens? )?> {_N}(?![\d,]| -)"),
+        re.compile(
+            r"(?:context[ _](?:length|window|size|limit)|model length|max_(?:model|seq|sequence)_len\w*|max_(?:total|num)_tokens|"
+            r"sequence length|total tokens limit|token limit|"
+            r"(?:maximum|max) (?:prompt|input) length|(?:number of )?tokens allowed|n_ctx|max(?:imum)? size|configured limit|"
+            rf"(?:while|exceeds?)(?: the| its| a)?(?: maximum| max)? limit(?: is| of)?|prompt cannot exceed)(?:(?! by )[^\d;+-]){{0,40}}?{_N}"
+        ),
+        re.compile(rf"{_N} (?:tokens? )?(?:maximum|max) ?(?:context|sequence|$|[.,;\"'}})])"),
+        re.compile(rf"{_N} (?:tokens? )?context (?:length|window|size)"),
+        re.compile(rf"limit:? {_N}, (?:used:? \d+, )?requested"),
+        re.compile(rf"limit ?= ?{_N}"),
+        re.compile(rf"range of input length should be \[\d+, ?{_N}\]"),
+        re.compile(rf"must have less than {_N} tokens"),
+    ),
+}
+"""Patterns of each kind of limit. In a group ``open``, the number itself is not allowed."""
+
+_MINIMUM = {"cap": 2, "window": _MIN_WINDOW}
 _PROMPT_PARTS = re.compile(
     rf"{_N} (?:tokens? )?(?:in|from|of|for) (?:the |your )?(?:input |text |tool |image )*(?:messages?|prompt|inputs?|functions?|tools?|schema)\b"
 )
@@ -126,13 +131,13 @@ def parse_limits(text: str, sent: int | None = None) -> ReportedLimits:
     is_output_named = _CAP_NAME.search(text) is not None
     prompt, total = _prompt_tokens(text, sent)
     used = {prompt, total}
-    window = next((n for n in _windows(text) if n not in used and (total is None or n < total)), None)
+    window = next((n for n in _limits(text, "window") if n not in used and (total is None or n < total)), None)
     names_prompt = _PROMPT_NAME.search(text) is not None
     if is_output_named and not names_prompt:
         window = None
     caps: list[int] = []  # A limit of the sum is not a limit of one of its parts.
     if is_output_named and not (window is not None and any(pattern.search(text) for pattern in _SUMS)):
-        caps = [n for n in _caps(text) if n not in (window, prompt) and (sent is None or n < sent)]
+        caps = [n for n in _limits(text, "cap") if n not in (window, prompt) and (sent is None or n < sent)]
     if window is None and sent is not None and (not caps or names_prompt) and _LIMIT_NAME.search(text):
         window, cap, prompt = (
             _limits_by_size(text, sent, is_output_named, names_prompt) if not caps else (None, None, None)
@@ -182,22 +187,17 @@ def _limits_by_size(
     return None, None, None
 
 
-def _windows(text: str) -> Iterator[int]:
-    for pattern in _WINDOWS:
+def _limits(text: str, kind: str) -> Iterator[int]:
+    """Yield the numbers of a kind of limit, in the order of its patterns."""
+    for pattern in _LIMITS[kind]:
         for found in pattern.finditer(text):
-            number = _number(found[1])
-            is_code = text[found.start(1) - 1] == "(" and text[found.end(1) :].startswith(")") and number < 10_000
-            if number >= _MIN_WINDOW and not (is_code and "token" not in text[: found.start(1)]):
+            at = next(at for at, group in enumerate(found.groups(), 1) if group and group[0].isdigit())
+            number = _number(found[at]) - ("open" in pattern.groupindex and found["open"] is not None)
+            is_code = text[found.start(at) - 1] == "(" and text[found.end(at) :].startswith(")") and number < 10_000
+            if kind == "window" and is_code and "token" not in text[: found.start(at)]:
+                continue
+            if number >= _MINIMUM[kind]:
                 yield number
-
-
-def _caps(text: str) -> Iterator[int]:
-    for pattern in _CAPS:
-        for found in pattern.finditer(text):
-            number = next(_number(group) for group in found.groups() if group and group[0].isdigit())
-            is_open = "open" in pattern.groupindex and found["open"] is not None
-            if number > 1:
-                yield number - is_open
 
 
 def _number(text: str) -> int:

@@ -134,7 +134,7 @@ async def test_errors_for_the_model_have_the_names_that_it_knows() -> None:
     assert texts[1:] == [
         "Unknown tool: fnd. Did you mean find?",
         "b",
-        "Blocked: find has had its 2 calls in this run; go on without it",
+        "Blocked: find has had its 2 calls in this run; continue without it",
     ]
 
 

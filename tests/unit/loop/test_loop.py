@@ -17,8 +17,19 @@ from mainspring.errors import (
 )
 from mainspring.events import AgentEnd, AgentStart, Event, ToolExecutionStart, TurnEnd, TurnStart, UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
-from mainspring.loop.hooks import MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
-from mainspring.messages import CustomMessage, Message, StopReason, TextBlock, ToolUseBlock, Usage, convert_to_llm
+from mainspring.loop.hooks import ContextTransform, MessagesAdded, ModelErrorHook, TurnAfter, TurnBefore
+from mainspring.messages import (
+    CustomMessage,
+    ImageBlock,
+    Message,
+    StopReason,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    convert_to_llm,
+)
+from mainspring.models import ModelInfo
 from mainspring.testing import Reply
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from mainspring.tools.execute import NOT_RUN_ABORTED
@@ -315,7 +326,8 @@ async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_erro
     assert (partial.stop_reason, partial.text) == ("error", "half an ans")
     assert "ended before it was complete" in as_message(ctx.messages[2]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
-    assert partial.usage == Usage(output_tokens=3)
+    assert partial.usage is not None
+    assert (partial.usage.output_tokens, partial.usage.estimated_calls) == (4, 1)
     assert (after[0].usage, type(after[0].error)) == (Usage(), AgentProviderError)
     assert (events[-1].type, events[-1].status) == ("agent_end", "error")
 
@@ -694,3 +706,18 @@ async def test_two_runs_on_one_bus_can_be_iterated_one_after_the_other() -> None
         run = agent_loop("go", ctx, make_config(Script(text_reply(text)), bus=bus))
         ends = [event.text async for event in run if isinstance(event, AgentEnd)]
         assert ends == [text]
+
+
+@pytest.mark.parametrize("vision", [True, False])
+async def test_messages_without_unseen_images_are_the_same_objects_in_each_request(vision: bool) -> None:
+    picture = ToolResultBlock("1", "look", (ImageBlock("image/png", "A" * 8),))
+    history = [Message.user("see"), Message.assistant([ToolUseBlock("1", "look")]), Message("user", (picture,))]
+    model = Script(tool_call_reply("nope"), text_reply("done"))
+    model.info = ModelInfo("scripted-1", "scripted", vision=vision)
+    bus = HookBus({ContextTransform: lambda hook: None})
+    context = make_context()
+    context.messages.extend(history)
+    await agent_loop("go", context, make_config(model, bus=bus))
+    first, second = [request.messages[:3] for request in model.requests]
+    assert [a is b for a, b in zip(first, second, strict=True)] == [True] * 3
+    assert [a is b for a, b in zip(first, history, strict=True)] == [True, True, vision]

@@ -178,7 +178,8 @@ async def test_end_hooks_contain_how_the_run_ended(by: str) -> None:
     reason = "enough" if by == "abort" else "cancelled"
     assert (type(abort), abort.reason, abort.run_id) == (SessionEnd, reason, events[0].run_id)
     for hook in (end, done):
-        assert (hook.status, hook.turns, hook.usage.total_tokens) == ("aborted", 2, 5)
+        assert (hook.status, hook.turns, hook.usage.estimated_calls) == ("aborted", 2, 1)
+        assert hook.usage.total_tokens > 5
         assert (type(hook.error), hook.run_id) == (type(caught.value), events[0].run_id)
     last = events[-1]
     assert (last.type, last.status, last.run_id) == ("agent_end", "aborted", events[0].run_id)

@@ -220,5 +220,7 @@ def test_usage_adds_up_without_double_counting() -> None:
     assert (both.input_tokens, both.output_tokens, both.total_tokens) == (11, 6, 124)
     assert both.cost == Cost(2, 3, 4, 5)
     assert Cost(2, 3, 4, 5).total == 14
-    assert (usage + Usage(1, 1)).cost is None, "an unknown price makes the sum unknown"
+    partly = usage + Usage(1, 1) + Usage(2, 2)
+    assert (partly.cost, partly.unpriced_calls) == (usage.cost, 2), "unknown prices do not hide the known sum"
+    assert ((Usage.zero() + Usage(1, 1)).cost, (Usage(1, 1) + Usage.zero()).cost) == (None, None)
     assert (Usage.zero() + usage).cost == usage.cost

@@ -16,7 +16,7 @@ from mainspring.skills import Skill
 from mainspring.testing import Reply, ScriptedCall
 from tests.unit.policies.harness import make_agent, requests, results, texts, words
 
-STEER = "[Tool budget exceeded: look has had its 1 call in this run. Do not call it again; go on with what you have.]"
+STEER = "[Tool budget exceeded: look has had its 1 call in this run. Do not call it again; work with the results that you have.]"
 
 
 def make_tools() -> list[Any]:
@@ -49,7 +49,7 @@ async def test_calls_over_the_budget_are_blocked() -> None:
     assert texts(agent.messages) == [
         "xxx",
         "xxx",
-        "Blocked: look has had its 2 calls in this run; go on without it",
+        "Blocked: look has had its 2 calls in this run; continue without it",
         "xxx",
     ]
     assert [r.is_error for r in results(agent.messages)] == [False, False, True, False]

@@ -58,6 +58,6 @@ def test_items_of_all_kinds_have_a_text(tmp_path: Path) -> None:
         ("error", "OSError: gone"),
     ]
     assert [each.output for each in found.items[3].calls] == ["of a"]
-    assert found.usage == Usage(10, 5)
+    assert (found.usage.input_tokens, found.usage.output_tokens, found.usage.unpriced_calls) == (10, 5, 1)
     session = Session.open(file, home=tmp_path / "home", write=False)
     assert list_session_runs(session) == []

@@ -38,7 +38,11 @@ async def test_agent_runs_with_test_doubles_only() -> None:
 @pytest.mark.covers("TST-04")
 async def test_script_can_fail_truncate_and_delay() -> None:
     model = ScriptedModel(RateLimitedError("slow down"), Reply("half an answer", truncate_after=1, chunk_count=2))
-    agent = Agent(model, execution=MemoryEnv({}), behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
+    agent = Agent(
+        model,
+        execution=MemoryEnv({}),
+        behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0, mid_stream=False)),
+    )
     with pytest.raises(AgentProviderError, match="cut"):
         await agent.run("go")
     assert len(model.requests) == 2

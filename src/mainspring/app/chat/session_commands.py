@@ -8,6 +8,8 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten
 
+from msgspec.structs import replace
+
 from mainspring.agent.plugs import offered_tool_specs
 from mainspring.app.chat.command_results import Choice, Clipboard, CommandResult, Fields, Picker, Screen, Table, Text
 from mainspring.app.chat.commands import Rewind
@@ -18,11 +20,12 @@ from mainspring.app.chat.session_control import SessionController
 from mainspring.app.chat.slash_commands import SlashCommand, SlashCommands
 from mainspring.app.chat.status import OTHER_CALLS, StatusReporter
 from mainspring.app.chat.tool_display import one_line
+from mainspring.app.run.events import format_spent
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.saved_sessions import create_export_path, export_jsonl, export_transcript
 from mainspring.app.workspace.session_summaries import SessionSummary, describe_session, summarize_session
 from mainspring.errors import ConfigError
-from mainspring.messages import Message, Usage, utc_now
+from mainspring.messages import Cost, Message, Usage, utc_now
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.models import ModelRequest
 from mainspring.sessions import SessionInfo, Transcript
@@ -311,17 +314,15 @@ class InfoCommands:
 
     async def _run_cost(self, _: str) -> CommandResult:
         status, spending = self._status.status(), self._status.spending
-        rows = [
-            _usage_row(name, usage, is_priced=name not in spending.unpriced)
-            for name, usage in spending.by_model.items()
-        ]
+        rows = [_usage_row(name, usage) for name, usage in spending.by_model.items()]
         known = sum(spending.by_model.values(), Usage.zero())
         if (missing := status.tokens - known.total_tokens) > 0:
             rows.append((OTHER_CALLS, "", "", "", f"{missing:,}", ""))
-        cost = self._status.ledger.cost
-        total = f"${cost:.4f}" if not spending.unpriced else f"at least ${cost:.4f}; a price is unknown"
-        total_row = _usage_row("total", known, is_priced=True)
-        rows.append((*total_row[:4], f"{max(status.tokens, known.total_tokens):,}", total))
+        cost = self._status.ledger.cost  # It includes calls that no row names.
+        spent = replace(known, cost=Cost(output=cost)) if cost else known
+        rows.append(
+            (*_usage_row("total", spent)[:4], f"{max(status.tokens, known.total_tokens):,}", format_spent(spent))
+        )
         rows += [(f"limit of {scope}", "", "", "", "", limit) for scope, limit in self._list_limits()]
         return Table(("model", "in", "out", "cached", "tokens", "cost"), tuple(rows), "Cost")
 
@@ -441,10 +442,9 @@ def _scale(parts: Mapping[str, int], total: int) -> dict[str, int]:
     return scaled
 
 
-def _usage_row(name: str, usage: Usage, *, is_priced: bool) -> tuple[str, ...]:
-    cost = f"${usage.cost.total if usage.cost else 0.0:.4f}" if is_priced else "unknown"
+def _usage_row(name: str, usage: Usage) -> tuple[str, ...]:
     counts = (usage.prompt_tokens, usage.output_tokens, usage.cache_read, usage.total_tokens)
-    return (name, *[f"{count:,}" for count in counts], cost)
+    return (name, *[f"{count:,}" for count in counts], format_spent(usage))
 
 
 def _first_line(tool: Tool) -> str:

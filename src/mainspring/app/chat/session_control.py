@@ -245,8 +245,8 @@ class SessionController:
         problems: list[str] = []
         report = await self._current.agent.compact(instructions.strip(), on_problem=problems.append)
         if report is None:
-            reason = redact_environment(" ".join(problems)).removesuffix(".")
-            return Text(f"The conversation is unchanged. {reason}.")
+            reason = redact_environment(" ".join(f"{problem.rstrip('.')}." for problem in problems))
+            return Text(f"The conversation is unchanged. {reason}")
         return Text(f"Compacted: about {report.tokens_before:,} tokens became {report.tokens_after:,}.")
 
     # --- rewinding -------------------------------------------------------------------------------------------------

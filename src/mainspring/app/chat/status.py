@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
-from msgspec.structs import replace
-
 from mainspring.agent.plugs import offered_tool_specs
 from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.conversation import CurrentConversation
@@ -18,7 +16,7 @@ from mainspring.app.chat.types import Status
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.workspace.git import current_branch
 from mainspring.events import ContextCompacted
-from mainspring.messages import AgentMessage, Cost, Message, Usage
+from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.policies.budgets.spending import Ledger
 
@@ -30,12 +28,10 @@ class Spending:
 
     Attributes:
         by_model: Usage by ``provider:model``; `OTHER_CALLS` is the usage of calls outside the conversation.
-        unpriced: Models that used tokens whose price is unknown.
     """
 
     def __init__(self) -> None:
         self.by_model: dict[str, Usage] = {}
-        self.unpriced: set[str] = set()
 
     def add(self, message: Message | None, usage: Usage | None) -> None:
         """Add a response, or with None a call outside the conversation."""
@@ -43,16 +39,11 @@ class Spending:
             return
         named = message is not None and message.model
         name = f"{message.provider}:{message.model}" if message is not None and named else OTHER_CALLS
-        if usage.cost is None:
-            self.unpriced.add(name)
-            usage = replace(usage, cost=Cost())
-        before = self.by_model.get(name)
-        self.by_model[name] = usage if before is None else before + usage
+        self.by_model[name] = self.by_model.get(name, Usage.zero()) + usage
 
     def restart(self, messages: Iterable[AgentMessage]) -> None:
         """Start again with the usage of a stored conversation."""
         self.by_model.clear()
-        self.unpriced.clear()
         for message in messages:
             if isinstance(message, Message):
                 self.add(message, message.usage)
@@ -157,7 +148,8 @@ class StatusReporter:
             running=is_running,
             context_used=self._context_tokens,
             context_window=choice.model.info.context_window or 0,
-            cost=None if self._is_unpriced else round(ledger.cost, 6),
+            cost=None if self._is_unpriced and not ledger.cost else round(ledger.cost, 6),
+            has_unknown_prices=self._is_unpriced,
             max_cost=options.max_cost,
             tokens=ledger.tokens,
             turns=agent.ledger.turns if is_running else 0,
@@ -206,4 +198,4 @@ class StatusReporter:
 
 def _is_unpriced(usage: Usage | None) -> bool:
     """Return True if tokens were used whose price is unknown."""
-    return usage is not None and usage.cost is None and usage.total_tokens > 0
+    return usage is not None and usage.count_unpriced() > 0

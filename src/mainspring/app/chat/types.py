@@ -47,7 +47,8 @@ class Status(Struct, frozen=True, kw_only=True):
         running: Whether a run is in progress.
         context_used: Estimated tokens of the next request.
         context_window: Maximum tokens of a request; 0 if unknown.
-        cost: US dollars so far, including subagents; None if a price is unknown.
+        cost: US dollars so far, including subagents, of the calls with a known price; None if no price is known.
+        has_unknown_prices: Whether ``cost`` excludes calls of unknown price.
         max_cost: Limit of the cost; None for no limit.
         tokens: Tokens so far, including subagents.
         turns: Model calls so far in this run.
@@ -69,6 +70,7 @@ class Status(Struct, frozen=True, kw_only=True):
     context_used: int = 0
     context_window: int = 0
     cost: float | None = 0.0
+    has_unknown_prices: bool = False
     max_cost: float | None = None
     tokens: int = 0
     turns: int = 0

@@ -52,7 +52,9 @@ class Failure(Struct, frozen=True, kw_only=True):
 class ResultLine(Struct, frozen=True, kw_only=True, tag="result"):
     """The outcome of a run: exactly one, always the last line. `--output json` prints only this line.
 
-    `cost` is in US dollars, or `null` if the price is unknown. `text` is the response; for a failed run, the text so far.
+    `cost` is the cost in US dollars of the calls with a known price, or `null` if no price is known. `unpriced_calls` is the number of
+    calls with an unknown price. `estimated_calls` is the number of calls that were stopped or cut off, so that their tokens and their
+    cost are partly estimates. `text` is the response; for a failed run, the text so far.
     `denied` contains the reasons of denied calls. With `--schema`, `output` is the response as data, and `text` is the same data
     as JSON; if no response matched, `status` is `no_output` and `output_error` contains the reason.
     """
@@ -66,6 +68,8 @@ class ResultLine(Struct, frozen=True, kw_only=True, tag="result"):
     turns: int = 0
     usage: Tokens = Tokens()
     cost: float | None = None
+    unpriced_calls: int = 0
+    estimated_calls: int = 0
     seconds: float = 0.0
     stop_reason: str | None = None
     denied: tuple[str, ...] = ()

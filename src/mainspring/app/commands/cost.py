@@ -75,6 +75,7 @@ class CostRow(Struct, kw_only=True, rename="camel"):
         if usage.cost is not None:
             self.cost += usage.cost.total
             self.by_children += usage.cost.total if record.child else 0.0
+            self.unpriced_calls += usage.unpriced_calls
         elif usage.total_tokens:
             self.unpriced_calls += max(record.calls, 1)
             self.unpriced_tokens += usage.total_tokens

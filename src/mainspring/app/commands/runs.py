@@ -272,7 +272,7 @@ def _describe_event(event: FeedEvent) -> str:
         case ToolExecutionEnd(call=call, result=result) if result.is_error:
             return f"{call.name} failed: {one_line(result.text)}"
         case ModelRetry(delay=delay, error=error):
-            return f"Model call failed ({one_line(error.message)}). Retrying in {delay:.1f}s"
+            return f"Model call failed ({one_line(error.message)}). {event.action} in {delay:.1f}s"
         case ApprovalRequest(id=id, call=call):
             return f"Waiting for approval: {id} ({call.name})"
         case AgentEnd(status=status, error=error) if status != "completed":

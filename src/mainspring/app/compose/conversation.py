@@ -352,6 +352,7 @@ def build_retry(settings: RetrySettings) -> RetryConfig | None:
         "base_delay_ms": settings.base_delay_ms,
         "max_delay_ms": settings.max_delay_ms,
         "jitter": 0.0 if settings.enable_jitter is False else None,
+        "mid_stream": settings.mid_stream,
     }
     return RetryConfig(**{name: value for name, value in given.items() if value is not None})
 

@@ -36,7 +36,7 @@ from mainspring.errors import AgentAbortedError, AgentError, ConfigError
 from mainspring.events import AgentEnd, AgentStart, AgentStats, Event, Notice
 from mainspring.lazy import lazy_function
 from mainspring.loop import Prompt, RunResult
-from mainspring.messages import ImageBlock, Message, TextBlock, Usage
+from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.run_options import RunOptions
 
@@ -206,7 +206,7 @@ def _failed_result(end: AgentEnd, error: AgentError) -> RunResult:
     """Return the result of a failed run, which counts only turns with a complete response."""
     responses = [m for m in end.messages if isinstance(m, Message) and m.role == "assistant"]
     turns = sum(m.stop_reason not in {"error", "aborted"} for m in responses)
-    stats = replace(end.stats, turns=turns, usage=sum(end.stats.turn_usage, Usage.zero()))
+    stats = replace(end.stats, turns=turns)
     result = RunResult.from_messages(end.messages, stats=stats, output_error=end.output_error)
     return replace(result, text=end.text or result.text).with_error(error)
 

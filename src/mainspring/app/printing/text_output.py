@@ -6,7 +6,7 @@ from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.errors import describe_error, format_traceback
 from mainspring.app.cli.exit_codes import exit_code_for
 from mainspring.app.printing.output_schema import OUTPUT_TOOL
-from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome, format_budget_warning
+from mainspring.app.run.events import ModelIdentity, Progress, RunOutcome, format_budget_warning, format_spent
 from mainspring.events import (
     Event,
     LimitWarning,
@@ -74,7 +74,7 @@ class TextRenderer:
                 self._tool_end(event)
             case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
                 console.info(
-                    f"Retrying in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(error.message))}"
+                    f"{event.action} in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(error.message))}"
                 )
             case ToolsChange(added=added, removed=removed):
                 names = [f"+{name}" for name in added] + [f"-{name}" for name in removed]
@@ -125,7 +125,7 @@ class TextRenderer:
                 console.fail(_limit(outcome))
             case _:
                 pass
-        if outcome.turns:
+        if outcome.turns or outcome.usage.total_tokens:
             console.verbose_info(_format_usage(outcome))
         return code
 
@@ -161,7 +161,7 @@ def _limit(outcome: RunOutcome) -> str:
 
 def _format_usage(outcome: RunOutcome) -> str:
     usage = outcome.usage
-    cost = f", ${usage.cost.total:.4f}" if usage.cost else ""
+    cost = f", {spent}" if (spent := format_spent(usage)) else ""
     return (
         f"{pluralize(outcome.turns, 'model call')}, {usage.prompt_tokens} input tokens, {usage.output_tokens} output tokens{cost}, "
         f"{outcome.seconds:.1f}s"

@@ -70,4 +70,4 @@ def _format_duration(seconds: float) -> str:
 
 
 def _has_advice(text: str) -> bool:
-    return any(word in text for word in ("--", "`mainspring", "try ", "Try ", "check ", "Check "))
+    return any(word in text for word in ("--", "`mainspring", "try ", "Try ", "check ", "Check ", "a larger window"))

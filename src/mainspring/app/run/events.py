@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from mainspring.events import Event, RunStatus
 from mainspring.messages import StopReason, Usage
+from mainspring.text import pluralize
 
 if TYPE_CHECKING:
     from mainspring.events import LimitWarning
@@ -85,6 +86,15 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     error: BaseException | None = None
     output: Any = None
     output_error: str = ""
+
+
+def format_spent(usage: Usage) -> str:
+    """Format the cost of calls: what is known, whether it is an estimate, and how many calls have an unknown price."""
+    unpriced = usage.count_unpriced()
+    known = "" if usage.cost is None else f"{'about ' if usage.estimated_calls else ''}${usage.cost.total:.4f}"
+    if not unpriced:
+        return known
+    return f"{known} plus {pluralize(unpriced, 'call')} of unknown price" if known else "price unknown"
 
 
 def format_budget_warning(warning: LimitWarning) -> str:

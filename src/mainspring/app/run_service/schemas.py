@@ -118,7 +118,13 @@ class ResultView(Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
-    cost: Annotated[float | None, Meta(description="US dollars; null if a price is unknown.")] = None
+    cost: Annotated[
+        float | None, Meta(description="US dollars of the calls with a known price; null if no price is known.")
+    ] = None
+    unpriced_calls: Annotated[int, Meta(description="Calls of unknown price, which cost excludes.")] = 0
+    estimated_calls: Annotated[
+        int, Meta(description="Calls that were stopped or cut off: their cost is an estimate.")
+    ] = 0
     seconds: float = 0.0
 
 

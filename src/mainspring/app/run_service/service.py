@@ -355,6 +355,8 @@ class RunService:
             output_tokens=usage.output_tokens,
             total_tokens=usage.total_tokens,
             cost=usage.cost.total if usage.cost else None,
+            unpriced_calls=usage.count_unpriced(),
+            estimated_calls=usage.estimated_calls,
             seconds=round(result.stats.seconds, 3),
         )
 

@@ -139,7 +139,9 @@ def _rows(
         case chat_events.QuestionResult(outcome=outcome):
             return _text_rows("faint", f"    {_OUTCOMES[outcome]}")
         case ModelRetry(attempt=attempt, max_retries=max_retries, delay=delay, error=error):
-            return _text_rows("warn", f"Retrying in {delay:.0f}s (attempt {attempt} of {max_retries}): {error.message}")
+            return _text_rows(
+                "warn", f"{event.action} in {delay:.0f}s (attempt {attempt} of {max_retries}): {error.message}"
+            )
         case ContextCompacted():
             return _compacted(event, collapsed)
         case chat_events.SessionChange():

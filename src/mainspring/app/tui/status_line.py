@@ -103,7 +103,8 @@ def _format_spending(status: Status) -> str:
     """Return the cost, or the tokens if the model has no known price."""
     if status.cost is None:
         return format_usage(status.tokens, None)
-    return format_dollars(status.cost) + (f" of {format_dollars(status.max_cost)}" if status.max_cost else "")
+    more = " + unknown" if status.has_unknown_prices else ""
+    return format_dollars(status.cost) + more + (f" of {format_dollars(status.max_cost)}" if status.max_cost else "")
 
 
 def _fit_parts(parts: list[tuple[int, str, str]], columns: int) -> Row:

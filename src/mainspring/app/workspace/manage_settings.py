@@ -131,6 +131,7 @@ def _effective_defaults() -> dict[SettingKey, Any]:
         ("retry", "baseDelayMs"): retry.base_delay_ms,
         ("retry", "maxDelayMs"): retry.max_delay_ms,
         ("retry", "enableJitter"): retry.jitter > 0,
+        ("retry", "midStream"): retry.mid_stream,
         ("compaction", "reserveTokens"): compaction.reserve,
         ("compaction", "keepRecentTokens"): compaction.keep_recent,
         ("mcp", "graceSeconds"): GRACE,

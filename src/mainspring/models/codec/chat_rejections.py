@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
-from mainspring.models.codec.sampling import without_rejected_options
 from mainspring.models.codec.unsupported import (
-    is_images_unsupported,
     is_unsupported_parameter,
     parse_supported_efforts,
+    with_capabilities,
+    without_named_fields,
 )
 from mainspring.models.profile import ModelProfile
 
@@ -34,28 +32,22 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
     """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
     text = refusal.lower()
     if re.search(r"tool.?call.?id|length of 9", text):
-        yield _changed(profile, {"short_ids": True})
+        yield with_capabilities(profile, "chat_completions", {"short_ids": True})
     if "signature" in text or "thinking block" in text:
-        yield _changed(profile, {"reasoning": "none"})
+        yield with_capabilities(profile, "chat_completions", {"reasoning": "none"})
     if not is_unsupported_parameter(text):
         return
     if "max_completion_tokens" in text or "max_tokens" in text:
         # If the text contains both names, the one that was sent is the rejected one.
         sent = profile.dialect.max_tokens_field
-        yield _changed(
-            profile, {"max_tokens_field": "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"}
+        yield with_capabilities(
+            profile,
+            "chat_completions",
+            {"max_tokens_field": "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"},
         )
     if "effort" in text:
         known = parse_supported_efforts(text)
-        yield _changed(profile, {"efforts": known if known != profile.dialect.efforts else ()})
-    for unsupported in without_rejected_options("chat_completions", text, profile.dialect):
-        yield _changed(profile, {"unsupported": unsupported})
-    for pattern, change in _REFUSABLE:
-        if re.search(pattern, text, re.DOTALL):
-            yield _changed(profile, change)
-    if profile.info.vision and is_images_unsupported(text):
-        yield replace(profile, info=replace(profile.info, vision=False))
-
-
-def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
-    return replace(profile, dialect=replace(profile.dialect, **change))
+        yield with_capabilities(
+            profile, "chat_completions", {"efforts": known if known != profile.dialect.efforts else ()}
+        )
+    yield from without_named_fields(profile, "chat_completions", text, _REFUSABLE)

@@ -8,8 +8,8 @@ Rules of `iter_complete_turns`:
 * The results of an assistant message follow it directly, in the order of its calls, regardless of the order in the history.
 * A call without a result gets an error result, under the tool's real name.
 * A result without its call, or a second result for the same call, is dropped.
-* An assistant message that failed or was aborted is dropped together with its results, unless one of its tools was
-  really executed (has a result that is not an error): side effects are not hidden from the model.
+* Of an assistant message that failed or was aborted, only its text is sent, with a note that it was interrupted, unless one of
+  its tools was really executed (has a result that is not an error): side effects are not hidden from the model.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ from mainspring.models.message_builder import exceeds_max_depth
 
 MISSING_RESULT_TEXT = "Tool execution was interrupted; its outcome is unknown"
 """Text of the error result of a call whose result is missing."""
+
+_INTERRUPTED_NOTE = (
+    "[Your response above was interrupted {cause} before it was complete; the user saw it up to there.{calls}]"
+)
 
 EMPTY_RESULT_TEXT = "(no output)"
 """Text of an empty result: hosts require some text."""
@@ -74,7 +78,7 @@ def iter_complete_turns(messages: Sequence[Message], start: int = 0) -> Iterator
             continue
         at += 1
         if message.role == "assistant" and message.stop_reason in ("error", "aborted"):
-            yield [], at
+            yield _interrupted(message), at
         elif message.role == "user" and message.tool_results:
             yield _without_results(message), at
         else:
@@ -97,7 +101,8 @@ def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, boo
         behind += 1
     closed = len(results) == len(requested) or behind < len(messages)
     if message.stop_reason in ("error", "aborted") and all(r.is_error for r in results.values()):
-        return [rest for answer in answers for rest in _without_results(answer)], behind, closed
+        others = [rest for answer in answers for rest in _without_results(answer)]
+        return [*_interrupted(message), *others], behind, closed
     if len(answers) == 1 and _is_regular(calls, answers[0]):
         return [message, answers[0]], behind, True
     blocks: list[ContentBlock] = [_result_or_placeholder(c, results.get(c.id)) for c in _distinct_calls(calls)]
@@ -107,6 +112,19 @@ def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, boo
         content = [b for b in message.content if type(b) is not ToolUseBlock or id(b) in distinct]
         message = replace(message, content=tuple(content))
     return [message, Message("user", tuple(blocks), timestamp=message.timestamp), *others], behind, closed
+
+
+def _interrupted(message: Message) -> list[Message]:
+    """Return the text of an interrupted response and a note about it; nothing if it has no text, or a filter stopped it."""
+    texts = [TextBlock(block.text) for block in message.content if isinstance(block, TextBlock) and block.text.strip()]
+    if not texts or "content filter" in (message.error or ""):  # A host would reject the same text again.
+        return []
+    note = _INTERRUPTED_NOTE.format(
+        cause=f"({message.error or 'aborted'})" if message.stop_reason == "aborted" else "by an error",
+        calls=" The tool calls in it were not run." if message.tool_uses else "",
+    )
+    partial = Message("assistant", tuple(texts), provider=message.provider, model=message.model)
+    return [partial, Message.user(note)]
 
 
 def _is_regular(calls: tuple[ToolUseBlock, ...], answer: Message) -> bool:

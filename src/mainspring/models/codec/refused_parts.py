@@ -1,4 +1,4 @@
-"""Find the part of a request that a host refuses, by sending the request again without one part after the other.
+"""Find the part of a request that a host refuses, by sending the request again without parts.
 
 Hosts refuse images, tools, and options in many words, or in none that name the part. So the request decides: only a part that it
 contains is tried, and the words only decide which part is tried first. Loaded only after a refusal.
@@ -7,7 +7,7 @@ contains is tried, and the words only decide which part is tried first. Loaded o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,20 +18,18 @@ from mainspring.lazy import lazy_re
 from mainspring.messages import ContentBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.models.codec.normalize import arguments_object
 from mainspring.models.codec.protocol import WireProtocol
-from mainspring.models.codec.unsupported import has_seen_images, without_newest_images
+from mainspring.models.codec.unsupported import (
+    CAPABILITY_FIELDS,
+    has_seen_images,
+    with_capabilities,
+    without_newest_images,
+)
 from mainspring.models.json_values import to_json
 from mainspring.models.port import ModelRequest, Sampling
 from mainspring.models.profile import LeftOutPart, ModelProfile
 
-_MAX_TRIALS = 16
-_CAPABILITIES = {
-    "chat_completions": "dialect",
-    "messages": "messages",
-    "responses": "responses",
-    "gemini": "gemini",
-    "ollama": "ollama",
-}
-"""Field of the profile with the capabilities of each protocol."""
+_MAX_TRIALS = 18
+_MAX_HINTED = 3  # parts that a refusal names
 
 
 class _Part(Struct, frozen=True):
@@ -219,11 +217,10 @@ def _without(protocol: str, profile: ModelProfile, part: _Part) -> ModelProfile:
     changes = dict(part.changes.get(protocol, {}))
     if not changes:
         return profile
-    field = _CAPABILITIES[protocol]
-    capabilities = getattr(profile, field)
     if "unsupported" in changes:
-        changes["unsupported"] = tuple(dict.fromkeys((*capabilities.unsupported, *changes["unsupported"])))
-    return replace(profile, **{field: replace(capabilities, **changes)})
+        before = getattr(profile, CAPABILITY_FIELDS[protocol]).unsupported
+        changes["unsupported"] = tuple(dict.fromkeys((*before, *changes["unsupported"])))
+    return with_capabilities(profile, protocol, changes)
 
 
 def _is_applied(protocol: str, part: _Part, applied: ModelProfile, after: ModelProfile) -> bool:
@@ -232,7 +229,7 @@ def _is_applied(protocol: str, part: _Part, applied: ModelProfile, after: ModelP
         return not after.info.vision
     if part.left_out is not None:
         return part.left_out in after.left_out
-    field = _CAPABILITIES[protocol]
+    field = CAPABILITY_FIELDS[protocol]
     one, other = getattr(applied, field), getattr(after, field)
     return all(
         set(getattr(one, name)) <= set(getattr(other, name))
@@ -242,10 +239,28 @@ def _is_applied(protocol: str, part: _Part, applied: ModelProfile, after: ModelP
     )
 
 
+class _Trial(Struct, frozen=True):
+    """A changed profile to try.
+
+    Attributes:
+        profile: The profile.
+        part: The part that it leaves out, if it is a single one.
+        is_probe: Whether only the acceptance of the request matters, and not the response.
+        is_accepted: Whether the host has accepted the request before.
+    """
+
+    profile: ModelProfile
+    part: _Part | None = None
+    is_probe: bool = False
+    is_accepted: bool = False
+
+
 class PartTrials:
     """The trials of one request after a refusal.
 
-    A trial with the same refusal did not leave out the cause; one with another refusal did, and the search continues from it.
+    A trial with the same refusal did not leave out the cause; one with another refusal did, and the search continues from it. If no
+    part that the refusal names is the cause, a request without all parts shows whether any part is: a lasting refusal costs a
+    handful of requests.
 
     Args:
         protocol: Wire protocol.
@@ -270,45 +285,51 @@ class PartTrials:
         self._is_repeated = is_repeated
         self._bodies = {self._encode(profile)}
         self._trials_left = _MAX_TRIALS
-        self._profile = profile
-        self._part: _Part | None = None
+        self._last = _Trial(profile)
+        self._is_accepted = False
         self._next = self._candidates(profile, refusal)
 
-    def next(self, refusal: ModelError) -> tuple[ModelProfile, bytes]:
+    @property
+    def is_probing(self) -> bool:
+        """True if only the acceptance of the last trial matters: its response is closed, and the search continues."""
+        return self._last.is_probe
+
+    def next(self, refusal: ModelError | None) -> tuple[ModelProfile, bytes]:
         """Return the next profile to try, and the request for it.
 
         Args:
-            refusal: The last refusal.
+            refusal: The last refusal; ``None`` if the host accepted the last trial.
 
         Raises:
             ModelError: The refusal to report, if nothing is left to try.
         """
-        if refusal is not self._refusal:
+        self._is_accepted = refusal is None
+        if refusal is not None and refusal is not self._refusal:
             if not _may_refuse_part(refusal):
                 raise refusal
             if self._is_progress(refusal):
                 self._refusal = refusal
-                self._next = self._candidates(self._profile, refusal)
-        for part, changed in self._next:
-            body = self._encode(changed)
-            if self._trials_left and body not in self._bodies:
+                self._next = self._candidates(self._last.profile, refusal)
+        for trial in self._next:
+            body = self._encode(trial.profile)
+            if self._trials_left and (trial.is_accepted or body not in self._bodies):
                 self._trials_left -= 1
                 self._bodies.add(body)
-                self._part, self._profile = part, changed
-                return changed, body
+                self._last = trial
+                return trial.profile, body
         raise self._refusal
 
     def _is_progress(self, refusal: ModelError) -> bool:
-        if comparable_text(refusal) == comparable_text(self._refusal):
+        if self._last.is_probe or comparable_text(refusal) == comparable_text(self._refusal):
             return False
-        return self._part is None or not re.search(self._part.hint, refusal.message.lower())
+        return self._last.part is None or not re.search(self._last.part.hint, refusal.message.lower())
 
     def _encode(self, profile: ModelProfile) -> bytes:
         request = without_parts(self._request, profile.left_out) if profile.left_out else self._request
         return self._protocol.encode(request, profile)
 
-    def _candidates(self, profile: ModelProfile, refusal: ModelError) -> Iterator[tuple[_Part | None, ModelProfile]]:
-        """Return the profiles to try, the most likely first: one part each, then all parts but the tools, then all."""
+    def _candidates(self, profile: ModelProfile, refusal: ModelError) -> Iterator[_Trial]:
+        """Yield the trials: without a part that the refusal names, then, if any part is the cause, without one part each."""
         name, text = self._protocol.name, refusal.message.lower()
         parts = [part for part in _PARTS if not (part is _TOOLS and _has_called_tools(self._request, profile))]
         hinted = [part for part in parts if re.search(part.hint, text)]
@@ -320,22 +341,34 @@ class PartTrials:
                 # A failure of the server is more likely than a refusal, unless it mentions the part or repeats.
                 possible = [part for part in hinted if part in (_IMAGES, _TOOLS)]
                 parts = possible or ([_IMAGES] if self._is_repeated else [])
-                yield from ((part, _without(name, profile, part)) for part in parts)
+                yield from (_Trial(_without(name, profile, part), part) for part in parts)
             if refusal.reason != "not_implemented":
                 return
         if not _may_refuse_part(refusal):
             return
         if refusal is not self._refusal or self._trials_left < _MAX_TRIALS:
-            yield from ((None, changed) for changed in self._protocol.without_rejected(profile, refusal.message))
-        for part in (*hinted, *[part for part in parts if part not in hinted]):
-            if part is _IMAGES and has_seen_images(profile, self._request.messages):
-                yield from ((part, changed) for changed in without_newest_images(profile, self._request.messages))
-            yield part, _without(name, profile, part)
-        for last in () if is_about_size else (_TOOLS, None):
+            yield from map(_Trial, self._protocol.without_rejected(profile, refusal.message))
+        yield from self._single_parts(profile, hinted[:_MAX_HINTED])
+        accepted: ModelProfile | None = None
+        for last in (_TOOLS, None):
             changed = profile
             for part in parts:
                 changed = changed if part is last else _without(name, changed, part)
-            yield None, changed
+            yield _Trial(changed, is_probe=True)
+            if self._is_accepted:
+                accepted = changed
+                break
+        if accepted is not None:  # A refusal of a single part is not billed, and one of them is the cause.
+            yield from self._single_parts(profile, [part for part in parts if part not in hinted[:_MAX_HINTED]])
+            yield _Trial(accepted, is_accepted=True)
+
+    def _single_parts(self, profile: ModelProfile, parts: Sequence[_Part]) -> Iterator[_Trial]:
+        """Yield a trial without each of these parts."""
+        for part in parts:
+            if part is _IMAGES and has_seen_images(profile, self._request.messages):
+                newest = without_newest_images(profile, self._request.messages)
+                yield from (_Trial(changed, part) for changed in newest)
+            yield _Trial(_without(self._protocol.name, profile, part), part)
 
 
 def _may_refuse_part(refusal: ModelError) -> bool:

@@ -6,7 +6,8 @@ An image that a host cannot read must not end its conversation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
 from mainspring.models.codec.effort import EFFORTS
 from mainspring.models.codec.normalize import image_hash
+from mainspring.models.codec.sampling import without_rejected_options
 from mainspring.models.profile import ModelProfile
 
 _UNSUPPORTED = lazy_re(
@@ -42,6 +44,38 @@ def parse_supported_efforts(text: str) -> tuple[str, ...]:
     """Return the supported thinking levels that an error text, in lower case, lists."""
     listed = _LISTED.search(text)
     return tuple(level for level in EFFORTS if listed and re.search(rf"\b{level}\b", listed[1]))
+
+
+CAPABILITY_FIELDS = {
+    "chat_completions": "dialect",
+    "messages": "messages",
+    "responses": "responses",
+    "gemini": "gemini",
+    "ollama": "ollama",
+}
+"""Field of the profile with the capabilities of each protocol."""
+
+RefusalRules = tuple[tuple[str, dict[str, Any]], ...]
+"""Patterns of rejected fields, and the changed capabilities for each."""
+
+
+def with_capabilities(profile: ModelProfile, protocol: str, change: Mapping[str, Any]) -> ModelProfile:
+    """Return the profile with changed capabilities of its protocol."""
+    field = CAPABILITY_FIELDS[protocol]
+    return replace(profile, **{field: replace(getattr(profile, field), **change)})
+
+
+def without_named_fields(
+    profile: ModelProfile, protocol: str, text: str, rules: RefusalRules
+) -> Iterator[ModelProfile]:
+    """Return profiles without the options, fields, or images that an error text, in lower case, names."""
+    for names in without_rejected_options(protocol, text, getattr(profile, CAPABILITY_FIELDS[protocol])):
+        yield with_capabilities(profile, protocol, {"unsupported": names})
+    for pattern, change in rules:
+        if re.search(pattern, text, re.DOTALL):
+            yield with_capabilities(profile, protocol, change)
+    if profile.info.vision and is_images_unsupported(text):
+        yield replace(profile, info=replace(profile.info, vision=False))
 
 
 _IMAGE_ERROR = lazy_re(

@@ -31,6 +31,7 @@ class _RetrySettings(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     base_delay_ms: float | None = None
     max_delay_ms: float | None = None
     enable_jitter: bool | None = None
+    mid_stream: bool | None = None
 
 
 class ConfiguredProviders:
@@ -65,6 +66,7 @@ class ConfiguredProviders:
             "base_delay_ms": settings.base_delay_ms,
             "max_delay_ms": settings.max_delay_ms,
             "jitter": 0.0 if settings.enable_jitter is False else None,
+            "mid_stream": settings.mid_stream,
         }
         return RetryConfig(**{name: value for name, value in given.items() if value is not None})
 

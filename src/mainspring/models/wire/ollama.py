@@ -30,11 +30,11 @@ from mainspring.models.codec.normalize import (
     prepare_message,
     split_text_and_images,
 )
-from mainspring.models.codec.sampling import omitted_options, sampling_fields, without_rejected_options
+from mainspring.models.codec.sampling import omitted_options, sampling_fields
 from mainspring.models.codec.stream_decoder import StreamDecoder
 from mainspring.models.codec.text import TextAndThinking
 from mainspring.models.codec.text_markup import MarkupText
-from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter
+from mainspring.models.codec.unsupported import RefusalRules, is_unsupported_parameter, without_named_fields
 from mainspring.models.json_values import DECODE_ERRORS, as_dict, convert_loosely, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
@@ -289,9 +289,5 @@ class OllamaProtocol:
             if profile.ollama.think == "levels":
                 yield replace(profile, ollama=replace(profile.ollama, think="switch"))
             yield replace(profile, ollama=replace(profile.ollama, think="none", echo=False))
-        for unsupported in without_rejected_options("ollama", text, profile.ollama):
-            yield replace(profile, ollama=replace(profile.ollama, unsupported=unsupported))
-        if "format" in text and is_unsupported_parameter(text):
-            yield replace(profile, ollama=replace(profile.ollama, json_schema=False))
-        if profile.info.vision and is_images_unsupported(text):
-            yield replace(profile, info=replace(profile.info, vision=False))
+        rules: RefusalRules = ((r"format", {"json_schema": False}),) if is_unsupported_parameter(text) else ()
+        yield from without_named_fields(profile, "ollama", text, rules)

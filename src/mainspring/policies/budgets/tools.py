@@ -162,9 +162,9 @@ async def _resolve_action(hook: ToolGate, budget: ToolBudget, count: int) -> tup
         mode, text = answer.get("mode", "block"), answer.get("message", "")
     times = f"{budget.max} call{'' if budget.max == 1 else 's'}"
     if mode == "steer":
-        notice = f"[Tool budget exceeded: {hook.display_name} has had its {times} in this run. Do not call it again; go on with what you have.]"
+        notice = f"[Tool budget exceeded: {hook.display_name} has had its {times} in this run. Do not call it again; work with the results that you have.]"
         return mode, text or notice
-    return "block", text or f"{hook.display_name} has had its {times} in this run; go on without it"
+    return "block", text or f"{hook.display_name} has had its {times} in this run; continue without it"
 
 
 REMINDER = (

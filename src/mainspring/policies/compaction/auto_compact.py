@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from mainspring.loop.hooks import SideModelCall
     from mainspring.models import ModelProvider
     from mainspring.models.token_refusals import parse_limits
+    from mainspring.policies.compaction.window_report import describe_window
 else:
+    describe_window = lazy_function("mainspring.policies.compaction.window_report", "describe_window")
     parse_limits = lazy_function("mainspring.models.token_refusals", "parse_limits")
 
 
@@ -46,24 +48,33 @@ MIN_FREED_SHARE = 0.05
 class OverflowRecovery:
     """Compacts the history after a context overflow, once per turn.
 
-    If that frees too little, the error remains.
+    If that frees too little, the error remains, with what fills the window.
 
     Args:
-        compactor: Shortens the history.
+        compactor: Shortens the history; ``None`` leaves it as it is.
+        describe: Describes what fills the window of a history.
     """
 
-    def __init__(self, compactor: Compactor) -> None:
+    def __init__(
+        self, compactor: Compactor | None, describe: Callable[[Sequence[AgentMessage]], str] = lambda _: ""
+    ) -> None:
         self._compactor = compactor
+        self._describe = describe
         self._turn_id = ""
 
     async def on_model_error(self, hook: ModelErrorHook) -> None:
         """Handle `model:error`; runs after the handlers of the application."""
-        if not isinstance(hook.error, ContextExceededError) or hook.turn_id == self._turn_id:
+        if not isinstance(hook.error, ContextExceededError) or hook.should_retry:
             return
-        self._turn_id = hook.turn_id
-        shorter = await self._compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
-        if shorter and _is_shorter(shorter, hook.messages):
-            hook.retry(shorter)
+        problem = ""
+        if self._compactor is not None and hook.turn_id != self._turn_id:
+            self._turn_id = hook.turn_id
+            shorter = await self._compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
+            if shorter and _is_shorter(shorter, hook.messages):
+                hook.retry(shorter)
+                return
+            problem = getattr(self._compactor, "problem", "") if shorter is None else ""
+        _add_to_message(hook.error, problem, self._describe(hook.messages))
 
 
 class ResultsFirstCompactor:
@@ -77,6 +88,11 @@ class ResultsFirstCompactor:
         self._results = TailCompactor()
         self._summary = SummaryCompactor(Compaction(keep=keep))
 
+    @property
+    def problem(self) -> str:
+        """The reason why the last attempt changed nothing."""
+        return self._summary.problem
+
     async def compact(
         self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
     ) -> Sequence[AgentMessage] | None:
@@ -85,6 +101,12 @@ class ResultsFirstCompactor:
         if shorter is not None and _is_shorter(shorter, messages):
             return shorter
         return await self._summary.compact(messages, reason=reason, side_call=side_call)
+
+
+def _add_to_message(error: ContextExceededError, *sentences: str) -> None:
+    added = [sentence.rstrip(".") for sentence in sentences if sentence and sentence.rstrip(".") not in error.message]
+    error.message = ". ".join([error.message.rstrip("."), *added]) + ("." if added else "")
+    error.args = (error.message, *error.args[1:])
 
 
 def _is_shorter(shorter: Sequence[AgentMessage], messages: Sequence[AgentMessage]) -> bool:
@@ -161,7 +183,7 @@ class AutoCompact:
 
     async def on_context_transform(self, hook: ContextTransform, model: ModelProvider) -> None:
         """Handle `context:transform`; runs before all other handlers."""
-        window = min(filter(None, (model.info.context_window, self._known_windows.get(model.model))), default=None)
+        window = self._window(model)
         limit = self.compactor.options.limit(window)
         if limit is None:
             return
@@ -172,8 +194,8 @@ class AutoCompact:
             return
         if self._ineffective_count >= MAX_INEFFECTIVE:
             if not self.blocked_reason:
-                self.blocked_reason = self._describe_blocker(hook.messages, limit, model)
-                logger.warning("%s", self.blocked_reason)
+                self.blocked_reason = f"The conversation cannot be compacted enough: {MAX_INEFFECTIVE} summaries in a row failed or freed too little."
+                logger.warning("%s %s", self.blocked_reason, self.describe(hook.messages, model))
             return
         shorter = await self.compactor.compact(
             hook.messages,
@@ -183,6 +205,7 @@ class AutoCompact:
             chars_per_token=self.token_meter.chars_per_token,
         )
         if shorter is None:
+            self._ineffective_count += self.compactor.calls > 0
             return
         known = {id(m) for m in hook.messages}
         await hook.compact(shorter, "threshold")
@@ -190,6 +213,15 @@ class AutoCompact:
         self._after_turns = {id(m) for m in shorter if id(m) in known}
         freed = before - self.tokens(hook.messages)
         self._ineffective_count = self._ineffective_count + 1 if freed < before * _MIN_FREED_SHARE else 0
+
+    def describe(self, messages: Sequence[AgentMessage], model: ModelProvider) -> str:
+        """Return what fills the window of the model with this history, and what to do."""
+        system, tools = self._fixed()
+        window = self._window(model)
+        return describe_window(system, tools, messages, window=window, chars_per_token=self.token_meter.chars_per_token)
+
+    def _window(self, model: ModelProvider) -> int | None:
+        return min(filter(None, (model.info.context_window, self._known_windows.get(model.model))), default=None)
 
     def _first_valid_index(self, messages: Sequence[AgentMessage]) -> int:
         """Return the index of the first message whose reported usage describes this history."""
@@ -210,7 +242,9 @@ class AutoCompact:
         start = self._first_valid_index(messages)
         for i in range(len(messages) - 1, start, -1):
             message = messages[i]
-            if isinstance(message, Message) and message.role == "assistant" and message.usage:
+            if not isinstance(message, Message) or message.role != "assistant":
+                continue
+            if message.usage and not message.usage.estimated_calls:
                 if message is not self._learned and self._learned is None and not has_images(messages[:i]):
                     system, tools = self._fixed()
                     fixed = estimate_overhead(system, tools, 1.0)
@@ -228,22 +262,8 @@ class AutoCompact:
 
     def on_model_error(self, hook: ModelErrorHook) -> None:
         """Handle `model:error`: explain why an overflow cannot be resolved."""
-        if (
-            isinstance(hook.error, ContextExceededError)
-            and self.blocked_reason
-            and self.blocked_reason not in hook.error.message
-        ):
-            hook.error.message = f"{hook.error.message.rstrip('.')}. {self.blocked_reason}"
-            hook.error.args = (hook.error.message,)
-
-    def _describe_blocker(self, messages: Sequence[AgentMessage], limit: int, model: ModelProvider) -> str:
-        system, tools = self._fixed()
-        fixed = estimate_overhead(system, tools, self.token_meter.chars_per_token)
-        return (
-            f"The conversation cannot be compacted enough: {MAX_INEFFECTIVE} summaries in a row freed too little. The system prompt and "
-            f"{len(tools)} tools take about {fixed} tokens, the request about {self.tokens(messages)}, and the limit is {limit} tokens "
-            f"for {model.model}. Offer fewer tools, keep fewer recent tokens, or use a model with a larger window"
-        )
+        if isinstance(hook.error, ContextExceededError) and self.blocked_reason and not hook.should_retry:
+            _add_to_message(hook.error, self.blocked_reason)
 
 
 @runtime_checkable
@@ -258,6 +278,12 @@ class PreservesMessages(Protocol):
 def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> PolicyHandlers:
     """Return the handlers that keep the conversation within the model's window."""
     compactor: Compactor | None = None
+
+    def describe(messages: Sequence[AgentMessage]) -> str:
+        return describe_window(
+            run.agent.context.system, run.offered_tools(), messages, window=run.model.info.context_window
+        )
+
     compaction = options.compaction
     if compaction is not None and not run.provider_manages_context():
         # Messages that plugins preserve stay unchanged.
@@ -268,6 +294,7 @@ def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> Polic
             compaction,
         )
         compactor = auto.compactor
+        describe = partial(auto.describe, model=run.model)
         yield (
             ORDER_COMPACTION,
             {
@@ -275,14 +302,14 @@ def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> Polic
                 ModelErrorHook: auto.on_context_exceeded,
             },
         )
-        yield ORDER_GUARDS + 1, {ModelErrorHook: auto.on_model_error}
+        yield ORDER_GUARDS - 1, {ModelErrorHook: auto.on_model_error}
     if not isinstance(options.on_overflow, str):
         compactor = options.on_overflow
     elif options.on_overflow == "compact":
         compactor = compactor or ResultsFirstCompactor(combine_preserve_checks(run.agent.plugs, None))
     else:
-        return
-    yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(compactor).on_model_error}
+        compactor = None
+    yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(compactor, describe).on_model_error}
 
 
 def combine_preserve_checks(

@@ -14,9 +14,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainspring.errors import AgentAbortedError, AgentError, ContextExceededError, MainspringError, ModelError
-from mainspring.lazy import lazy_re
-from mainspring.messages import AgentMessage, Message
+from mainspring.errors import (
+    AgentAbortedError,
+    AgentError,
+    AuthenticationError,
+    ContextExceededError,
+    MainspringError,
+    ModelError,
+    ModelNotFoundError,
+    ProviderConfigError,
+    RateLimitedError,
+)
+from mainspring.lazy import lazy_function, lazy_re
+from mainspring.messages import AgentMessage, Message, ToolDefinition
 from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
 from mainspring.policies.compaction import summary_format
@@ -26,6 +36,9 @@ from mainspring.text import pluralize, truncate_end
 if TYPE_CHECKING:
     from mainspring.loop.hooks import SideModelCall
     from mainspring.models import ModelProvider
+    from mainspring.policies.compaction.window_report import describe_window
+else:
+    describe_window = lazy_function("mainspring.policies.compaction.window_report", "describe_window")
 
 
 _WRITE_TOOLS = {"write_file", "edit", "multi_edit", "apply_patch", "remember", "present_plan"}
@@ -139,6 +152,8 @@ _SUMMARY_TOKENS = 4096
 _PROMPTS_SHARE = 0.2  # share of the remaining tokens for the user's prompts
 _CHUNK = 60_000  # tokens of one request if the window is unknown
 _MIN_CHUNK_TOKENS = 1000
+_CHARS_PER_TOKEN = 3  # of text to summarize: a low estimate, to be safe
+_MAX_FAILURES = 3  # empty and failed summaries of one compaction, after each of which half of the text is tried
 _MIN_SUMMARY_CHARS = 16  # characters; a shorter summary is rejected
 
 
@@ -167,9 +182,10 @@ class SummaryCompactor:
 
     The history is only replaced if the summary is good.
 
-    An earlier summary is updated, not summarized again. Text that is too long for one request is split into several requests, and
-    a part that is still too long is split in half. If no summary can be created, the history stays (`None`); if the history does
-    not fit the model any more (``reason`` is ``overflow``), the oldest messages are removed, and a note in the history says how many.
+    An earlier summary is updated, not summarized again. Text that is too long for one request is split into several requests; after
+    a request that is still too long, or whose summary is empty or failed, the next one has half of its text. If no summary can be
+    created, the history stays (`None`). Without a model, and if the history does not fit the model of the conversation any more
+    (``reason`` is ``overflow``), the oldest messages are removed, and a note in the history reports how many.
 
     Args:
         options: See `Compaction`.
@@ -177,13 +193,14 @@ class SummaryCompactor:
     Attributes:
         last_result: The result of the last compaction.
         problem: The reason why the last attempt changed nothing.
+        calls: Number of requests of the last attempt.
     """
 
     def __init__(self, options: Compaction | None = None) -> None:
         self.options = options or Compaction()
         self.last_result: CompactionResult | None = None
         self.problem = ""
-        self._calls = 0
+        self.calls = 0
 
     async def compact(
         self,
@@ -206,7 +223,7 @@ class SummaryCompactor:
             instructions: Topics that the summary should focus on.
         """
         keep = self.options.keep_tokens_for(window)
-        cut = find_cut_index(messages, keep, chars_per_token)
+        cut, self.calls = find_cut_index(messages, keep, chars_per_token), 0
         if cut == 0 and reason == "overflow":  # Even the newest part is too long: keep as little as possible.
             cut = find_cut_index(messages, keep // 8, chars_per_token)
         old = messages[:cut]
@@ -218,17 +235,16 @@ class SummaryCompactor:
                 f"{estimate_tokens(messages, chars_per_token):,}."
             )
             return None
-        self._calls = 0
-        try:
-            summary = await self._summarize(messages, cut, side_call, window, instructions)
-        except AgentAbortedError:
-            raise
-        except (MainspringError, ValueError) as error:
-            logger.warning("Cannot compact the conversation (%s). It is unchanged.", error)
-            self.problem = f"The summary failed: {error}"
-            if reason != "overflow":
+        summary = ""
+        if side_call is not None or reason != "overflow":
+            try:
+                summary = await self._summarize(messages, cut, side_call, window, instructions)
+            except AgentAbortedError:
+                raise
+            except (MainspringError, ValueError) as error:
+                logger.warning("Cannot compact the conversation (%s). It is unchanged.", error)
+                self.problem = f"The summary failed: {error}"
                 return None
-            summary = ""
         return self._build_history(messages, cut, summary, keep, chars_per_token)
 
     def _build_history(
@@ -256,7 +272,7 @@ class SummaryCompactor:
             tokens_before=estimate_tokens(messages, chars_per_token),
             tokens_after=estimate_tokens(result, chars_per_token),
             files=files,
-            calls=self._calls,
+            calls=self.calls,
         )
         return result
 
@@ -311,16 +327,21 @@ class SummaryCompactor:
             )
         )
         pieces = summary_format.render_transcript(old)
+        failures = 0
         while pieces:
             count = _count_fitting(pieces, max_tokens)
+            text = "\n\n".join(pieces[:count])
             try:
-                earlier = await self._request_summary(side_call, task, earlier, "\n\n".join(pieces[:count]))
-            except ContextExceededError:
-                if max_tokens <= _MIN_CHUNK_TOKENS:
+                earlier = await self._request_summary(side_call, task, earlier, text)
+            except ModelError as error:
+                failures += not isinstance(error, ContextExceededError)
+                is_small = min(max_tokens, len(text) // _CHARS_PER_TOKEN) <= _MIN_CHUNK_TOKENS
+                if is_small or failures > _MAX_FAILURES or not _may_fit_in_halves(error):
                     raise
-                max_tokens //= 2
+                max_tokens = min(max_tokens, len(text) // _CHARS_PER_TOKEN) // 2
                 if count == 1:
-                    pieces[0] = pieces[0][: max_tokens * 3]
+                    middle = len(text) // 2
+                    pieces[:1] = [text[:middle], text[middle:]]
                 continue
             pieces = pieces[count:]
         return earlier
@@ -337,12 +358,19 @@ class SummaryCompactor:
             thinking="off",
             cache=False,
         )
-        self._calls += 1
+        self.calls += 1
         answer = await side_call("summary", request, model=self.options.model)
         summary = answer.text.strip()
         if len(summary) < _MIN_SUMMARY_CHARS:
             raise ModelError("the model returned no summary", reason="empty")
         return summary
+
+
+def _may_fit_in_halves(error: ModelError) -> bool:
+    """Return True if the size of a request may be the cause of its failure: not the key, the model, or the quota."""
+    if isinstance(error, AuthenticationError | RateLimitedError | ModelNotFoundError | ProviderConfigError):
+        return False
+    return error.reason not in ("quota", "content_filter")
 
 
 def _is_user_prompt(message: Message) -> bool:
@@ -371,14 +399,11 @@ def _fit_prompts(prompts: Sequence[str], max_chars: int) -> list[str]:
 
 
 def _count_fitting(pieces: Sequence[str], budget: int) -> int:
-    """Return how many parts fit in a request of a number of tokens, at least one.
-
-    The estimate is three characters per token, to be safe.
-    """
+    """Return how many parts fit in a request of a number of tokens, at least one."""
     size, count = 0, 0
     for piece in pieces:
         size += len(piece)
-        if count and size > budget * 3:
+        if count and size > budget * _CHARS_PER_TOKEN:
             break
         count += 1
     return count
@@ -392,6 +417,7 @@ async def compact_history(
     instructions: str = "",
     chars_per_token: float = CHARS_PER_TOKEN,
     on_problem: Callable[[str], object] | None = None,
+    fixed: tuple[str, Sequence[ToolDefinition]] = ("", ()),
 ) -> tuple[Sequence[AgentMessage], CompactionResult] | None:
     """Compact a history now, outside of any run.
 
@@ -401,7 +427,8 @@ async def compact_history(
         options: Options of the compaction.
         instructions: Topics that the summary should focus on.
         chars_per_token: Number of characters per token.
-        on_problem: Called with the reason if the history is not compacted.
+        on_problem: Called with the reason if the history is not compacted; if the summary failed, also with what fills the window.
+        fixed: The system prompt and the tools of the requests, for that description.
 
     Returns:
         The new history and the result; ``None`` if the history has no part to summarize, or no good summary could be created.
@@ -424,5 +451,8 @@ async def compact_history(
     if shorter is None or compactor.last_result is None:
         if on_problem is not None:
             on_problem(compactor.problem)
+            if compactor.calls:
+                window, (system, tools) = model.info.context_window, fixed
+                on_problem(describe_window(system, tools, messages, window=window, chars_per_token=chars_per_token))
         return None
     return shorter, compactor.last_result

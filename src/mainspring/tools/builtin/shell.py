@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -101,10 +102,30 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             signal=ctx.signal,
             limits=limits,
         )
+    except asyncio.CancelledError:
+        if not ctx.is_aborted:
+            raise
+        return _interrupted(arguments, collector)  # The output so far is all that the model learns of the command.
     except OSError as e:
         about = f" {e.filename}:" if e.filename else ""
         return failure(ToolErrorCode.IO_ERROR, f"The command could not be started:{about} {explain(e)}.")
     return _report(arguments, ctx, timeout, result, collector)
+
+
+def _interrupted(arguments: dict[str, Any], collector: _OutputCollector) -> ToolResult:
+    """Return the output of a command that the end of the run stopped."""
+    texts = [text if text.endswith("\n") else f"{text}\n" for text in collector.texts() if text]
+    return ToolResult(
+        output="".join(texts) + "[interrupted: the run was stopped, and this command with it; the output is partial]",
+        title=_title(arguments),
+        metadata={"cancelled": True},
+        is_error=True,
+        code=ToolErrorCode.UNKNOWN,
+    )
+
+
+def _title(arguments: dict[str, Any]) -> str:
+    return arguments.get("description") or "$ " + arguments["command"].strip().split("\n", 1)[0][:120]
 
 
 def _report(
@@ -125,7 +146,7 @@ def _report(
     output = (text + "\n".join(notes)) if notes else "".join(parts)
     return ToolResult(
         output=output,
-        title=arguments.get("description") or "$ " + arguments["command"].strip().split("\n", 1)[0][:120],
+        title=_title(arguments),
         metadata={
             "exit_code": result.exit_code,
             "signal": result.signal,

@@ -167,8 +167,8 @@ async def test_cost_lists_models_kinds_of_tokens_and_limits(folder: Path, home: 
     assert done.shown.columns == ("model", "in", "out", "cached", "tokens", "cost")
     first, second, total, *limits_shown = done.shown.rows
     assert first[1:] == ("1,400", "50", "400", "1,450", "$0.5000")
-    assert (second[0].endswith(":other-2"), second[1:]) == (True, ("70", "7", "0", "77", "unknown"))
-    assert total == ("total", "1,470", "57", "400", "1,527", "at least $0.5000; a price is unknown")
+    assert (second[0].endswith(":other-2"), second[1:]) == (True, ("70", "7", "0", "77", "price unknown"))
+    assert total == ("total", "1,470", "57", "400", "1,527", "$0.5000 plus 1 call of unknown price")
     assert {row[-1] for row in limits_shown} == {"$2.00", "90,000 tokens", "9 model calls"}
 
 
@@ -222,6 +222,9 @@ async def test_compact_reports_why_it_changed_nothing(folder: Path, home: Path) 
     assert isinstance(failed, Text), done
     assert short.text.startswith("The conversation is unchanged. The newest messages, about ")
     assert failed.text.startswith("The conversation is unchanged. The summary failed: ")
+    assert ". The window is filled with about " in failed.text
+    assert " tokens: messages about 225,0" in failed.text
+    assert failed.text.endswith("Start a new session, or use a model with a larger window.")
 
 
 async def test_some_commands_are_available_during_a_run(folder: Path, home: Path) -> None:

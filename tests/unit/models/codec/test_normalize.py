@@ -94,7 +94,10 @@ def outline(messages: list[Message]) -> list[str]:
             ],
             "u:a +1 +2 -1 -2",
         ),
-        ([user("a"), Message.assistant("half", stop_reason="aborted"), user("b")], "u:a u:b"),
+        (
+            [user("a"), Message.assistant("half", stop_reason="aborted"), user("b")],
+            "u:a a:half u:[Your response above was interrupted (aborted) before it was complete; the user saw it up to there.] u:b",
+        ),
         ([user("a"), Message.assistant("whole", stop_reason="max_tokens"), user("b")], "u:a a:whole u:b"),
         ([user("a"), call_tools("1"), Message.system("s"), user(make_result("1"))], "u:a +1 -1 s:s"),
     ],

@@ -1,4 +1,7 @@
+import asyncio
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -8,13 +11,20 @@ from msgspec.structs import replace
 
 from mainspring import Agent, RunOptions, Session
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import AgentContextExceededError, ContextExceededError, ModelError
+from mainspring.errors import (
+    AgentAbortedError,
+    AgentContextExceededError,
+    ContextExceededError,
+    ModelError,
+    ModelTimeoutError,
+)
 from mainspring.events import ContextCompacted
 from mainspring.messages import (
     AgentMessage,
     ImageBlock,
     Message,
     TextBlock,
+    ToolDefinition,
     ToolResultBlock,
     ToolUseBlock,
     Usage,
@@ -29,6 +39,7 @@ from mainspring.policies.compaction import (
     is_summary,
     parse_summary_message,
 )
+from mainspring.policies.compaction.window_report import describe_window
 from mainspring.sessions import CompactionEntry, MemorySessionStore
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
@@ -192,22 +203,53 @@ async def test_next_summary_updates_the_previous_one() -> None:
 
 
 @pytest.mark.covers("BYD-26", "CMP-14")
-@pytest.mark.parametrize("bad", ["", "   ", "ok", ModelError("quota", reason="quota")])
+@pytest.mark.parametrize("bad", ["", "   ", "ok", ModelError("quota", reason="quota"), ModelError("down")])
 async def test_failed_summary_does_not_replace_the_history(bad: str | Exception) -> None:
     messages = make_conversation(40)
 
-    shorter = await SummaryCompactor().compact(messages, reason="threshold", side_call=FakeSummarizer(bad))
+    for reason in ("threshold", "overflow"):
+        compactor, summarizer = SummaryCompactor(), FakeSummarizer(*[bad] * 9)
+        before = list(messages)
+        assert await compactor.compact(messages, reason=reason, side_call=summarizer) is None
+        assert compactor.problem.startswith("The summary failed: ")
+        assert messages == before
+        sizes = [len(text) for text in summarizer.texts]
+        assert len(sizes) == (1 if isinstance(bad, ModelError) and bad.reason == "quota" else 4)
+        assert all(after < size * 0.7 for size, after in pairwise(sizes))
 
-    assert shorter is None
+
+@pytest.mark.parametrize("bad", ["", ModelError("down"), ModelTimeoutError("too slow")])
+async def test_summary_that_fails_for_a_long_text_is_made_of_its_halves(bad: str | Exception) -> None:
+    messages = make_conversation(60)
+    summarizer = FakeSummarizer(bad, bad)
+
+    shorter = await SummaryCompactor(Compaction(keep_recent=2000)).compact(
+        messages, reason="threshold", side_call=summarizer, window=200_000
+    )
+
+    assert shorter is not None
+    text = "".join(summarizer.texts[2:])
+    assert all(f"Answer {i}" in text for i in range(55)), "all of the old part is summarized"
+
+
+async def test_single_long_message_is_split_in_half_without_loss() -> None:
+    long = " ".join(f"word{i}" for i in range(5000))
+    messages = [Message.user(long), Message.assistant("ok"), *make_conversation(10)]
+    summarizer = FakeSummarizer("", "")
+
+    await SummaryCompactor(Compaction(keep_recent=9000)).compact(messages, reason="threshold", side_call=summarizer)
+
+    assert summarizer.texts[2:]
+    text = "".join(part.split("<conversation>\n")[1].split("\n</conversation>")[0] for part in summarizer.texts[2:])
+    assert "word0 " in text
+    assert "word4999" in text
 
 
 @pytest.mark.covers("OPT-10")
-async def test_overflow_without_a_summary_drops_old_messages_with_a_note() -> None:
+async def test_overflow_without_a_model_drops_old_messages_with_a_note() -> None:
     messages = make_conversation(40)
 
-    shorter = await SummaryCompactor().compact(
-        messages, reason="overflow", side_call=FakeSummarizer(ModelError("down"))
-    )
+    shorter = await SummaryCompactor().compact(messages, reason="overflow")
 
     assert shorter is not None
     assert "; left out.)" in text_of(shorter[0])
@@ -446,7 +488,10 @@ async def test_ineffective_summaries_stop_the_run() -> None:
         model, tools=[look], execution=MemoryEnv(), behavior=RunOptions(compaction=Compaction(), max_turns=30)
     )
 
-    with pytest.raises(AgentContextExceededError, match="summaries in a row freed too little"):
+    with pytest.raises(
+        AgentContextExceededError,
+        match="summaries in a row failed or freed too little.*The window is filled with about",
+    ):
         await agent.run("go")
 
     assert sum("You sum up" in s.request.system for s in model.requests) <= 6
@@ -469,3 +514,78 @@ async def test_resumed_session_does_not_compact_again() -> None:
 
     assert len(second.requests) == 1
     assert utc_now() > second.requests[0].messages[0].timestamp
+
+
+@pytest.mark.parametrize("compaction", [None, Compaction(keep_recent=5000)])
+async def test_overflow_that_no_summary_resolves_names_what_fills_the_window(compaction: Compaction | None) -> None:
+    def script(request: ModelRequest) -> Reply | Exception:
+        if "You sum up" in request.system:
+            return Reply("")
+        return ContextExceededError("The prompt is too long (HTTP 400).", reason="overflow")
+
+    system = 'Be brief. <instructions path="/work/AGENTS.md">\n' + "Use tabs. " * 500 + "\n</instructions>"
+    messages = make_conversation(40, 1000)
+    agent = Agent(
+        ScriptedModel(script, loop=True, info=ModelInfo("m", "p", 32_000)),
+        system=system,
+        tools=[look],
+        messages=messages,
+        execution=MemoryEnv(),
+        behavior=RunOptions(compaction=compaction),
+    )
+
+    with pytest.raises(AgentContextExceededError) as caught:
+        await agent.run("go on")
+
+    text = str(caught.value)
+    if compaction is None:  # The results were shortened first.
+        assert text.startswith("The prompt is too long (HTTP 400). The window is filled with about ")
+        return
+    assert text.startswith(
+        "The prompt is too long (HTTP 400). The summary failed: the model returned no summary. The window is filled with"
+    )
+    assert " of 32,000 tokens: tool results about " in text
+    assert re.search(
+        r"tool results about [\d,]+, AGENTS.md about 1,2\d\d, messages about [\d,]+, 1 tool about \d+, system prompt about \d\.",
+        text,
+    )
+    assert text.endswith("Start a new session, read smaller parts of files, or use a model with a larger window.")
+    assert text.count("The window is filled") == 1
+    assert list(agent.messages[: len(messages)]) == messages, "the history stays"
+
+
+@pytest.mark.parametrize(
+    ("system", "tools", "advice"),
+    [
+        ("s" * 9000, 1, "Shorten the system prompt"),
+        ('<instructions path="/p/CLAUDE.md">' + "s" * 9000 + "</instructions>", 1, "Shorten CLAUDE.md"),
+        ("s", 400, "Offer fewer tools or MCP servers"),
+        ("s", 1, "Start a new session, or use a model"),
+    ],
+)
+def test_description_of_the_window_advises_about_the_largest_part(system: str, tools: int, advice: str) -> None:
+    definition = ToolDefinition("look", "Look.", {"type": "object"})
+    text = describe_window(system, [definition] * tools, [Message.user("m" * 4000)])
+    assert text.split(". ")[1].startswith(advice)
+
+
+@pytest.mark.parametrize("compaction", [Compaction(keep_recent=2000), Compaction(keep_recent=2000, threshold=3000)])
+async def test_abort_during_a_summary_aborts_the_run_and_keeps_the_history(compaction: Compaction) -> None:
+    def script(request: ModelRequest) -> Reply | Exception:
+        if "You sum up" in request.system:
+            asyncio.get_running_loop().call_later(0.01, agent.abort, "enough")
+            return Reply(GOOD, delay=30)
+        return ContextExceededError("prompt is too long", reason="overflow")
+
+    messages = make_conversation(20)
+    agent = Agent(
+        ScriptedModel(script, loop=True),
+        messages=messages,
+        execution=MemoryEnv(),
+        behavior=RunOptions(compaction=compaction),
+    )
+
+    with pytest.raises(AgentAbortedError, match="enough"):
+        await agent.run("go on")
+
+    assert list(agent.messages[:-1]) == messages

@@ -251,7 +251,7 @@ class SessionUpdateEncoder:
             case ContextCompacted() if not self._replaying:
                 yield agent_thought("Conversation compacted.\n")
             case ModelRetry(error=error, delay=delay):
-                yield agent_thought(f"Retrying in {delay:g}s: {error.message}\n")
+                yield agent_thought(f"{event.action} in {delay:g}s: {error.message}\n")
             case Notice(text=text, level=level) if level != "info" and not self._replaying:
                 yield agent_thought(f"{text}\n")
             case CommandEnd(shown=shown, error=error) if text := error or result_to_markdown(shown):

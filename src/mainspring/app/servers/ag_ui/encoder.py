@@ -154,7 +154,13 @@ class AgUiEncoder:
                 update = {"toolCallId": self._client_call_id(id), "output": event.output, "title": event.title}
                 out.append(_custom("tool_update", update))
             case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
-                retry = {"attempt": attempt, "max_retries": limit, "delay": delay, "error": error.message}
+                retry = {
+                    "attempt": attempt,
+                    "max_retries": limit,
+                    "delay": delay,
+                    "error": error.message,
+                    **({"continues": True} if event.continues else {}),
+                }
                 out.append(_custom("retry", {"type": "retry", **retry}))
             case _:
                 pass

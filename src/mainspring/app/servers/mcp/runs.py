@@ -301,6 +301,6 @@ def progress_text(event: ChatEvent) -> str:
         case SubagentStart(name=name, task=task) | SubagentEvent(event=SubagentStart(name=name, task=task)):
             return f"{name}: {' '.join(task.split())[:120]}"
         case ModelRetry(error=error, delay=delay):
-            return f"Retrying in {delay:g}s: {error.message}"
+            return f"{event.action} in {delay:g}s: {error.message}"
         case _:
             return ""

@@ -371,6 +371,7 @@ class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
         base_delay_ms: Delay before the first retry; it doubles with each retry.
         max_delay_ms: Maximum delay.
         enable_jitter: Whether to vary delays randomly, so that many clients do not retry at the same time.
+        mid_stream: Whether to continue a response that was cut off after its first content, at most twice in a call.
     """
 
     enabled: bool = True
@@ -378,6 +379,7 @@ class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
     base_delay_ms: PositiveInt | None = None
     max_delay_ms: PositiveInt | None = None
     enable_jitter: bool | None = None
+    mid_stream: bool | None = None
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -61,7 +61,9 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     thinking = thinking_options(request, profile)
     marker = _marker(profile.messages) if request.cache else b""
     head = _head(request, request_options(request, profile, thinking), profile, history, marker)
-    pieces = _conversation(request.messages, profile, history, prefill=profile.messages.prefill and not thinking.is_on)
+    prefill = profile.messages.prefill and not thinking.is_on
+    messages = request.messages[:-1] if prefill and request.is_continuation else request.messages
+    pieces = _conversation(messages, profile, history, prefill=prefill)
     if marker:
         last = pieces[-1]
         end = len(_ASSISTANT_END if last[-len(_ASSISTANT_END) :] == _ASSISTANT_END else _USER_END) + 1

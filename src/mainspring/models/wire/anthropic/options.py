@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, RedactedThinkingBlock, ThinkingBlock
-from mainspring.models.codec.sampling import sampling_fields, without_rejected_options
-from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter
+from mainspring.models.codec.sampling import sampling_fields
+from mainspring.models.codec.unsupported import is_unsupported_parameter, with_capabilities, without_named_fields
 from mainspring.models.json_values import as_dict, as_list, to_json
 from mainspring.models.port import ModelRequest, ThinkingLevel
 from mainspring.models.profile import AnthropicCapabilities, ModelProfile
@@ -366,13 +366,7 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
         yield _with_capabilities(profile, efforts=known if known != profile.messages.efforts else ())
     if not is_unsupported_parameter(text) and "cannot both be specified" not in text:
         return
-    rejected = without_rejected_options("messages", text, profile.messages)
-    yield from (_with_capabilities(profile, unsupported=names) for names in rejected)
-    for pattern, change in _REJECTION_RULES:
-        if re.search(pattern, text, re.DOTALL):
-            yield _with_capabilities(profile, **change)
-    if profile.info.vision and is_images_unsupported(text):
-        yield replace(profile, info=replace(profile.info, vision=False))
+    yield from without_named_fields(profile, "messages", text, _REJECTION_RULES)
 
 
 def _without_thinking(profile: ModelProfile, text: str) -> Iterator[ModelProfile]:
@@ -392,4 +386,4 @@ def _without_thinking(profile: ModelProfile, text: str) -> Iterator[ModelProfile
 
 
 def _with_capabilities(profile: ModelProfile, **change: Any) -> ModelProfile:
-    return replace(profile, messages=replace(profile.messages, **change))
+    return with_capabilities(profile, "messages", change)

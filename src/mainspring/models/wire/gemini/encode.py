@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -32,8 +30,8 @@ from mainspring.models.codec.normalize import (
     prepare_message,
     split_text_and_images,
 )
-from mainspring.models.codec.sampling import sampling_fields, without_rejected_options
-from mainspring.models.codec.unsupported import is_images_unsupported, is_unsupported_parameter
+from mainspring.models.codec.sampling import sampling_fields
+from mainspring.models.codec.unsupported import is_unsupported_parameter, with_capabilities, without_named_fields
 from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number, to_json
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
@@ -278,23 +276,13 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
     text = refusal.lower()
     if re.search(r"thought.?signature", text):
         if "missing" not in text:
-            yield _changed(profile, {"echo": False, "sign_calls": True})
-        yield _changed(profile, {"sign_calls": True})
-        yield _changed(profile, {"echo": False, "sign_calls": False})
+            yield with_capabilities(profile, "gemini", {"echo": False, "sign_calls": True})
+        yield with_capabilities(profile, "gemini", {"sign_calls": True})
+        yield with_capabilities(profile, "gemini", {"echo": False, "sign_calls": False})
     # Hosts quote the path of the field, often without the fact that they reject it.
     if not is_unsupported_parameter(text) and not re.search(r"cannot find field|is not enabled", text):
         return
-    for unsupported in without_rejected_options("gemini", text, profile.gemini):
-        yield _changed(profile, {"unsupported": unsupported})
-    for pattern, change in _REFUSABLE:
-        if re.search(pattern, text, re.DOTALL):
-            yield _changed(profile, change)
-    if profile.info.vision and is_images_unsupported(text):
-        yield replace(profile, info=replace(profile.info, vision=False))
-
-
-def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
-    return replace(profile, gemini=replace(profile.gemini, **change))
+    yield from without_named_fields(profile, "gemini", text, _REFUSABLE)
 
 
 _SLOT = "gemini"

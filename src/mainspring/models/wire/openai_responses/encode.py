@@ -29,11 +29,12 @@ from mainspring.models.codec.normalize import (
     prepare_message,
     split_text_and_images,
 )
-from mainspring.models.codec.sampling import sampling_fields, without_rejected_options
+from mainspring.models.codec.sampling import sampling_fields
 from mainspring.models.codec.unsupported import (
-    is_images_unsupported,
     is_unsupported_parameter,
     parse_supported_efforts,
+    with_capabilities,
+    without_named_fields,
 )
 from mainspring.models.json_values import as_list, to_json
 from mainspring.models.port import ModelRequest
@@ -126,34 +127,24 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
     """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
     text = refusal.lower()
     if _ITEM_NOT_FOUND.search(text):
-        yield _changed(profile, {"item_ids": False})
-        yield _changed(profile, {"item_ids": False, "reasoning": "none"})
+        yield with_capabilities(profile, "responses", {"item_ids": False})
+        yield with_capabilities(profile, "responses", {"item_ids": False, "reasoning": "none"})
     elif _BAD_REASONING.search(text) and not is_unsupported_parameter(text):
-        yield _changed(profile, {"reasoning": "none"})
+        yield with_capabilities(profile, "responses", {"reasoning": "none"})
     if "verified" in text and "summar" in text:
-        yield _changed(profile, {"summary": ""})
+        yield with_capabilities(profile, "responses", {"summary": ""})
     if "instructions" in text and re.search(r"required|missing", text):
-        yield _changed(profile, {"instructions": "You are a helpful assistant."})
+        yield with_capabilities(profile, "responses", {"instructions": "You are a helpful assistant."})
     if profile.query and re.search(r"api.?version", text):
         parts = [part for part in profile.query.split("&") if not part.lower().startswith("api-version=")]
         yield replace(profile, query="&".join(parts))
     if re.search(r"store.{0,20}(must|should) be (set to )?false", text):
-        yield _changed(profile, {"store": False})
+        yield with_capabilities(profile, "responses", {"store": False})
     if not is_unsupported_parameter(text):
         return
     if "effort" in text and (known := parse_supported_efforts(text)):
-        yield _changed(profile, {"efforts": known})
-    rejected = without_rejected_options("responses", text, profile.responses)
-    yield from (_changed(profile, {"unsupported": names}) for names in rejected)
-    for pattern, change in _REFUSABLE:
-        if re.search(pattern, text, re.DOTALL):
-            yield _changed(profile, change)
-    if profile.info.vision and is_images_unsupported(text):
-        yield replace(profile, info=replace(profile.info, vision=False))
-
-
-def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
-    return replace(profile, responses=replace(profile.responses, **change))
+        yield with_capabilities(profile, "responses", {"efforts": known})
+    yield from without_named_fields(profile, "responses", text, _REFUSABLE)
 
 
 _SLOT = "responses"

@@ -82,7 +82,7 @@ export class Conversation {
       case "tool_execution_end": this.result(event); break;
       case "approval_request": this.questions.set(event.id, event); break;
       case "approval_result": this.questions.delete(event.id); break;
-      case "model_retry": this.add(el("p", "end", `Retrying in ${event.delay.toFixed(1)}s (attempt ${event.attempt} of ${event.max_retries}): ${event.error.message}`)); break;
+      case "model_retry": this.add(el("p", "end", `${event.continues ? "The response was cut off. Continuing it" : "Retrying"} in ${event.delay.toFixed(1)}s (attempt ${event.attempt} of ${event.max_retries}): ${event.error.message}`)); break;
       case "agent_end": this.end(event); break;
     }
   }

@@ -1,0 +1,209 @@
+"""Continue a response that was cut off after its first content; loaded only then.
+
+The call is made again with the partial response, and the rest joins it in one message. Tool calls of the partial response never
+run: the model makes them again if it still wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from mainspring.errors import ModelError
+from mainspring.events import Done, StreamEvent, StreamStart
+from mainspring.events.response import TextDelta, TextEnd, TextStart
+from mainspring.messages import ContentBlock, Message, RedactedThinkingBlock, TextBlock, ThinkingBlock, Usage
+from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.retry import RetryOptions, retry_stream, sleep_before_retry
+from mainspring.models.token_limits import estimate_stopped_usage
+
+MAX_CONTINUATIONS = 2
+"""Maximum number of times that one call is continued."""
+
+_NOTE = (
+    "Your response was cut off after {quote} because the connection failed. Continue it from exactly there: the text that you write now "
+    "is appended to it. Do not repeat any of it, and do not mention the interruption.{calls}"
+)
+_CALLS = " Tool calls in it were not run: make them again."
+_QUOTED = 60
+
+OpenRequest = Callable[[ModelRequest], AsyncIterator[StreamEvent]]
+
+
+async def continue_stream(
+    open: OpenRequest,
+    request: ModelRequest,
+    info: ModelInfo,
+    failure: ModelError,
+    last: StreamEvent | None,
+    options: RetryOptions,
+    *,
+    on_cut: Callable[[Usage], Any] | None = None,
+) -> AsyncGenerator[StreamEvent, None]:
+    """Make a call again from its partial response, and stream the rest of the response.
+
+    Args:
+        open: Opens the stream of a request.
+        request: The request whose response was cut off.
+        info: The model.
+        failure: The failure, with the partial response.
+        last: The last event before the failure, if any.
+        options: Retry options.
+        on_cut: Called with the usage of each call that was cut off; may be async. Without it, the usage is added to that of the
+            message.
+
+    Raises:
+        ModelError: The last failure; ``partial`` contains everything that was received.
+    """
+    beginning, asked, cut_usage = Message("assistant"), request, Usage.zero()
+    next_index = max(len(failure.partial.content) if failure.partial else 0, getattr(last, "index", -1) + 1)
+    for cuts in range(MAX_CONTINUATIONS + 1):
+        received = failure.partial or Message("assistant")
+        usage = estimate_stopped_usage(asked, received, info)
+        received = join_messages(beginning, received)
+        failure.partial = replace(received, usage=usage)
+        if cuts == MAX_CONTINUATIONS or not await sleep_before_retry(
+            failure, cuts, options, max_continuations=MAX_CONTINUATIONS
+        ):
+            if on_cut is None:
+                failure.partial = replace(received, usage=cut_usage + usage)
+            raise failure from failure.__cause__
+        cut_usage += usage
+        result = on_cut(usage) if on_cut is not None else None
+        if isinstance(result, Awaitable):
+            await result
+        open_text = last.index if isinstance(last, TextStart | TextDelta) else -1
+        beginning = _first_part(received)
+        asked = _continued_request(request, beginning, has_calls=bool(received.tool_uses))
+        joined = _JoinedEvents(beginning, next_index, open_text, cut_usage if on_cut is None else Usage.zero())
+        async with aclosing(joined.stream(retry_stream(partial(open, asked), options))) as events:
+            async for event in events:
+                yield event
+        if joined.failure is None:
+            return
+        if joined.failure.partial is None or not joined.failure.partial.content:
+            raise failure from joined.failure  # The first cause is that the response was cut off.
+        failure, last, next_index = joined.failure, joined.last, joined.next_index
+
+
+def _continued_request(request: ModelRequest, beginning: Message, *, has_calls: bool) -> ModelRequest:
+    """Return the request for the rest of a response; the same request if nothing of the response can be continued."""
+    text = beginning.text
+    if not text.strip():
+        return request
+    quote = "…" + text[-_QUOTED:] if len(text) > _QUOTED else text
+    note = _NOTE.format(quote=f'"{quote}"', calls=_CALLS if has_calls else "")
+    sent = replace(beginning, content=tuple(block for block in beginning.content if isinstance(block, TextBlock)))
+    return replace(request, messages=(*request.messages, sent, Message.user(note)), is_continuation=True)
+
+
+def _first_part(partial: Message) -> Message:
+    """Return a partial response without calls and signatures, which are valid only in the response of their call."""
+    content: list[ContentBlock] = []
+    for block in partial.content:
+        if isinstance(block, TextBlock) and block.text:
+            content.append(TextBlock(block.text))
+        elif isinstance(block, ThinkingBlock) and block.thinking:
+            content.append(ThinkingBlock(block.thinking))
+    has_text = any(isinstance(block, TextBlock) for block in content)
+    return replace(partial, content=tuple(content) if has_text else (), usage=None)
+
+
+def join_messages(beginning: Message, rest: Message) -> Message:
+    """Return one message with the first part of a response, and the rest: the reasoning first, as hosts require, then the text."""
+    if not beginning.content:
+        return rest
+    thinking: list[ContentBlock] = [block for block in beginning.content if isinstance(block, ThinkingBlock)]
+    texts: list[ContentBlock] = [block for block in beginning.content if isinstance(block, TextBlock)]
+    later = list(rest.content)
+    while later and isinstance(later[0], ThinkingBlock | RedactedThinkingBlock):
+        thinking.append(later.pop(0))
+    if later and isinstance(first := later[0], TextBlock):
+        before = texts.pop()
+        assert isinstance(before, TextBlock)
+        texts.append(TextBlock(before.text + _without_repeated_space(before.text, first.text)))
+        later.pop(0)
+    return replace(rest, content=(*thinking, *texts, *later))
+
+
+def _without_repeated_space(before: str, text: str) -> str:
+    """Return a continuation without the whitespace at which the text before it ends: hosts send the text without it."""
+    return text.removeprefix(before[len(before.rstrip()) :])
+
+
+class _JoinedDraft:
+    """The draft of a response whose first part is known."""
+
+    def __init__(self, beginning: Message, draft: Any) -> None:
+        self._beginning = beginning
+        self._draft = draft
+        self.tool_names: Mapping[str, str] = {}
+
+    def snapshot(self, at: int) -> Message:
+        return join_messages(self._beginning, self._draft.snapshot(at))
+
+
+class _JoinedEvents:
+    """Converts the events of the rest of a response to events of the whole response.
+
+    Attributes:
+        next_index: Index of the next block.
+        last: The last event.
+        failure: The failure that ended the stream, if any.
+
+    Args:
+        beginning: The first part of the response.
+        next_index: Index of the next block: those below have published events.
+        open_text: Index of the text block that was cut off; the first text continues it. -1 for none.
+        usage: Usage to add to that of the message.
+    """
+
+    def __init__(self, beginning: Message, next_index: int, open_text: int, usage: Usage) -> None:
+        self.last: StreamEvent | None = None
+        self.failure: ModelError | None = None
+        self._beginning = beginning
+        self._usage = usage
+        self._offset = self.next_index = next_index
+        self._open_text = open_text if beginning.content else -1
+        self._continued = -1  # Index of the text that continues it, in the rest of the response.
+        self._is_first = True
+        self._before = next((b.text for b in reversed(beginning.content) if isinstance(b, TextBlock)), "")
+
+    async def stream(self, rest: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
+        """Stream the converted events, and store a failure instead of raising it."""
+        try:
+            async with aclosing(rest):
+                async for event in rest:
+                    if type(event) is not StreamStart:
+                        self.last = self._convert(event)
+                        yield self.last
+        except ModelError as error:
+            self.failure = error
+
+    def _convert(self, event: StreamEvent) -> StreamEvent:
+        """Return the event with its index and its partial message in the whole response."""
+        if type(event) is Done:
+            message = join_messages(self._beginning, event.message)
+            if self._usage.total_tokens:
+                message = replace(message, usage=(message.usage or Usage()) + self._usage)
+            return Done(event.reason, message)
+        given = cast("Any", event)
+        draft = _JoinedDraft(self._beginning, given.draft) if given.draft is not None else None
+        if isinstance(event, TextStart) and self._open_text >= 0 and self._continued < 0:
+            self._continued = event.index
+            return TextDelta(self._open_text, "", draft, event.at)  # The text has begun already.
+        if given.index != self._continued:
+            index = given.index + self._offset
+            self.next_index = max(self.next_index, index + 1)
+            return replace(given, index=index, draft=draft)
+        text: str = given.text
+        if isinstance(event, TextEnd):
+            text = self._before + _without_repeated_space(self._before, text)
+        elif self._is_first:
+            self._is_first = False
+            text = _without_repeated_space(self._before, text)
+        return replace(given, index=self._open_text, text=text, draft=draft)
