@@ -50,10 +50,11 @@ if TYPE_CHECKING:  # a caller that passes one has imported it
     from mainspring.policies.structured import StructuredOutput
     from mainspring.policies.structured.partial import PartialOutput
     from mainspring.policies.structured.plug import takes_context
-    from mainspring.tools.schema.output import call_function
+    from mainspring.tools.schema.output import OutputSchema, call_function
 else:
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
+    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
     call_function = lazy_function("mainspring.tools.schema.output", "call_function")
     takes_context = lazy_function("mainspring.policies.structured.plug", "takes_context")
 
@@ -179,7 +180,10 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
         self._deps_type: Any = None if deps_type is type(None) else deps_type
         self._system_function = None if isinstance(system, str) else system
         self._output_validators: list[Callable[..., Any]] = []
+        self._output_schema: tuple[Any, OutputSchema] | None = None
         behavior = _behavior_with_output(output_type, options.pop("behavior", None))
+        if output_type is not str:
+            self._get_output_schema(behavior.schema)  # so that an invalid type is an error here
         execution = options.pop("execution", None)
         installed = create_plugs(options)
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
@@ -420,7 +424,9 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
             self._structured = None
             if settled.schema is not None or self._output_validators:
                 self._structured = StructuredOutput(
-                    settled.schema, retries=settled.max_output_retries, validators=self._output_validators
+                    self._get_output_schema(settled.schema),
+                    retries=settled.max_output_retries,
+                    validators=self._output_validators,
                 )
                 ending.callback(self._structured.attach_to_bus(self.bus, self._create_context))
             ending.enter_context(self._policies.attached(settled, offered, request))
@@ -429,6 +435,14 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
             return await super()._run(
                 prompt, model=request, behavior=behavior, tools=given, **{"deps": deps, **options}
             )
+
+    def _get_output_schema(self, schema: Any) -> OutputSchema | None:
+        """Return the expected output; runs with the same one share its compiled form."""
+        if schema is None:
+            return None
+        if self._output_schema is None or self._output_schema[0] is not schema:
+            self._output_schema = schema, OutputSchema(schema)
+        return self._output_schema[1]
 
     def _check_deps(self, deps: Any) -> None:
         """Raise ConfigError if the dependencies of a run are missing or of another type."""
@@ -473,7 +487,7 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
 
         def read(event: Event) -> Any:
             nonlocal reader
-            reader = reader or PartialOutput(settled.schema)
+            reader = reader or PartialOutput(self._get_output_schema(settled.schema))
             return reader.read(event)
 
         return read

@@ -208,6 +208,21 @@ def test_output_type_and_schema_of_the_behavior_exclude_each_other() -> None:
         Agent(**options(), output_type=Report, behavior=Behavior(schema=Report))
 
 
+@pytest.mark.parametrize("kind", [complex, [], {"type": "objekt"}, Report | complex])
+def test_invalid_output_type_is_an_error_of_the_new_agent(kind: Any) -> None:
+    with pytest.raises(ConfigError, match="output (type|schema) cannot be used|list of output types is empty"):
+        Agent[Any, Any](**options(), output_type=kind)
+
+
+async def test_runs_share_the_compiled_output_schema() -> None:
+    agent = Agent(**options(output(title="x"), output(title="y"), "text"), output_type=Report)
+    await agent.run("go")
+    await agent.run("go")
+    assert isinstance(agent.model, ScriptedModel)
+    first, second = [request.request.tools[-1].input_schema for request in agent.model.requests]
+    assert first is second
+
+
 @pytest.mark.parametrize("script", [["It is fine."], [output({"output": "It is fine."})]])
 async def test_text_can_be_one_of_several_outputs(script: Any) -> None:
     assert (await Agent[None, Any](**options(*script), output_type=[Report, str]).run("go")).output == "It is fine."
