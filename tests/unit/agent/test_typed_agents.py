@@ -355,14 +355,14 @@ async def test_output_of_a_subagent_reaches_its_parent() -> None:
     async def ask(ctx: ToolContext) -> str:
         """Ask."""
         assert ctx.spawn is not None
-        typed = await ctx.spawn("go", "helper", output_type=Report)
+        typed = await ctx.spawn("go", "any", output_type=Report)
         plain = await ctx.spawn("go", "writer")
         outputs.extend([typed.output, plain.output])
         return "asked"
 
-    helper = ScriptedModel(output(title="x"), output(title="y"))
     kinds = [
-        AgentDefinition(name="helper", model=helper, behavior=Behavior(schema=Report)),
+        AgentDefinition(name="helper", model=ScriptedModel(output(title="x")), behavior=Behavior(schema=Report)),
+        AgentDefinition(name="any", model=ScriptedModel(output(title="y"))),
         AgentDefinition(name="writer", model=ScriptedModel("text")),
     ]
     model = ScriptedModel(Call("spawn", {"task": "go", "agent": "helper"}), Call("ask"), "done")
