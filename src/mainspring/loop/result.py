@@ -194,9 +194,11 @@ class RunHandle(Generic[OutputT]):
             AgentError: As `CoreAgent.run`.
         """
         read = self.create_output_reader() if self.create_output_reader is not None else None
+        last: Any = UNSET
         async for event in self:
             value = UNSET if read is None else read(event)
-            if value is not UNSET:
+            if value is not UNSET and value != last:
+                last = value
                 yield value
         yield (await self.result()).output
 
