@@ -87,6 +87,10 @@ async def async_prompt(ctx: RunContext[Db]) -> str:
     return prompt(ctx)
 
 
+def use(*values: object) -> None:
+    """Take any values."""
+
+
 def check_any(agent: Agent[Any, Any]) -> None:
     """Take any agent."""
 
@@ -149,5 +153,5 @@ async def main(model: ScriptedModel, db: Db, schema: dict[str, Any]) -> None:
         assert_type(response.result.value, list[Report] | None)
 
     for message in result.messages:  # any member of the union
-        print(message.role, message.text, message.thinking, message.tool_calls, message.tool_results, message.usage)
-    print([each.text for each in result.tool_results])
+        use(message.role, message.text, message.thinking, message.tool_calls, message.tool_results, message.usage)
+    use([each.text for each in result.tool_results])

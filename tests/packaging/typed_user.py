@@ -84,5 +84,5 @@ async def main() -> None:
         except AgentError as error:
             if error.outcome is not None:
                 stats: AgentStats = error.outcome.stats
-                print(stats)
+                assert_type(stats.turns, int)
     assert_type(create_agent("openai:gpt-5-mini", mcp_servers=[McpServerConfig(name="x", command="y")]), Agent)

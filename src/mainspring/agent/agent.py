@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from msgspec.structs import replace
@@ -15,9 +15,11 @@ from mainspring.agent.options import (
     AgentOptions,
     RunOptions,
     StreamOptions,
+    add_output_type,
     normalize_tools,
     validate_agent_options,
     validate_behavior,
+    validate_deps,
     validate_run_options,
 )
 from mainspring.agent.plugs import (
@@ -31,7 +33,7 @@ from mainspring.agent.plugs import (
 from mainspring.agent.policies import RunPolicies
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentOutputError, ConfigError, ProviderConfigError
-from mainspring.events import ContextCompacted, Event, RunStatus
+from mainspring.events import ContextCompacted, RunStatus
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
@@ -50,10 +52,11 @@ if TYPE_CHECKING:  # a caller that passes one has imported it
     from mainspring.policies.structured import StructuredOutput
     from mainspring.policies.structured.partial import PartialOutput
     from mainspring.policies.structured.plug import takes_context
-    from mainspring.tools.schema.output import call_function
+    from mainspring.tools.schema.output import OutputSchema, call_function
 else:
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
+    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
     call_function = lazy_function("mainspring.tools.schema.output", "call_function")
     takes_context = lazy_function("mainspring.policies.structured.plug", "takes_context")
 
@@ -62,22 +65,22 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm, TypeVar
 
     # Python 3.11 has no defaults of its own
-    DepsT = TypeVar("DepsT", contravariant=True, default=None)
-    OutputT = TypeVar("OutputT", covariant=True, default=str)
-    D = TypeVar("D", default=None)
-    T = TypeVar("T", default=str)
+    AgentDepsT = TypeVar("AgentDepsT", contravariant=True, default=None)
+    AgentOutputT = TypeVar("AgentOutputT", covariant=True, default=str)
+    _D = TypeVar("_D", default=None)
+    _T = TypeVar("_T", default=str)
 else:
     from typing import TypeVar
 
-    DepsT = TypeVar("DepsT", contravariant=True)
-    OutputT = TypeVar("OutputT", covariant=True)
-    D = TypeVar("D")
-    T = TypeVar("T")
-SystemPrompt = str | Callable[[RunContext[D]], str] | Callable[[RunContext[D]], Awaitable[str]]
+    AgentDepsT = TypeVar("AgentDepsT", contravariant=True)
+    AgentOutputT = TypeVar("AgentOutputT", covariant=True)
+    _D = TypeVar("_D")
+    _T = TypeVar("_T")
+SystemPrompt = str | Callable[[RunContext[_D]], str] | Callable[[RunContext[_D]], Awaitable[str]]
 """A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
 
 
-class Agent(CoreAgent, Generic[DepsT, OutputT]):
+class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
     """An agent: one conversation with a model that can use tools. ``Agent[Deps, Output]`` is typed from end to end.
 
     ```python
@@ -120,9 +123,9 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[DepsT] = ...,
-        output_type: TypeForm[OutputT] = ...,
-        system: SystemPrompt[DepsT] = "",
+        deps_type: TypeForm[AgentDepsT] = ...,
+        output_type: TypeForm[AgentOutputT] = ...,
+        system: SystemPrompt[AgentDepsT] = "",
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -130,9 +133,9 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[DepsT] = ...,
-        output_type: Callable[..., Awaitable[OutputT]],
-        system: SystemPrompt[DepsT] = "",
+        deps_type: TypeForm[AgentDepsT] = ...,
+        output_type: Callable[..., Awaitable[AgentOutputT]],
+        system: SystemPrompt[AgentDepsT] = "",
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -140,29 +143,20 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[DepsT] = ...,
-        output_type: Callable[..., OutputT],
-        system: SystemPrompt[DepsT] = "",
+        deps_type: TypeForm[AgentDepsT] = ...,
+        output_type: Callable[..., AgentOutputT]
+        | Sequence[Callable[..., AgentOutputT] | Callable[..., Awaitable[AgentOutputT]]],
+        system: SystemPrompt[AgentDepsT] = "",
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
     def __init__(
-        self,
+        self: Agent[_D, Any],
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[DepsT] = ...,
-        output_type: Sequence[Callable[..., OutputT] | Callable[..., Awaitable[OutputT]]],
-        system: SystemPrompt[DepsT] = "",
-        **options: Unpack[AgentOptions],
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: Agent[D, Any],
-        model: ModelProvider | str | None = None,
-        *,
-        deps_type: TypeForm[D] = ...,
+        deps_type: TypeForm[_D] = ...,
         output_type: Mapping[str, Any],
-        system: SystemPrompt[D] = "",
+        system: SystemPrompt[_D] = "",
         **options: Unpack[AgentOptions],
     ) -> None: ...
     def __init__(
@@ -179,7 +173,10 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
         self._deps_type: Any = None if deps_type is type(None) else deps_type
         self._system_function = None if isinstance(system, str) else system
         self._output_validators: list[Callable[..., Any]] = []
-        behavior = _behavior_with_output(output_type, options.pop("behavior", None))
+        self._output_schema: tuple[Any, OutputSchema] | None = None
+        behavior = add_output_type(output_type, options.pop("behavior", None))
+        if output_type is not str:
+            self._get_output_schema(behavior.schema)  # so that an invalid type is an error here
         execution = options.pop("execution", None)
         installed = create_plugs(options)
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
@@ -264,18 +261,18 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
 
     @overload
     def output_validator(
-        self: Agent[D, T], validator: Callable[[RunContext[D], T], Awaitable[T]], /
-    ) -> Callable[[RunContext[D], T], Awaitable[T]]: ...
+        self: Agent[_D, _T], validator: Callable[[RunContext[_D], _T], Awaitable[_T]], /
+    ) -> Callable[[RunContext[_D], _T], Awaitable[_T]]: ...
     @overload
     def output_validator(
-        self: Agent[D, T], validator: Callable[[RunContext[D], T], T], /
-    ) -> Callable[[RunContext[D], T], T]: ...
+        self: Agent[_D, _T], validator: Callable[[RunContext[_D], _T], _T], /
+    ) -> Callable[[RunContext[_D], _T], _T]: ...
     @overload
     def output_validator(
-        self: Agent[Any, T], validator: Callable[[T], Awaitable[T]], /
-    ) -> Callable[[T], Awaitable[T]]: ...
+        self: Agent[Any, _T], validator: Callable[[_T], Awaitable[_T]], /
+    ) -> Callable[[_T], Awaitable[_T]]: ...
     @overload
-    def output_validator(self: Agent[Any, T], validator: Callable[[T], T], /) -> Callable[[T], T]: ...
+    def output_validator(self: Agent[Any, _T], validator: Callable[[_T], _T], /) -> Callable[[_T], _T]: ...
     def output_validator(self, validator: Callable[..., Any], /) -> Callable[..., Any]:
         """Register a function that checks or replaces each output: ``@agent.output_validator``.
 
@@ -329,10 +326,12 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
 
     @overload
     async def run(
-        self: Agent[None, OutputT], prompt: Prompt = "", *, deps: None = None, **options: Unpack[RunOptions]
-    ) -> RunResult[OutputT]: ...
+        self: Agent[None, AgentOutputT], prompt: Prompt = "", *, deps: None = None, **options: Unpack[RunOptions]
+    ) -> RunResult[AgentOutputT]: ...
     @overload
-    async def run(self, prompt: Prompt = "", *, deps: DepsT, **options: Unpack[RunOptions]) -> RunResult[OutputT]: ...
+    async def run(
+        self, prompt: Prompt = "", *, deps: AgentDepsT, **options: Unpack[RunOptions]
+    ) -> RunResult[AgentOutputT]: ...
     async def run(self, prompt: Prompt = "", *, deps: Any = None, **options: Unpack[RunOptions]) -> RunResult[Any]:
         """Run to the end; see `CoreAgent.run`.
 
@@ -345,31 +344,36 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
 
     @overload
     def stream(
-        self: Agent[None, OutputT],
+        self: Agent[None, AgentOutputT],
         prompt: Prompt = "",
         *,
         subagents: bool = False,
         deps: None = None,
         **options: Unpack[StreamOptions],
-    ) -> RunHandle[OutputT]: ...
+    ) -> RunHandle[AgentOutputT]: ...
     @overload
     def stream(
-        self, prompt: Prompt = "", *, subagents: bool = False, deps: DepsT, **options: Unpack[StreamOptions]
-    ) -> RunHandle[OutputT]: ...
+        self, prompt: Prompt = "", *, subagents: bool = False, deps: AgentDepsT, **options: Unpack[StreamOptions]
+    ) -> RunHandle[AgentOutputT]: ...
     def stream(
         self, prompt: Prompt = "", *, subagents: bool = False, deps: Any = None, **options: Unpack[StreamOptions]
     ) -> RunHandle[Any]:
         """Run and stream the events; see `CoreAgent.stream`, and `run` for the options."""
         validate_run_options(options)  # check now, not only when the result is awaited
-        self._check_deps(deps)
-        return super().stream(prompt, subagents=subagents, deps=deps, **options)
+        validate_deps(deps, self._deps_type)
+        run: RunHandle[Any] = super().stream(prompt, subagents=subagents, deps=deps, **options)
+        schema = (options.get("behavior") or Behavior()).merged_with(self.behavior).schema
+        run.create_output_reader = lambda: PartialOutput(self._get_output_schema(schema)).read
+        return run
 
     @overload
     def run_sync(
-        self: Agent[None, OutputT], prompt: Prompt = "", *, deps: None = None, **options: Unpack[RunOptions]
-    ) -> RunResult[OutputT]: ...
+        self: Agent[None, AgentOutputT], prompt: Prompt = "", *, deps: None = None, **options: Unpack[RunOptions]
+    ) -> RunResult[AgentOutputT]: ...
     @overload
-    def run_sync(self, prompt: Prompt = "", *, deps: DepsT, **options: Unpack[RunOptions]) -> RunResult[OutputT]: ...
+    def run_sync(
+        self, prompt: Prompt = "", *, deps: AgentDepsT, **options: Unpack[RunOptions]
+    ) -> RunResult[AgentOutputT]: ...
     def run_sync(self, prompt: Prompt = "", *, deps: Any = None, **options: Unpack[RunOptions]) -> RunResult[Any]:
         """Run to the end and block until then; see `run` for the options.
 
@@ -396,7 +400,7 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
         **options: Any,
     ) -> RunResult:
         model = adapt_model(model)
-        self._check_deps(deps)
+        validate_deps(deps, self._deps_type)
         validate_run_options({"model": model, "tools": tools, **options})
         validate_behavior(self.behavior)  # which may have been set since
         behavior = validate_behavior(behavior) or Behavior()
@@ -427,7 +431,9 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
             self._structured = None
             if settled.schema is not None or self._output_validators:
                 self._structured = StructuredOutput(
-                    settled.schema, retries=settled.max_output_retries, validators=self._output_validators
+                    self._get_output_schema(settled.schema),
+                    retries=settled.max_output_retries,
+                    validators=self._output_validators,
                 )
                 ending.callback(self._structured.attach_to_bus(self.bus, self._create_context))
             ending.enter_context(self._policies.attached(settled, offered, request))
@@ -437,19 +443,13 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
                 prompt, model=request, behavior=behavior, tools=given, **{"deps": deps, **options}
             )
 
-    def _check_deps(self, deps: Any) -> None:
-        """Raise ConfigError if the dependencies of a run are missing or of another type."""
-        kind = self._deps_type
-        if kind in (None, Any):
-            return
-        name = getattr(kind, "__name__", str(kind))
-        if deps is None and isinstance(kind, type):
-            raise ConfigError(
-                f"This agent has deps_type={name}, so every run needs dependencies. Pass them: agent.run(..., deps={name}(...))."
-            )
-        with suppress(TypeError):  # a protocol, or list[int], whose instances cannot be recognized
-            if not isinstance(deps, kind):
-                raise ConfigError(f"deps must be of the agent's deps_type, {name}, not {type(deps).__name__}.")
+    def _get_output_schema(self, schema: Any) -> OutputSchema | None:
+        """Return the expected output; runs with the same one share its compiled form."""
+        if schema is None:
+            return None
+        if self._output_schema is None or self._output_schema[0] is not schema:
+            self._output_schema = schema, OutputSchema(schema)
+        return self._output_schema[1]
 
     def _without_output(self, handled: RunResult) -> RunResult:
         """Return the result of a prompt that did not reach the model, although structured output was requested."""
@@ -473,17 +473,6 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
 
     def _use_key(self, model: ModelProvider) -> ModelProvider:
         return model if self.get_api_key is None else with_api_key(model, self.get_api_key)
-
-    def _create_output_reader(self, behavior: LoopOptions | None) -> Callable[[Event], Any]:
-        settled = (validate_behavior(behavior) or Behavior()).merged_with(self.behavior)
-        reader: PartialOutput | None = None
-
-        def read(event: Event) -> Any:
-            nonlocal reader
-            reader = reader or PartialOutput(settled.schema)
-            return reader.read(event)
-
-        return read
 
     def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result with the additions of policies and subagents."""
@@ -514,16 +503,6 @@ class Agent(CoreAgent, Generic[DepsT, OutputT]):
 
 create_agent = Agent
 """Create an `Agent`."""
-
-
-def _behavior_with_output(output_type: Any, behavior: Behavior | None) -> Behavior:
-    """Return the options with the output type as their schema."""
-    behavior = validate_behavior(behavior) or Behavior()
-    if output_type is str:
-        return behavior
-    if behavior.schema is not None:
-        raise ConfigError("Set either output_type of the agent or schema of its behavior, not both.")
-    return Behavior(schema=output_type).merged_with(behavior)
 
 
 def _resolve_model(

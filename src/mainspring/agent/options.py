@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from mainspring.errors import ConfigError, check_option_names
@@ -279,3 +280,31 @@ def validate_behavior(behavior: LoopOptions | None) -> Behavior | None:
     if problems := behavior.find_problems():
         raise ConfigError(f"behavior: {'; '.join(problems)}.")
     return behavior
+
+
+def add_output_type(output_type: Any, behavior: Behavior | None) -> Behavior:
+    """Return the options with the output type as their schema."""
+    behavior = validate_behavior(behavior) or Behavior()
+    if output_type is str:
+        return behavior
+    if behavior.schema is not None:
+        raise ConfigError("Set either output_type of the agent or schema of its behavior, not both.")
+    return Behavior(schema=output_type).merged_with(behavior)
+
+
+def validate_deps(deps: Any, kind: Any) -> None:
+    """Validate the dependencies of a run.
+
+    Raises:
+        ConfigError: If they are missing, or of another type than the agent's ``deps_type``.
+    """
+    if kind in (None, Any):
+        return
+    name = getattr(kind, "__name__", str(kind))
+    if deps is None and isinstance(kind, type):
+        raise ConfigError(
+            f"This agent has deps_type={name}, so every run needs dependencies. Pass them: agent.run(..., deps={name}(...))."
+        )
+    with suppress(TypeError):  # a protocol, or list[int], whose instances cannot be recognized
+        if not isinstance(deps, kind):
+            raise ConfigError(f"deps must be of the agent's deps_type, {name}, not {type(deps).__name__}.")

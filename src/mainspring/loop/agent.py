@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -266,17 +266,7 @@ class CoreAgent:
         the other options are those of `run`.
         """
         signal = options.pop("signal", None) or CancelToken()
-        return RunHandle(
-            self.bus,
-            signal,
-            lambda: self._run(prompt, signal=signal, **options),
-            subagents=subagents,
-            read_output=self._create_output_reader(options.get("behavior")),
-        )
-
-    def _create_output_reader(self, behavior: LoopOptions | None) -> Callable[[Event], Any] | None:
-        """Return a function that reads the output so far from each event of a run with these options, if there is one."""
-        return None
+        return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options), subagents=subagents)
 
     async def _run(
         self,
@@ -342,8 +332,7 @@ class CoreAgent:
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
-            outcome: RunResult | Any = error.outcome
-            self._result = outcome if isinstance(outcome, RunResult) else None
+            self._result = cast("RunResult | None", error.outcome)
             raise
         finally:
             self.context.pending = context.pending
@@ -354,14 +343,9 @@ class CoreAgent:
     def _create_context(self, deps: Any, turn_id: str = "") -> RunContext[Any]:
         """Return the context of the current or next run, for functions of the application that are not tools."""
         return RunContext(
-            env=self.env,
-            deps=deps,
-            session_id=self.session_id,
-            turn_id=turn_id,
-            agent=self.name,
-            signal=self._signal,
-            extra=self.extra,
-        )
+            env=self.env, deps=deps, session_id=self.session_id, turn_id=turn_id, agent=self.name,
+            signal=self._signal, extra=self.extra,
+        )  # fmt: skip
 
     def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result of a run with the additions of a subclass."""

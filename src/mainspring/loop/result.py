@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -16,18 +16,14 @@ from mainspring.events import AgentStats, Event, EventStream, RunStatus
 from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import HookBus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, ToolResultBlock, Usage
+from mainspring.tools.tool import OutputT
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm, TypeVar
+    from typing_extensions import TypeForm
 
     from mainspring.tools.schema.output import convert_output
-
-    OutputT = TypeVar("OutputT", covariant=True, default=Any)  # Python 3.11 has no defaults of its own
 else:
-    from typing import TypeVar
-
     convert_output = lazy_function("mainspring.tools.schema.output", "convert_output")
-    OutputT = TypeVar("OutputT", covariant=True)
 
 T = TypeVar("T")
 
@@ -114,6 +110,10 @@ class RunHandle(Generic[OutputT]):
     """A run that streams its events: iterate over the events, await `result`.
 
     The iteration ends after the last event and never raises; `result` raises the failure.
+
+    Attributes:
+        signal: Aborts the run when set.
+        create_output_reader: Creates a function that returns the output so far for each event, or `UNSET`.
     """
 
     def __init__(
@@ -123,10 +123,9 @@ class RunHandle(Generic[OutputT]):
         start: Callable[[], Awaitable[RunResult[OutputT]]],
         *,
         subagents: bool = False,
-        read_output: Callable[[Event], Any] | None = None,
     ) -> None:
         self.signal = signal
-        self._read_output = read_output
+        self.create_output_reader: Callable[[], Callable[[Event], Any]] | None = None
         self._bus = bus
         self._start = start
         self._has_subagents = subagents
@@ -194,9 +193,12 @@ class RunHandle(Generic[OutputT]):
         Raises:
             AgentError: As `CoreAgent.run`.
         """
+        read = self.create_output_reader() if self.create_output_reader is not None else None
+        last: Any = UNSET
         async for event in self:
-            value = UNSET if self._read_output is None else self._read_output(event)
-            if value is not UNSET:
+            value = UNSET if read is None else read(event)
+            if value is not UNSET and value != last:
+                last = value
                 yield value
         yield (await self.result()).output
 

@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from mainspring.models.continuation import continue_stream
     from mainspring.tools.schema.output import OutputSchema
 
-    OutputT = TypeVar("OutputT", default=Any)  # Python 3.11 has no defaults of its own
+    _OutputT = TypeVar("_OutputT", default=Any)  # Python 3.11 has no defaults of its own
 else:
     from typing import TypeVar
 
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
-    OutputT = TypeVar("OutputT")
     continue_stream = lazy_function("mainspring.models.continuation", "continue_stream")
+    _OutputT = TypeVar("_OutputT")
 
 _T = TypeVar("_T")
 
 
-class StructuredResponse(Struct, Generic[OutputT], frozen=True, eq=False):
+class StructuredResponse(Struct, Generic[_OutputT], frozen=True, eq=False):
     """A response that should match a schema.
 
     Attributes:
@@ -63,7 +63,7 @@ class StructuredResponse(Struct, Generic[OutputT], frozen=True, eq=False):
     """
 
     response: ModelResponse
-    value: OutputT | None = None
+    value: _OutputT | None = None
     problems: tuple[str, ...] = ()
 
     @property

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 SPAWN_TOOL = "spawn"
-OutputT = TypeVar("OutputT")
+_T = TypeVar("_T")
 
 
 _DESCRIPTION = (
@@ -338,8 +338,8 @@ class Subagents(Plugin):
 
     @overload
     async def spawn(
-        self, task: str, agent: str = "", *, output_type: TypeForm[OutputT], **options: Unpack[SpawnOptions]
-    ) -> SubagentResult[OutputT]: ...
+        self, task: str, agent: str = "", *, output_type: TypeForm[_T], **options: Unpack[SpawnOptions]
+    ) -> SubagentResult[_T]: ...
     @overload
     async def spawn(
         self, task: str, agent: str = "", *, output_type: Any = None, **options: Unpack[SpawnOptions]

@@ -15,17 +15,10 @@ from mainspring.loop import CoreAgent, Plugin, RunResult, Steps
 from mainspring.run_options import RunOptions
 from mainspring.subagents.definition import AgentDefinition
 from mainspring.tools import Tool
+from mainspring.tools.tool import OutputT
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
     from mainspring.models import ModelProvider
-
-    OutputT = TypeVar("OutputT", covariant=True, default=Any)  # Python 3.11 has no defaults of its own
-else:
-    from typing import TypeVar
-
-    OutputT = TypeVar("OutputT", covariant=True)
 
 
 class SubagentResult(Struct, Generic[OutputT], frozen=True, kw_only=True):

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
     from mainspring.env import ExecutionEnv
 
-    DepsT = TypeVar("DepsT", covariant=True, default=Any)  # Python 3.11 has no defaults of its own
+    # Python 3.11 has no defaults of its own
+    DepsT = TypeVar("DepsT", covariant=True, default=Any)
+    OutputT = TypeVar("OutputT", covariant=True, default=Any)
 else:
     from typing import TypeVar
 
     DepsT = TypeVar("DepsT", covariant=True)
+    OutputT = TypeVar("OutputT", covariant=True)
 
-OutputT = TypeVar("OutputT")
-OutputT_co = TypeVar("OutputT_co", covariant=True)
+_T = TypeVar("_T")
 
 logger = logging.getLogger("mainspring")
 
@@ -106,7 +108,7 @@ class ToolResult(Struct, kw_only=True, dict=True):
         return (facts or None) if self.code is None else {**facts, "code": self.code.value}
 
 
-class SpawnResult(Protocol[OutputT_co]):
+class SpawnResult(Protocol[OutputT]):
     """The result of a subagent; see `SubagentResult`."""
 
     @property
@@ -115,7 +117,7 @@ class SpawnResult(Protocol[OutputT_co]):
         ...
 
     @property
-    def output(self) -> OutputT_co:
+    def output(self) -> OutputT:
         """Its output: of the requested type, ``None`` if it is missing; without a type, the text."""
         ...
 
@@ -135,8 +137,8 @@ class Spawn(Protocol):
 
     @overload
     async def __call__(
-        self, task: str, agent: str = "", *, output_type: TypeForm[OutputT], **options: Any
-    ) -> SpawnResult[OutputT]: ...
+        self, task: str, agent: str = "", *, output_type: TypeForm[_T], **options: Any
+    ) -> SpawnResult[_T]: ...
     @overload
     async def __call__(self, task: str, agent: str = "", **options: Any) -> SpawnResult[Any]: ...
 

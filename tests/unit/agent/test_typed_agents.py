@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 import jsonschema_rs  # loaded here, as it reads files
@@ -208,6 +209,21 @@ def test_output_type_and_schema_of_the_behavior_exclude_each_other() -> None:
         Agent(**options(), output_type=Report, behavior=Behavior(schema=Report))
 
 
+@pytest.mark.parametrize("kind", [complex, [], {"type": "objekt"}, Report | complex])
+def test_invalid_output_type_is_an_error_of_the_new_agent(kind: Any) -> None:
+    with pytest.raises(ConfigError, match="output (type|schema) cannot be used|list of output types is empty"):
+        Agent[Any, Any](**options(), output_type=kind)
+
+
+async def test_runs_share_the_compiled_output_schema() -> None:
+    agent = Agent(**options(output(title="x"), output(title="y"), "text"), output_type=Report)
+    await agent.run("go")
+    await agent.run("go")
+    assert isinstance(agent.model, ScriptedModel)
+    first, second = [request.request.tools[-1].input_schema for request in agent.model.requests]
+    assert first is second
+
+
 @pytest.mark.parametrize("script", [["It is fine."], [output({"output": "It is fine."})]])
 async def test_text_can_be_one_of_several_outputs(script: Any) -> None:
     assert (await Agent[None, Any](**options(*script), output_type=[Report, str]).run("go")).output == "It is fine."
@@ -304,7 +320,8 @@ async def test_output_grows_while_it_streams(is_call: bool) -> None:
         outputs = [found async for found in run.outputs()]
     final = msgspec.convert(PLAN, Plan)
     assert outputs[-1] == final
-    assert len(outputs) > 20
+    assert len(outputs) > 12
+    assert all(first != second for first, second in pairwise(outputs[:-1]))
     for found in outputs:
         assert final.title.startswith(found.title)
         assert found.count in (0, 1234)
@@ -340,14 +357,14 @@ async def test_output_of_a_subagent_reaches_its_parent() -> None:
     async def ask(ctx: ToolContext) -> str:
         """Ask."""
         assert ctx.spawn is not None
-        typed = await ctx.spawn("go", "helper", output_type=Report)
+        typed = await ctx.spawn("go", "any", output_type=Report)
         plain = await ctx.spawn("go", "writer")
         outputs.extend([typed.output, plain.output])
         return "asked"
 
-    helper = ScriptedModel(output(title="x"), output(title="y"))
     kinds = [
-        AgentDefinition(name="helper", model=helper, behavior=Behavior(schema=Report)),
+        AgentDefinition(name="helper", model=ScriptedModel(output(title="x")), behavior=Behavior(schema=Report)),
+        AgentDefinition(name="any", model=ScriptedModel(output(title="y"))),
         AgentDefinition(name="writer", model=ScriptedModel("text")),
     ]
     model = ScriptedModel(Call("spawn", {"task": "go", "agent": "helper"}), Call("ask"), "done")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from mainspring.events import Event, StreamStart, TextDelta, ToolCallDelta, ToolCallStart
 from mainspring.policies.structured.options import OUTPUT_TOOL
-from mainspring.tools.schema.output import OutputSchema
+
+if TYPE_CHECKING:
+    from mainspring.tools.schema.output import OutputSchema
 
 _ALWAYS_PARSED = 1000
 _MIN_GROWTH = 1.05
@@ -19,11 +21,11 @@ class PartialOutput:
     """Reads the output of the current response from the events of a run.
 
     Args:
-        schema: The expected output; see `OutputSchema`. ``None``: the text of the response.
+        target: The expected output. ``None``: the text of the response.
     """
 
-    def __init__(self, schema: Any) -> None:
-        self._target = None if schema is None else OutputSchema(schema)
+    def __init__(self, target: OutputSchema | None) -> None:
+        self._target = target
         self._reset()
 
     def _reset(self) -> None:

@@ -66,7 +66,7 @@ class StructuredOutput:
     it, forced, to call the tool. When all attempts are used the run fails: its status is ``no_output``.
 
     Args:
-        schema: The expected output; see `OutputSchema`. ``None``: the text of the response, for validators of texts.
+        schema: The expected output: an `OutputSchema`, or its argument. ``None``: the text of the response, for validators of texts.
         retries: Number of further attempts after invalid answers.
         validators: Functions that check or replace a valid output. They are called in order, with the output, or with the context
             of the run and the output. A `ToolError` rejects the output: the model gets its text and tries again.
@@ -82,7 +82,7 @@ class StructuredOutput:
     """
 
     def __init__(self, schema: Any, *, retries: int = 2, validators: Sequence[Callable[..., Any]] = ()) -> None:
-        self.target = None if schema is None else OutputSchema(schema)
+        self.target = schema if schema is None or isinstance(schema, OutputSchema) else OutputSchema(schema)
         self.retries = retries
         self._validators = [(validator, takes_context(validator)) for validator in validators]
         self._specs: tuple[ToolDefinition, ...] = ()

@@ -328,6 +328,7 @@ def test_beginning_of_a_wrapped_output_is_read() -> None:
     target = OutputSchema(list[Leaf])
     text = '{"output": [{"name": "a"}, {"name": "b", "sizes": [1, 23'
     assert target.parse_partial(text, is_call=True) == [Leaf("a"), Leaf("b", [1])]
+    assert target.parse_partial('{"output": [{"name": "a"}, {"sizes": [1', is_call=True) == [Leaf("a")]
     assert target.parse_partial(text[11:], is_call=False) == [Leaf("a"), Leaf("b", [1])]
     assert target.parse_partial('{"output": ', is_call=True) is msgspec.UNSET
     assert OutputSchema(scale).parse_partial('{"factor": 3}', is_call=True) is msgspec.UNSET
