@@ -262,7 +262,7 @@ class ToolCallBatch:
         raw = call.input if call.raw_input is None else call.raw_input
         if isinstance(resolution, Approve) and resolution.input is not None:
             raw = resolution.input
-        parsed = parse_arguments(tool.input_schema, raw)
+        parsed = parse_arguments(tool.input_schema, raw, tool.check)
         if parsed.error is not None:
             await self._reject_arguments(checked, parsed.error)
             return
@@ -284,7 +284,7 @@ class ToolCallBatch:
         hook = kind(checked.call, run.turn_id, copied, coercions, checked.tool_counts, tool, run.config.env)
         await run.emit(hook)
         if hook.input != checked.arguments:
-            parsed = parse_arguments(tool.input_schema, hook.input)
+            parsed = parse_arguments(tool.input_schema, hook.input, tool.check)
             if parsed.error is not None:
                 await self._reject_arguments(checked, parsed.error)
             else:

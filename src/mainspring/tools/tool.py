@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, cast
 
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 from msgspec import json as msgspec_json
@@ -15,7 +15,15 @@ from mainspring.cancellation import CancelToken
 from mainspring.messages import ImageBlock, TextBlock, ToolDefinition
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from mainspring.env import ExecutionEnv
+
+    ValueT = TypeVar("ValueT", covariant=True, default=Any)  # Python 3.11 does not support defaults
+else:
+    from typing import TypeVar
+
+    ValueT = TypeVar("ValueT", covariant=True)
 
 logger = logging.getLogger("mainspring")
 
@@ -56,7 +64,7 @@ class Attachment(Struct, frozen=True):
     data: str | None = None
 
 
-class ToolResult(Struct, kw_only=True, dict=True):
+class ToolResult(Struct, Generic[ValueT], kw_only=True, dict=True):
     """Result of a tool if a plain string is not enough.
 
     Attributes:
@@ -83,10 +91,10 @@ class ToolResult(Struct, kw_only=True, dict=True):
         return "\n".join(b.text if isinstance(b, TextBlock) else f"[{b.media_type}]" for b in self.output)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> ValueT:
         """The data that the tool returned, until the result is stored or a handler replaces the output; else the output."""
         text, value = vars(self).get("returned", (None, None))
-        return value if self.output is text else self.output
+        return cast("ValueT", value if self.output is text else self.output)
 
     @property
     def details(self) -> dict[str, Any] | None:
@@ -211,6 +219,8 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         path_params: Parameters that name a file or folder.
         preview: Function that returns the new content of each file that a call would write, by path; it may block. Users see the
             changes when they are asked to approve the call. Raises ValueError or OSError if the call would fail.
+        check: Function that returns all problems of the arguments of a call, as a text for the model, or `None`. For problems that
+            the schema cannot express; the call is rejected before anyone is asked to approve it.
     """
 
     name: str
@@ -224,6 +234,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None
     path_params: tuple[str, ...] = ()
     preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
+    check: Callable[[dict[str, Any]], str | None] | None = None
 
     @property
     def spec(self) -> ToolDefinition:
@@ -257,9 +268,14 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
                 raise TypeError(f"Tool {self.name} received the argument {name!r} twice.")
             arguments[name] = value
         return to_tool_result(
-            await self.execute(arguments, ctx or ToolContext(env=cast("ExecutionEnv", _MissingEnv(self.name)))),
+            await self.execute(arguments, ctx or create_missing_context(self.name)),
             self.name,
         )
+
+
+def create_missing_context(tool: str) -> ToolContext:
+    """Return the context of a call without one; its environment explains how to pass one."""
+    return ToolContext(env=cast("ExecutionEnv", _MissingEnv(tool)))
 
 
 class _MissingEnv:
