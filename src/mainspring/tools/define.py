@@ -37,7 +37,7 @@ class LazyTool(Struct, frozen=True, eq=False):
     factory: Callable[[], Awaitable[Tool]]
 
 
-_FIELDS = frozenset(Tool.__struct_fields__) - {"input_schema", "execute", "check"}
+_FIELDS = frozenset(Tool.__struct_fields__) - {"input_schema", "execute", "check", "former_names"}
 """Options of the decorator; the function defines all others."""
 
 logger = logging.getLogger("mainspring")
@@ -119,6 +119,7 @@ def tool(
     access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None,
     path_params: tuple[str, ...] = (),
     preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None,
+    requires_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
 ) -> _Decorator: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Create a tool from a sync or async function.

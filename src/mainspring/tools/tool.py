@@ -221,6 +221,8 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
             changes when they are asked to approve the call. Raises ValueError or OSError if the call would fail.
         check: Function that returns all problems of the arguments of a call, as a text for the model, or `None`. For problems that
             the schema cannot express; the call is rejected before anyone is asked to approve it.
+        requires_approval: Whether each call needs an approval, whatever the rules allow; or a function of the arguments.
+        former_names: Names before it was renamed; rules of permissions for them still apply.
     """
 
     name: str
@@ -235,6 +237,18 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     path_params: tuple[str, ...] = ()
     preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
     check: Callable[[dict[str, Any]], str | None] | None = None
+    requires_approval: bool | Callable[[Mapping[str, Any]], bool] = False
+    former_names: tuple[str, ...] = ()
+
+    def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
+        """Return True if a call with these arguments needs an approval; also if the function that decides fails."""
+        if not callable(self.requires_approval):
+            return self.requires_approval
+        try:
+            return bool(self.requires_approval(arguments))
+        except Exception:
+            logger.exception("requires_approval of the tool %s failed, so the call needs an approval", self.name)
+            return True
 
     @property
     def spec(self) -> ToolDefinition:

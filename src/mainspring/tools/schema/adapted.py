@@ -6,13 +6,12 @@ types, a record with pydantic constraints, a type of pydantic. Each placeholder 
 
 import copy
 import dataclasses
-import functools
 import inspect
-import operator
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple, Protocol, cast
 
 import msgspec
@@ -216,7 +215,7 @@ class _Walk:
 
     def _join(self, members: list[Any]) -> Any:
         try:
-            joined = functools.reduce(operator.or_, members)
+            joined = cast("Any", typing.Union).__getitem__(tuple(members))
         except TypeError:
             joined = None
         if joined is not None and _is_supported(joined):
@@ -405,7 +404,7 @@ class _RecordPart:
             found["description"] = inspect.cleandoc(doc)
         return found
 
-    @functools.cached_property
+    @cached_property
     def _mirror(self) -> Any:
         keys: dict[str, Any] = {}
         for field in self.fields:
@@ -441,11 +440,11 @@ class _UnionPart:
     def schema(self, schemas: _Schemas) -> dict[str, Any]:
         return {"anyOf": [schemas.part(each) for each in self._members]}
 
-    @functools.cached_property
+    @cached_property
     def _schemas(self) -> list[dict[str, Any]]:
-        return schemas_for_types(self._members)
+        return [schemas_for_types([each])[0] for each in self._members]  # classes of the same name do not clash
 
-    @functools.cached_property
+    @cached_property
     def _whole(self) -> dict[str, Any]:
         return schemas_for_types([_create_placeholder("union", self)])[0]
 
