@@ -259,10 +259,9 @@ def test_bug_in_a_tool_is_logged_and_the_model_gets_no_secrets(
     def look_up() -> None:
         raise KeyError("no entry for value-of-the-key-123 or ghp_" + "a1B2" * 9)
 
-    try:
+    with pytest.raises(KeyError) as raised:
         look_up()
-    except KeyError as error:
-        result = result_from_exception("shop", error)
+    result = result_from_exception("shop", raised.value)
 
     assert result.text == "Error: KeyError: 'no entry for [redacted] or [redacted]'"
     [record] = caplog.records
