@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 BAD = """# pyright: strict
-from mainspring import Agent, Permissions
+from mainspring import Agent, Permissions, tool
 
 agent = Agent("openai:gpt-5-mini", sytem="y")
 Agent("openai:gpt-5-mini", eagre=True)
@@ -19,6 +19,16 @@ Permissions(denny=["x"])
 agent.run_sync("go", behaviour=None)
 agent.stream("go", raise_errors=False)
 agent.run_sync("go").output_as(int).upper()
+
+@tool
+async def forecast(city: str, days: int = 1) -> str:
+    return city * days
+
+async def main() -> None:
+    await forecast(5)
+    await forecast("Oslo", day=2)
+    await forecast()
+    (await forecast("Oslo")).value.append("x")
 """
 
 MISTAKES = """# pyright: strict
@@ -126,7 +136,7 @@ def test_type_checker_finds_misspelled_arguments(repository: Path, tmp_path: Pat
     bad = tmp_path / "bad.py"
     bad.write_text(BAD)
     good = [repository / "tests" / "packaging" / name for name in GOOD]
-    assert check_with_pyright([bad, *good], tmp_path) == {("bad.py", line) for line in range(4, 10)}
+    assert check_with_pyright([bad, *good], tmp_path) == {("bad.py", line) for line in (*range(4, 10), *range(16, 20))}
 
 
 @pytest.mark.soak

@@ -40,6 +40,12 @@ async def forecast(city: str, ctx: ToolContext) -> str:
     return f"{city}: {ctx.env.cwd}"
 
 
+@tool(label="Double")
+def double(n: int) -> int:
+    """Double a number."""
+    return n * 2
+
+
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -53,7 +59,10 @@ async def gate(ctx: ToolGate) -> None:
 
 async def main() -> None:
     """Use the public API."""
-    assert_type(await forecast(ToolContext(env=MemoryEnv()), "Oslo"), ToolResult)
+    found = await forecast("Oslo", ToolContext(env=MemoryEnv()))
+    assert_type(found, ToolResult[str])
+    assert_type(found.value, str)
+    assert_type((await double(2)).value, int)
     with Session.create() as session:
         agent = Agent(
             "openai:gpt-5-mini",

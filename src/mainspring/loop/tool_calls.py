@@ -262,7 +262,7 @@ class ToolCallBatch:
         raw = call.input if call.raw_input is None else call.raw_input
         if isinstance(resolution, Approve) and resolution.input is not None:
             raw = resolution.input
-        parsed = parse_arguments(tool.input_schema, raw)
+        parsed = parse_arguments(tool.input_schema, raw, tool.check)
         if parsed.error is not None:
             await self._reject_arguments(checked, parsed.error)
             return
@@ -284,7 +284,7 @@ class ToolCallBatch:
         hook = kind(checked.call, run.turn_id, copied, coercions, checked.tool_counts, tool, run.config.env)
         await run.emit(hook)
         if hook.input != checked.arguments:
-            parsed = parse_arguments(tool.input_schema, hook.input)
+            parsed = parse_arguments(tool.input_schema, hook.input, tool.check)
             if parsed.error is not None:
                 await self._reject_arguments(checked, parsed.error)
             else:
@@ -318,9 +318,9 @@ class ToolCallBatch:
     async def _check_permission(self, checked: _CheckedCall) -> None:
         """Decide on the final arguments. Handlers get a copy, so that they judge exactly what runs."""
         run, call = self._run, checked.call
-        if not run.bus.has(PermissionCheck):
-            return
         assert checked.tool is not None
+        if not run.bus.has(PermissionCheck) and not checked.tool.requires_approval:
+            return
         arguments, is_approved = copy.deepcopy(checked.arguments), self._is_approved(call)
         permission = PermissionCheck(call, run.turn_id, arguments, checked.tool, run.config.env, approved=is_approved)
         await run.emit(permission)
@@ -333,6 +333,8 @@ class ToolCallBatch:
             checked.status = "skipped"
         elif permission.paused:
             checked.pause = permission.paused
+        elif not permission.is_confirmed and checked.tool.needs_approval(checked.arguments):
+            checked.result = _denial("it requires an approval, and no user can be asked")
 
     def _is_approved(self, call: ToolUseBlock) -> bool:
         return isinstance(self._resolutions.get(call.id), Approve)

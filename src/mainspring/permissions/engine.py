@@ -227,7 +227,8 @@ class _CallCheck:
         self.env = env
         self.place = place
         self.grants = grants
-        self.judge = RuleMatcher(engine.rules, call.tool, place)
+        former_names = call.definition.former_names if call.definition is not None else ()
+        self.judge = RuleMatcher(engine.rules, call.tool, place, former_names)
         edits = engine.accept_edits and _is_edit_tool(call)
         self.paths = PathChecker(self.judge, engine.mode, engine.sensitive, grants, edits=edits)
         self.verdicts: list[Verdict] = []
@@ -245,6 +246,10 @@ class _CallCheck:
         if asks is not None and remember not in self.grants:
             reason = f"the rule {asks.rule.text!r} asks about every call"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, asks.rule, remember=remember))
+        elif self.call.definition is not None and self.call.definition.needs_approval(self.call.arguments):
+            if remember not in self.grants:
+                reason = "the tool requires an approval"
+                self.verdicts.append(Verdict("tool", argument, "ask", reason, remember=remember))
         touched = declared_access(self.call)
         if touched is None:
             await self._check_undeclared(argument, remember)

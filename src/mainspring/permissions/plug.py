@@ -322,6 +322,7 @@ class Permissions:
             context.tool, context.original, context.env, decision, changes
         )
         self._filter_searches(context.env, await self._project_paths(context.env))
+        context.confirm()
         for spelled, real in decision.paths.items():
             context.bind_path(spelled, real)
         context.set_environment(decision.environment)

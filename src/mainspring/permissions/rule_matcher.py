@@ -54,11 +54,13 @@ class RuleMatcher(Struct, frozen=True):
         rules: All rules.
         tool: Name of the called tool.
         place: The project and the home folder.
+        former_names: Earlier names of the tool; their rules apply, too.
     """
 
     rules: RuleSet
     tool: str
     place: ProjectPaths
+    former_names: tuple[str, ...] = ()
 
     # --- deny and ask rules -----------------------------------------------------------------------------------------
 
@@ -285,7 +287,10 @@ class RuleMatcher(Struct, frozen=True):
     # --- matching ---------------------------------------------------------------------------------------------------
 
     def _applies_to_tool(self, rule: PermissionRule) -> bool:
-        return bool(rule.tool) and wildcards.fullmatch(wildcards.encode_wildcards(rule.tool), self.tool)
+        if not rule.tool:
+            return False
+        pattern = wildcards.encode_wildcards(rule.tool)
+        return any(wildcards.fullmatch(pattern, name) for name in (self.tool, *self.former_names))
 
     def _applies_to_path_scope(self, rule: PermissionRule, scope: str) -> bool:
         """Return True if a deny or ask rule applies to paths used in this way, whatever the tool."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, cast, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from msgspec import Struct
 
-from mainspring.errors import check_option_names
+from mainspring.errors import ToolError, check_option_names
 from mainspring.threads import run_in_thread
 from mainspring.tools.registry import validate_tool_name
 from mainspring.tools.schema.function import (
@@ -17,7 +18,16 @@ from mainspring.tools.schema.function import (
     schema_from_signature,
     schema_from_type,
 )
-from mainspring.tools.tool import Access, Execute, Tool, ToolContext, ToolOutput, ToolResult
+from mainspring.tools.tool import (
+    Access,
+    Execute,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolResult,
+    create_missing_context,
+    to_tool_result,
+)
 
 
 class LazyTool(Struct, frozen=True, eq=False):
@@ -27,16 +37,76 @@ class LazyTool(Struct, frozen=True, eq=False):
     factory: Callable[[], Awaitable[Tool]]
 
 
-_FIELDS = frozenset(Tool.__struct_fields__) - {"input_schema", "execute"}
+_FIELDS = frozenset(Tool.__struct_fields__) - {"input_schema", "execute", "check", "former_names"}
 """Options of the decorator; the function defines all others."""
+
+logger = logging.getLogger("mainspring")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class FunctionTool(Tool, Generic[_P, _T], frozen=True, eq=False, kw_only=True):
+    """A tool made from a function. It can be called like the function, with the same arguments.
+
+    Attributes:
+        function: The function.
+        schema: Names and types of its parameters.
+        run: The function as a coroutine function.
+    """
+
+    function: Callable[_P, Any]
+    schema: FunctionSchema
+    run: Callable[..., Awaitable[Any]]
+
+    async def __call__(self, /, *given: _P.args, **arguments: _P.kwargs) -> ToolResult[_T]:
+        """Run the tool without an agent, for tests and scripts: ``await forecast("Oslo", days=2)``.
+
+        The arguments are those of the function, in its order. A context can also be the first argument, or be left out.
+
+        Raises:
+            TypeError: An argument is missing, or there are too many.
+            ToolError: An argument is unknown, has the wrong type, or violates a constraint.
+            Exception: Exception of the tool.
+        """
+        schema, context = self.schema, self.schema.context_param
+        try:
+            bound = inspect.signature(self.function).bind_partial(*given, **arguments).arguments
+        except TypeError:
+            return await Tool.__call__(self, *given, **arguments)  # the context first, or the fields of a record
+        is_context_first = bool(given) and getattr(given[0], "__tool_context__", False)
+        if is_context_first and (context is None or bound.get(context) is not given[0]):
+            return await Tool.__call__(self, *given, **arguments)
+        ctx = bound.pop(context, None) if context else None
+        record = schema.record_param
+        if record is None or record not in bound:
+            return await Tool.__call__(self, *([] if ctx is None else [ctx]), **bound)
+        value: Any = bound[record]
+        keywords = schema.decode(cast("dict[str, Any]", value)) if isinstance(value, dict) else {record: value}
+        if context:
+            keywords[context] = ctx or create_missing_context(self.name)
+        return to_tool_result(await self.run(**keywords), self.name)
 
 
 class _Decorator(Protocol):
-    def __call__(self, fn: Callable[..., Any], /) -> Tool: ...
+    @overload
+    def __call__(self, fn: Callable[_P, Awaitable[ToolResult[_T]]], /) -> FunctionTool[_P, _T]: ...
+    @overload
+    def __call__(self, fn: Callable[_P, Awaitable[_T]], /) -> FunctionTool[_P, _T]: ...
+    @overload
+    def __call__(self, fn: Callable[_P, ToolResult[_T]], /) -> FunctionTool[_P, _T]: ...
+    @overload
+    def __call__(self, fn: Callable[_P, _T], /) -> FunctionTool[_P, _T]: ...
 
 
 @overload
-def tool(fn: Callable[..., Any], /) -> Tool: ...
+def tool(fn: Callable[_P, Awaitable[ToolResult[_T]]], /) -> FunctionTool[_P, _T]: ...
+@overload
+def tool(fn: Callable[_P, Awaitable[_T]], /) -> FunctionTool[_P, _T]: ...
+@overload
+def tool(fn: Callable[_P, ToolResult[_T]], /) -> FunctionTool[_P, _T]: ...
+@overload
+def tool(fn: Callable[_P, _T], /) -> FunctionTool[_P, _T]: ...
 @overload
 def tool(
     *,
@@ -48,8 +118,10 @@ def tool(
     idempotent: bool = False,
     access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None,
     path_params: tuple[str, ...] = (),
+    preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None,
+    requires_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
 ) -> _Decorator: ...
-def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Decorator:
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Create a tool from a sync or async function.
 
     Name, description, and parameters come from the signature and the docstring. A parameter annotated `ToolContext` receives
@@ -66,13 +138,13 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Dec
     if fn is not None:
         return _from_function(fn, options)
 
-    def decorate(fn: Callable[..., Any], /) -> Tool:
+    def decorate(fn: Callable[..., Any], /) -> FunctionTool[..., Any]:
         return _from_function(fn, options)
 
     return decorate
 
 
-def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
+def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> FunctionTool[..., Any]:
     if isinstance(fn, Tool):
         raise TypeError(f"{fn.name} is already a tool. Pass the plain function.")
     check_option_names("@tool", options, _FIELDS)
@@ -85,7 +157,9 @@ def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
     }
     fields |= {k: v for k, v in options.items() if v is not None}
     validate_tool_name(fields["name"])
-    return Tool(execute=_make_execute(fn, schema), **fields)
+    run = _to_coroutine_function(fn)
+    check = None if schema.is_complete else _make_check(schema)
+    return FunctionTool(execute=_make_execute(run, schema), check=check, function=fn, schema=schema, run=run, **fields)
 
 
 def _refuse_generator(fn: Callable[..., Any]) -> None:
@@ -103,26 +177,40 @@ def _callable_name(fn: Callable[..., Any]) -> Any:
     return getattr(fn, "__call__", None)
 
 
-def _make_execute(fn: Callable[..., Any], schema: FunctionSchema) -> Execute:
-    decode, context = schema.decode, schema.context_param
+def _to_coroutine_function(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(_callable_name(fn)):
+        return fn
 
-        async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
-            kwargs = decode(arguments)
-            if context:
-                kwargs[context] = ctx
-            return await fn(**kwargs)
+    async def run(**keywords: Any) -> Any:
+        output = await run_in_thread(fn, **keywords)
+        return await output if inspect.isawaitable(output) else output
 
-    else:
+    return run
 
-        async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
-            kwargs = decode(arguments)
-            if context:
-                kwargs[context] = ctx
-            output = await run_in_thread(fn, **kwargs)
-            return await output if inspect.isawaitable(output) else output
+
+def _make_execute(run: Callable[..., Awaitable[Any]], schema: FunctionSchema) -> Execute:
+    decode, context = schema.decode, schema.context_param
+
+    async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult | ToolOutput:
+        keywords = decode(arguments)
+        if context:
+            keywords[context] = ctx
+        return await run(**keywords)
 
     return execute
+
+
+def _make_check(schema: FunctionSchema) -> Callable[[dict[str, Any]], str | None]:
+    def check(arguments: dict[str, Any]) -> str | None:
+        try:
+            schema.decode(arguments)
+        except ToolError as problem:
+            return str(problem)
+        except Exception as problem:  # a bug in a class of the user, which the call itself reports
+            logger.debug("Arguments cannot be checked", exc_info=problem)
+        return None
+
+    return check
 
 
 Definition = Mapping[str, Any]

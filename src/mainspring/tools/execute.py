@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,10 @@ from mainspring.errors import (
     ToolError,
 )
 from mainspring.messages import ImageBlock, TextBlock
+from mainspring.redaction import redact_environment
 from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, to_tool_result
+
+logger = logging.getLogger("mainspring")
 
 NOT_RUN_ABORTED = "Aborted: the run was stopped before this call was made."
 ABORTED_WHILE_RUNNING = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
@@ -46,12 +50,18 @@ def error_result(text: str, code: ToolErrorCode) -> ToolResult:
 
 
 def result_from_exception(name: str, error: Exception) -> ToolResult:
-    """Return the result that the model gets for an exception of the tool ``name``."""
+    """Return the result that the model gets for an exception of the tool ``name``.
+
+    An unexpected exception is a bug in the tool: it is logged with its traceback. The model gets neither the traceback nor secrets.
+    """
     text = safe_str(error)
     if isinstance(error, ToolError):
         return error_result(text, ToolErrorCode.UNKNOWN)
+    text = redact_environment(text)
     code = next((code for kind, code in _EXCEPTION_CODES.items() if isinstance(error, kind)), None)
     if code is None:
+        trace = "".join(traceback.format_exception(error))
+        logger.error("Tool %s raised an unexpected exception:\n%s", name, redact_environment(trace).rstrip())
         return error_result(f"Error: {type(error).__name__}: {text}", ToolErrorCode.UNKNOWN)
     if isinstance(error, TimeoutError):
         text = text or f"{name} took too long"
@@ -103,9 +113,6 @@ def output_bytes(output: ToolOutput) -> int:
 def replace_images(output: Sequence[TextBlock | ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
     """Replace each image with a line of text, for a model without vision."""
     return tuple([TextBlock(_IMAGE_OMITTED) if isinstance(b, ImageBlock) else b for b in output])
-
-
-logger = logging.getLogger("mainspring")
 
 
 async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, grace: float = 2.0) -> ToolResult:

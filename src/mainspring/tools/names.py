@@ -1,7 +1,14 @@
-"""Names of the built-in tools. Reading a name loads none of the tools."""
+"""Names of the built-in tools, and the tools as a list. Reading a name loads none of the tools."""
 
+from __future__ import annotations
+
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainspring.tools.tool import Tool
 
 DEFAULT_TOOL_NAMES = (
     *("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell", "jobs", "fetch"),
@@ -31,3 +38,15 @@ COMMON_ALIASES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Common names in other programs, with the corresponding names here; accepted by the command line as tool names."""
+
+
+def builtin_tools(*, include_optional: bool = False) -> list[Tool]:
+    """Return the built-in tools.
+
+    Args:
+        include_optional: Whether to include the optional tools and the samples.
+    """
+    package = sys.modules[
+        "mainspring.tools.builtin"
+    ]  # exports the tools, and this function: an import would be circular
+    return [getattr(package, name) for name in (ALL_TOOL_NAMES if include_optional else DEFAULT_TOOL_NAMES)]

@@ -101,14 +101,34 @@ def union_issues(value: Any, branches: Sequence[Sequence[Problem]]) -> list[Prob
         )
         return [Problem((), "type", f"{format_value(value)} is not of type {' or '.join(types)}")]
     candidates = [found for found in branches if not any(_rules_out(each) for each in found)]
-    if len(candidates) == 1:
-        return list(candidates[0])
-    first = dict.fromkeys(str(found[0]) for found in branches if found)
+    for closest in (candidates, [each for each in candidates if not any(p.keyword == "required" for p in each)]):
+        if len(closest) == 1:
+            return list(closest[0])
+    if fixed := _unknown_kind(branches):
+        return [fixed]
+    if shared := [each for each in (candidates or [[]])[0] if all(each in found for found in candidates)]:
+        return shared
+    first = dict.fromkeys(str(found[0]) for found in candidates or branches if found)
     return [
         Problem(
             (), "anyOf", f"{format_value(value)} fits none of the {len(branches)} allowed forms ({'; '.join(first)})"
         )
     ]
+
+
+def _unknown_kind(branches: Sequence[Sequence[Problem]]) -> Problem | None:
+    """Return the problem of a value that is marked as another kind than each branch of object types allows."""
+    marks = [[each for each in found if each.keyword == "const" and len(each.path) == 1] for found in branches]
+    marks = [found for found, branch in zip(marks, branches, strict=True) if not _is_other_type(branch)]
+    if not marks or not all(marks) or len({found[0].path for found in marks}) > 1:
+        return None
+    shown = marks[0][0].text.partition(" is not ")[0]
+    allowed = [found[0].text.partition(" is not ")[2].removeprefix("one of ") for found in marks]
+    return Problem(marks[0][0].path, "enum", f"{shown} is not one of {', '.join(allowed)}")
+
+
+def _is_other_type(branch: Sequence[Problem]) -> bool:
+    return any(each.keyword == "type" and not each.path for each in branch)
 
 
 def _rules_out(problem: Problem) -> bool:

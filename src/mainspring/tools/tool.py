@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     # Python 3.11 has no defaults of its own
     DepsT = TypeVar("DepsT", covariant=True, default=Any)
     OutputT = TypeVar("OutputT", covariant=True, default=Any)
+    ValueT = TypeVar("ValueT", covariant=True, default=Any)
 else:
     from typing import TypeVar
 
     DepsT = TypeVar("DepsT", covariant=True)
     OutputT = TypeVar("OutputT", covariant=True)
+    ValueT = TypeVar("ValueT", covariant=True)
 
 _T = TypeVar("_T")
 
@@ -69,7 +71,7 @@ class Attachment(Struct, frozen=True):
     data: str | None = None
 
 
-class ToolResult(Struct, kw_only=True, dict=True):
+class ToolResult(Struct, Generic[ValueT], kw_only=True, dict=True):
     """Result of a tool if a plain string is not enough.
 
     Attributes:
@@ -96,10 +98,10 @@ class ToolResult(Struct, kw_only=True, dict=True):
         return "\n".join(b.text if isinstance(b, TextBlock) else f"[{b.media_type}]" for b in self.output)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> ValueT:
         """The data that the tool returned, until the result is stored or a handler replaces the output; else the output."""
         text, value = vars(self).get("returned", (None, None))
-        return value if self.output is text else self.output
+        return cast("ValueT", value if self.output is text else self.output)
 
     @property
     def details(self) -> dict[str, Any] | None:
@@ -280,6 +282,10 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         preview: Function that returns the new content of each file that a call would write, by path; it may block. Users see the
             changes when they are asked to approve the call. Raises ValueError or OSError if the call would fail.
         is_approved_per_call: Whether an approval applies to one call only: neither a grant for the session nor a rule is offered.
+        check: Function that returns all problems of the arguments of a call, as a text for the model, or `None`. For problems that
+            the schema cannot express; the call is rejected before anyone is asked to approve it.
+        requires_approval: Whether each call needs an approval, whatever the rules allow; or a function of the arguments.
+        former_names: Names before it was renamed; rules of permissions for them still apply.
     """
 
     name: str
@@ -294,6 +300,19 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     path_params: tuple[str, ...] = ()
     preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
     is_approved_per_call: bool = False
+    check: Callable[[dict[str, Any]], str | None] | None = None
+    requires_approval: bool | Callable[[Mapping[str, Any]], bool] = False
+    former_names: tuple[str, ...] = ()
+
+    def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
+        """Return True if a call with these arguments needs an approval; also if the function that decides fails."""
+        if not callable(self.requires_approval):
+            return self.requires_approval
+        try:
+            return bool(self.requires_approval(arguments))
+        except Exception:
+            logger.exception("requires_approval of the tool %s failed, so the call needs an approval", self.name)
+            return True
 
     @property
     def spec(self) -> ToolDefinition:
@@ -327,9 +346,14 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
                 raise TypeError(f"Tool {self.name} received the argument {name!r} twice.")
             arguments[name] = value
         return to_tool_result(
-            await self.execute(arguments, ctx or ToolContext(env=cast("ExecutionEnv", _MissingEnv(self.name)))),
+            await self.execute(arguments, ctx or create_missing_context(self.name)),
             self.name,
         )
+
+
+def create_missing_context(tool: str) -> ToolContext:
+    """Return the context of a call without one; its environment explains how to pass one."""
+    return ToolContext(env=cast("ExecutionEnv", _MissingEnv(tool)))
 
 
 class _MissingEnv:

@@ -300,7 +300,8 @@ class _ErrorConverter:
             return [Problem(path, "false", f"{format_value(each)} is not allowed here") for each in refused]
         text = _TEXTS.get(name, _default_text)(self, error, value)
         shown = truncate_middle(text, _MAX_MESSAGE // 2, _MAX_MESSAGE // 2, " … ")  # The text can quote a large value.
-        return [Problem(path, error.kind.name, shown)]
+        is_fixed = name == "Enum" and len(self.part(error).get("enum", ())) == 1
+        return [Problem(path, "const" if is_fixed else error.kind.name, shown)]
 
     def _convert_union(self, error: Any, path: Path, value: Any) -> list[Problem]:
         branches: list[list[Problem]] = []

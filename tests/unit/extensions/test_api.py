@@ -351,7 +351,7 @@ async def test_wrapped_tool_calls_the_handlers_of_extensions() -> None:
     assert (await wrapped(ctx, key="a")).output == "<value of a>"
     rejected = await wrapped(ctx, key="no")
     assert (rejected.is_error, rejected.output) == (True, "Permission denied: not that")
-    assert (await look(ctx, key="a")).output == "value of a"
+    assert (await look(key="a")).output == "value of a"
 
 
 # --- built-in extensions and examples -------------------------------------------------------------------------------

@@ -249,3 +249,28 @@ async def test_outside_cancellation_is_raised() -> None:
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
+
+
+def test_bug_in_a_tool_is_logged_and_the_model_gets_no_secrets(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "value-of-the-key-123")
+
+    def look_up() -> None:
+        raise KeyError("no entry for value-of-the-key-123 or ghp_" + "a1B2" * 9)
+
+    with pytest.raises(KeyError) as raised:
+        look_up()
+    result = result_from_exception("shop", raised.value)
+
+    assert result.text == "Error: KeyError: 'no entry for [redacted] or [redacted]'"
+    [record] = caplog.records
+    assert (record.name, record.levelname) == ("mainspring", "ERROR")
+    assert "Tool shop raised an unexpected exception:\nTraceback" in record.message
+    assert "in look_up" in record.message
+    assert "value-of-the-key-123" not in record.message
+
+    caplog.clear()
+    result_from_exception("shop", ToolError("expected"))
+    result_from_exception("shop", FileNotFoundError("expected"))
+    assert caplog.records == []

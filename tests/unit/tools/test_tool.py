@@ -3,10 +3,11 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, cast
 
 import msgspec
 import pytest
+from msgspec import Meta, Struct
 
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError, ToolError
@@ -58,7 +59,7 @@ def test_decorator_derives_schema_and_description() -> None:
 
 @pytest.mark.covers("TOL-24", "PKG-20")
 async def test_tool_is_usable_without_an_agent() -> None:
-    result = await forecast(make_context(), city="Oslo", days=2)
+    result = await forecast(city="Oslo", days=2)
     assert result.text == "Oslo 2"
     with pytest.raises(TypeError, match="is already a tool"):
         tool(forecast)
@@ -196,11 +197,44 @@ async def test_tool_is_called_like_its_function() -> None:
     assert (await add(1, 2)).text == (await add(1, b=2)).text == (await add(a=1, b=2)).text == "3"
     assert (await add(1)).text == "2"
     ctx = ToolContext(env=MemoryEnv())
-    for created in (where(ctx, "x", True), where(ctx, path="x", deep=True), where(ctx, "x", deep=True)):
+    untyped: Any = where  # the context can also be the first argument
+    for created in (
+        where("x", ctx, True),
+        where(path="x", ctx=ctx, deep=True),
+        untyped(ctx, "x", True),
+        untyped(ctx, path="x", deep=True),
+    ):
         assert (await created).text == f"{ctx.env.cwd}/x True"
 
 
+class Query(Struct):
+    words: str
+
+
+@tool
+def search(query: Query, ctx: ToolContext) -> list[str]:
+    """Search."""
+    return [query.words, ctx.call_id]
+
+
+async def test_record_of_a_direct_call_is_passed_whole_or_by_its_fields() -> None:
+    ctx, untyped = ToolContext(env=MemoryEnv(), call_id="1"), cast("Any", search)
+    for created in (search(Query("a"), ctx), untyped({"words": "a"}, ctx), untyped(ctx, words="a")):
+        assert (await created).value == ["a", "1"]
+
+
+async def test_direct_call_checks_constraints() -> None:
+    @tool
+    def plan(days: Annotated[int, Meta(ge=1)]) -> int:
+        return days
+
+    assert (await plan(1)).value == 1
+    with pytest.raises(ToolError, match=r"\$\.days: 0 is less than the minimum of 1"):
+        await plan(0)
+
+
 async def test_invalid_direct_call_explains_the_error() -> None:
+    add, where = cast("Any", globals()["add"]), cast("Any", globals()["where"])
     with pytest.raises(
         TypeError, match=r"Tool add takes the arguments a, b, but 3 were passed.*add\(ToolContext\(env=MemoryEnv"
     ):
@@ -211,7 +245,7 @@ async def test_invalid_direct_call_explains_the_error() -> None:
         await where("x")
     with pytest.raises(ToolError, match="missing required property 'a'"):
         await add()
-    no_arguments = tool(name="nothing")(lambda: "x")
+    no_arguments: Any = tool(name="nothing")(lambda: "x")
     with pytest.raises(TypeError, match="takes no arguments, but 1 were passed"):
         await no_arguments("x")
 

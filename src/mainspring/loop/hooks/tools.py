@@ -204,6 +204,7 @@ class PermissionCheck(ToolCallHook):
     gate = True
     __slots__ = (
         "_checks",
+        "_confirmed",
         "_denied",
         "_environment",
         "_obstacle",
@@ -239,6 +240,16 @@ class PermissionCheck(ToolCallHook):
         self._stop = False
         self._checks: list[Callable[[], Awaitable[str]]] = []
         self._obstacle = ""
+        self._confirmed = approved
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return True if the approval that the tool requires was obtained."""
+        return self._confirmed
+
+    def confirm(self) -> None:
+        """Report that the approval that the tool requires was obtained; a denial still applies."""
+        self._confirmed = True
 
     @property
     def is_decided(self) -> bool:

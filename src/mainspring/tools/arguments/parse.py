@@ -8,7 +8,7 @@ its meaning.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -306,13 +306,16 @@ class ParsedArguments(Struct, frozen=True):
 
 
 def parse_arguments(
-    schema: Mapping[str, Any] | bool | None, raw: str | bytes | bytearray | Mapping[str, Any] | None
+    schema: Mapping[str, Any] | bool | None,
+    raw: str | bytes | bytearray | Mapping[str, Any] | None,
+    check: Callable[[dict[str, Any]], str | None] | None = None,
 ) -> ParsedArguments:
     """Parse, repair, coerce, and validate the arguments of a tool call. Never raises.
 
     Args:
         schema: JSON Schema of the tool; `None` or an empty schema accepts every object.
         raw: Arguments as received: text, bytes, or a parsed object. Empty, blank, `null`, and missing arguments mean `{}`.
+        check: Function that returns all problems of the arguments, with those that no schema can express; see `Tool.check`.
     """
     value, repaired, truncated, problem = _read_object(raw)
     if problem:
@@ -320,14 +323,16 @@ def parse_arguments(
         return ParsedArguments(value, repaired=repaired, truncated=truncated, error=text)
     if not schema and schema is not False:
         return ParsedArguments(value, repaired=repaired)
-    check = get_validator(schema)
-    problems = check.problems(value)
-    if not problems:
+    validator = get_validator(schema)
+    problems = validator.problems(value)
+    if not problems and check is None:
         return ParsedArguments(value, repaired=repaired)
     value, coercions = coerce(schema, value)
     if coercions:
-        problems = check.problems(value)
+        problems = validator.problems(value)
     error = format_issues([str(each) for each in problems]) if problems else None
+    if check is not None:
+        error = check(value) or error
     return ParsedArguments(value, tuple(coercions), repaired, error=error)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from mainspring.tools.builtin.apply_patch import apply_patch
 from mainspring.tools.builtin.ask_user import ask_user
-from mainspring.tools.builtin.catalog import builtin_tools
 from mainspring.tools.builtin.edit import edit, multi_edit
 from mainspring.tools.builtin.fetch import fetch
 from mainspring.tools.builtin.glob import glob
@@ -19,7 +18,7 @@ from mainspring.tools.builtin.read_file import read_file
 from mainspring.tools.builtin.shell import shell
 from mainspring.tools.builtin.todos import todo_read, todo_write
 from mainspring.tools.builtin.write_file import write_file
-from mainspring.tools.names import ALL_TOOL_NAMES, COMMON_ALIASES, SAMPLE_TOOL_NAMES
+from mainspring.tools.names import ALL_TOOL_NAMES, COMMON_ALIASES, SAMPLE_TOOL_NAMES, builtin_tools
 
 __all__ = [
     "ALL_TOOL_NAMES",

@@ -7,200 +7,30 @@ import inspect
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ToolError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.tools.arguments.coerce import coerce
-from mainspring.tools.problems import format_issues, format_path, is_dict, is_list
+from mainspring.tools.problems import format_issues, format_path, is_dict
+from mainspring.tools.schema.types import (
+    MISSING,
+    convert,
+    is_plain_type,
+    is_simple_type,
+    is_struct_type,
+    schemas_for_types,
+    type_name,
+)
 from mainspring.tools.validation import get_validator
 
-_PREFIX = "#/$defs/"
-_DICTS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems")
-_RECORD_MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__required_keys__")
-_LEFT_OUT = frozenset({"title", "discriminator"})
-_KINDS: tuple[tuple[type, str], ...] = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"))
-
-
-def is_pydantic_model(kind: Any) -> bool:
-    """Return True for a pydantic model class; detected by its methods, since pydantic is never imported here."""
-    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
-
-
-def is_struct_type(kind: Any) -> bool:
-    """Return True for a class with named fields: msgspec, pydantic, dataclass, attrs, or `TypedDict`."""
-    return isinstance(kind, type) and (is_pydantic_model(kind) or any(hasattr(kind, mark) for mark in _RECORD_MARKS))
-
-
-def schemas_for_types(kinds: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the complete schema of each type.
-
-    References are replaced by their targets. Only a recursive type keeps its `$defs`.
-
-    Raises:
-        TypeError: JSON Schema cannot express a type.
-    """
-    custom = _CustomTypes()
-    found, definitions = msgspec.json.schema_components(
-        list(kinds), schema_hook=custom.schema, ref_template=_PREFIX + "{name}"
-    )
-    return [inline_definitions(each, {**definitions, **custom.definitions}) for each in found]
-
-
-def decode_custom(kind: type, value: Any) -> Any:
-    """Create a value of a type that msgspec does not support: the counterpart of the schemas generated here."""
-    if is_pydantic_model(kind):
-        try:
-            return cast("Any", kind).model_validate(value)
-        except ValueError as problem:
-            raise ValueError(_pydantic_message(problem)) from problem
-    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return kind(value)
-    raise NotImplementedError(f"{kind!r} cannot be created from JSON.")
-
-
-def decoder_for(kind: Any) -> Callable[[Any], Any]:
-    """Return a function from a JSON value to a value of the type.
-
-    It raises `ValueError` with the path of the first value that does not fit.
-    """
-    if is_pydantic_model(kind):
-        return lambda value: decode_custom(kind, value)
-    convert = msgspec.convert
-
-    def decode(value: Any) -> Any:
-        return convert(value, kind, dec_hook=decode_custom)
-
-    return decode
-
-
-def _pydantic_message(problem: Any) -> str:
-    """Format the errors of a pydantic model."""
-    errors = getattr(problem, "errors", None)
-    if not callable(errors):
-        return str(problem)
-    found = cast("list[dict[str, Any]]", errors(include_url=False, include_context=False, include_input=False))
-    return format_issues([f"{format_path(each['loc'])}: {each['msg']}" for each in found])
-
-
-class _CustomTypes:
-    """Schemas of the types that msgspec does not support; their definitions get unique names."""
-
-    def __init__(self) -> None:
-        self.definitions: dict[str, Any] = {}
-
-    def schema(self, kind: Any) -> dict[str, Any]:
-        """Return the schema of a type, with references to `definitions`."""
-        if is_pydantic_model(kind):
-            prefix = f"{kind.__name__}{len(self.definitions) or ''}_"
-            model_schema = cast("dict[str, Any]", kind.model_json_schema(ref_template=_PREFIX + prefix + "{model}"))
-            for name, each in model_schema.pop("$defs", {}).items():
-                self.definitions[prefix + name] = each
-            return model_schema
-        if isinstance(kind, type) and issubclass(kind, PurePath):
-            return {"type": "string", "format": "path"}
-        raise NotImplementedError
-
-
-def inline_definitions(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of the schema without titles and, unless it is recursive, without references to `definitions`."""
-    walk = _Inliner(definitions)
-    inlined = walk.copy({k: v for k, v in schema.items() if k != "$defs"}, ())
-    pending = list(walk.referenced)
-    inlined_definitions: dict[str, Any] = {}
-    while pending:
-        name = pending.pop()
-        if name not in inlined_definitions:
-            inlined_definitions[name] = walk.copy(definitions[name], (name,))
-            pending += walk.referenced
-    root = inlined_definitions.get(str(inlined.get("$ref", "")).removeprefix(_PREFIX))
-    if (
-        root is not None
-    ):  # The outermost type is recursive: a schema of arguments needs its properties at the top level.
-        inlined = {**root, **{k: v for k, v in inlined.items() if k != "$ref"}}
-    if inlined_definitions:
-        inlined["$defs"] = inlined_definitions
-    return inlined
-
-
-class _Inliner:
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
-        self._definitions = definitions
-        self.referenced: set[str] = set()
-
-    def copy(self, node: Any, open_refs: tuple[str, ...]) -> Any:
-        """Copy a schema; `open_refs` names the definitions that surround it."""
-        if not isinstance(node, dict):
-            return node
-        entries = cast("dict[str, Any]", node)
-        reference = entries.get("$ref")
-        if isinstance(reference, str) and reference.startswith(_PREFIX):
-            return self._followed(entries, reference.removeprefix(_PREFIX), open_refs)
-        copied: dict[str, Any] = {}
-        for key, value in entries.items():
-            if key in _LEFT_OUT and (key == "discriminator" or isinstance(value, str)):
-                continue
-            copied[key] = self._part(key, value, open_refs)
-        return _with_type(copied)
-
-    def _followed(self, entries: dict[str, Any], name: str, open_refs: tuple[str, ...]) -> dict[str, Any]:
-        beside = {k: self._part(k, v, open_refs) for k, v in entries.items() if k not in {"$ref", "title"}}
-        if name not in self._definitions:
-            return {"$ref": _PREFIX + name, **beside}
-        if name in open_refs or self._is_recursive(name):
-            self.referenced.add(name)
-            return {"$ref": _PREFIX + name, **beside}
-        return {**self.copy(self._definitions[name], (*open_refs, name)), **beside}
-
-    def _part(self, key: str, value: Any, open_refs: tuple[str, ...]) -> Any:
-        if key in _DICTS and is_dict(value):
-            return {name: self.copy(each, open_refs) for name, each in value.items()}
-        if is_list(value) and key in (*_LISTS, "items"):
-            return [self.copy(each, open_refs) for each in value]
-        return self.copy(value, open_refs) if key in _SINGLE else value
-
-    def _is_recursive(self, name: str) -> bool:
-        """Return True if a definition refers to itself."""
-        seen: set[str] = set()
-        pending = _references(self._definitions[name])
-        while pending:
-            each = pending.pop()
-            if each == name:
-                return True
-            if each not in seen and each in self._definitions:
-                seen.add(each)
-                pending |= _references(self._definitions[each])
-        return False
-
-
-def _references(node: Any) -> set[str]:
-    if isinstance(node, dict):
-        entries = cast("dict[str, Any]", node)
-        found = set[str]().union(*map(_references, entries.values()))
-        reference = entries.get("$ref")
-        if isinstance(reference, str) and reference.startswith(_PREFIX):
-            found.add(reference.removeprefix(_PREFIX))
-        return found
-    return set[str]().union(*map(_references, cast("list[Any]", node))) if isinstance(node, list) else set()
-
-
-def _with_type(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add the type of its values to an enum: some providers reject enums without a type."""
-    values = schema.get("enum")
-    if isinstance(values, list) and values and "type" not in schema:
-        for kind, name in _KINDS:
-            if all(type(each) is kind for each in cast("list[Any]", values)):
-                return {"type": name, **schema}
-    return schema
-
+_adapt_type = lazy_function("mainspring.tools.schema.adapted", "adapt_type")
+_adapt_parameter = lazy_function("mainspring.tools.schema.adapted", "adapt_parameter")
 
 _SECTIONS = frozenset(
     "args arguments parameters params other parameters keyword args keyword arguments returns return yields yield raises "
@@ -277,7 +107,6 @@ def _read_with_parser(text: str) -> ParsedDocstring:
     )
 
 
-_EMPTY = inspect.Parameter.empty
 _CONTEXT_ANNOTATION = lazy_re(r"""['"]?(\w+\.)*(Tool|Run)Context['"]?\s*($|\||\[)""")
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
 """Names of unannotated parameters that are probably meant for the context."""
@@ -297,6 +126,8 @@ class FunctionSchema(Struct, frozen=True):
         context_param: Parameter that receives the `ToolContext`, if any; it is not in the schema.
         decode: Function from a JSON object that fits the schema to a new dict of keyword arguments, of the annotated types.
             Omitted arguments stay omitted. Other values are coerced if possible, or raise `ToolError`.
+        record_param: The only parameter, if its fields are the arguments.
+        is_complete: Whether the schema alone decides which arguments are valid; validators of a class are not part of it.
     """
 
     name: str
@@ -304,12 +135,17 @@ class FunctionSchema(Struct, frozen=True):
     input_schema: dict[str, Any]
     context_param: str | None
     decode: Decode
+    record_param: str | None = None
+    is_complete: bool = True
 
 
 class _Parameter(NamedTuple):
     name: str
     kind: Any
+    adapted: Any
     default: Any
+    is_required: bool
+    create_default: Callable[[], Any] | None = None
 
 
 def schema_from_signature(fn: Callable[..., Any]) -> FunctionSchema:
@@ -324,35 +160,51 @@ def schema_from_signature(fn: Callable[..., Any]) -> FunctionSchema:
     name = _name_of(fn)
     docs = parse_docstring(_doc_of(fn))
     parameters, context = _parameters(fn, name)
-    if len(parameters) == 1 and parameters[0].default is _EMPTY and is_struct_type(parameters[0].kind):
+    record: str | None = None
+    if len(parameters) == 1 and parameters[0].is_required and is_struct_type(parameters[0].kind):
         only = parameters[0]
         schema = _schemas(name, parameters)[0]
         docs = ParsedDocstring(docs.description or schema.pop("description", ""), {})
         schema.pop("description", None)
         schema.setdefault("additionalProperties", False)
         decode = _record_decoder(only, schema)
+        record = only.name
     else:
         schema = _object_schema(parameters, _schemas(name, parameters), docs)
         decode = _decoder(name, parameters, schema)
-    return FunctionSchema(name, docs.description, schema, context, decode)
+    is_complete = all(is_simple_type(each.adapted) for each in parameters)
+    return FunctionSchema(name, docs.description, schema, context, decode, record, is_complete)
 
 
 def schema_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     """Return the JSON Schema of a type, and a function that creates values from JSON data.
 
-    The function raises `ValueError` for data that does not fit.
+    The function raises `ValueError` with all problems of data that does not fit.
 
     Args:
-        kind: Type that msgspec supports (structs, dataclasses, `TypedDict`, containers, unions, enums), or a pydantic model.
+        kind: Type that msgspec supports (structs, dataclasses, `TypedDict`, containers, unions, enums), or that pydantic supports.
+            Unions can have several object types; constraints can be those of msgspec, pydantic, and annotated_types.
 
     Raises:
-        TypeError: JSON Schema cannot express the type.
+        TypeError: JSON Schema cannot express the type, or a constraint is unknown.
     """
     try:
-        schema = schemas_for_types([kind])[0]
+        adapted = kind if is_plain_type(kind) else _adapt_type(kind)
+        schema = schemas_for_types([adapted])[0]
     except (TypeError, NotImplementedError) as problem:
-        raise TypeError(f"{_type_name(kind)} has no JSON Schema: {_first_line(problem)}") from problem
-    return schema, decoder_for(kind)
+        raise TypeError(f"{type_name(kind)} has no JSON Schema: {_first_line(problem)}") from problem
+
+    def decode(value: Any) -> Any:
+        try:
+            return convert(value, adapted)
+        except (ValueError, OverflowError):
+            decoded, failures = _convert_whole(value, adapted)
+            problems = get_validator(schema)(value) or failures
+            if problems:
+                raise ValueError(format_issues(problems)) from None
+            return decoded
+
+    return schema, decode
 
 
 def check_object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -417,8 +269,21 @@ def _parameters(fn: Callable[..., Any], name: str) -> tuple[list[_Parameter], st
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise TypeError(f"{where} is positional-only, but tools are called with keyword arguments. Remove the '/'.")
         kind = _check_annotation(kind, parameter.name, parameter.default, where)
-        found.append(_Parameter(parameter.name, kind, parameter.default))
+        found.append(_adapt(parameter.name, kind, parameter.default, where))
     return found, context
+
+
+def _adapt(name: str, kind: Any, default: Any, location: str) -> _Parameter:
+    if is_plain_type(kind) and type(default).__name__ != "FieldInfo":
+        return _Parameter(name, kind, kind, default, default is MISSING)
+    try:
+        found = _adapt_parameter(kind, default)
+    except TypeError as problem:
+        raise TypeError(f"{location}: {problem}.") from problem
+    is_required = found.default is MISSING and not found.is_filled
+    return _Parameter(
+        name, kind, found.kind, found.default, is_required, found.create_default if found.is_filled else None
+    )
 
 
 def _resolve_annotation(fn: Any, annotation: Any, location: str) -> Any:
@@ -467,7 +332,7 @@ def _is_context(kind: Any) -> bool:
 
 
 def _check_annotation(kind: Any, name: str, default: Any, location: str) -> Any:
-    if kind is not _EMPTY:
+    if kind is not MISSING:
         return kind
     if type(default) in _PLAIN_DEFAULTS:
         return cast("Any", type(default))
@@ -480,14 +345,14 @@ def _check_annotation(kind: Any, name: str, default: Any, location: str) -> Any:
 def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:
     """Return the schema of each parameter; the error names a parameter without a schema."""
     try:
-        return schemas_for_types([each.kind for each in parameters])
+        return schemas_for_types([each.adapted for each in parameters])
     except (TypeError, NotImplementedError):
         for each in parameters:
             try:
-                schemas_for_types([each.kind])
+                schemas_for_types([each.adapted])
             except (TypeError, NotImplementedError) as problem:
                 raise TypeError(
-                    f"Parameter {each.name!r} of {name}() has type {_type_name(each.kind)}, which JSON cannot express "
+                    f"Parameter {each.name!r} of {name}() has type {type_name(each.kind)}, which JSON cannot express "
                     f"({_first_line(problem)}). Use plain types, a dataclass, a msgspec struct, or a pydantic model."
                 ) from problem
         raise
@@ -503,14 +368,14 @@ def _object_schema(
         described = docs.parameters.get(parameter.name)
         if described and (is_struct_type(parameter.kind) or "description" not in schema):
             schema["description"] = described
-        if parameter.default is not _EMPTY and "default" not in schema:
+        if parameter.default is not MISSING and "default" not in schema:
             try:
                 schema["default"] = msgspec.to_builtins(parameter.default)
             except (TypeError, ValueError):
                 pass  # a default that only Python can represent
         properties[parameter.name] = schema
     object_schema: dict[str, Any] = {"type": "object", "properties": properties}
-    required = [each.name for each in parameters if each.default is _EMPTY]
+    required = [each.name for each in parameters if each.is_required]
     if required:
         object_schema["required"] = required
     object_schema["additionalProperties"] = False
@@ -520,70 +385,93 @@ def _object_schema(
 
 
 def _decoder(name: str, parameters: list[_Parameter], schema: dict[str, Any]) -> Decode:
-    convert, error = msgspec.convert, msgspec.ValidationError
+    kinds = {each.name: each.adapted for each in parameters}
+    filled = {each.name: each.create_default for each in parameters if each.create_default}
     record: Any = None
 
     def make_record() -> Any:
-        fields = [(p.name, p.kind) if p.default is _EMPTY else (p.name, p.kind, None) for p in parameters]
+        fields = [(p.name, p.adapted) if p.is_required else (p.name, p.adapted, None) for p in parameters]
         return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
 
     def decode(arguments: dict[str, Any]) -> dict[str, Any]:
         nonlocal record
         record = record or make_record()  # on the first call, to keep startup fast
         try:
-            converted = convert(arguments, record, dec_hook=decode_custom)
-        except (error, OverflowError):
-            converted = _coerce_and_decode(
-                schema, arguments, lambda v: convert(v, record, dec_hook=decode_custom, strict=False)
-            )
-        return {key: getattr(converted, key) for key in arguments}
+            converted = convert(arguments, record)
+        except (ValueError, OverflowError):
+            decoded = _decode_each(schema, kinds, arguments)
+        else:
+            decoded = {key: getattr(converted, key) for key in arguments}
+        for key, create in filled.items():
+            if key not in decoded:
+                decoded[key] = create()
+        return decoded
 
     return decode
 
 
+def _decode_each(schema: dict[str, Any], kinds: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Handle arguments that do not fit immediately: coerce, check all, and report the problems of all arguments."""
+    value, _ = coerce(schema, arguments)
+    found = get_validator(schema).problems(value)
+    problems, invalid = [str(each) for each in found], {each.path[0] for each in found if each.path}
+    decoded: dict[str, Any] = {}
+    for key, item in value.items():
+        if key in kinds and key not in invalid:
+            decoded[key], failures = _convert_whole(item, kinds[key], format_path([key]))
+            problems += failures
+    if problems:
+        raise ToolError(format_issues(problems))
+    return decoded
+
+
 def _record_decoder(parameter: _Parameter, schema: dict[str, Any]) -> Decode:
-    name, kind = parameter.name, parameter.kind
-    strict = decoder_for(kind)
-
-    def lax(value: Any) -> Any:
-        return (
-            strict(value)
-            if is_pydantic_model(kind)
-            else msgspec.convert(value, kind, dec_hook=decode_custom, strict=False)
-        )
-
+    name, kind = parameter.name, parameter.adapted
     closed = schema["additionalProperties"] is False
     known = schema.get("properties", {}).keys()
 
     def decode(arguments: dict[str, Any]) -> dict[str, Any]:
-        try:
-            decoded = strict(arguments) if not closed or arguments.keys() <= known else None
-        except (ValueError, OverflowError):
-            decoded = None
-        if decoded is None:
-            decoded = _coerce_and_decode(schema, arguments, lax)
+        if not closed or arguments.keys() <= known:
+            try:
+                return {name: convert(arguments, kind)}
+            except (ValueError, OverflowError):
+                pass
+        value, _ = coerce(schema, arguments)
+        problems = get_validator(schema)(value)
+        decoded, failures = _convert_whole(value, kind)
+        problems += [each for each in failures if not problems or _VALIDATOR_ERROR.search(each)]
+        if problems:
+            raise ToolError(format_issues(problems))
         return {name: decoded}
 
     return decode
 
 
-def _coerce_and_decode(schema: dict[str, Any], arguments: dict[str, Any], lax: Callable[[Any], Any]) -> Any:
-    """Handle arguments that do not fit immediately: coerce, check in full, and then decode less strictly.
+_VALIDATOR_ERROR = lazy_re("^[^ ]+: (?:Value error|Assertion failed), ")
+"""Error of a validator of pydantic, which the schema does not contain."""
 
-    Less strictly means that `5.0` is accepted for an integer, which JSON Schema also allows. The check covers everything else.
-    """
-    value, _ = coerce(schema, arguments)
-    problems = get_validator(schema)(value)
-    if problems:
-        raise ToolError(format_issues(problems))
+
+def _convert_whole(value: Any, kind: Any, path: str = "$") -> tuple[Any, list[str]]:
+    """Convert a value that fits its schema, in which `5.0` is an integer; return it, and the problems that remain."""
     try:
-        return lax(value)
-    except (ValueError, OverflowError) as problem:
-        raise ToolError(str(problem)) from problem
+        return convert(value, kind), []
+    except (ValueError, OverflowError):
+        try:
+            return convert(value, kind, strict=False), []
+        except (ValueError, OverflowError) as problem:
+            return None, _describe_failure(problem, path)
 
 
-def _type_name(kind: Any) -> str:
-    return kind.__qualname__ if isinstance(kind, type) else str(kind)
+def _describe_failure(problem: Exception, path: str) -> list[str]:
+    """Return each problem with its whole path: every level of a type adds its own part to the text of an error."""
+    text, *parts = str(problem).split(" - at `")
+    path += "".join(each.rstrip("`").removeprefix("$") for each in reversed(parts))
+    lines = text.splitlines()
+    if len(lines) > 1 and lines[0].endswith(" problems:"):
+        lines = [each.removeprefix("- ") for each in lines[1:]]
+    else:
+        lines = [text]
+    return [path + each.removeprefix("$") if each.startswith("$") else f"{path}: {each}" for each in lines]
 
 
 def _first_line(problem: BaseException) -> str:

@@ -3,16 +3,14 @@
 import pytest
 
 import mainspring.tools.builtin as builtin
-from mainspring.env import MemoryEnv
-from mainspring.tools import ToolContext, parse_arguments
+from mainspring.tools import parse_arguments
 from mainspring.tools.builtin.samples import greet, hello, search_books
 
 
 @pytest.mark.covers("OPT-02")
 async def test_hello_and_greet() -> None:
-    ctx = ToolContext(env=MemoryEnv())
-    assert (await hello(ctx)).text == "Hello! Tools work."
-    assert (await greet(ctx, name="Ada", language="fr")).text == "Bonjour, Ada!"
+    assert (await hello()).text == "Hello! Tools work."
+    assert (await greet(name="Ada", language="fr")).text == "Bonjour, Ada!"
     assert parse_arguments(greet.input_schema, '{"name": ""}').error is not None
 
 
@@ -23,10 +21,9 @@ async def test_domain_tool_has_a_typed_schema() -> None:
     assert properties["limit"]["maximum"] == 20
     assert "fiction" in str(properties["subject"])
     assert parse_arguments(search_books.input_schema, '{"subject": "cooking"}').error is not None
-    ctx = ToolContext(env=MemoryEnv())
-    found = await search_books(ctx, query="the of", since=1965)
+    found = await search_books(query="the of", since=1965)
     assert found.text == "The Left Hand of Darkness (fiction, 1969)\n(1 found)"
-    assert (await search_books(ctx, subject="history", limit=1)).text == "The Guns of August (history, 1962)\n(2 found)"
+    assert (await search_books(subject="history", limit=1)).text == "The Guns of August (history, 1962)\n(2 found)"
 
 
 def test_unknown_tool_name_raises() -> None:
