@@ -225,10 +225,14 @@ if TYPE_CHECKING:
     from mainspring.policies.request_settings import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
     from mainspring.presets import merge_presets as merge_presets
+    from mainspring.run_options import Behavior as Behavior
     from mainspring.run_options import RunOptions as RunOptions
     from mainspring.sessions import Session as Session
     from mainspring.subagents import AgentDefinition as AgentDefinition
     from mainspring.subagents import Subagents as Subagents
+    from mainspring.tools import (
+        RunContext as RunContext,
+    )
     from mainspring.tools import (
         Tool as Tool,
     )
@@ -262,7 +266,7 @@ _HOMES = {
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
     "policies.relevant_history": "MessageHistory RelevantHistory",
     "policies.request_settings": "ThinkingDecay",
-    "run_options": "RunOptions",
+    "run_options": "Behavior RunOptions",
     "policies.budgets": "Budget Ledger ToolBudget",
     "policies.compaction": "Compaction Compactor",
     "mcp": "McpPlug McpServerConfig connect_mcp create_tool_search",
@@ -274,7 +278,7 @@ _HOMES = {
     "callbacks": "AgentCallbacks",
     "sessions": "Session",
     "subagents": "AgentDefinition Subagents",
-    "tools": "Tool ToolContext ToolRegistry ToolResult define_tool tool",
+    "tools": "RunContext Tool ToolContext ToolRegistry ToolResult define_tool tool",
 }
 __all__, __getattr__ = lazy_exports(__name__, _HOMES)
 

@@ -268,6 +268,11 @@ class PartialRunResult(Protocol):
         ...
 
     @property
+    def stats(self) -> Any:
+        """Figures of the run: `mainspring.AgentStats`."""
+        ...
+
+    @property
     def run_id(self) -> str:
         """ID of the run."""
         ...

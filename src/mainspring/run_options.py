@@ -37,6 +37,10 @@ class RunOptions(
     """
 
 
+Behavior = RunOptions
+"""The options of a run, as an agent's option ``behavior`` takes them."""
+
+
 POLICIES: tuple[Callable[[RunOptions, PolicyContext], PolicyHandlers], ...] = (
     tool_budget_handlers,
     repeated_call_handlers,

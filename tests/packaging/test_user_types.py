@@ -1,9 +1,12 @@
-"""A user's type checker reports nothing about a good program (`typed_user.py`) and every mistake of a bad one."""
+"""A user's type checker reports nothing about good programs (``typed_*.py``) and every mistake of bad ones."""
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +21,123 @@ agent.stream("go", raise_errors=False)
 agent.run_sync("go").output_as(int).upper()
 """
 
+MISTAKES = """# pyright: strict
+from dataclasses import dataclass
+from mainspring import Agent, RunContext, ToolContext, tool
+
+
+@dataclass
+class Report:
+    title: str
+
+
+@dataclass
+class Refusal:
+    reason: str
+
+
+class Db:
+    name = "main"
+
+
+class Queue: ...
+
+
+def takes_number(number: int) -> None: ...
+
+
+def other_prompt(ctx: RunContext[Queue]) -> str:
+    return "go"
+
+
+@tool
+async def look(ctx: ToolContext[Db], key: str) -> str:
+    if ctx.spawn is not None:
+        print((await ctx.spawn("go", output_type=Report)).output.reason)  # mistake: a field of another output
+    return ctx.deps.nmae  # mistake: a misspelled field of the dependencies
+
+
+async def main(db: Db) -> None:
+    agent = Agent("openai:gpt-5-mini", deps_type=Db, output_type=Report, tools=[look])
+    await agent.run("go")  # mistake: no dependencies
+    result = await agent.run("go", deps=Queue())  # mistake: dependencies of another type
+    result = await agent.run("go", deps=db)
+    print(result.output.pages)  # mistake: an unknown field of the output
+    takes_number(result.output.title)  # mistake: a field of another type
+    agent.run_sync("go").output  # mistake: no dependencies
+    async with agent.stream("go", deps=db) as run:
+        async for output in run.outputs():
+            print(output.reason)  # mistake: an unknown field of a partial output
+        print((await run.result()).output.reason)  # mistake: an unknown field of the output
+    Agent("openai:gpt-5-mini", deps_type=Db, system=other_prompt)  # mistake: a system prompt for other dependencies
+    refusing: Agent[Db, Refusal] = agent  # mistake: an agent with another output
+    print(refusing)
+    either = await Agent("openai:gpt-5-mini", output_type=Report | Refusal).run("go")
+    print(either.output.title)  # mistake: only one of the outputs has this field
+    takes_number((await Agent("openai:gpt-5-mini").run("go")).output)  # mistake: the output is text
+    await Agent("openai:gpt-5-mini").run("go", deps=db)  # mistake: an agent without dependencies
+    takes_number(result.output_as(list[int]))  # mistake: a list is not a number
+    print([message.tool_resluts for message in result.messages])  # mistake: a misspelled field of a message
+
+    @agent.output_validator  # mistake: a validator of another output
+    def check(output: Refusal) -> Refusal:
+        return output
+
+    @agent.output_validator  # mistake: a validator for other dependencies
+    def check_queue(ctx: RunContext[Queue], output: Report) -> Report:
+        return output
+
+    print(check, check_queue)
+"""
+
+GOOD = ("typed_user.py", "typed_agents.py")
+
+
+def check_with_pyright(files: Sequence[Path], folder: Path) -> set[tuple[str, int]]:
+    """Return the file and line of each error."""
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    print(done.stdout)
+    return {(Path(d["file"]).name, d["range"]["start"]["line"] + 1) for d in found}
+
+
+def check_with_mypy(files: Sequence[Path], folder: Path) -> set[tuple[str, int]]:
+    """Return the file and line of each error."""
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-error-summary",
+        "--cache-dir",
+        str(folder),
+        *map(str, files),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    print(done.stdout, done.stderr)
+    return {
+        (Path(found[1]).name, int(found[2]))
+        for found in re.finditer(r"^(\S+\.py):(\d+): error:", done.stdout, re.MULTILINE)
+    }
+
 
 @pytest.mark.soak
 def test_type_checker_finds_misspelled_arguments(repository: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text(BAD)
-    good = repository / "tests" / "packaging" / "typed_user.py"
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(bad), str(good)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    found = json.loads(done.stdout)["generalDiagnostics"]
-    assert {(Path(d["file"]).name, d["range"]["start"]["line"] + 1) for d in found} == {
-        ("bad.py", line) for line in range(4, 10)
-    }, done.stdout
+    good = [repository / "tests" / "packaging" / name for name in GOOD]
+    assert check_with_pyright([bad, *good], tmp_path) == {("bad.py", line) for line in range(4, 10)}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("check", [check_with_pyright, check_with_mypy])
+def test_type_checkers_find_every_mistake_with_a_typed_agent(repository: Path, tmp_path: Path, check: Any) -> None:
+    if check is check_with_mypy:
+        pytest.importorskip("mypy", reason="mypy is not installed; `make setup` installs it")
+    bad = tmp_path / "mistakes.py"
+    bad.write_text(MISTAKES)
+    lines = [number for number, line in enumerate(MISTAKES.splitlines(), 1) if "# mistake: " in line]
+    found = check([bad, repository / "tests" / "packaging" / "typed_agents.py"], tmp_path)
+    assert len(lines) >= 16
+    assert found == {("mistakes.py", line) for line in lines}

@@ -67,7 +67,7 @@ async def main() -> None:
         )
         agent.on(ToolGate, gate)
         result = await agent.run("go", behavior=RunOptions(schema=Trip), thinking="low", raise_errors=False)
-        assert_type(result, RunResult)
+        assert_type(result, RunResult[str])
         assert_type(result.output_as(Trip), Trip)
         assert_type(result.stats.children, tuple[SubagentStats, ...])
         async with agent.stream("go", system="Be long.") as run:
@@ -82,6 +82,7 @@ async def main() -> None:
         except AgentProviderError as error:
             assert_type(error.cause, ModelError | None)
         except AgentError as error:
-            if isinstance(error.outcome, RunResult):
-                assert_type(error.outcome.stats, AgentStats)
+            if error.outcome is not None:
+                stats: AgentStats = error.outcome.stats
+                print(stats)
     assert_type(create_agent("openai:gpt-5-mini", mcp_servers=[McpServerConfig(name="x", command="y")]), Agent)

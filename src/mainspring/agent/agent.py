@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from msgspec.structs import replace
 
-from mainspring.agent.lifecycle import AssistPlug, PreparedRun, SessionLifecycle
+from mainspring.agent.lifecycle import PreparedRun, SessionLifecycle
 from mainspring.agent.options import (
     AgentOptions,
     RunOptions,
@@ -21,28 +21,20 @@ from mainspring.agent.options import (
     validate_run_options,
 )
 from mainspring.agent.plugs import (
-    DisclosureOption,
-    SubagentsOption,
-    TokenRefreshPlug,
     bind_sampling,
     close_servers,
     configure_disclosure,
-    disclosure_plugs,
+    create_plugs,
     find_skill_activator,
     find_tool_search,
-    mcp_plugs,
-    skills_plugs,
-    subagents_plug,
 )
 from mainspring.agent.policies import RunPolicies
-from mainspring.env import ExecutionEnv, LocalEnv
+from mainspring.env import LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentOutputError, ConfigError, ProviderConfigError
-from mainspring.events import ContextCompacted, RunStatus
-from mainspring.extensions.api import Extension
+from mainspring.events import ContextCompacted, Event, RunStatus
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
-from mainspring.loop import CoreAgent, LoopOptions, Plugin, Prompt, RunHandle, RunResult, Steps
-from mainspring.loop.hooks import Hooks
+from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
@@ -52,28 +44,48 @@ from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
 from mainspring.run_options import RunOptions as Behavior
 from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
-from mainspring.tools import LazyTool, Tool
+from mainspring.tools import LazyTool, RunContext, Tool
 
 if TYPE_CHECKING:  # a caller that passes one has imported it
-    from mainspring.agent.options import McpServersOption
-    from mainspring.agent.plugs import SkillsOption
-    from mainspring.callbacks import AgentCallbacks, CallbacksPlug
-    from mainspring.mcp import McpConnector
-    from mainspring.memory import Memory
-    from mainspring.permissions import Permissions
     from mainspring.policies.structured import StructuredOutput
-    from mainspring.sessions import Session
+    from mainspring.policies.structured.partial import PartialOutput
+    from mainspring.policies.structured.plug import takes_context
+    from mainspring.tools.schema.output import call_function
 else:
-    CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
+    PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
+    call_function = lazy_function("mainspring.tools.schema.output", "call_function")
+    takes_context = lazy_function("mainspring.policies.structured.plug", "takes_context")
 
 
-class Agent(CoreAgent):
-    """An agent: one conversation with a model that can use tools.
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm, TypeVar
+
+    # Python 3.11 has no defaults of its own
+    DepsT = TypeVar("DepsT", contravariant=True, default=None)
+    OutputT = TypeVar("OutputT", covariant=True, default=str)
+    D = TypeVar("D", default=None)
+    T = TypeVar("T", default=str)
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT", contravariant=True)
+    OutputT = TypeVar("OutputT", covariant=True)
+    D = TypeVar("D")
+    T = TypeVar("T")
+SystemPrompt = str | Callable[[RunContext[D]], str] | Callable[[RunContext[D]], Awaitable[str]]
+"""A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
+
+
+class Agent(CoreAgent, Generic[DepsT, OutputT]):
+    """An agent: one conversation with a model that can use tools. ``Agent[Deps, Output]`` is typed from end to end.
 
     ```python
     agent = Agent("openai:gpt-5-mini", system="Answer briefly.", tools=[forecast])
-    result = await agent.run("What should I pack for Oslo?")
+    result = await agent.run("What should I pack for Oslo?")   # result.output: str
+
+    reporter = Agent("openai:gpt-5-mini", deps_type=Db, output_type=Report)
+    result = await reporter.run("Sales in May?", deps=db)      # result.output: Report
     ```
 
     Without ``permissions`` every call is allowed; the command-line program has its own defaults.
@@ -81,35 +93,13 @@ class Agent(CoreAgent):
     Args:
         model: ``provider:model``, a model of the default provider, a `ModelProvider`, or a chat model of LangChain. ``None`` uses
             ``$AGENT_MODEL``.
-        provider: Name of the provider, if ``model`` is only a model ID; or the `ModelProvider` itself.
-        name: Name of the agent.
-        system: System prompt.
-        tools: Tools, or plain functions that become tools.
-        behavior: Limits and options for all runs.
-        execution: Environment of the tools: an `ExecutionEnv`, or a folder. Default: the current folder.
-        session: Storage of the conversation. Default: only in memory.
-        permissions: Permissions of the tools.
-        memory: Memory of earlier conversations, read-only or writable; see `Memory`.
-        skills: Skills that it can activate when a task needs them: folders of them, a `SkillsConfig`, or `Skills` with further
-            options.
-        tool_disclosure: Whether the model gets tools of MCP servers immediately (``eager``) or by name, until it searches for them
-            (``lazy``); or a `Disclosure` with further options. A server's own setting takes precedence. Default: eager.
-        mcp_servers: Servers of the Model Context Protocol whose tools it gets: a list of configurations, a mapping by name, or `Mcp`
-            with further options.
-        mcp_connector: Replacement for the official MCP SDK; for tests.
-        subagents: Whether it may start subagents; or which kinds, or a `Subagents` with further options. Default: none.
-        extensions: Functions that extend it, or an `Extensions` with further options.
-        callbacks: Functions that are notified of its actions.
-        plugs: Further plugins, after those of the options.
-        hooks: Handlers for the agent's lifetime, by hook.
-        messages: Initial history.
-        steps: Side effects of runs; for durable engines, recording, and tests.
-        ledger: The `ledger` of the agent whose run started this agent; spending is added to it, too.
-        **options: Further options, see `AgentOptions`. ``tool_aliases``: the alias of a tool for the model, by the tool's own name.
-            ``eager``: whether to prepare the first run now, in the background; see `warmup`. ``convert``, ``transform``: the
-            conversion of the history for a request. ``get_steering``, ``get_follow_up``: functions that return messages for the next
-            tool boundary, and for the end of a run. ``extra``: passed to every tool. ``get_api_key``: returns the API key of a
-            provider by name, for each request, for example a token that expires.
+        deps_type: Type of the dependencies. Each run then needs ``deps=...``, which tools, system prompts, validators, and hooks
+            find in their context. The type of ``deps`` is checked if it is a class.
+        output_type: Type of the output: any type that JSON can express (a msgspec struct, a dataclass, a `TypedDict`, a pydantic
+            model, an enum, a `Literal`, a list, ``A | B``, ...), an output function (its arguments are the schema, its result is
+            the output), a list of those, or a JSON Schema. Default: the text of the response.
+        system: System prompt: text, or a function of the `RunContext` that returns it at the start of each run.
+        **options: Further options, see `AgentOptions`.
 
     Raises:
         ConfigError: If no model is named, a tool name is taken, a hook is unknown, the folder does not exist, or an option has an
@@ -119,92 +109,101 @@ class Agent(CoreAgent):
 
     behavior: Behavior
 
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, types: Any) -> Any:
+            """Return ``Agent[Deps]`` as ``Agent[Deps, str]``: Python 3.11 knows no defaults of type parameters."""
+            return super().__class_getitem__(types if isinstance(types, tuple) else (types, str))
+
+    @overload
     def __init__(
         self,
         model: ModelProvider | str | None = None,
         *,
-        provider: ModelProvider | str | None = None,
-        name: str = "agent",
-        system: str = "",
-        tools: Iterable[Tool | LazyTool | Callable[..., Any]] = (),
-        behavior: Behavior | None = None,
-        execution: ExecutionEnv | str | os.PathLike[str] | None = None,
-        session: Session | None = None,
-        permissions: Permissions | None = None,
-        memory: Memory | None = None,
-        skills: SkillsOption | None = None,
-        mcp_servers: McpServersOption | None = None,
-        mcp_connector: McpConnector | None = None,
-        tool_disclosure: DisclosureOption | None = None,
-        subagents: SubagentsOption | None = None,
-        extensions: Extensions | Iterable[Extension] | None = None,
-        callbacks: AgentCallbacks | None = None,
-        plugs: Iterable[Plugin] = (),
-        hooks: Hooks | None = None,
-        messages: str | Iterable[AgentMessage] = (),
-        steps: Steps | None = None,
-        ledger: Ledger | None = None,
+        deps_type: TypeForm[DepsT] = ...,
+        output_type: TypeForm[OutputT] = ...,
+        system: SystemPrompt[DepsT] = "",
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: ModelProvider | str | None = None,
+        *,
+        deps_type: TypeForm[DepsT] = ...,
+        output_type: Callable[..., Awaitable[OutputT]],
+        system: SystemPrompt[DepsT] = "",
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: ModelProvider | str | None = None,
+        *,
+        deps_type: TypeForm[DepsT] = ...,
+        output_type: Callable[..., OutputT],
+        system: SystemPrompt[DepsT] = "",
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: ModelProvider | str | None = None,
+        *,
+        deps_type: TypeForm[DepsT] = ...,
+        output_type: Sequence[Callable[..., OutputT] | Callable[..., Awaitable[OutputT]]],
+        system: SystemPrompt[DepsT] = "",
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[D, Any],
+        model: ModelProvider | str | None = None,
+        *,
+        deps_type: TypeForm[D] = ...,
+        output_type: Mapping[str, Any],
+        system: SystemPrompt[D] = "",
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        model: ModelProvider | str | None = None,
+        *,
+        deps_type: Any = None,
+        output_type: Any = str,
+        system: SystemPrompt[Any] = "",
         **options: Unpack[AgentOptions],
     ) -> None:
-        model, provider = adapt_model(model), adapt_model(provider)
-        validate_agent_options(
-            _NAMED_OPTIONS, options, model=model, provider=provider, name=name, system=system, tools=tools, execution=execution,
-            subagents=subagents, extensions=extensions, callbacks=callbacks, plugs=plugs, hooks=hooks, messages=messages,
-            steps=steps, ledger=ledger,
-        )  # fmt: skip
-        validate_behavior(behavior)
-        installed: list[Plugin] = []
-        if permissions is not None:
-            installed.append(_check_plug(permissions, "permissions=Permissions(...)"))
-        if session is not None:
-            installed.append(
-                _check_plug(
-                    session.plug() if hasattr(session, "plug") else cast("Any", session), "session=Session.create()"
-                )
-            )
-        if memory is not None:
-            installed.append(_check_plug(memory, "memory=Memory(...)"))
-        installed += skills_plugs(skills)
-        installed += [
-            _check_plug(plug, "plugs=[...], of objects with install(agent) and for_child()") for plug in plugs
-        ]
-        installed += mcp_plugs(mcp_servers, mcp_connector)
-        installed += disclosure_plugs(tool_disclosure, installed)
-        spawning = subagents_plug(subagents)
-        if spawning is not None:
-            installed.append(spawning)
-        if extensions is not None:
-            installed.append(extensions if isinstance(extensions, Extensions) else Extensions(extensions))
-        if not any(isinstance(p, AssistPlug) for p in installed):
-            installed.append(AssistPlug())
-        installed.append(TokenRefreshPlug())
-        if callbacks is not None:
-            installed.append(CallbacksPlug(callbacks))
+        model, provider = adapt_model(model), adapt_model(options.get("provider"))
+        validate_agent_options(options, model=model, provider=provider, system=system)
+        self._deps_type: Any = None if deps_type is type(None) else deps_type
+        self._system_function = None if isinstance(system, str) else system
+        self._output_validators: list[Callable[..., Any]] = []
+        behavior = _behavior_with_output(output_type, options.pop("behavior", None))
+        execution = options.pop("execution", None)
+        installed = create_plugs(options)
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
             self._subagents.bind_host(
                 SubagentFactory(self, Agent, self._child_defaults, lambda: self._policies.over_limit())
             )
-        self._run_model: ModelProvider | None = None
-        core_options: dict[str, Any] = dict(options)
-        self.get_api_key: ApiKeyProvider | None = core_options.pop("get_api_key", None)
-        self._structured: StructuredOutput | None = None
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
+        self._run_model: ModelProvider | None = None
+        self._structured: StructuredOutput | None = None
         self._lifecycle = SessionLifecycle(self, self.extensions)
+        self.get_api_key: ApiKeyProvider | None = options.pop("get_api_key", None)
+        ledger = options.pop("ledger", None)
+        options.pop("provider", None)
+        options["tools"] = normalize_tools(options.get("tools", ()))
         super().__init__(
             self._use_key(_resolve_model(model, provider, self.get_api_key)),
             env=LocalEnv(execution or ".")
             if execution is None or isinstance(execution, str | os.PathLike)
             else execution,
-            name=name,
-            system=system,
-            tools=normalize_tools(tools),
-            behavior=behavior or Behavior(),
+            system=system if isinstance(system, str) else "",
+            behavior=behavior,
             plugs=installed,
-            hooks=hooks,
-            messages=messages,
-            steps=steps,
-            **core_options,
+            **cast("Any", options),
         )
         self._policies = RunPolicies(self, ledger)
         bind_sampling(self)
@@ -263,6 +262,34 @@ class Agent(CoreAgent):
         self._steering.put(*[message for message in waiting if id not in ("", message.id)])
         return cancelled
 
+    @overload
+    def output_validator(
+        self: Agent[D, T], validator: Callable[[RunContext[D], T], Awaitable[T]], /
+    ) -> Callable[[RunContext[D], T], Awaitable[T]]: ...
+    @overload
+    def output_validator(
+        self: Agent[D, T], validator: Callable[[RunContext[D], T], T], /
+    ) -> Callable[[RunContext[D], T], T]: ...
+    @overload
+    def output_validator(
+        self: Agent[Any, T], validator: Callable[[T], Awaitable[T]], /
+    ) -> Callable[[T], Awaitable[T]]: ...
+    @overload
+    def output_validator(self: Agent[Any, T], validator: Callable[[T], T], /) -> Callable[[T], T]: ...
+    def output_validator(self, validator: Callable[..., Any], /) -> Callable[..., Any]:
+        """Register a function that checks or replaces each output: ``@agent.output_validator``.
+
+        It takes the output, or the `RunContext` and the output, and returns the output. It is sync or async. Raise `ToolError` to
+        reject the output: the model gets the text, and tries again up to ``max_output_retries`` times. Another exception ends
+        the run as an `AgentOutputError`.
+
+        Raises:
+            ConfigError: If it takes another number of arguments.
+        """
+        takes_context(validator)
+        self._output_validators.append(validator)
+        return validator
+
     async def compact(
         self,
         instructions: str = "",
@@ -300,16 +327,50 @@ class Agent(CoreAgent):
         await self.bus.notify(ContextCompacted.from_messages("asked", before, self.messages))
         return compacted[1]
 
-    async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
-        """Run to the end; see `CoreAgent.run`. Options, each for this run only, are those of `RunOptions`."""
-        return await super().run(prompt, **options)
+    @overload
+    async def run(
+        self: Agent[None, OutputT], prompt: Prompt = "", *, deps: None = None, **options: Unpack[RunOptions]
+    ) -> RunResult[OutputT]: ...
+    @overload
+    async def run(self, prompt: Prompt = "", *, deps: DepsT, **options: Unpack[RunOptions]) -> RunResult[OutputT]: ...
+    async def run(self, prompt: Prompt = "", *, deps: Any = None, **options: Unpack[RunOptions]) -> RunResult[Any]:
+        """Run to the end; see `CoreAgent.run`.
 
-    def stream(self, prompt: Prompt = "", *, subagents: bool = False, **options: Unpack[StreamOptions]) -> RunHandle:
-        """Run and stream the events; see `CoreAgent.stream`. Options are those of `StreamOptions`."""
+        Args:
+            prompt: The user's message.
+            deps: The dependencies, of the agent's ``deps_type``.
+            **options: Options for this run only, see `RunOptions`.
+        """
+        return await super().run(prompt, deps=deps, **options)
+
+    @overload
+    def stream(
+        self: Agent[None, OutputT],
+        prompt: Prompt = "",
+        *,
+        subagents: bool = False,
+        deps: None = None,
+        **options: Unpack[StreamOptions],
+    ) -> RunHandle[OutputT]: ...
+    @overload
+    def stream(
+        self, prompt: Prompt = "", *, subagents: bool = False, deps: DepsT, **options: Unpack[StreamOptions]
+    ) -> RunHandle[OutputT]: ...
+    def stream(
+        self, prompt: Prompt = "", *, subagents: bool = False, deps: Any = None, **options: Unpack[StreamOptions]
+    ) -> RunHandle[Any]:
+        """Run and stream the events; see `CoreAgent.stream`, and `run` for the options."""
         validate_run_options(options)  # check now, not only when the result is awaited
-        return super().stream(prompt, subagents=subagents, **options)
+        self._check_deps(deps)
+        return super().stream(prompt, subagents=subagents, deps=deps, **options)
 
-    def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
+    @overload
+    def run_sync(
+        self: Agent[None, OutputT], prompt: Prompt = "", *, deps: None = None, **options: Unpack[RunOptions]
+    ) -> RunResult[OutputT]: ...
+    @overload
+    def run_sync(self, prompt: Prompt = "", *, deps: DepsT, **options: Unpack[RunOptions]) -> RunResult[OutputT]: ...
+    def run_sync(self, prompt: Prompt = "", *, deps: Any = None, **options: Unpack[RunOptions]) -> RunResult[Any]:
         """Run to the end and block until then; see `run` for the options.
 
         Raises:
@@ -318,7 +379,7 @@ class Agent(CoreAgent):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._run_and_close(prompt, options))
+            return asyncio.run(self._run_and_close(prompt, {"deps": deps, **options}))
         raise RuntimeError(
             "An event loop is already running. Use `await agent.run(...)` instead of `agent.run_sync(...)`."
         )
@@ -331,9 +392,11 @@ class Agent(CoreAgent):
         thinking: ThinkingLevel | None = None,
         behavior: LoopOptions | None = None,
         tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> RunResult:
         model = adapt_model(model)
+        self._check_deps(deps)
         validate_run_options({"model": model, "tools": tools, **options})
         validate_behavior(self.behavior)  # which may have been set since
         behavior = validate_behavior(behavior) or Behavior()
@@ -350,8 +413,10 @@ class Agent(CoreAgent):
             return await super()._run(prompt)  # raises, and leaves the policies of the current run unchanged
         self._check_run()
         configure_disclosure(self, behavior.merged_with(self.behavior))
+        if self._system_function is not None and options.get("system") is None:
+            self.context.system = await call_function(self._system_function, self._create_context(deps))
         if self._lifecycle.needed:
-            entered = await self._prepare_run(prompt, options)
+            entered = await self._prepare_run(prompt, {**options, "deps": deps})
             if entered.result is not None:
                 wants_text = behavior.merged_with(self.behavior).schema is None
                 return entered.result if wants_text else self._without_output(entered.result)
@@ -360,13 +425,31 @@ class Agent(CoreAgent):
         offered = [*self.tools, *self._lazy] if given is None else given
         with ExitStack() as ending:
             self._structured = None
-            if settled.schema is not None:
-                self._structured = StructuredOutput(settled.schema, retries=settled.output_retries)
-                ending.callback(self._structured.attach_to_bus(self.bus))
+            if settled.schema is not None or self._output_validators:
+                self._structured = StructuredOutput(
+                    settled.schema, retries=settled.max_output_retries, validators=self._output_validators
+                )
+                ending.callback(self._structured.attach_to_bus(self.bus, self._create_context))
             ending.enter_context(self._policies.attached(settled, offered, request))
             self._run_model = request
             ending.callback(setattr, self, "_asked", None)
-            return await super()._run(prompt, model=request, behavior=behavior, tools=given, **options)
+            return await super()._run(
+                prompt, model=request, behavior=behavior, tools=given, **{"deps": deps, **options}
+            )
+
+    def _check_deps(self, deps: Any) -> None:
+        """Raise ConfigError if the dependencies of a run are missing or of another type."""
+        kind = self._deps_type
+        if kind in (None, Any):
+            return
+        name = getattr(kind, "__name__", str(kind))
+        if deps is None and isinstance(kind, type):
+            raise ConfigError(
+                f"This agent has deps_type={name}, so every run needs dependencies. Pass them: agent.run(..., deps={name}(...))."
+            )
+        with suppress(TypeError):  # a protocol, or list[int], whose instances cannot be recognized
+            if not isinstance(deps, kind):
+                raise ConfigError(f"deps must be of the agent's deps_type, {name}, not {type(deps).__name__}.")
 
     def _without_output(self, handled: RunResult) -> RunResult:
         """Return the result of a prompt that did not reach the model, although structured output was requested."""
@@ -391,6 +474,17 @@ class Agent(CoreAgent):
     def _use_key(self, model: ModelProvider) -> ModelProvider:
         return model if self.get_api_key is None else with_api_key(model, self.get_api_key)
 
+    def _create_output_reader(self, behavior: LoopOptions | None) -> Callable[[Event], Any]:
+        settled = (validate_behavior(behavior) or Behavior()).merged_with(self.behavior)
+        reader: PartialOutput | None = None
+
+        def read(event: Event) -> Any:
+            nonlocal reader
+            reader = reader or PartialOutput(settled.schema)
+            return reader.read(event)
+
+        return read
+
     def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result with the additions of policies and subagents."""
         if self._structured is not None:
@@ -407,9 +501,10 @@ class Agent(CoreAgent):
             system=self._current.system,
             tools=[t for name in tools.active if (t := tools.get(name)) is not None and t is not own],
             behavior=cast("Behavior", self._config.behavior) if self._config else self.behavior,
+            deps=self._config.deps if self._config else None,
         )
 
-    async def _run_and_close(self, prompt: Prompt, options: RunOptions) -> RunResult:
+    async def _run_and_close(self, prompt: Prompt, options: dict[str, Any]) -> RunResult:
         try:
             return await self.run(prompt, **options)
         finally:
@@ -420,13 +515,15 @@ class Agent(CoreAgent):
 create_agent = Agent
 """Create an `Agent`."""
 
-_NAMED_OPTIONS = ("model", *(Agent.__init__.__kwdefaults__ or ()))
 
-
-def _check_plug(value: Any, expected: str) -> Plugin:
-    if isinstance(value, type) or not isinstance(value, Plugin):
-        raise ConfigError(f"{value!r:.80} is not a plugin. An agent takes {expected}.")
-    return value
+def _behavior_with_output(output_type: Any, behavior: Behavior | None) -> Behavior:
+    """Return the options with the output type as their schema."""
+    behavior = validate_behavior(behavior) or Behavior()
+    if output_type is str:
+        return behavior
+    if behavior.schema is not None:
+        raise ConfigError("Set either output_type of the agent or schema of its behavior, not both.")
+    return Behavior(schema=output_type).merged_with(behavior)
 
 
 def _resolve_model(
@@ -473,8 +570,8 @@ class SubagentFactory:
 
     def __init__(
         self,
-        parent: Agent,
-        make: type[Agent],
+        parent: Agent[Any, Any],
+        make: type[Agent[Any, Any]],
         child_defaults: Callable[[], ParentContext],
         reached_limit: Callable[[], RunStatus | None],
     ) -> None:
@@ -483,7 +580,7 @@ class SubagentFactory:
         self.child_defaults = child_defaults
         self.reached_limit = reached_limit
 
-    def create_subagent(self, request: SubagentRequest) -> Agent:
+    def create_subagent(self, request: SubagentRequest) -> Agent[Any, Any]:
         """Create a subagent with the same environment and tool aliases, whose spending is added to the parent's."""
         parent = self.parent
         return self._make(

@@ -99,10 +99,10 @@ class SessionLifecycle:
         try:
             async with cancel_scope(signal):
                 if self._extensions is not None and self._extensions.has_pending:
-                    await agent.warmup()
+                    await agent.warmup(wait_for_late=False)
                 await self._ensure_opened()
                 messages = to_messages(prompt)
-                request, ended = await self._run_input_hooks(messages)
+                request, ended = await self._run_input_hooks(messages, options.get("deps"))
                 if ended is not None:
                     return PreparedRun(prompt, options, ended)
                 added = await self._run_agent_before_hooks(_last_user_text(request), options)
@@ -131,12 +131,15 @@ class SessionLifecycle:
             atexit.register(leave)
             weakref.finalize(self, atexit.unregister, leave).atexit = False  # many agents are created in one process
 
-    async def _run_input_hooks(self, messages: list[AgentMessage]) -> tuple[list[AgentMessage], RunResult | None]:
+    async def _run_input_hooks(
+        self, messages: list[AgentMessage], deps: Any
+    ) -> tuple[list[AgentMessage], RunResult | None]:
         """Return the messages as changed by handlers of `input`, or the result."""
         text = _last_user_text(messages)
         if not text or not self._agent.bus.has(PromptSubmitted):
             return messages, None
         hook = PromptSubmitted(text)
+        hook.deps = deps
         await self._agent.bus.emit(hook)
         if hook.block:
             reason = f"Blocked: {hook.block}" if isinstance(hook.block, str) else "Blocked: this prompt is not allowed"
@@ -152,6 +155,7 @@ class SessionLifecycle:
             return []
         own = options.get("system")
         hook = BeforeRun(prompt, agent.context.system if own is None else own)
+        hook.deps = options.get("deps")
         given = hook.system
         await agent.bus.emit(hook)
         if hook.system != given:

@@ -16,22 +16,58 @@ from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
 from mainspring.tools import LazyTool, Tool, tool
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a caller that passes one has imported it
+    from mainspring.callbacks import AgentCallbacks
     from mainspring.cancellation import CancelToken
-    from mainspring.loop import Hooks
+    from mainspring.env import ExecutionEnv
+    from mainspring.extensions import Extension, Extensions
+    from mainspring.loop import Hooks, Plugin, Steps
     from mainspring.loop.state import ContextTransformer, MessageConverter
     from mainspring.loop.steps import QueueReader
-    from mainspring.mcp import McpPlug, McpServerConfig
+    from mainspring.mcp import McpConnector, McpPlug, McpServerConfig
+    from mainspring.memory import Memory
+    from mainspring.messages import AgentMessage
     from mainspring.models import ModelProvider
     from mainspring.models.auth.credentials import ApiKeyProvider
+    from mainspring.permissions import Permissions
+    from mainspring.policies.disclosure import Disclosure, LoadMode
+    from mainspring.sessions import Session
+    from mainspring.skills import Skill, SkillsConfig, SkillsPlug
+    from mainspring.subagents import AgentDefinition, Subagents
 
+    SkillsOption = SkillsPlug | SkillsConfig | str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Skill]
+    DisclosureOption = Disclosure | LoadMode
+    SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
     McpServersOption = McpPlug | McpServerConfig | Mapping[str, Any] | Iterable[McpServerConfig | Mapping[str, Any]]
 
 
 class AgentOptions(TypedDict, total=False):
-    """The less common options of an `Agent`.
+    """Options of an `Agent`.
 
     Attributes:
+        provider: Name of the provider, if ``model`` is only a model ID; or the `ModelProvider` itself.
+        name: Name of the agent.
+        tools: Tools, or plain functions that become tools.
+        behavior: Limits and options for all runs.
+        execution: Environment of the tools: an `ExecutionEnv`, or a folder. Default: the current folder.
+        session: Storage of the conversation. Default: only in memory.
+        permissions: Permissions of the tools. Without them every call is allowed.
+        memory: Memory of earlier conversations, read-only or writable; see `Memory`.
+        skills: Skills that it can activate when a task needs them: folders of them, a `SkillsConfig`, or `Skills` with further
+            options.
+        tool_disclosure: Whether the model gets tools of MCP servers immediately (``eager``) or by name, until it searches for them
+            (``lazy``); or a `Disclosure` with further options. A server's own setting takes precedence. Default: eager.
+        mcp_servers: Servers of the Model Context Protocol whose tools it gets: a list of configurations, a mapping by name, or `Mcp`
+            with further options.
+        mcp_connector: Replacement for the official MCP SDK; for tests.
+        subagents: Whether it may start subagents; or which kinds, or a `Subagents` with further options. Default: none.
+        extensions: Functions that extend it, or an `Extensions` with further options.
+        callbacks: Functions that are notified of its actions.
+        plugs: Further plugins, after those of the options.
+        hooks: Handlers for the agent's lifetime, by hook.
+        messages: Initial history.
+        steps: Side effects of runs; for durable engines, recording, and tests.
+        ledger: The `ledger` of the agent whose run started this agent; spending is added to it, too.
         tool_aliases: The alias of a tool for the model, by the tool's own name.
         eager: Whether to prepare the first run now, in the background; see `CoreAgent.warmup`.
         convert: Conversion of the history to model messages.
@@ -42,6 +78,26 @@ class AgentOptions(TypedDict, total=False):
         get_api_key: Returns the API key of a provider by name, for each request; ``None`` leaves the key of the model.
     """
 
+    provider: ModelProvider | str | None
+    name: str
+    tools: Iterable[Tool | LazyTool | Callable[..., Any]]
+    behavior: Behavior | None
+    execution: ExecutionEnv | str | os.PathLike[str] | None
+    session: Session | None
+    permissions: Permissions | None
+    memory: Memory | None
+    skills: SkillsOption | None
+    mcp_servers: McpServersOption | None
+    mcp_connector: McpConnector | None
+    tool_disclosure: DisclosureOption | None
+    subagents: SubagentsOption | None
+    extensions: Extensions | Iterable[Extension] | None
+    callbacks: AgentCallbacks | None
+    plugs: Iterable[Plugin]
+    hooks: Hooks | None
+    messages: str | Iterable[AgentMessage]
+    steps: Steps | None
+    ledger: Ledger | None
     tool_aliases: Mapping[str, str] | None
     eager: bool
     convert: MessageConverter
@@ -84,21 +140,20 @@ class RunOptions(StreamOptions, total=False):
     raise_errors: bool
 
 
-def validate_agent_options(names: Iterable[str], options: AgentOptions, **given: Any) -> None:
+def validate_agent_options(options: AgentOptions, **given: Any) -> None:
     """Validate the options of an agent.
 
     Args:
-        names: The options with a separate parameter.
-        options: The other options.
-        **given: Values of the options in ``names``.
+        options: The options.
+        **given: Values of options with a separate parameter, or that replace those in ``options``.
 
     Raises:
         TypeError: If an option is unknown.
         ConfigError: If a value is invalid.
     """
-    if options:
-        check_option_names("Agent", options, (*names, *AgentOptions.__optional_keys__))
-    _validate("Agent", {**given, **options})
+    names = ("model", "deps_type", "output_type", "system", *AgentOptions.__optional_keys__)
+    check_option_names("Agent", options, names)
+    _validate("Agent", {**options, **given})
 
 
 def validate_run_options(options: Mapping[str, Any]) -> None:
@@ -177,7 +232,7 @@ _VALIDATORS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a provider's name, or a ModelProvider",
     ),
     "name": (_is_str, "a text"),
-    "system": (lambda v: v is None or isinstance(v, str), "a text"),
+    "system": (lambda v: v is None or isinstance(v, str) or callable(v), "a text, or a function that returns it"),
     "tools": (_is_optional_list, "a list of tools and functions, for example tools=[read_file]"),
     "execution": (
         lambda v: isinstance(v, str | os.PathLike) or _has_attributes("cwd", "realpath")(v),

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import mainspring.skills as skills_package
 from mainspring import mcp
+from mainspring.agent.lifecycle import AssistPlug
 from mainspring.errors import AgentError, ConfigError
 from mainspring.events import OauthRefresh
+from mainspring.extensions.plug import Extensions
+from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import SessionEnd, SessionStart
 from mainspring.mcp.tool_search import ToolSearchPlug
@@ -21,14 +24,54 @@ from mainspring.messages import Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
 from mainspring.models.auth.credentials import TokenRefreshed, on_token_refresh
 from mainspring.policies.disclosure import Disclosure, DisclosureOptions, LoadMode
-from mainspring.subagents import AgentDefinition, Subagents
+from mainspring.subagents import Subagents
 from mainspring.tools import Tool
 
 if TYPE_CHECKING:
+    from mainspring.agent.options import AgentOptions, DisclosureOption, SkillsOption, SubagentsOption
+    from mainspring.callbacks import CallbacksPlug
     from mainspring.mcp import McpConnector, McpPlug, SamplingRequest, SamplingResult
-    from mainspring.skills import Skill, SkillsConfig, SkillsPlug
+else:
+    CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
 
-    SkillsOption = SkillsPlug | SkillsConfig | str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Skill]
+
+def create_plugs(options: AgentOptions) -> list[Plugin]:
+    """Create the plugins of an agent, in the order in which they are installed, and remove their options.
+
+    Raises:
+        ConfigError: If an option is invalid.
+    """
+    installed: list[Plugin] = []
+    if (permissions := options.pop("permissions", None)) is not None:
+        installed.append(_check_plug(permissions, "permissions=Permissions(...)"))
+    if (session := options.pop("session", None)) is not None:
+        plug = session.plug() if hasattr(session, "plug") else cast("Any", session)
+        installed.append(_check_plug(plug, "session=Session.create()"))
+    if (memory := options.pop("memory", None)) is not None:
+        installed.append(_check_plug(memory, "memory=Memory(...)"))
+    installed += skills_plugs(options.pop("skills", None))
+    installed += [
+        _check_plug(plug, "plugs=[...], of objects with install(agent) and for_child()")
+        for plug in options.pop("plugs", ())
+    ]
+    installed += mcp_plugs(options.pop("mcp_servers", None), options.pop("mcp_connector", None))
+    installed += disclosure_plugs(options.pop("tool_disclosure", None), installed)
+    if (spawning := subagents_plug(options.pop("subagents", None))) is not None:
+        installed.append(spawning)
+    if (extensions := options.pop("extensions", None)) is not None:
+        installed.append(extensions if isinstance(extensions, Extensions) else Extensions(extensions))
+    if not any(isinstance(p, AssistPlug) for p in installed):
+        installed.append(AssistPlug())
+    installed.append(TokenRefreshPlug())
+    if (callbacks := options.pop("callbacks", None)) is not None:
+        installed.append(CallbacksPlug(callbacks))
+    return installed
+
+
+def _check_plug(value: Any, expected: str) -> Plugin:
+    if isinstance(value, type) or not isinstance(value, Plugin):
+        raise ConfigError(f"{value!r:.80} is not a plugin. An agent takes {expected}.")
+    return value
 
 
 @runtime_checkable
@@ -102,10 +145,6 @@ def find_skill_activator(plugs: Iterable[Plugin]) -> ActivatesSkills:
     return found
 
 
-SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
-"""The plugin itself; kinds of subagents for a plugin with its defaults; or whether to allow subagents."""
-
-
 def subagents_plug(option: SubagentsOption | None) -> Subagents | None:
     """Create the plugin of the option."""
     if option is None or isinstance(option, Subagents):
@@ -172,10 +211,6 @@ async def _answer_sampling_request(agent: CoreAgent, sampling_request: SamplingR
 
 def _block_text(block: dict[str, Any]) -> str:
     return str(block.get("text", f"[{block.get('type')}]"))
-
-
-DisclosureOption = Disclosure | LoadMode
-"""The plugin itself, or the default mode of servers."""
 
 
 def disclosure_plugs(option: DisclosureOption | None, plugs: Sequence[Plugin]) -> list[Plugin]:

@@ -30,7 +30,7 @@ from mainspring.loop.state import (
 from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, convert_to_llm, to_messages
 from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel, ToolAliasModel
-from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
+from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry, provider_tool_names
 
 
 @runtime_checkable
@@ -64,6 +64,15 @@ class RunGuard(Protocol):
 
     def check_run(self) -> None:
         """Raise an exception to reject the run."""
+        ...
+
+
+@runtime_checkable
+class LatePlug(Protocol):
+    """A plugin whose `prepare` may return before everything is ready."""
+
+    async def settle(self) -> None:
+        """Wait until everything is ready or has failed."""
         ...
 
 
@@ -230,7 +239,7 @@ class CoreAgent:
         Args:
             prompt: The user's message. Optional if the conversation has messages; "Continue." if it ends with a response.
             raise_errors: Whether a failure raises; if not, it is a result with status ``error`` or ``aborted``.
-            **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, each for this run only.
+            **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, ``deps``, each for this run only.
 
         Raises:
             AgentBusyError: If another run is active.
@@ -257,7 +266,17 @@ class CoreAgent:
         the other options are those of `run`.
         """
         signal = options.pop("signal", None) or CancelToken()
-        return RunHandle(self.bus, signal, lambda: self._run(prompt, signal=signal, **options), subagents=subagents)
+        return RunHandle(
+            self.bus,
+            signal,
+            lambda: self._run(prompt, signal=signal, **options),
+            subagents=subagents,
+            read_output=self._create_output_reader(options.get("behavior")),
+        )
+
+    def _create_output_reader(self, behavior: LoopOptions | None) -> Callable[[Event], Any] | None:
+        """Return a function that reads the output so far from each event of a run with these options, if there is one."""
+        return None
 
     async def _run(
         self,
@@ -269,6 +288,7 @@ class CoreAgent:
         tools: Iterable[Tool] | None = None,
         hooks: Hooks | None = None,
         signal: CancelToken | None = None,
+        deps: Any = None,
     ) -> RunResult:
         if self._signal is not None:
             raise AgentBusyError(
@@ -291,7 +311,7 @@ class CoreAgent:
         try:
             with suppress(AgentAbortedError):  # the loop checks the signal again
                 async with cancel_scope(signal):
-                    await self.warmup()
+                    await self.warmup(wait_for_late=False)
             if system is not None or tools is not None:
                 context = replace(
                     context,
@@ -314,6 +334,7 @@ class CoreAgent:
                 agent=self.name,
                 session_id=self.session_id,
                 extra=self.extra,
+                deps=deps,
                 aliases=aliases,
                 has_custom_system_prompt=system is not None,
                 finalize_result=self._finalize_result,
@@ -321,13 +342,26 @@ class CoreAgent:
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
-            self._result = error.outcome if isinstance(error.outcome, RunResult) else None
+            outcome: RunResult | Any = error.outcome
+            self._result = outcome if isinstance(outcome, RunResult) else None
             raise
         finally:
             self.context.pending = context.pending
             self._signal = self._config = None
             self._current = self.context
             detach()
+
+    def _create_context(self, deps: Any, turn_id: str = "") -> RunContext[Any]:
+        """Return the context of the current or next run, for functions of the application that are not tools."""
+        return RunContext(
+            env=self.env,
+            deps=deps,
+            session_id=self.session_id,
+            turn_id=turn_id,
+            agent=self.name,
+            signal=self._signal,
+            extra=self.extra,
+        )
 
     def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result of a run with the additions of a subclass."""
@@ -340,17 +374,19 @@ class CoreAgent:
 
     # --- before the first run ---------------------------------------------------------------------------------------
 
-    async def warmup(self) -> None:
+    async def warmup(self, *, wait_for_late: bool = True) -> None:
         """Prepare for the first run: start the environment, load lazy tools, and let plugins connect and read.
 
         The agent prepares once; concurrent calls wait for it. Register handlers of the hooks that fire here (those of MCP and
-        skills) before the call.
+        skills) before the call. Raises the first failure; the next call tries again.
 
-        Raises:
-            Exception: The first failure; the next call tries again.
+        Args:
+            wait_for_late: Whether to wait until each MCP server is ready or has failed; the first run waits only a few seconds.
         """
         if not self._ready:
             await asyncio.shield(self._start_warmup())
+        if wait_for_late:
+            await asyncio.gather(*[p.settle() for p in self.plugs if isinstance(p, LatePlug)])
 
     def _start_warmup(self) -> asyncio.Task[None]:
         loop = asyncio.get_running_loop()

@@ -5,27 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, AgentOutputError
 from mainspring.events import AgentStats, Event, EventStream, RunStatus
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import HookBus
-from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
+from mainspring.messages import AgentMessage, Cost, Message, StopReason, ToolResultBlock, Usage
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm, TypeVar
+
+    from mainspring.tools.schema.output import convert_output
+
+    OutputT = TypeVar("OutputT", covariant=True, default=Any)  # Python 3.11 has no defaults of its own
+else:
+    from typing import TypeVar
+
+    convert_output = lazy_function("mainspring.tools.schema.output", "convert_output")
+    OutputT = TypeVar("OutputT", covariant=True)
 
 T = TypeVar("T")
 
 
-class RunResult(Struct, frozen=True, kw_only=True, eq=False):
+class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
     """How a run ended.
 
     Attributes:
         status: ``completed``, or the reason why the run ended early.
         text: Text of the last response.
-        output: The structured output if one was requested, ``None`` if it is missing; otherwise the text.
+        output: The output, of the agent's output type. It is ``None`` only if ``status`` is not ``completed``; `run` then raises in
+            most cases. Without an output type, the text.
         output_error: Why a requested structured output is missing.
         messages: The messages that the run added to the history.
         stop_reason: Why the model stopped last.
@@ -36,13 +50,18 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
 
     status: RunStatus
     text: str = ""
-    output: Any = None
+    output: OutputT = cast("Any", None)
     output_error: str = ""
     messages: tuple[AgentMessage, ...] = ()
     stop_reason: StopReason | None = None
     stats: AgentStats = AgentStats()
     error: AgentError | None = None
     run_id: str = ""
+
+    @property
+    def tool_results(self) -> tuple[ToolResultBlock, ...]:
+        """The results of all tool calls of the run, in order."""
+        return tuple([block for message in self.messages for block in message.tool_results])
 
     @property
     def usage(self) -> Usage:
@@ -59,15 +78,22 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
         """Number of turns."""
         return self.stats.turns
 
-    def output_as(self, kind: type[T]) -> T:
-        """Return the structured output as an instance of ``kind``, for type checkers.
+    def output_as(self, kind: TypeForm[T]) -> T:
+        """Return the output as an instance of ``kind``, for an output that a JSON Schema, or the schema of one run, describes.
+
+        Args:
+            kind: Any type that can be an output type: a class, ``list[int]``, ``A | B``, a ``Literal``, ... An output of
+                another type is converted through its JSON data.
 
         Raises:
-            AgentError: If the output is missing or of another type.
+            AgentError: If the output is missing, or does not fit.
         """
-        if self.output_error or not isinstance(self.output, kind):
-            raise AgentError(self.output_error or f"The output is of type {type(self.output).__name__}, not {kind!r}.")
-        return self.output
+        if self.output_error:
+            raise AgentError(self.output_error)
+        answer = convert_output(self.output, kind)
+        if answer.error is not None:
+            raise AgentError(f"The output, of type {type(self.output).__name__}, does not fit {kind!r}: {answer.error}")
+        return answer.value
 
     @classmethod
     def from_messages(cls, messages: Sequence[AgentMessage], **fields: Any) -> Self:
@@ -76,15 +102,15 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
         text = last.text if last else ""
         fields.setdefault("status", "error")
         reason = last.stop_reason if last else None
-        return cls(text=text, output=text, messages=tuple(messages), stop_reason=reason, **fields)
+        return cls(text=text, output=cast("Any", text), messages=tuple(messages), stop_reason=reason, **fields)
 
-    def with_error(self, error: AgentError) -> RunResult:
+    def with_error(self, error: AgentError) -> Self:
         """Return a copy with the failure that ended the run."""
         status: RunStatus = "no_output" if isinstance(error, AgentOutputError) else "error"
         return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else status, error=error)
 
 
-class RunHandle:
+class RunHandle(Generic[OutputT]):
     """A run that streams its events: iterate over the events, await `result`.
 
     The iteration ends after the last event and never raises; `result` raises the failure.
@@ -94,15 +120,17 @@ class RunHandle:
         self,
         bus: HookBus,
         signal: CancelToken,
-        start: Callable[[], Awaitable[RunResult]],
+        start: Callable[[], Awaitable[RunResult[OutputT]]],
         *,
         subagents: bool = False,
+        read_output: Callable[[Event], Any] | None = None,
     ) -> None:
         self.signal = signal
+        self._read_output = read_output
         self._bus = bus
         self._start = start
         self._has_subagents = subagents
-        self._events: EventStream[Event, RunResult] = EventStream()
+        self._events: EventStream[Event, RunResult[OutputT]] = EventStream()
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -145,7 +173,7 @@ class RunHandle:
         """Abort the run."""
         self.signal.cancel(reason)
 
-    async def result(self) -> RunResult:
+    async def result(self) -> RunResult[OutputT]:
         """Wait for the end of the run and return its result.
 
         Raises:
@@ -154,10 +182,28 @@ class RunHandle:
         """
         return await self._require_started().result()
 
+    async def outputs(self) -> AsyncGenerator[OutputT]:
+        """Iterate over the output while the model writes it: ``async for output in run.outputs()``.
+
+        Each value is of the output type and fits its schema. Until the last one, items of lists and optional fields may be
+        missing, a text may be cut off, and output functions and validators have not run; so a value that a validator rejects may
+        be among them. The last value is the output of the run.
+
+        The iteration reads the events of the run: do not iterate over them as well.
+
+        Raises:
+            AgentError: As `CoreAgent.run`.
+        """
+        async for event in self:
+            value = UNSET if self._read_output is None else self._read_output(event)
+            if value is not UNSET:
+                yield value
+        yield (await self.result()).output
+
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._require_started()
 
-    def _require_started(self) -> EventStream[Event, RunResult]:
+    def _require_started(self) -> EventStream[Event, RunResult[OutputT]]:
         if self._tasks is None:  # without a run the caller would wait forever
             raise RuntimeError(
                 "The run has not started. Use `async with agent.stream(...) as run:`, then `async for event in run:`."

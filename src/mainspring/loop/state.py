@@ -148,6 +148,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         agent: Name of the agent.
         session_id: Name of the session; also a key of the provider's prompt cache.
         extra: Application data that every tool gets in its context.
+        deps: Dependencies of the run, which tools and handlers get in their context.
         aliases: The names under which the model knows tools, by the tool's own name; see `ToolAliasModel`.
         has_custom_system_prompt: Whether the system prompt belongs to this run only; `system:before` fires then.
         finalize_result: Adds to the result of a run, for example its structured output.
@@ -166,6 +167,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     agent: str = ""
     session_id: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    deps: Any = None
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     has_custom_system_prompt: bool = False
     finalize_result: Callable[[RunResult], RunResult] | None = None
@@ -271,7 +273,7 @@ class RunState:
             AgentAbortedError: If an abort ended the handlers; asyncio.CancelledError for a cancellation. Not for a hook that is
                 `Hook.kept`: all its handlers are called, and the run ends as soon as it can.
         """
-        hook.side_call = self.side_call
+        hook.side_call, hook.deps = self.side_call, self.config.deps
         if isinstance(hook, ToolCallHook):
             hook.display_name = self.config.aliases.get(hook.name, hook.name)
             tool = self.context.tools.get(hook.name)

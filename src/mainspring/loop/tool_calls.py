@@ -431,6 +431,7 @@ class ToolCallBatch:
                 return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
         context = ToolContext(
             env=config.env,
+            deps=config.deps,
             call_id=call.id,
             session_id=config.session_id,
             message_id=self._message.id,

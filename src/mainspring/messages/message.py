@@ -125,6 +125,11 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
         return cache["tool_uses"]
 
     @property
+    def tool_calls(self) -> tuple[ToolUseBlock, ...]:
+        """Return the tool calls, in order: another name of `tool_uses`."""
+        return self.tool_uses
+
+    @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:
         """Return the tool results, in order."""
         return tuple([b for b in self.content if type(b) is ToolResultBlock])
@@ -133,7 +138,8 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
 class CustomMessage(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag="custom", tag_field="kind"):
     """A message of the application's own kind (a notification, an approval, an artifact).
 
-    It is stored in the history and in sessions; ``convert_to_llm`` decides if and how a model sees it.
+    It is stored in the history and in sessions; ``convert_to_llm`` decides if and how a model sees it. It has the properties of
+    a `Message`, mostly empty, so that a caller can read any message of a history without a type check.
     """
 
     custom_type: str
@@ -142,8 +148,23 @@ class CustomMessage(Struct, frozen=True, omit_defaults=True, dict=True, eq=False
     id: str = ""
 
     @property
+    def role(self) -> Literal["custom"]:
+        """The role, which no `Message` has."""
+        return "custom"
+
+    @property
+    def content(self) -> tuple[ContentBlock, ...]:
+        """Empty: the data of a custom message is in ``data``."""
+        return ()
+
+    @property
     def text(self) -> str:
-        """Empty: a custom message has no text blocks. Lets a caller read any message of a history without a type check."""
+        """Empty: a custom message has no text blocks."""
+        return ""
+
+    @property
+    def thinking(self) -> str:
+        """Empty: only an assistant message has reasoning."""
         return ""
 
     @property
@@ -152,9 +173,24 @@ class CustomMessage(Struct, frozen=True, omit_defaults=True, dict=True, eq=False
         return ()
 
     @property
+    def tool_calls(self) -> tuple[ToolUseBlock, ...]:
+        """Empty: only an assistant message has tool calls."""
+        return ()
+
+    @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:
         """Empty: only a user message has tool results."""
         return ()
+
+    @property
+    def usage(self) -> Usage | None:
+        """None: only an assistant message has usage."""
+        return None
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """None: only an assistant message has a stop reason."""
+        return None
 
 
 AgentMessage = Message | CustomMessage

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-import re
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, overload
 from weakref import WeakSet
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import ConfigWarning, ErrorCode, InvalidResponseError, ModelError, ProviderConfigError
+from mainspring.errors import (
+    ConfigError,
+    ConfigWarning,
+    ErrorCode,
+    InvalidResponseError,
+    ModelError,
+    ProviderConfigError,
+)
 from mainspring.events import Done, ErrorInfo, StreamError, StreamEvent, TextDelta
-from mainspring.lazy import lazy_function, lazy_re
+from mainspring.lazy import lazy_function
 from mainspring.locks import LoopLock
 from mainspring.messages import AgentMessage, ContentBlock, Message, Usage, convert_to_llm, to_messages
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
@@ -31,21 +36,23 @@ from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
 from mainspring.text import suggest_name
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm, TypeVar
+
     from mainspring.models.continuation import continue_stream
+    from mainspring.tools.schema.output import OutputSchema
+
+    OutputT = TypeVar("OutputT", default=Any)  # Python 3.11 has no defaults of its own
 else:
+    from typing import TypeVar
+
     continue_stream = lazy_function("mainspring.models.continuation", "continue_stream")
+    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
+    OutputT = TypeVar("OutputT")
 
 _T = TypeVar("_T")
 
 
-Schema = Mapping[str, Any] | type
-"""A JSON Schema, a type that msgspec supports (struct, dataclass, TypedDict), or a pydantic model."""
-
-
-_FENCE = lazy_re(r"\A```[a-zA-Z]*\s*\n(.*?)\n?```\Z", re.DOTALL)
-
-
-class StructuredResponse(Struct, frozen=True, eq=False):
+class StructuredResponse(Struct, Generic[OutputT], frozen=True, eq=False):
     """A response that should match a schema.
 
     Attributes:
@@ -56,7 +63,7 @@ class StructuredResponse(Struct, frozen=True, eq=False):
     """
 
     response: ModelResponse
-    value: Any = None
+    value: OutputT | None = None
     problems: tuple[str, ...] = ()
 
     @property
@@ -65,52 +72,18 @@ class StructuredResponse(Struct, frozen=True, eq=False):
         return self.response.text
 
 
-def output_json_schema(schema: Schema) -> dict[str, Any]:
-    """Return the JSON Schema of a schema."""
-    if isinstance(schema, Mapping):
-        return dict(schema)
-    if callable(of_pydantic := getattr(schema, "model_json_schema", None)):
-        return cast("dict[str, Any]", of_pydantic())
-    return msgspec.json.schema(schema)
-
-
-def parse_structured(response: ModelResponse, schema: Schema) -> StructuredResponse:
+@overload
+def parse_structured(response: ModelResponse, schema: Mapping[str, Any]) -> StructuredResponse: ...
+@overload
+def parse_structured(response: ModelResponse, schema: TypeForm[_T]) -> StructuredResponse[_T]: ...
+def parse_structured(response: ModelResponse, schema: Any) -> StructuredResponse[Any]:
     """Parse a response by a schema. A Markdown code fence around it is removed. Never raises for invalid model output."""
-    text = response.text.strip()
-    fenced = _FENCE.match(text)
-    try:
-        return StructuredResponse(response, _parser(schema)(fenced[1] if fenced else text))
-    except _SchemaMismatchError as error:
-        return StructuredResponse(response, problems=error.problems)
-    except (ValueError, RecursionError) as error:  # Raised by msgspec and pydantic.
-        return StructuredResponse(response, problems=(str(error),))
+    return _parse_structured(response, OutputSchema(schema))
 
 
-class _SchemaMismatchError(Exception):
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
-
-
-def _parser(schema: Schema) -> Callable[[str], Any]:
-    if isinstance(schema, Mapping):
-        return lambda text: _validate(msgspec.json.decode(text), schema)
-    of_pydantic = getattr(schema, "model_validate_json", None)
-    return of_pydantic if callable(of_pydantic) else msgspec.json.Decoder(schema).decode
-
-
-def _validate(value: Any, schema: Mapping[str, Any]) -> Any:
-    from jsonschema_rs import validator_for  # A large library.
-
-    errors = validator_for(dict(schema), offline=True).iter_errors(value)  # Nothing is fetched.
-    problems = tuple([f"{_json_path(error.instance_path)}: {error.message}" for error in errors])
-    if problems:
-        raise _SchemaMismatchError(problems)
-    return value
-
-
-def _json_path(steps: Sequence[str | int]) -> str:
-    return "$" + "".join([f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps])
+def _parse_structured(response: ModelResponse, target: OutputSchema) -> StructuredResponse[Any]:
+    answer = target.parse_text(response.text)
+    return StructuredResponse(response, answer.value, () if answer.error is None else (answer.error,))
 
 
 _CACHE_SIZE = 4
@@ -444,25 +417,37 @@ class LLMClient:
         except Exception as error:  # Becomes the result.
             return await self._to_failure(error)
 
+    @overload
     async def structured(
-        self, prompt: Prompt, schema: Schema, *, signal: CancelToken | None = None, **options: Any
-    ) -> ModelResult[StructuredResponse]:
+        self, prompt: Prompt, schema: Mapping[str, Any], *, signal: CancelToken | None = None, **options: Any
+    ) -> ModelResult[StructuredResponse]: ...
+    @overload
+    async def structured(
+        self, prompt: Prompt, schema: TypeForm[_T], *, signal: CancelToken | None = None, **options: Any
+    ) -> ModelResult[StructuredResponse[_T]]: ...
+    async def structured(
+        self, prompt: Prompt, schema: Any, *, signal: CancelToken | None = None, **options: Any
+    ) -> ModelResult[StructuredResponse[Any]]:
         """Request a response that matches a schema: ``result.value``, or ``result.text`` if it does not match.
 
         Args:
             prompt: Text or messages.
-            schema: A JSON Schema, a type, or a pydantic model.
+            schema: A JSON Schema, or any type that an agent takes as ``output_type``.
             signal: Signal that aborts a wait for a retry.
             options: See `invoke`.
         """
         try:
-            requested = output_json_schema(schema)
-        except (TypeError, RuntimeError) as error:
+            target = OutputSchema(schema)
+            if target.has_functions:
+                raise TypeError(
+                    "A request without an agent cannot call an output function. Pass the type of its arguments."
+                )
+        except (TypeError, ConfigError) as error:
             return await self._to_failure(error)
-        result = await self.invoke(prompt, signal=signal, schema=requested, **options)
+        result = await self.invoke(prompt, signal=signal, schema=target.arguments, **options)
         if isinstance(result, Failure):
             return result
-        return Success(parse_structured(result.result.response, schema), result.message)
+        return Success(_parse_structured(result.result.response, target), result.message)
 
     async def stream(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any

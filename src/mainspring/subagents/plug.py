@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from mainspring.errors import AgentError, ConfigError, ToolError, check_option_names
 from mainspring.events import ErrorInfo, RunStatus, SubagentEnd, SubagentStart
@@ -39,14 +39,17 @@ from mainspring.subagents.run import (
     select_tools,
 )
 from mainspring.text import pluralize
-from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, to_tool_result
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from mainspring.loop import CoreAgent
     from mainspring.loop.hooks import HookBus
 
 
 SPAWN_TOOL = "spawn"
+OutputT = TypeVar("OutputT")
 
 
 _DESCRIPTION = (
@@ -95,7 +98,8 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
 def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
     """Create the result for the parent's model, with statistics for applications."""
     stats = result.stats
-    text = _truncate_middle(result.text, max_characters)
+    answer = result.text if result.output is None else to_tool_result(result.output, SPAWN_TOOL).text
+    text = _truncate_middle(answer, max_characters)
     done = result.status == "completed"
     if not done:
         reason = _STATUS_NOTES.get(result.status, result.status) + (
@@ -107,7 +111,7 @@ def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> 
     elif not text.strip():
         calls = sum(stats.tool_counts.values())
         text = f"[The subagent ended without an answer, after {pluralize(stats.turns, 'turn')} and {pluralize(calls, 'tool call')}.]"
-    failed = result.error is not None or not result.text.strip()
+    failed = result.error is not None or not answer.strip()
     return ToolResult(
         output=text,
         title=title,
@@ -332,12 +336,23 @@ class Subagents(Plugin):
         """Return the subagents that run or wait, in the order in which they were started."""
         return tuple(self._children.values())
 
-    async def spawn(self, task: str, agent: str = "", **options: Unpack[SpawnOptions]) -> SubagentResult:
+    @overload
+    async def spawn(
+        self, task: str, agent: str = "", *, output_type: TypeForm[OutputT], **options: Unpack[SpawnOptions]
+    ) -> SubagentResult[OutputT]: ...
+    @overload
+    async def spawn(
+        self, task: str, agent: str = "", *, output_type: Any = None, **options: Unpack[SpawnOptions]
+    ) -> SubagentResult: ...
+    async def spawn(
+        self, task: str, agent: str = "", *, output_type: Any = None, **options: Unpack[SpawnOptions]
+    ) -> SubagentResult[Any]:
         """Run a subagent to its end.
 
         Args:
             task: Its task; it has no other information.
             agent: The name of a definition; empty for a plain subagent.
+            output_type: The type of its output, as for an agent. Default: that of the definition, else the text.
             **options: See `SpawnOptions`.
 
         Returns:
@@ -346,6 +361,9 @@ class Subagents(Plugin):
         Raises:
             ToolError: If it cannot be started: unknown definition or tool, or too many subagents.
         """
+        if output_type not in (None, str):
+            behavior = options.get("behavior") or RunOptions()
+            options["behavior"] = RunOptions(schema=output_type).merged_with(behavior)
         child, request = self._request(task, agent, options)
         signal = options.get("signal")
         remove = signal.on_cancel(lambda: child.abort(signal.reason or "aborted")) if signal else None
@@ -382,6 +400,7 @@ class Subagents(Plugin):
             tools=[t for t in tools if t.name != SPAWN_TOOL],
             behavior=behavior.merged_with(definition.behavior).merged_with(inherited_behavior(parent)),
             plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
+            deps=options.get("deps", parent.deps),
         )
 
     def _canonical_names(self, names: Sequence[str] | None) -> list[str] | None:
@@ -417,7 +436,7 @@ class Subagents(Plugin):
                     status = "denied"
                     raise AgentError(f"Blocked: {before.block if isinstance(before.block, str) else 'not allowed'}")
             await bus.notify(SubagentStart(child.id, child.name, child.task, child.depth))
-            running = asyncio.ensure_future(self._run_agent(child, agent))
+            running = asyncio.ensure_future(self._run_agent(child, agent, request.deps))
             result = ended = await asyncio.shield(running)
             status, error = ended.status, ended.error
         except asyncio.CancelledError as stopped:
@@ -434,12 +453,13 @@ class Subagents(Plugin):
             self._finished.append(stats)
             self._agent.add_usage(stats.usage, SPAWN_TOOL)
             await bus.notify(_end_event(child, stats, result, error))
-        return SubagentResult(text=result.text if result else "", status=status, stats=stats, error=error)
+        text, output = (result.text, result.output) if result else ("", None)
+        return SubagentResult(text=text, output=output, status=status, stats=stats, error=error)
 
-    async def _run_agent(self, child: SubagentRun, agent: CoreAgent) -> RunResult:
+    async def _run_agent(self, child: SubagentRun, agent: CoreAgent, deps: Any) -> RunResult:
         def run() -> Awaitable[RunResult]:
             task = () if agent.pending is not None else child.task
-            return agent.run(task, signal=child.signal, raise_errors=False)
+            return agent.run(task, signal=child.signal, raise_errors=False, deps=deps)
 
         steps = self._agent.steps if self._agent is not None else None
         return await (

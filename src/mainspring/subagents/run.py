@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypedDict, runtime_checkable
 
 from msgspec import Struct
 
@@ -17,20 +17,30 @@ from mainspring.subagents.definition import AgentDefinition
 from mainspring.tools import Tool
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from mainspring.models import ModelProvider
 
+    OutputT = TypeVar("OutputT", covariant=True, default=Any)  # Python 3.11 has no defaults of its own
+else:
+    from typing import TypeVar
 
-class SubagentResult(Struct, frozen=True, kw_only=True):
+    OutputT = TypeVar("OutputT", covariant=True)
+
+
+class SubagentResult(Struct, Generic[OutputT], frozen=True, kw_only=True):
     """The result of a subagent.
 
     Attributes:
         text: Its final response, or a partial one. May be empty.
+        output: Its output, of the requested type; ``None`` if it is missing. Without a type, the text.
         status: The final status of its run.
         stats: Its statistics.
         error: The error, if it failed.
     """
 
     text: str
+    output: OutputT
     status: RunStatus
     stats: SubagentStats
     error: BaseException | None = None
@@ -126,12 +136,14 @@ class ParentContext(Struct, frozen=True, kw_only=True):
         system: Its system prompt.
         tools: Its tools.
         behavior: Its limits and options.
+        deps: Its dependencies.
     """
 
     model: ModelProvider
     system: str
     tools: Sequence[Tool]
     behavior: RunOptions
+    deps: Any = None
 
 
 class SubagentRequest(Struct, frozen=True, kw_only=True):
@@ -146,6 +158,7 @@ class SubagentRequest(Struct, frozen=True, kw_only=True):
         tools: Its tools.
         behavior: Its limits and options.
         plugs: The plugins that it inherits from its parent.
+        deps: Its dependencies.
     """
 
     name: str
@@ -154,6 +167,7 @@ class SubagentRequest(Struct, frozen=True, kw_only=True):
     tools: Sequence[Tool]
     behavior: RunOptions
     plugs: Sequence[Plugin]
+    deps: Any = None
 
 
 @runtime_checkable
@@ -206,6 +220,7 @@ class SpawnOptions(TypedDict, total=False):
         model: ``provider:model``, or a `ModelProvider`.
         system: Its system prompt.
         behavior: Limits and options.
+        deps: Its dependencies. Default: those of its parent.
         signal: Aborts it when set.
     """
 
@@ -213,6 +228,7 @@ class SpawnOptions(TypedDict, total=False):
     model: ModelProvider | str | None
     system: str | None
     behavior: RunOptions | None
+    deps: Any
     signal: CancelToken | None
 
 

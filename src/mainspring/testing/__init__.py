@@ -4,10 +4,11 @@ Mainspring's own tests use them. The pytest fixtures are opt-in, in `mainspring.
 """
 
 from mainspring.env import MemoryEnv
-from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
+from mainspring.testing.scripted_model import Call, Reply, ScriptedCall, ScriptedModel
 from mainspring.testing.tape import RecordedStep, RecordingSteps, ReplayError, ReplaySteps, Tape, TapeMode
 
 __all__ = [
+    "Call",
     "MemoryEnv",
     "RecordedStep",
     "RecordingSteps",

@@ -26,6 +26,10 @@ class ScriptedCall(Struct, frozen=True):
     raw: str | None = None
 
 
+Call = ScriptedCall
+"""Short name of `ScriptedCall`."""
+
+
 class Reply(Struct, frozen=True):
     """A scripted response.
 

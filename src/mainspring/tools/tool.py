@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, cast, overload
 
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 from msgspec import json as msgspec_json
@@ -15,7 +15,18 @@ from mainspring.cancellation import CancelToken
 from mainspring.messages import ImageBlock, TextBlock, ToolDefinition
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm, TypeVar
+
     from mainspring.env import ExecutionEnv
+
+    DepsT = TypeVar("DepsT", covariant=True, default=Any)  # Python 3.11 has no defaults of its own
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT", covariant=True)
+
+OutputT = TypeVar("OutputT")
+OutputT_co = TypeVar("OutputT_co", covariant=True)
 
 logger = logging.getLogger("mainspring")
 
@@ -95,42 +106,113 @@ class ToolResult(Struct, kw_only=True, dict=True):
         return (facts or None) if self.code is None else {**facts, "code": self.code.value}
 
 
-class ToolContext:
-    """Context of a call. Each call has its own object, which is never shared.
+class SpawnResult(Protocol[OutputT_co]):
+    """The result of a subagent; see `SubagentResult`."""
+
+    @property
+    def text(self) -> str:
+        """Its final response, or a partial one."""
+        ...
+
+    @property
+    def output(self) -> OutputT_co:
+        """Its output: of the requested type, ``None`` if it is missing; without a type, the text."""
+        ...
+
+    @property
+    def status(self) -> str:
+        """The final status of its run."""
+        ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error, if it failed."""
+        ...
+
+
+class Spawn(Protocol):
+    """Starts a subagent and returns its result; see `Subagents.spawn`."""
+
+    @overload
+    async def __call__(
+        self, task: str, agent: str = "", *, output_type: TypeForm[OutputT], **options: Any
+    ) -> SpawnResult[OutputT]: ...
+    @overload
+    async def __call__(self, task: str, agent: str = "", **options: Any) -> SpawnResult[Any]: ...
+
+
+class RunContext(Generic[DepsT]):
+    """Context of a run, for system prompts, output validators, and output functions. Tools get a `ToolContext`.
 
     Attributes:
-        call_id: ID that distinguishes parallel calls; unchanged when a durable run repeats the call, so it can be used as
-            idempotency key.
+        deps: The value that the caller passed to ``agent.run(..., deps=...)``.
         session_id: ID of the session, or an empty string.
-        message_id: ID of the assistant message that contains the call.
-        turn_id: ID of the turn, as hooks and events have it.
+        turn_id: ID of the turn, as hooks and events have it; empty before the first one.
         agent: Name of the agent.
         signal: Set when the run is aborted; long work should check it.
         env: Files and processes. The only way for a tool to access the outside.
-        paths: Approved real path for each path as the call spelled it; use `resolve`.
-        environment: Variables to set for every program of the call; the permission to run the program relies on them.
         extra: Data that the application passed to ``Agent(extra=...)``.
     """
 
-    __slots__ = (
-        "agent",
-        "call_id",
-        "env",
-        "environment",
-        "extra",
-        "message_id",
-        "on_update",
-        "paths",
-        "session_id",
-        "signal",
-        "turn_id",
-    )
+    __slots__ = ("_deps", "agent", "env", "extra", "session_id", "signal", "turn_id")
     __tool_context__: ClassVar[bool] = True
 
     def __init__(
         self,
         *,
         env: ExecutionEnv,
+        deps: DepsT = None,
+        session_id: str = "",
+        turn_id: str = "",
+        agent: str = "",
+        signal: CancelToken | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._deps = deps
+        self.env = env
+        self.session_id = session_id
+        self.turn_id = turn_id
+        self.agent = agent
+        self.signal = signal or CancelToken()
+        self.extra = extra or {}
+
+    @property
+    def deps(self) -> DepsT:
+        """The dependencies of the run: the value of ``agent.run(..., deps=...)``."""
+        return self._deps
+
+    @property
+    def spawn(self) -> Spawn | None:
+        """Function that starts a subagent, if allowed; see `Subagents.spawn`.
+
+        Call it with ``await ctx.spawn(task, agent="", signal=ctx.signal)``.
+        """
+        return self.extra.get("spawn")
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the run is being aborted."""
+        return self.signal.cancelled
+
+
+class ToolContext(RunContext[DepsT]):
+    """Context of a call. Each call has its own object, which is never shared.
+
+    Attributes:
+        call_id: ID that distinguishes parallel calls; unchanged when a durable run repeats the call, so it can be used as
+            idempotency key.
+        message_id: ID of the assistant message that contains the call.
+        paths: Approved real path for each path as the call spelled it; use `resolve`.
+        environment: Variables to set for every program of the call; the permission to run the program relies on them.
+    """
+
+    __slots__ = ("call_id", "environment", "message_id", "on_update", "paths")
+
+    def __init__(
+        self,
+        *,
+        env: ExecutionEnv,
+        deps: DepsT = None,
         call_id: str = "",
         session_id: str = "",
         message_id: str = "",
@@ -142,30 +224,14 @@ class ToolContext:
         extra: Mapping[str, Any] | None = None,
         on_update: Callable[[str, str | None, dict[str, Any] | None], None] | None = None,
     ) -> None:
-        self.env = env
+        super().__init__(
+            env=env, deps=deps, session_id=session_id, turn_id=turn_id, agent=agent, signal=signal, extra=extra
+        )
         self.call_id = call_id
-        self.session_id = session_id
         self.message_id = message_id
-        self.turn_id = turn_id
-        self.agent = agent
-        self.signal = signal or CancelToken()
         self.paths = paths or {}
         self.environment = environment or {}
-        self.extra = extra or {}
         self.on_update = on_update
-
-    @property
-    def spawn(self) -> Callable[..., Awaitable[Any]] | None:
-        """Function that starts a subagent, if allowed; see `Subagents.spawn`.
-
-        Call it with ``await ctx.spawn(task, agent="", signal=ctx.signal)``.
-        """
-        return self.extra.get("spawn")
-
-    @property
-    def is_aborted(self) -> bool:
-        """Whether the run is being aborted."""
-        return self.signal.cancelled
 
     def metadata(self, *, title: str | None = None, metadata: Mapping[str, Any] | None = None, **facts: Any) -> None:
         """Publish a title and facts while the call runs: as a mapping, as keywords, or both."""
@@ -211,6 +277,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         path_params: Parameters that name a file or folder.
         preview: Function that returns the new content of each file that a call would write, by path; it may block. Users see the
             changes when they are asked to approve the call. Raises ValueError or OSError if the call would fail.
+        is_approved_per_call: Whether an approval applies to one call only: neither a grant for the session nor a rule is offered.
     """
 
     name: str
@@ -224,6 +291,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None
     path_params: tuple[str, ...] = ()
     preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
+    is_approved_per_call: bool = False
 
     @property
     def spec(self) -> ToolDefinition:

@@ -509,7 +509,7 @@ async def test_no_output_schema_hangs_or_breaks_a_run(schema: dict[str, Any]) ->
     model = ScriptedModel(*[ScriptedCall("__output__", answer) for answer in answers], *['{"x": 1}', "words"] * 3)
     async with asyncio.timeout(10):
         agent = Agent(model, execution=MemoryEnv(), tools=[look])
-        result = await agent.run("go", behavior=RunOptions(schema=schema, output_retries=6), raise_errors=False)
+        result = await agent.run("go", behavior=RunOptions(schema=schema, max_output_retries=6), raise_errors=False)
     assert result.output_error or result.stats.output is not None or "null" in str(schema)
     assert_results_follow_calls(agent.messages)
 

@@ -40,7 +40,7 @@ WRONG: list[dict[str, Any]] = [
     {"max_repairs": -1},
     {"retry": 3},
     {"timeout": -1},
-    {"output_retries": "x"},
+    {"max_output_retries": "x"},
     {"warn_at": 7},
     {"session_budget": 3},
     {"dedup_tools": {"work": "same"}},

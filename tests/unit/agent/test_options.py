@@ -31,7 +31,7 @@ def test_unknown_agent_option_suggests_the_right_name() -> None:
             make(sytem="x")
     with pytest.raises(TypeError, match="Did you mean 'tool_aliases'"):
         make_agent(tool_alias={})
-    with pytest.raises(TypeError, match="'zzz'. Options: behavior, callbacks, convert, eager, execution"):
+    with pytest.raises(TypeError, match="'zzz'. Options: behavior, callbacks, convert, deps_type, eager, execution"):
         make_agent(zzz=1)
 
 

@@ -34,7 +34,7 @@ async def test_finished_run_reports_its_error() -> None:
 
 async def test_missing_output_is_the_error_of_a_durable_run() -> None:
     def make(steps: DurableSteps) -> Agent:
-        options = RunOptions(schema={"type": "object"}, output_retries=0)
+        options = RunOptions(schema={"type": "object"}, max_output_retries=0)
         return Agent(ScriptedModel("words"), execution=MemoryEnv({}), steps=steps, behavior=options)
 
     async with DurableWorker(MemoryEngine(), {"one": make}) as agents:

@@ -169,6 +169,14 @@ class StatusReporter:
             self._context_tokens = last.usage.total_tokens or self._context_tokens
             self._is_unpriced = self._is_unpriced or _is_unpriced(last.usage)
 
+    def add_side_call(self, answer: Message) -> None:
+        """Count a model call outside the conversation and its runs."""
+        usage = answer.usage or Usage.zero()
+        self.ledger.add(usage, turns=0)
+        self.spending.add(answer, usage)
+        self._is_unpriced = self._is_unpriced or _is_unpriced(usage)
+        self.publish()
+
     @property
     def ledger(self) -> Ledger:
         """The ledger of the conversation with all its runs and subagents."""

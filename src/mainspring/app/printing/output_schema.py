@@ -13,9 +13,9 @@ from mainspring.lazy import lazy_function
 from mainspring.policies.structured.options import OUTPUT_TOOL as OUTPUT_TOOL
 
 if TYPE_CHECKING:
-    from mainspring.policies.structured.schema import OutputSchema
+    from mainspring.tools.schema.output import OutputSchema
 else:
-    OutputSchema = lazy_function("mainspring.policies.structured.schema", "OutputSchema")
+    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
 
 _MAX_BYTES = 1 << 20
 

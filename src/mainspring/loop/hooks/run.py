@@ -75,6 +75,7 @@ class Hook:
         mutable: Fields that a handler may change; all other fields are read-only.
         when: The time at which it fires, for the docs.
         side_call: Calls a model outside the conversation; available in every hook of a run.
+        deps: The dependencies of the run: the value of ``agent.run(..., deps=...)``; available in every hook of a run.
         subagent: The subagent whose hook this is; not set for the agent's own.
     """
 
@@ -83,7 +84,8 @@ class Hook:
     kept: ClassVar[bool] = False
     mutable: ClassVar[tuple[str, ...]] = ()
     when: ClassVar[str] = ""
-    __slots__ = ("side_call", "subagent")
+    __slots__ = ("deps", "side_call", "subagent")
+    deps: Any
     side_call: SideModelCall
     subagent: SubagentIdentity
 

@@ -9,13 +9,13 @@ from mainspring.lazy import lazy_exports
 if TYPE_CHECKING:
     from mainspring.policies.structured.options import OUTPUT_TOOL as OUTPUT_TOOL
     from mainspring.policies.structured.plug import StructuredOutput as StructuredOutput
-    from mainspring.policies.structured.schema import OutputSchema as OutputSchema
+    from mainspring.tools.schema.output import OutputSchema as OutputSchema
 
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
         "options": "OUTPUT_TOOL",
         "plug": "StructuredOutput",
-        "schema": "OutputSchema",
+        "mainspring.tools.schema.output": "OutputSchema",
     },
 )

@@ -15,9 +15,11 @@ class StructuredOutputOptions(Options, page="structured-output.md"):
 
     schema: Any = option(
         default=None,
-        doc="The structured output: a JSON Schema, or a msgspec, pydantic, or dataclass type; `None`: text.",
+        doc="The structured output: a JSON Schema, a type, an output function, or a list of them; `None`: text.",
         inherited=False,
     )
-    output_retries: int = option(
-        default=2, ge=0, doc="Maximum number of retries of an output that does not match `schema`."
+    max_output_retries: int = option(
+        default=2,
+        ge=0,
+        doc="Maximum number of retries of an output that does not match `schema`, or that a validator rejects.",
     )

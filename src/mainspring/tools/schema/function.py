@@ -278,7 +278,7 @@ def _read_with_parser(text: str) -> ParsedDocstring:
 
 
 _EMPTY = inspect.Parameter.empty
-_CONTEXT_NAME = "ToolContext"
+_CONTEXT_ANNOTATION = lazy_re(r"""['"]?(\w+\.)*(Tool|Run)Context['"]?\s*($|\||\[)""")
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
 """Names of unannotated parameters that are probably meant for the context."""
 _PLAIN_DEFAULTS = (bool, int, float, str)
@@ -445,7 +445,7 @@ def _resolve_annotation(fn: Any, annotation: Any, location: str) -> Any:
     try:
         return typing.get_type_hints(holder, globalns=names, localns=names, include_extras=True)["it"]
     except Exception as problem:  # the annotation is user code
-        if annotation.replace('"', "").replace("'", "").split("|")[0].strip().split(".")[-1] == _CONTEXT_NAME:
+        if _CONTEXT_ANNOTATION.match(annotation):
             return _ContextPlaceholder
         advice = "Import it outside `if TYPE_CHECKING`, and define it at module level."
         raise TypeError(
@@ -460,9 +460,10 @@ class _ContextPlaceholder:
 
 
 def _is_context(kind: Any) -> bool:
-    if getattr(kind, "__tool_context__", False):
-        return True
-    return any(getattr(each, "__tool_context__", False) for each in typing.get_args(kind))
+    # ToolContext, ToolContext[Deps], or a union with one of them
+    return any(
+        getattr(typing.get_origin(each) or each, "__tool_context__", False) for each in (kind, *typing.get_args(kind))
+    )
 
 
 def _check_annotation(kind: Any, name: str, default: Any, location: str) -> Any:

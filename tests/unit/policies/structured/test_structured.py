@@ -46,7 +46,7 @@ def output_call(value: Any = None, **fields: Any) -> ScriptedCall:
 
 
 def make_agent(*script: Any, retries: int = 2, **options: Any) -> Agent:
-    options.setdefault("behavior", RunOptions(schema=Person, output_retries=retries))
+    options.setdefault("behavior", RunOptions(schema=Person, max_output_retries=retries))
     return Agent(ScriptedModel(*script), execution=MemoryEnv({}), tools=[look], **options)
 
 
@@ -187,7 +187,7 @@ async def test_run_and_stream_raise_what_happened_and_what_to_do(script: list[An
     assert str(ran.value) == str(streamed.value)
     assert "without the requested output: no response matched the schema in 2 attempts" in str(ran.value)
     assert reason in str(ran.value)
-    assert ("max_output_tokens" if "cut off" in reason else "output_retries") in str(ran.value)
+    assert ("max_output_tokens" if "cut off" in reason else "max_output_retries") in str(ran.value)
     assert isinstance(ran.value.outcome, RunResult)
     assert (ran.value.outcome.status, ran.value.outcome.output) == ("no_output", None)
     assert isinstance(events[-1], AgentEnd)
@@ -225,7 +225,9 @@ async def test_prompt_that_an_extension_handles_has_no_output() -> None:
 
 @pytest.mark.covers("BYD-15")
 async def test_parent_sees_the_missing_output_of_a_subagent_as_an_error() -> None:
-    kinds = [AgentDefinition(name="asker", description="Asks.", behavior=RunOptions(schema=Person, output_retries=0))]
+    kinds = [
+        AgentDefinition(name="asker", description="Asks.", behavior=RunOptions(schema=Person, max_output_retries=0))
+    ]
     spawn = ScriptedCall("spawn", {"task": "Ask.", "agent": "asker"})
     agent = Agent(
         ScriptedModel(spawn, REFUSAL, "over"),
