@@ -17,6 +17,8 @@ _IDS = re.compile(
     r"|(?<![0-9a-zA-Z])[0-9a-f]{8,32}(?![0-9a-zA-Z])"  # runs, turns, spans, and messages
 )
 _SESSION_FOLDERS = re.compile(r"(/sessions/)[^/]+/")
+_ESTIMATES = ("input_tokens", "total_tokens", "tokens")
+_MAX_SCRIPTED_TOKENS = 1000  # A larger number is the estimate of a stopped call, which depends on paths.
 _PORTS = re.compile(r"(127\.0\.0\.1|localhost):\d+")
 
 
@@ -46,7 +48,7 @@ def to_lines(values: Iterable[Any], names: Mapping[str, str]) -> str:
                 return replace_text(value)
             case int() | float() if not isinstance(value, bool) and _TIMES.search(key):
                 return "<time>"
-            case int() if key == "context_used":
+            case int() if key == "context_used" or (key in _ESTIMATES and value > _MAX_SCRIPTED_TOKENS):
                 return "<tokens>"
             case _:
                 return value

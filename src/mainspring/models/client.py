@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
     continue_stream = lazy_function("mainspring.models.continuation", "continue_stream")
+    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
     _OutputT = TypeVar("_OutputT")
 
 _T = TypeVar("_T")

@@ -66,7 +66,7 @@ def test_status_line_drops_the_least_important_parts() -> None:
         msgspec.structs.replace(STATUS, context_used=79_000), 200, PARTS
     )
     partly = msgspec.structs.replace(STATUS, cost=0.25, max_cost=None, has_unknown_prices=True)
-    assert "$0.25 + unknown" in to_text([status_row(partly, 200)])
+    assert "$0.25 + unknown" in to_text([status_row(partly, 200, PARTS)])
     unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
     assert ".../checkout/service  1.5k tokens  main" in to_text([status_row(unpriced, 200, PARTS)])
     assert to_text([status_row(None, 80, PARTS)]) == "Starting...\n"
