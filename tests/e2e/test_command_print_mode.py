@@ -203,8 +203,9 @@ def test_worktree_flag_runs_in_a_git_worktree(command: Command) -> None:
     run_git(command.folder, "init", "-q", "-b", "main")
     run_git(command.folder, "add", "-A")
     run_git(command.folder, "commit", "-q", "-m", "first")
+    read = Reply(calls=[("read_file", {"path": "a.txt"})])
     write = Reply(calls=[("write_file", {"path": "a.txt", "content": "two\n"})])
-    command.server.script += [write, "done", "again"]
+    command.server.script += [read, write, "done", "again"]
 
     done = command.run("--worktree", "fix", "-p", "x", "--allow", "write_file", "--output", "stream-json")
     tree = Path(done.lines[0]["cwd"])

@@ -18,6 +18,7 @@ def test_rewind_restores_files_and_can_be_undone(command: Command) -> None:
     change = Reply(
         "",
         calls=[
+            ("read_file", {"path": "a.txt"}),
             ("write_file", {"path": "a.txt", "content": "two\n"}),
             ("write_file", {"path": "b.txt", "content": "x"}),
         ],
