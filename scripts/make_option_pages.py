@@ -61,7 +61,7 @@ def option_rows() -> Iterator[str]:
         page = option.owner.page.removeprefix("run-options.md") if option.owner is not None else ""
         effect = option.doc + (f" [More]({page})." if page else "")
         if option.setting is not None and option.setting.default is not UNSET:
-            effect += f" The command sets {option.setting.default}."
+            effect += f" The command sets {describe_default(option.setting.default).strip('`')}."
         yield f"| `{name}` | {describe_default(option.default)} | {effect.replace('|', chr(92) + '|')} |"
 
 
@@ -95,10 +95,12 @@ def flag_entries() -> Iterator[str]:
             choices = get_args(option.kind)
             help_text += f": {', '.join(choices[:-1])}, or {choices[-1]}"
             kind = f"choices={choices!r}".replace("'", '"')
+        elif option.kind is bool:
+            kind = "kind=bool"
         else:
             kind = f"kind={'positive_int' if option.kind is int else 'positive_float'}"
         if default is not None:
-            help_text += f" (default: {default})"
+            help_text += f" (default: {('off', 'on')[default] if option.kind is bool else default})"
         lines = (setting.flag, agent_key(name, setting), setting.metavar, help_text)
         yield "    AgentFlag(\n" + "".join([f'        "{line}",\n' for line in lines]) + f"        {kind},\n    ),\n"
 

@@ -55,7 +55,7 @@ def _escape(code: int) -> str:
 
 
 _TAGGED_BLOCK = re.compile(
-    r'^<((?:stdin|file|folder)(?:-\d+)?)(?: path="[^\n]*")?>\n.*?^</\1>', re.MULTILINE | re.DOTALL
+    r'^<((?:stdin|file|folder)(?:-\d+)?)(?: path="([^\n]*)")?>\n(.*?)^</\1>', re.MULTILINE | re.DOTALL
 )
 
 
@@ -73,6 +73,14 @@ def wrap_in_tag(tag: str, text: str, **attributes: str) -> str:
         name = f"{tag}-{number}"
     rendered = "".join(f' {key}="{value}"' for key, value in attributes.items())
     return f"<{name}{rendered}>\n{text.removesuffix(chr(10))}\n</{name}>"
+
+
+def find_attached_files(text: str) -> list[tuple[str, str]]:
+    """Return path and text of each file that is attached to a prompt; the text lacks its last line break."""
+    if "<file" not in text:
+        return []
+    found = _TAGGED_BLOCK.findall(text)
+    return [(path, body.removesuffix("\n")) for tag, path, body in found if tag.startswith("file")]
 
 
 def strip_attachments(text: str) -> str:

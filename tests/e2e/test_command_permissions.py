@@ -2,6 +2,7 @@
 
 import json
 import stat
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,45 @@ def test_print_mode_runs_safe_commands_and_denies_others(command: Command) -> No
     assert "forty-two" in str(results[0])
     assert "no user can be asked" in str(results[1])
     assert not (command.folder / "b.txt").exists()
+
+
+@pytest.mark.parametrize("mode", [(), ("--plan",)])
+def test_tools_that_touch_nothing_run_in_print_mode(command: Command, mode: tuple[str, ...]) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("todo_write", {"todos": [{"content": "x", "status": "pending"}]}),
+        ("jobs", {"action": "list"}),
+        ("context_read", {"name": "none"}),
+        ("skills_use", {"name": "none"}),
+        ("read_file", {"path": "none.txt"}),
+    ]
+    command.server.script += [Reply(calls=calls), "done"]
+
+    assert command.run("-p", "x", *mode).code == 0
+
+    results = [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "tool"]
+    assert len(results) == len(calls)
+    assert not [r for r in results if "ermission" in str(r) or "plan mode" in str(r) or "not valid" in str(r)]
+
+
+def test_existing_file_is_written_only_if_the_model_has_read_it(command: Command) -> None:
+    write = Reply(calls=[("write_file", {"path": "a.txt", "content": "new"})])
+    edit = Reply(calls=[("edit", {"path": "a.txt", "old_string": "old", "new_string": "new"})])
+    file = command.folder / "a.txt"
+
+    def run(*arguments: str, reply: Reply) -> str:
+        file.write_text("old\n", encoding="utf-8")
+        command.server.script += [reply, "done"]
+        assert command.run("--allow", "scope:fs-write(**)", *arguments).code == 0
+        return file.read_text(encoding="utf-8")
+
+    assert run("-p", "x", reply=write) == "old\n"
+    assert "a.txt was not read in this conversation. Read it first" in str(command.server.requests[-1])
+    assert run("-p", "x", reply=edit) == "old\n"
+    assert run("-p", "fix @a.txt", reply=edit) == "new\n"
+    assert run("-p", "x", "--no-read-before-edit", reply=write) == "new"
+    (command.home / ".agent" / "settings.json").write_text('{"agent": {"requireReadBeforeEdit": false}}', "utf-8")
+    assert run("-p", "x", reply=write) == "new"
+    assert run("-p", "x", "--read-before-edit", reply=write) == "old\n"
 
 
 @pytest.mark.covers("BYD-05")

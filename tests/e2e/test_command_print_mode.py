@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.errors import ConfigError
@@ -239,3 +240,19 @@ def test_completion_scripts_contain_commands_and_options(command: Command, shell
         check = 'COMP_WORDS=(mainspring config v); COMP_CWORD=2; _mainspring; echo "${COMPREPLY[@]}"'
         done = subprocess.run(["bash", "-c", f"{script}\n{check}"], capture_output=True, encoding="utf-8", check=True)
         assert done.stdout == "validate\n"
+
+
+def test_mentioned_image_is_sent_unless_the_model_accepts_none(command: Command) -> None:
+    Image.new("RGB", (20, 20), "red").save(command.folder / "a red one.png")
+    command.server.script += ["It is red."]
+    done = command.run("-p", 'What is @"a red one.png"?')
+    assert (done.code, done.out) == (0, "It is red.\n")
+    content = command.server.requests[0]["messages"][-1]["content"]
+    assert [part["type"] for part in content] == ["text", "image_url"]
+    assert content[1]["image_url"]["url"].startswith("data:image/png;base64,")
+
+    command.settings({"providers": {"openai": {"vision": False}}})
+    blind = command.run("-p", 'What is @"a red one.png"?')
+    assert (blind.code, len(command.server.requests)) == (2, 1)
+    assert "does not accept images" in blind.err
+    assert "providers.openai.vision" in blind.err

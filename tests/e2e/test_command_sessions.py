@@ -8,8 +8,8 @@ import pytest
 
 from mainspring.events import AgentStart, MessageEnd, ToolExecutionEnd
 from mainspring.sessions import JsonlStore, MessageEntry, Session, read_events
-from tests.e2e.command import KEY, Command, command
-from tests.e2e.servers.chat import call
+from tests.e2e.command import KEY, Command, command, finish
+from tests.e2e.servers.chat import Reply, call
 
 __all__ = ["command"]
 
@@ -88,3 +88,75 @@ def test_purge_keeps_fifty_sessions_of_a_folder(command: Command) -> None:
     assert sorted(removed) == ["s00", "s01"]
     assert len(list(JsonlStore(home).list())) == 50
     assert len(list(logs.iterdir())) == 50
+
+
+@pytest.mark.parametrize("round", range(3))
+def test_commands_that_start_together_with_one_session_id_keep_both_conversations(command: Command, round: int) -> None:
+    command.server.script += ["Fine."] * 3
+    prompts = ["count the doors", "count the keys", "count the steps"]
+    started = [command.start("-p", prompt, "--session-id", "shared") for prompt in prompts]
+    results = [finish(process) for process in started]
+    assert [r.code for r in results] == [0, 0, 0]
+    texts = [file.read_text() for file in (command.home / ".agent" / "sessions").rglob("*.jsonl")]
+    for prompt in prompts:
+        assert sum(f'"{prompt}"' in text for text in texts) >= 1, [r.err for r in results]
+    copied = [r.err for r in results if "continuing in a" in r.err]
+    assert len(texts) == 1 + len(copied)
+
+
+def test_copy_of_a_busy_session_leaves_out_the_prompt_that_has_no_response_yet(command: Command) -> None:
+    command.server.script += ["Hello.", Reply("Wait", stall=True), "Here."]
+    assert command.run("-p", "greet me", "--session-id", "s1").code == 0
+    with command.start("-p", "count forever", "--session-id", "s1") as busy:
+        assert command.server.stalled.wait(30)
+        other = command.run("-p", "are you there?", "--continue")
+        busy.terminate()
+        busy.communicate(timeout=60)
+    assert other.out == "Here.\n"
+    assert "continuing in a copy" in other.err
+    sent = json.dumps(command.server.requests[2]["messages"])
+    assert "greet me" in sent
+    assert "count forever" not in sent
+
+
+def test_sessions_in_one_database_work_with_every_command(command: Command) -> None:
+    command.settings({"sessions": {"store": "sqlite"}})
+    command.server.script += ["A bridge.", "Of paper.", "Of stone.", "Of glass."]
+    assert command.run("-p", "what is there?", "--session-id", "s1").code == 0
+    assert command.run("-p", "of what?", "--continue").code == 0
+    assert command.run("-p", "and here?", "--resume", "s1", "--fork").code == 0
+    home = command.home / ".agent"
+    assert (home / "sessions.db").is_file()
+    assert not list(home.rglob("sessions/*/*.jsonl"))
+    assert [len(r["messages"]) for r in command.server.requests] == [2, 4, 6]
+
+    listed = json.loads(command.run("sessions", "list", "--json").out)
+    assert {i["preview"] for i in listed} == {"what is there?"}
+    [fork] = [i["id"] for i in listed if i["id"] != "s1"]
+    assert command.run("sessions", "name", "s1", "Bridges").code == 0
+    assert "Bridges" in command.run("sessions", "list").out
+    assert {hit["session"]["id"] for hit in json.loads(command.run("sessions", "search", "paper", "--json").out)} == {
+        "s1",
+        fork,
+    }
+    assert "Of stone." in command.run("sessions", "show", fork).out
+    assert "of what?" in command.run("sessions", "tree", "s1").out
+    assert len(command.run("cost", "--json").out) > 10
+    assert "of what?" in command.run("rewind", "--list", "Bridges").out
+
+    assert command.run("export", "s1", "--format", "jsonl", "-o", "s1.jsonl").code == 0
+    assert command.run("export", "s1", "--format", "markdown", "-o", "s1.md").code == 0
+    assert "Of paper." in (command.folder / "s1.md").read_text()
+    assert command.run("sessions", "rm", "Bridges").code == 0
+    assert command.run("sessions", "import", "s1.jsonl").out == "s1\n"
+    assert command.run("-p", "and now?", "--resume", "s1").out == "Of glass.\n"
+    assert len(command.server.requests[-1]["messages"]) == 6
+    assert command.run("sessions", "purge", "--keep", "1").out.split() == [fork]
+    assert not list(home.rglob("sessions/*/*.jsonl"))
+
+
+def test_unknown_store_of_sessions_is_rejected(command: Command) -> None:
+    command.settings({"sessions": {"store": "redis"}})
+    done = command.run("-p", "hi")
+    assert done.code == 2
+    assert "sessions.store" in done.err

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.command import Command, command, finish
-from tests.e2e.servers.chat import call
+from tests.e2e.servers.chat import Reply, call
 from tests.helpers.processes import ended
 
 __all__ = ["command"]
@@ -78,6 +78,98 @@ def test_project_mcp_servers_wait_for_trust(command: Command) -> None:
     assert command.run("trust", str(command.folder)).code == 0
     command.run("-p", "go")
     assert offered_servers(command) == {"shared", "own"}
+
+
+def many_tools(name: str, count: int, *flags: str, **more: Any) -> dict[str, Any]:
+    """Return the configuration entry of `servers/many_tools.py`."""
+    program = Path(__file__).parent / "servers" / "many_tools.py"
+    return {"command": sys.executable, "args": ["-S", "-E", str(program), name, str(count), *flags], **more}
+
+
+def tools_of(request: dict[str, Any]) -> list[str]:
+    return [t["function"]["name"] for t in request.get("tools", [])]
+
+
+@pytest.mark.parametrize("mcp", [{}, {"schemaBudget": 10**6}, {"disclosure": "eager"}], ids=["auto", "budget", "eager"])
+def test_many_tools_are_searched_automatically(command: Command, mcp: dict[str, Any]) -> None:
+    servers = {f"s{n}": many_tools(f"s{n}", 60) for n in range(5)}
+    command.settings({"mcp": {"graceSeconds": 60, "servers": servers, **mcp}})
+    search = call("tool_search", names=["mcp__s3__way_7"])
+    command.server.script += [*(() if mcp else (search,)), call("mcp__s3__way_7", target="x"), "done"]
+
+    done = command.run("-p", "go", "--allow", "mcp__s3__*")
+
+    assert (done.code, done.out) == (0, "done\n")
+    assert tool_results(command)[-1] == "s3 did way_7"
+    offered = [[n for n in tools_of(r) if n.startswith("mcp__")] for r in command.server.requests]
+    assert [len(names) for names in offered] == ([300] * 2 if mcp else [0, 1, 1])
+    assert ("read_file" in tools_of(command.server.requests[0])) is True
+    assert done.err.count("300 tools of MCP servers take about") == (0 if mcp else 1)
+    systems = [str(r["messages"][0]) for r in command.server.requests]
+    assert len(set(systems)) == 1  # the prefix of the prompt stays
+    listed = command.run("mcp", "list")
+    assert ("if all servers were eager" in listed.out + listed.err) is (not mcp)
+
+
+def test_parallel_calls_wait_for_a_server_that_is_connecting(command: Command) -> None:
+    start = command.folder / "start"
+    servers = {"s": many_tools("s", 2, str(start)), "ok": many_tools("ok", 1)}
+    command.settings({"mcp": {"graceSeconds": 0.0, "servers": servers}})
+    calls = [("mcp__s__way_0", {"target": "1"}), ("mcp__s__way_1", {"target": "2"}), ("mcp__s__way_0", {"target": "3"})]
+    command.server.script += [Reply(calls=calls), "done"]
+
+    process = command.start("-p", "go", "--allow", "mcp__s__*")
+    try:
+        wait_until(lambda: bool(command.server.requests))
+        start.touch()
+        finish(process)
+    finally:
+        process.kill()
+
+    assert tool_results(command) == ["s did way_0", "s did way_1", "s did way_0"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        (many_tools("s", 1, "exit"), "the database is gone"),
+        ({"command": "no-such-program-here"}, "Program not found"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "cannot reach http://127.0.0.1:9/mcp"),
+        (many_tools("s", 1, "never", connectTimeout=1), "did not respond within 1 second"),
+    ],
+)
+@pytest.mark.parametrize("required", ["flag", "entry"])
+def test_required_server_that_does_not_start_ends_the_run(
+    command: Command, entry: dict[str, Any], reason: str, required: str
+) -> None:
+    more = {"required": True} if required == "entry" else {}
+    set_servers(command, s={**entry, **more}, ok=many_tools("ok", 1))
+    flags = ["--require-mcp"] if required == "flag" else []
+    command.server.script += ["done"]
+
+    done = command.run("-p", "go", "--output", "json", *flags)
+
+    assert done.code == 2
+    assert "A required MCP server did not start. " in done.result["error"]["message"]
+    assert reason in done.result["error"]["message"]
+    assert command.server.requests == []
+
+
+def test_required_servers_that_cannot_be_used_end_the_run(command: Command) -> None:
+    command.server.script += ["done"]
+    set_servers(command)
+    none = command.run("-p", "go", "--require-mcp")
+    (command.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"s": many_tools("s", 1)}}))
+    untrusted = command.run("-p", "go", "--require-mcp")
+    assert command.run("trust", str(command.folder)).code == 0
+    without = command.run("-p", "go", "--require-mcp", "--tools", "read_file")
+    trusted = command.run("-p", "go", "--require-mcp")
+
+    assert (none.code, untrusted.code, without.code, trusted.code) == (2, 2, 2, 0)
+    assert "--require-mcp: No MCP server is used here." in none.err
+    assert "the folder is not trusted" in untrusted.err
+    assert "--require-mcp: No MCP server is used with --tools." in without.err
+    assert offered_servers(command) == {"s"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["term", "kill"])

@@ -99,7 +99,7 @@ class SessionLifecycle:
         try:
             async with cancel_scope(signal):
                 if self._extensions is not None and self._extensions.has_pending:
-                    await agent.warmup()
+                    await agent.warmup(wait_for_late=False)
                 await self._ensure_opened()
                 messages = to_messages(prompt)
                 request, ended = await self._run_input_hooks(messages, options.get("deps"))

@@ -68,6 +68,15 @@ class RunGuard(Protocol):
 
 
 @runtime_checkable
+class LatePlug(Protocol):
+    """A plugin whose `prepare` may return before everything is ready."""
+
+    async def settle(self) -> None:
+        """Wait until everything is ready or has failed."""
+        ...
+
+
+@runtime_checkable
 class ResettablePlug(Protocol):
     """A plugin whose state belongs to the conversation."""
 
@@ -292,7 +301,7 @@ class CoreAgent:
         try:
             with suppress(AgentAbortedError):  # the loop checks the signal again
                 async with cancel_scope(signal):
-                    await self.warmup()
+                    await self.warmup(wait_for_late=False)
             if system is not None or tools is not None:
                 context = replace(
                     context,
@@ -349,17 +358,19 @@ class CoreAgent:
 
     # --- before the first run ---------------------------------------------------------------------------------------
 
-    async def warmup(self) -> None:
+    async def warmup(self, *, wait_for_late: bool = True) -> None:
         """Prepare for the first run: start the environment, load lazy tools, and let plugins connect and read.
 
         The agent prepares once; concurrent calls wait for it. Register handlers of the hooks that fire here (those of MCP and
-        skills) before the call.
+        skills) before the call. Raises the first failure; the next call tries again.
 
-        Raises:
-            Exception: The first failure; the next call tries again.
+        Args:
+            wait_for_late: Whether to wait until each MCP server is ready or has failed; the first run waits only a few seconds.
         """
         if not self._ready:
             await asyncio.shield(self._start_warmup())
+        if wait_for_late:
+            await asyncio.gather(*[p.settle() for p in self.plugs if isinstance(p, LatePlug)])
 
     def _start_warmup(self) -> asyncio.Task[None]:
         loop = asyncio.get_running_loop()

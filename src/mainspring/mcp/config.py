@@ -22,7 +22,7 @@ from mainspring.redaction import redacted_repr
 from mainspring.text import suggest_name
 
 McpTransport = Literal["stdio", "http", "sse"]
-DisclosureMode = Literal["eager", "lazy"]
+DisclosureMode = Literal["eager", "lazy", "auto"]
 
 
 DEFAULT_CALL_TIMEOUT = 120.0
@@ -47,8 +47,10 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
         cwd: Working directory of the program (default: the current folder).
         url: URL of an ``http`` or ``sse`` server.
         headers: Additional headers of each request.
-        disclosure: Whether the model sees the tools immediately or finds them by search; ``None`` is the agent's default.
+        disclosure: Whether the model sees the tools immediately, finds them by search, or finds them by search if all schemas
+            together are large (``auto``); ``None`` is the agent's default.
         enabled: Whether the server is used.
+        required: Whether a run fails if the server does not start; otherwise, that is a warning.
         timeout: Maximum seconds of a call without a response or progress.
         connect_timeout: Maximum seconds to connect and list the tools.
         include: Names of the tools to offer, with ``*`` for any characters; empty offers all tools.
@@ -73,6 +75,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     disclosure: DisclosureMode | None = None
     enabled: bool = True
+    required: bool = False
     timeout: float = DEFAULT_CALL_TIMEOUT
     connect_timeout: float = DEFAULT_CONNECT_TIMEOUT
     include: tuple[str, ...] = ()

@@ -13,15 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
 
 from mainspring.errors import ConfigError
-from mainspring.events import ErrorInfo, Event, McpStartup
+from mainspring.events import ErrorInfo, Event, McpStartup, Notice
 from mainspring.events import McpServer as McpServerEvent
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
     ContextTransform,
     SessionEnd,
     SessionStart,
+    ToolGate,
     ToolUnknown,
 )
 from mainspring.mcp.client_features import AllowSamplingCallback, ClientFeatures, ElicitCallback, SamplingCallback
@@ -35,7 +37,7 @@ from mainspring.mcp.server_log import ServerLog, server_log_path
 from mainspring.mcp.tools import server_of_tool_name, server_prefixes
 from mainspring.mcp.types import McpConnector, McpError, ResourceInfo
 from mainspring.messages import ImageBlock, TextBlock
-from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult
+from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 from mainspring.tools.interaction import INTERACTION_KEY
 
 if TYPE_CHECKING:
@@ -76,6 +78,19 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
         details = {"server": arguments["server"], "uri": arguments["uri"]}
         return ToolResult(output=_output(blocks), metadata=details, attachments=tuple(attachments))
 
+    def read_access(arguments: Mapping[str, Any]) -> list[Access]:
+        """Declare the server as a host, unless its annotations are trusted, and the file of a `file:` address."""
+        name, uri = str(arguments.get("server", "")), str(arguments.get("uri", ""))
+        server = next((s for s in mcp.servers if s.name == name), None)
+        host = Access("network", f"mcp://{server.key if server else quote(name, '')}")
+        hosts = [] if server is not None and server.config.trust_annotations else [host]
+        if uri[:5].casefold() != "file:":
+            return hosts
+        try:
+            return [*hosts, Access("fs-read", unquote(urlsplit(uri).path))]
+        except ValueError:  # for example, a broken IPv6 address
+            return [host]
+
     return [
         Tool(
             name=LIST_TOOL,
@@ -103,6 +118,7 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
             },
             execute=read_resource,
             source="builtin",
+            access=read_access,
         ),
     ]
 
@@ -127,6 +143,7 @@ def _error_result(text: str) -> ToolResult:
 logger = logging.getLogger("mainspring")
 
 
+_MAX_NAMED = 5
 _SILENT_WAIT = 0.75  # a shorter wait is not reported
 GRACE = 3.0
 """Maximum seconds that the first prompt waits for servers."""
@@ -139,7 +156,7 @@ class McpPlug(Plugin):
 
     All servers start at the same time, at warm-up or at the first run. The first prompt waits for servers that are still
     connecting, but no longer than ``startup_wait``; the tools of a late server are offered from the next request on. A server
-    that cannot be reached is reported with the hook ``mcp:error`` and affects nothing else.
+    that cannot be reached or is late is a warning, and affects nothing else, unless it is ``required``.
 
     Args:
         servers: Configurations, in any form that `parse_mcp_config` accepts.
@@ -154,7 +171,8 @@ class McpPlug(Plugin):
     Attributes:
         servers: The servers.
         startup_wait: Maximum seconds that the first prompt waits.
-        on_notice: Function that receives notices for the user: a server failed, was lost, or is late. Ignores them by default.
+        on_notice: Function that receives notices for the user: a server failed, was lost, or is late. By default, a failed or late
+            server is a `Notice` among the events.
 
     Raises:
         ConfigError: A configuration is invalid. (For files with many servers, use `parse_mcp_config`, which skips invalid
@@ -221,6 +239,7 @@ class McpPlug(Plugin):
         agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
         agent.on(ContextTransform, self._on_context_transform, order=_HOOK_ORDER)
         agent.on("agent:done", self._on_agent_done)
+        agent.on(ToolGate, self._on_tool_gate, order=_HOOK_ORDER)
         agent.on(ToolUnknown, self._on_tool_unknown)
 
     def for_child(self) -> Plugin | None:
@@ -231,23 +250,49 @@ class McpPlug(Plugin):
         self._asking.sample_model = sampler
 
     async def prepare(self) -> None:
-        """Start all servers, and wait for them at most ``startup_wait`` seconds."""
+        """Start all servers, and wait for them at most ``startup_wait`` seconds; for required ones until they are ready or fail.
+
+        Raises:
+            ConfigError: If a required server does not start.
+        """
         if not self.servers:
             return
         self._start()
         assert self._startup_task is not None
         silent_wait = min(_SILENT_WAIT, self.startup_wait)
         await asyncio.wait({self._startup_task}, timeout=silent_wait)
-        late = ", ".join([repr(s.name) for s in self.servers if s.status == "connecting"])
+        names = [repr(s.name) for s in self.servers if s.status == "connecting"]
+        more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        late = ", ".join(names[:_MAX_NAMED]) + more
         if late and self.startup_wait > silent_wait:  # report why the prompt waits
             self.on_notice(f"Waiting up to {self.startup_wait:g}s for MCP server {late}")
             await asyncio.wait({self._startup_task}, timeout=self.startup_wait - silent_wait)
+        required = [s for s in self.servers if s.config.required and s.status != "disabled"]
+        for server in required:
+            await server.wait_ready()
         for server in self.servers:
             if server.status == "connecting":
-                self.on_notice(
+                await self._warn(
                     f"MCP server {server.name!r} is still connecting. Its tools will be available when it is ready."
                 )
         self._update_tools()
+        failed = [str(s.error or f"MCP server {s.name!r} is {s.status}") for s in required if s.status != "ready"]
+        if failed:
+            raise ConfigError("\n".join([f"A required MCP server did not start. {text}" for text in failed]))
+
+    async def settle(self) -> None:
+        """Wait until every server is ready or has failed."""
+        if self._startup_task is not None and self._startup_task.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait({self._startup_task})
+            self._update_tools()
+
+    async def _warn(self, text: str) -> None:
+        """Report a failed or late server, which does not end the run."""
+        logger.warning("%s", text)
+        if self.on_notice is _ignore:
+            await self._notify(Notice(text, "warn"))
+        else:
+            self.on_notice(text)
 
     async def aclose(self) -> None:
         """Close all connections, and stop all programs. Later use starts them again."""
@@ -297,8 +342,9 @@ class McpPlug(Plugin):
     # --- startup ----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._startup_task is None or self._startup_task.get_loop() is not loop:
+        loop, task = asyncio.get_running_loop(), self._startup_task
+        is_missing = any(s.config.required and s.status == "failed" for s in self.servers)
+        if task is None or task.get_loop() is not loop or (is_missing and task.done()):
             self._startup_task = loop.create_task(self._start_all(), name="mcp bootstrap", context=Context())
 
     async def _start_all(self) -> None:
@@ -342,16 +388,29 @@ class McpPlug(Plugin):
         if self._tools_changed:
             self._update_tools(between_runs=True)
 
+    async def _on_tool_gate(self, hook: ToolGate) -> None:
+        """Handle a call of a tool that is not known yet, for example in a resumed session: wait for its server."""
+        if self._agent is None or self._agent.tools.get(hook.name) is not None:
+            return
+        server = self._server_of(hook.name)
+        if server is not None and server.status == "connecting":
+            await server.wait_ready()
+            self._update_tools()
+
+    def _server_of(self, tool_name: str) -> McpServer | None:
+        """Return the server that a tool's name contains."""
+        name = server_of_tool_name(tool_name, {s.name: s.key for s in self.servers})
+        return next((s for s in self.servers if s.name == name), None)
+
     async def _on_tool_unknown(self, hook: ToolUnknown) -> None:
         """Handle a call of an unknown tool of a server: the server may still be connecting, or have failed."""
-        name = server_of_tool_name(hook.name, {s.name: s.key for s in self.servers})
-        server = next((s for s in self.servers if s.name == name and s.status != "ready"), None)
-        if server is None:
+        server = self._server_of(hook.name)
+        if server is None or server.status == "ready":
             return
         await server.wait_ready()
-        text = str(server.error or f"MCP server {name!r} is {server.status}")
+        text = str(server.error or f"MCP server {server.name!r} is {server.status}")
         if server in self._ready():
-            text = f"MCP server {name!r} was not connected yet; it is now, and its tools are offered from the next request on."
+            text = f"MCP server {server.name!r} was not connected yet; it is now, and its tools are offered from the next request on."
         hook.result = ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
 
     def _update_tools(self, *, between_runs: bool = False) -> None:
@@ -402,10 +461,10 @@ class McpPlug(Plugin):
 
         Its tools stay, so that the prompt does not change: a call returns the reason.
         """
-        logger.warning("%s", error)
-        if server.name not in self._announced_questions:  # once, regardless of the number of retries
+        is_raised = server.config.required and server.seconds == 0.0  # never connected: `prepare` raises the error
+        if not is_raised and server.name not in self._announced_questions:  # once, regardless of the number of retries
             self._announced_questions.add(server.name)
-            self.on_notice(str(error))
+            await self._warn(str(error))
         await self._notify(McpServerEvent(server.name, error=ErrorInfo.from_exception(error), exception=error))
 
     def on_tools_changed(self, server: McpServer) -> None:

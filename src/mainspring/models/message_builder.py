@@ -49,13 +49,14 @@ class MessageBuilder:
 
     Attributes:
         usage: Token counts received so far; set by the decoder.
+        log: All changes, to build the partial message of any moment: the block, and its new text or the block; ~index: closed.
         count: Function that returns the counts when a message is built, for decoders that receive counts with every chunk.
         provider: Name of the provider, for the finished message.
         model: Model ID, for the finished message.
         tool_names: Tool names to show in partial messages, by received name; set by the code that renames tools in events.
     """
 
-    __slots__ = ("_blocks", "_chunks", "_log", "count", "model", "provider", "tool_names", "usage")
+    __slots__ = ("_blocks", "_chunks", "count", "log", "model", "provider", "tool_names", "usage")
 
     def __init__(self, provider: str | None = None, model: str | None = None) -> None:
         self.provider = provider
@@ -65,9 +66,7 @@ class MessageBuilder:
         self.tool_names: Mapping[str, str] = {}
         self._blocks: list[ContentBlock] = []  # Each block, or the empty block to fill.
         self._chunks: list[list[str] | None] = []  # Text of open blocks; None when a block is finished.
-        self._log: list[
-            tuple[int, str | ContentBlock]
-        ] = []  # Log of all changes, to build the partial message of any moment; ~index: closed.
+        self.log: list[tuple[int, str | ContentBlock]] = []
 
     def start(self) -> StreamStart:
         """Start the response."""
@@ -75,13 +74,13 @@ class MessageBuilder:
 
     def open_text(self) -> TextStart:
         """Open a text block."""
-        return TextStart(self._open(TextBlock("")), self, len(self._log))
+        return TextStart(self._open(TextBlock("")), self, len(self.log))
 
     def text(self, index: int, text: str) -> TextDelta:
         """Add text to block ``index``."""
         self._chunks[index].append(text)  # pyright: ignore[reportOptionalMemberAccess]
-        self._log.append((index, text))
-        return TextDelta(index, text, self, len(self._log))
+        self.log.append((index, text))
+        return TextDelta(index, text, self, len(self.log))
 
     def close_text(self, index: int, signature: str | None = None, text: str | None = None) -> TextEnd:
         """Close the text block ``index``; ``text`` is the full text if the provider sends it and it differs from the deltas."""
@@ -90,13 +89,13 @@ class MessageBuilder:
 
     def open_thinking(self) -> ThinkingStart:
         """Open a reasoning block."""
-        return ThinkingStart(self._open(ThinkingBlock("")), self, len(self._log))
+        return ThinkingStart(self._open(ThinkingBlock("")), self, len(self.log))
 
     def thinking(self, index: int, thinking: str) -> ThinkingDelta:
         """Add reasoning to block ``index``."""
         self._chunks[index].append(thinking)  # pyright: ignore[reportOptionalMemberAccess]
-        self._log.append((index, thinking))
-        return ThinkingDelta(index, thinking, self, len(self._log))
+        self.log.append((index, thinking))
+        return ThinkingDelta(index, thinking, self, len(self.log))
 
     def close_thinking(self, index: int, signature: str | None = None) -> ThinkingEnd:
         """Close the reasoning block ``index``."""
@@ -114,13 +113,13 @@ class MessageBuilder:
 
     def open_call(self, id: str, name: str) -> ToolCallStart:
         """Open a tool call."""
-        return ToolCallStart(self._open(ToolUseBlock(id, name)), id, name, self, len(self._log))
+        return ToolCallStart(self._open(ToolUseBlock(id, name)), id, name, self, len(self.log))
 
     def arguments(self, index: int, text: str) -> ToolCallDelta:
         """Add argument text to call ``index``."""
         self._chunks[index].append(text)  # pyright: ignore[reportOptionalMemberAccess]
-        self._log.append((index, text))
-        return ToolCallDelta(index, text, self, len(self._log))
+        self.log.append((index, text))
+        return ToolCallDelta(index, text, self, len(self.log))
 
     def close_call(
         self, index: int, *, input: dict[str, Any] | None = None, signature: str | None = None
@@ -134,7 +133,7 @@ class MessageBuilder:
     def update_call(self, index: int, id: str, name: str) -> None:
         """Set the ID or name of a call if the provider sends them late."""
         self._blocks[index] = block = ToolUseBlock(id, name)
-        self._log.append((index, block))
+        self.log.append((index, block))
 
     def block(self, index: int) -> ContentBlock:
         """Return block ``index``: the finished one, or the empty one to fill."""
@@ -167,7 +166,7 @@ class MessageBuilder:
         """Return the message after the first ``at`` entries of the log."""
         blocks: dict[int, ContentBlock] = {}
         chunks: dict[int, list[str]] = {}
-        for index, piece in self._log[:at]:
+        for index, piece in self.log[:at]:
             if isinstance(piece, str):
                 chunks.setdefault(index, []).append(piece)
             elif index >= 0:
@@ -184,14 +183,14 @@ class MessageBuilder:
         self._blocks.append(block)
         self._chunks.append([])
         index = len(self._blocks) - 1
-        self._log.append((index, block))
+        self.log.append((index, block))
         return index
 
     def _close(self, index: int, block: ContentBlock) -> int:
         self._blocks[index] = block
         self._chunks[index] = None
-        self._log.append((~index, block))
-        return len(self._log)
+        self.log.append((~index, block))
+        return len(self.log)
 
     def _joined(self, index: int) -> str:
         return "".join(self._chunks[index] or ())

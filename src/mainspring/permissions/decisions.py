@@ -174,6 +174,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
         agent: Name of the agent that makes the call; for a subagent, its own name.
         preview: The exact change that the call would make to files; ``None`` if it cannot be computed.
         is_edit: Whether allowing all edits in the project would allow the call.
+        is_once: Whether the approval can apply to this call only.
     """
 
     scope: str
@@ -189,6 +190,7 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     agent: str = ""
     preview: Preview | None = None
     is_edit: bool = False
+    is_once: bool = False
 
     def __getitem__(self, key: str) -> Any:
         if key not in self.__struct_fields__:

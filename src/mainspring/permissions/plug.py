@@ -20,6 +20,7 @@ from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, SessionStart
 from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, PermissionRequest, Reply, SessionGrant
 from mainspring.permissions.engine import PermissionEngine, ToolCall
 from mainspring.permissions.path_checker import GrantKey, PermissionMode
+from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.permissions.rules import PermissionRule, RuleSet, find_unused_rules
 from mainspring.permissions.sensitive_paths import SensitivePaths
@@ -348,12 +349,17 @@ class Permissions:
                 )
             return False
         tried = await self._preview_call(decision, context)
+        if tried is not None and tried.is_tool_error and await self._can_report(decision, context):
+            self._approve_preview(tried, decision, context)  # nothing will be written: `on_tool_start` checks that
+            return True
+        is_once = context.tool.is_approved_per_call
         request = replace(
-            build_request(decision, context.input),
+            build_request(replace(decision, advice=()) if is_once else decision, context.input),
             call_id=context.call_id,
             agent=self._agent,
             preview=tried,
             is_edit=await self._is_edit(context),
+            is_once=is_once,
         )
         try:
             answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
@@ -371,19 +377,27 @@ class Permissions:
             context.pause(permission_question(decision))
             return False
         if reply.allow:
+            is_session = not is_once and (reply.session or answer == "session")
             each_time = context.tool.preview is not None  # each call writes another text, which the user must see
-            self._session.remember(decision, everything=reply.session or answer == "session", each_time=each_time)
+            self._session.remember(decision, everything=is_session, each_time=each_time)
             if tried is not None:
-                self._session.approved_previews[self._agent, context.call_id] = (
-                    context.tool,
-                    tried,
-                    context.env,
-                    decision.paths,
-                )
+                self._approve_preview(tried, decision, context)
             return True
         suffix = f": {reply.reason}" if reply.reason else "."
         context.deny(f"{permission_question(decision)}, and the user denied it{suffix}", stop=stop or reply.stop)
         return False
+
+    async def _can_report(self, decision: PermissionDecision, context: PermissionCheck) -> bool:
+        """Return True if the error of an edit reveals only files of the project that the agent may read."""
+        place, grants = await self._project_paths(context.env), frozenset(self._session.grants)
+        paths = decision.paths.values() if context.tool.preview is None else ()
+        is_inside = all(split_path(path)[: len(place.root)] == place.root for path in paths)
+        is_shown = [is_inside and await self.engine.can_show(path, place, grants) for path in paths]
+        return bool(is_shown) and all(is_shown)
+
+    def _approve_preview(self, tried: Preview, decision: PermissionDecision, context: PermissionCheck) -> None:
+        key = self._agent, context.call_id
+        self._session.approved_previews[key] = (context.tool, tried, context.env, decision.paths)
 
     async def _is_edit(self, context: PermissionCheck) -> bool:
         """Return True if allowing all edits in the project would allow a call that asks."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.events import ContextCompacted
+from mainspring.events import ContextCompacted, Notice
 from mainspring.loop.hooks import (
     BeforeRun,
     SessionEnd,
@@ -19,6 +19,7 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.messages import Message, ToolDefinition
+from mainspring.messages.token_estimate import estimate_overhead
 from mainspring.options import Options, option
 from mainspring.prompt_tags import escape_text, tag_list
 
@@ -27,11 +28,16 @@ if TYPE_CHECKING:
     from mainspring.tools import Tool
 
 
-LoadMode = Literal["eager", "lazy"]
+LoadMode = Literal["eager", "lazy", "auto"]
 """``eager``: a tool is offered with its schema from the start.
 
-``lazy``: only its name, until the model searches for it.
+``lazy``: only its name, until the model searches for it. ``auto``: ``eager`` until the schemas exceed the budget, then ``lazy``.
 """
+
+
+MAX_SCHEMA_TOKENS = 12_000
+"""Default budget of ``auto``, in tokens, unless a share of the model's window is less."""
+MAX_WINDOW_SHARE = 0.1
 
 
 TOOL_SEARCH_NAME = "tool_search"
@@ -53,6 +59,10 @@ _UNLOCKED_BY_APP = "The application unlocks them when they are needed."
 _NEW_TOOLS_NOTE = (
     "[Further tools of MCP servers are there by now, locked like those before; {search} unlocks them.\n{names}]"
 )
+_OVER_BUDGET = (
+    "{count} tools of MCP servers take about {tokens:,} tokens in each request, more than {budget:,}. The model gets only "
+    "their names, and finds them with tool_search (settings mcp.disclosure and mcp.schemaBudget)."
+)
 _CATALOG_ORDER = 60  # the last part of the prompt: after memory and skills, which change less often
 _TURN_ORDER = -100  # before an application's own `turn:before`
 _GATE_ORDER = 40  # after all other gates
@@ -64,10 +74,12 @@ class ToolSearchOptions(Struct, frozen=True, kw_only=True):
     Attributes:
         tool: Whether to add the tool. Without it an application unlocks tools itself.
         limit: Maximum number of tools that one search shows and unlocks by default.
+        budget: Tokens of schemas above which ``auto`` locks tools; None for 12,000 or a tenth of the model's window, the lower.
     """
 
     tool: bool = True
     limit: Annotated[int, Meta(ge=1, le=50)] = 10
+    budget: Annotated[int, Meta(ge=0)] | None = None
 
 
 class DisclosureOptions(Options, page="tool-search.md"):
@@ -75,8 +87,8 @@ class DisclosureOptions(Options, page="tool-search.md"):
 
     tool_disclosure: LoadMode = option(
         default="eager",
-        doc="Whether the model gets tools of MCP servers immediately, or by name until it searches for them (`lazy`). If not set: "
-        "that of the agent. A server's own setting takes precedence.",
+        doc="Whether the model gets tools of MCP servers immediately, by name until it searches for them (`lazy`), or by name if their "
+        "schemas are large (`auto`). If not set: that of the agent. A server's own setting takes precedence.",
     )
     tool_search: ToolSearchOptions | None = option(
         default=None, doc="Options of the search for such tools; `None`: those of the agent's `Disclosure`."
@@ -100,6 +112,7 @@ class Disclosure:
         tool: Whether to add the tool `tool_search` to an agent without a tool of that name. Without it an application unlocks
             tools itself: `on_found`, or a tool of `create_tool_search`. Default true.
         limit: Maximum number of tools that one search shows and unlocks by default, 1 to 50. Default 10.
+        budget: See `ToolSearchOptions`.
 
     Raises:
         ConfigError: If a value is invalid.
@@ -112,18 +125,22 @@ class Disclosure:
         servers: Mapping[str, LoadMode] | None = None,
         tool: bool = True,
         limit: int = 10,
+        budget: int | None = None,
     ) -> None:
         self.default: LoadMode = default
         self.servers: Mapping[str, LoadMode] = dict(servers or {})
         for name, mode in (("the default", default), *self.servers.items()):
             if mode not in get_args(LoadMode):
-                raise ConfigError(f"The disclosure of {name} must be 'eager' or 'lazy', not {mode!r:.80}.")
+                raise ConfigError(f"The disclosure of {name} must be 'eager', 'lazy', or 'auto', not {mode!r:.80}.")
         if isinstance(limit, bool) or not 1 <= limit <= 50:
             raise ConfigError(f"The limit of tool_search must be a number from 1 to 50, not {limit!r:.80}.")
+        if budget is not None and (isinstance(budget, bool) or budget < 0):
+            raise ConfigError(f"The budget of tool_search must be a number of tokens, not {budget!r:.80}.")
         self.tool = tool
         self.limit = limit
+        self.budget = budget
         self._default: LoadMode = default
-        self._search = ToolSearchOptions(tool=tool, limit=limit)
+        self._search = ToolSearchOptions(tool=tool, limit=limit, budget=budget)
         self._is_listening = False
         self._agent: CoreAgent | None = None
         self._catalog: tuple[str, ...] | None = None
@@ -133,12 +150,16 @@ class Disclosure:
         self._unlocked: dict[str, None] = {}
         self._order: dict[str, None] = {}
         self._locking = False
+        self._is_over_budget = False
+        self._notice: str | None = None
+        self._measured: list[Tool] = []
+        self._kept = frozenset[str]()
         self._sent: tuple[tuple[ToolDefinition, ...], int, tuple[ToolDefinition, ...]] | None = None
 
     @property
     def has_lazy_servers(self) -> bool:
-        """Return True if the tools of any server are locked at first."""
-        return "lazy" in (self._default, *self.servers.values())
+        """Return True if the tools of any server may be locked."""
+        return not {"lazy", "auto"}.isdisjoint((self._default, *self.servers.values()))
 
     @property
     def search(self) -> ToolSearchOptions:
@@ -162,7 +183,7 @@ class Disclosure:
     def configure(self, options: DisclosureOptions) -> None:
         """Set the options of the next run; those that are not set are those of the constructor."""
         self._default = options.tool_disclosure if "tool_disclosure" in options.given else self.default
-        search = options.tool_search or ToolSearchOptions(tool=self.tool, limit=self.limit)
+        search = options.tool_search or ToolSearchOptions(tool=self.tool, limit=self.limit, budget=self.budget)
         if search != self._search:
             self._search, self._joined = search, ("", "")  # the prompt describes the search
         self._listen()
@@ -183,7 +204,9 @@ class Disclosure:
 
     def for_child(self) -> Disclosure:
         """Return the counterpart for a subagent, which unlocks tools for itself."""
-        return Disclosure(self.default, servers=self.servers, tool=self.tool, limit=self.limit)
+        child = Disclosure(self.default, servers=self.servers, tool=self.tool, limit=self.limit, budget=self.budget)
+        child._notice = ""  # the parent reports it
+        return child
 
     def reset(self) -> None:
         """Forget the conversation: the next one starts with the current names."""
@@ -195,7 +218,11 @@ class Disclosure:
         """Return True if a tool is locked at first."""
         if not tool.source.startswith(_SOURCE):
             return False
-        return self.servers.get(tool.source.removeprefix(_SOURCE), self._default) == "lazy"
+        mode = self._mode_of(tool)
+        return mode == "lazy" or (mode == "auto" and self._is_over_budget and tool.name not in self._kept)
+
+    def _mode_of(self, tool: Tool) -> LoadMode:
+        return self.servers.get(tool.source.removeprefix(_SOURCE), self._default)
 
     @property
     def lazy_tools(self) -> list[Tool]:
@@ -223,8 +250,10 @@ class Disclosure:
         """Return the specs that a request offers now: locked tools cost nothing."""
         if not self.has_lazy_servers or not self._hides_any([s.name for s in specs]):
             return specs
-        locked = {t.name for t in self.lazy_tools}.difference(self._unlocked)
-        return [s for s in specs if s.name not in locked]
+        self._check_budget()
+        lazy = {t.name for t in self.lazy_tools}
+        hidden = lazy.difference(self._unlocked) | ({self.search_name} if self._hides_search(lazy) else set[str]())
+        return [s for s in specs if s.name not in hidden]
 
     def model_name(self, name: str) -> str:
         """Return the name under which the model knows a tool."""
@@ -232,9 +261,46 @@ class Disclosure:
 
     # --- the handlers -----------------------------------------------------------------------------------------------
 
-    def _on_system_transform(self, hook: SystemTransform) -> None:
-        if not self.has_lazy_servers:
+    def _check_budget(self) -> None:
+        """Lock the tools of ``auto`` servers once the schemas exceed the budget; tools that requests already contained stay."""
+        agent = self._agent
+        if self._is_over_budget or agent is None or "auto" not in (self._default, *self.servers.values()):
             return
+        active = agent.tools
+        tools = [
+            t for t in active if t.source.startswith(_SOURCE) and self._mode_of(t) != "lazy" and active.get(t.name)
+        ]
+        if tools == self._measured or not self._hides_any(self._active()):
+            return
+        tokens, budget = estimate_overhead("", [t.spec for t in tools]), self._search.budget
+        if budget is None:
+            window = agent.model.info.context_window
+            budget = min(MAX_SCHEMA_TOKENS, round(window * MAX_WINDOW_SHARE)) if window else MAX_SCHEMA_TOKENS
+        if tokens <= budget:
+            self._measured = tools
+            return
+        self._is_over_budget, self._kept = True, frozenset([t.name for t in self._measured])
+        if self._notice is None:
+            self._notice = _OVER_BUDGET.format(count=len(tools), tokens=tokens, budget=budget)
+
+    def _report_budget(self) -> Awaitable[None] | None:
+        """Publish the notice that the tools exceed the budget, once."""
+        text = self._notice
+        if not text or self._agent is None:
+            return None
+        self._notice = ""
+        return self._agent.bus.notify(Notice(text))
+
+    def _on_system_transform(self, hook: SystemTransform) -> Awaitable[None] | None:
+        if not self.has_lazy_servers:
+            return None
+        if self._catalog is None:
+            self._is_over_budget, self._measured = False, []
+            self._check_budget()
+        self._add_catalog(hook)
+        return self._report_budget()
+
+    def _add_catalog(self, hook: SystemTransform) -> None:
         if self._catalog is None:
             self._catalog = tuple(sorted(self.model_name(t.name) for t in self.lazy_tools))
             self._announced.update(t.name for t in self.lazy_tools)
@@ -246,27 +312,29 @@ class Disclosure:
             self._joined = (hook.system, f"{hook.system}\n\n{text}" if hook.system else text)
         hook.system = self._joined[1]
 
-    def _on_turn_before(self, hook: TurnBefore) -> None:
+    def _on_turn_before(self, hook: TurnBefore) -> Awaitable[None] | None:
         specs = tuple(hook.request.tools)
         self._locking = self.has_lazy_servers and self._hides_any([s.name for s in specs])
         if not self._locking:
-            return
+            return None
         sent = self._sent
+        if sent is None or sent[0] is not specs:  # a late server may have added tools
+            self._check_budget()
         if sent is None or sent[0] is not specs or sent[1] != len(self._unlocked):
             offered = self._visible_specs(specs)
             same = sent is not None and _same_specs(sent[2], offered)
             self._sent = sent = (specs, len(self._unlocked), sent[2] if sent is not None and same else offered)
         hook.request = replace(hook.request, tools=sent[2])
+        return self._report_budget()
 
     def _visible_specs(self, specs: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
         """Return the tools to offer now, in the order in which they were first offered, so that the list only grows at its end."""
         lazy = {t.name for t in self.lazy_tools}
-        self._searchable = (
-            self._searchable or bool(lazy) or "lazy" in self.servers.values() or not self._is_own_search_tool()
-        )
+        hides_search = self._hides_search(lazy)
+        self._searchable = not hides_search
         by_name, search_name = {s.name: s for s in specs}, self.search_name
         for name in by_name:
-            if name not in lazy and (name != search_name or self._searchable):
+            if name not in lazy and (name != search_name or not hides_search):
                 self._order.setdefault(name)
         for name in self._unlocked:
             self._order.setdefault(name)
@@ -289,14 +357,19 @@ class Disclosure:
     def _on_tool_results(self, hook: ToolResultsAfter) -> None:
         hook.follow += self._new_tools_message()
 
-    def _on_agent_before(self, hook: BeforeRun) -> None:
+    def _on_agent_before(self, hook: BeforeRun) -> Awaitable[None] | None:
+        if self._catalog is not None:
+            self._check_budget()
         if hook.prompt:  # a run that only resumes tool calls has their results first
             hook.messages += self._new_tools_message()
+        return self._report_budget()
 
     def _new_tools_message(self) -> list[Message]:
         """Return a message with the names added since the catalog was created; ``None`` without new names."""
+        if self._catalog is None or not (self._is_over_budget or "lazy" in (self._default, *self.servers.values())):
+            return []
         new = [t.name for t in self.lazy_tools if t.name not in self._announced]
-        if self._catalog is None or not new or not self._hides_any(self._active()):
+        if not new or not self._hides_any(self._active()):
             return []
         self._announced.update(new)
         names = tag_list(_CATALOG_TAG, map(self.model_name, new))
@@ -325,6 +398,11 @@ class Disclosure:
     def _hides_any(self, offered: Sequence[str]) -> bool:
         """Return True if any of these tools are locked: only in runs that can unlock them."""
         return not self._search.tool or self.search_name in offered
+
+    def _hides_search(self, lazy: Collection[str]) -> bool:
+        """Return True if the search tool would find nothing."""
+        has_lazy = bool(lazy) or "lazy" in self.servers.values()
+        return not (self._searchable or has_lazy) and self._is_own_search_tool()
 
     def _is_own_search_tool(self) -> bool:
         tool = self._agent.tools.get(self.search_name) if self._agent is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from mainspring.sessions.entries import (
     encode_entry,
     try_decode_entry,
 )
+from mainspring.sessions.jsonl_store import read_header
 from mainspring.sessions.paths import new_session_id, resolve_session_folder
 from mainspring.sessions.rewind.snapshots import decode_record
 from mainspring.sessions.session import HomeOrStore, list_sessions, resolve_store
@@ -119,8 +120,10 @@ def import_session(
     try:
         with path.open("rb") as stream:
             converter = _ParentIdConverter()
-            header = _header(path, converter.convert(stream.readline()))
-            lines, problems, is_readable = _read_valid_lines(converter.convert_all(stream))
+            header, start = _read_header(path, converter, stream)
+            lines, problems, is_readable = _read_valid_lines(converter.convert_all(stream), start or 1)
+        if not start:
+            problems = (f"The first line of {path} cannot be read; the header of the session was restored.", *problems)
     except OSError as error:
         raise SessionError(f"Cannot read {path}: {error.strerror or error}") from error
     if not is_readable:
@@ -146,21 +149,32 @@ def import_session(
     return header.id, problems
 
 
-def _header(path: Path, line: bytes) -> SessionEntry:
-    entry = decode_session_header(line, path)
+def _read_header(path: Path, converter: _ParentIdConverter, stream: BinaryIO) -> tuple[SessionEntry, int]:
+    """Read the header. Return it, and the number of the next line; 0 if it was restored."""
+    try:
+        entry, start = decode_session_header(converter.convert(stream.readline()), path), 2
+    except SessionError:
+        found = read_header(path)
+        entry, start = found.entry, 0
+        stream.seek(found.start)
     if entry.version > VERSION:
         raise SessionError(
             f"{path} uses version {entry.version} of the format. This program supports version {VERSION}. Update Mainspring."
         )
-    return entry
+    return entry, start
 
 
-def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, ...], bool]:
-    """Return the lines to store, the problems, and False if every line of the history is unreadable."""
+def _read_valid_lines(lines: Iterable[bytes], start: int) -> tuple[list[bytes], tuple[str, ...], bool]:
+    """Return the lines to store, the problems, and False if every line of the history is unreadable.
+
+    Args:
+        lines: The lines after the header.
+        start: Number of the first one.
+    """
     valid: list[bytes] = []
     problems: list[str] = []
     has_history = False
-    for number, line in enumerate(lines, 2):
+    for number, line in enumerate(lines, start):
         data = line.strip()
         if not data:
             continue
@@ -168,6 +182,8 @@ def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, .
             link = decode_header(data)
         except ENTRY_ERRORS:
             problems.append(f"Line {number} cannot be read and was skipped.")
+            continue
+        if link.type == "session":
             continue
         if link.type in _HISTORY_TYPES:
             try:

@@ -13,14 +13,17 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import SessionError
-from mainspring.locks import LockResult, describe_lock_owner, try_lock
+from mainspring.lazy import lazy_function
+from mainspring.locks import LockResult, LockTimeoutError, describe_lock_owner, lock_directory, try_lock
 from mainspring.messages import Message
 from mainspring.sessions.entries import (
     VERSION,
@@ -29,6 +32,7 @@ from mainspring.sessions.entries import (
     RunStartEntry,
     SessionEntry,
     decode_session_header,
+    encode_entry,
     try_decode_entry,
 )
 from mainspring.sessions.history import prompt_preview
@@ -43,13 +47,37 @@ from mainspring.sessions.paths import (
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine
 from mainspring.state_files import make_private_folder
 
+if TYPE_CHECKING:
+    from mainspring.sessions.damaged_header import restore_header
+else:
+    restore_header = lazy_function("mainspring.sessions.damaged_header", "restore_header")
+
+_SUFFIX = ".jsonl"
 _HEAD = 64 * 1024
 _TAIL = 16 * 1024
 _PREVIEW = 80
 
 
-def read_header(path: Path) -> SessionEntry:
-    """Read the header of a session file.
+class FileHeader(Struct, frozen=True):
+    """The header of a session file.
+
+    Attributes:
+        entry: The header.
+        start: Position of the first line that belongs to the session. Damaged lines before it are skipped.
+        is_restored: Whether no line of the file contains it: it was lost, and is derived from the rest.
+    """
+
+    entry: SessionEntry
+    start: int = 0
+    is_restored: bool = False
+
+
+def read_header(path: Path, cwd: str = "") -> FileHeader:
+    """Read the header of a session file. A damaged or missing one is restored if entries follow.
+
+    Args:
+        path: The file.
+        cwd: The folder that the session probably belongs to, in case that its header is damaged.
 
     Raises:
         SessionError: If it is not a session file.
@@ -58,17 +86,22 @@ def read_header(path: Path) -> SessionEntry:
     if not stat.S_ISREG(path.stat().st_mode):
         raise SessionError(f"Not a session: {path} is not a file.")
     with path.open("rb") as file:
-        return _header(path, file.readline(_HEAD))
+        line = file.readline(_HEAD)
+        if not line:
+            raise SessionError(f"Not a session: {path} is empty.")
+        try:
+            return FileHeader(decode_session_header(line, path))
+        except SessionError:
+            file.seek(0)
+            if (found := restore_header(path, file, cwd)) is not None:
+                return FileHeader(*found)
+            if not line.strip():
+                raise SessionError(f"Not a session: {path} has no header.") from None
+            raise
 
 
-def _header(path: Path, line: bytes) -> SessionEntry:
-    if not line.strip():
-        raise SessionError(f"Not a session: {path} is empty." if not line else f"Not a session: {path} has no header.")
-    return decode_session_header(line, path)
-
-
-def read_session_info(path: Path) -> SessionInfo:
-    """Read the metadata of a file. ``problem`` is set if it is not a session.
+def read_session_info(path: Path, cwd: str = "") -> SessionInfo:
+    """Read the metadata of a file. ``problem`` is set if it is not a session. For ``cwd``, see `read_header`.
 
     Raises:
         OSError: If it does not exist.
@@ -77,8 +110,8 @@ def read_session_info(path: Path) -> SessionInfo:
     updated = datetime.fromtimestamp(status.st_mtime, UTC)
     fallback = SessionInfo(id=path.stem, place=str(path), updated=updated, size=status.st_size)
     try:
-        header = read_header(path)
-        head = _read_range(path, 0, _HEAD)
+        found = read_header(path, cwd)
+        header, head = found.entry, _read_range(path, found.start, _HEAD)
         tail = _read_range(path, max(status.st_size - _TAIL, 0), _TAIL) if status.st_size > _HEAD else b""
     except SessionError as error:
         return replace(fallback, problem=str(error))
@@ -167,9 +200,6 @@ def iter_lines_backward(file: BinaryIO, block: int = BLOCK_BYTES) -> Iterator[tu
         yield 0, b"".join(reversed(later))
 
 
-_SUFFIX = ".jsonl"
-
-
 class JsonlSessionLog:
     """One session file. Not safe for simultaneous use from two threads."""
 
@@ -185,6 +215,9 @@ class JsonlSessionLog:
         self._lock: LockResult = "held"
         self._has_partial_line = False
         self._unnamed = False
+        self._is_empty = False
+        self._start = 0  # position of the first line that is not skipped
+        self._restored = b""  # the header, if the file has none
         self._reader: BinaryIO | None = None
 
     def __del__(self) -> None:
@@ -193,7 +226,7 @@ class JsonlSessionLog:
     @property
     def exists(self) -> bool:
         """True if it is stored."""
-        return self._fd is not None
+        return self._fd is not None and not self._is_empty
 
     @property
     def context_folder(self) -> str | None:
@@ -206,7 +239,13 @@ class JsonlSessionLog:
         Raises:
             SessionError: If it is not a session.
         """
-        header = read_header(self._path)
+        found = read_header(self._path)
+        header = found.entry
+        self._start, self._restored = found.start, encode_entry(header) if found.is_restored else b""
+        if self._restored or self._start:
+            how = "restored from the rest of the file" if self._restored else "found in a later line"
+            text = f"the first line of {self.place} cannot be read; the header of the session was {how}"
+            self.problems.append(Problem("damaged", text))
         if header.version > VERSION:
             text = f"{self.place} uses version {header.version} of the format; this program writes version {VERSION}"
             self._read_only(Problem("newer", f"{text}. It can be read, but nothing is saved to it"))
@@ -248,7 +287,7 @@ class JsonlSessionLog:
         """Append lines in one write; see `SessionLog.append`."""
         if not self.writable:
             raise OSError(errno.EROFS, "the session is open for reading only", self.place)
-        new = self._fd is None
+        new = self._fd is None or self._is_empty
         fd = self._create() if self._fd is None else self._fd
         status = os.fstat(fd)
         if status.st_nlink == 0:
@@ -263,7 +302,7 @@ class JsonlSessionLog:
         except OSError:
             self._truncate(fd, status.st_size, new=new)
             raise
-        self._has_partial_line = False
+        self._has_partial_line = self._is_empty = False
 
     def _sync(self, fd: int) -> None:
         getattr(os, "fdatasync", os.fsync)(fd)
@@ -271,21 +310,32 @@ class JsonlSessionLog:
             _fsync_folder(self._path.parent)
             self._unnamed = False
 
-    def _create(self) -> int:
-        """Create the file exclusively."""
-        make_private_folder(self._path.parent)
-        how = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _FLAGS
+    def reserve(self) -> None:
+        """Create the empty file; see `SessionLog.reserve`."""
         try:
-            fd = os.open(self._path, how, 0o600)
-        except FileExistsError:
-            if not _is_empty_leftover(self._path):
-                raise
-            self._path.unlink()
-            fd = os.open(self._path, how, 0o600)
-        self._lock = try_lock(fd)
+            self._create()
+        except FileExistsError as error:
+            raise SessionError(f"Session {self._path.stem} already exists. Open it, or choose another ID.") from error
+
+    def _create(self) -> int:
+        """Create the file exclusively, in any project.
+
+        The lock prevents a second process from taking the file for a leftover before the first one has locked it.
+        """
+        root = self._path.parent.parent
+        make_private_folder(self._path.parent)
+        with ExitStack() as stack:
+            with suppress(OSError, LockTimeoutError):  # a file system without locks
+                stack.enter_context(lock_directory(root))
+            for path in root.glob(f"*/{self._path.name}"):
+                if not _is_empty_leftover(path):
+                    raise FileExistsError(errno.EEXIST, "another process has created this session", str(path))
+                path.unlink(missing_ok=True)
+            fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+            self._lock = try_lock(fd)
         allow_blocking_writes(fd)
         self._fd = fd
-        self._unnamed = True
+        self._unnamed = self._is_empty = True
         if self._context:
             try:
                 make_private_folder(self._context)
@@ -297,8 +347,8 @@ class JsonlSessionLog:
         """Remove the rest of a failed write. If that fails too, the next write starts on a new line."""
         if new:
             self._fd = None
-            os.close(fd)
             self._path.unlink(missing_ok=True)
+            os.close(fd)
             return
         try:
             if self._lock != "held":  # Another process may have written in the meantime.
@@ -311,9 +361,12 @@ class JsonlSessionLog:
         """Iterate over all lines, oldest first."""
         if self._fd is None:
             return
-        position = 0
+        position = self._start
+        if self._restored:
+            yield StoredLine(0, 0, self._restored)
         with self._path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            skipped = file.read(position).count(b"\n")
+            for number, line in enumerate(file, skipped + 1):
                 data = line.rstrip(b"\r\n")
                 if data:
                     yield StoredLine(number, position, data, line.endswith(b"\n"))
@@ -325,9 +378,12 @@ class JsonlSessionLog:
             return
         with self._path.open("rb") as file:
             for position, line in iter_lines_backward(file):
-                data = line.rstrip(b"\r\n")
+                skipped = max(self._start - position, 0)
+                data = line[skipped:].rstrip(b"\r\n")
                 if data:
-                    yield StoredLine(0, position, data, line.endswith(b"\n"))
+                    yield StoredLine(0, position + skipped, data, line.endswith(b"\n"))
+        if self._restored:
+            yield StoredLine(0, 0, self._restored)
 
     def read(self, position: int) -> bytes:
         """Return the line at a position."""
@@ -343,6 +399,8 @@ class JsonlSessionLog:
         if reader is not None:
             reader.close()
         if fd is not None:
+            if self._is_empty:  # reserved, but never used
+                self._path.unlink(missing_ok=True)
             os.close(fd)
 
 
@@ -409,9 +467,11 @@ class JsonlStore:
         found: list[SessionInfo] = []
         for path in self.root.glob(f"{project}/*{_SUFFIX}"):
             try:
-                found.append(read_session_info(path))
+                info = read_session_info(path, cwd or "")
             except OSError:  # Deleted in the meantime.
                 continue
+            if info.size:  # An empty file is reserved, or a leftover; see `exists`.
+                found.append(info)
         return sorted(found, key=lambda s: (s.updated is not None, s.updated, s.id), reverse=True)
 
     def _context(self, session: str) -> Path:

@@ -121,6 +121,8 @@ def _handle_event(tree: SessionTree, row: StoredLine) -> None:
         text = f"line {row.number} has an unknown parent ({parent}); it was attached to the line before it"
         tree.problems.append(Problem("damaged", text))
         parent = tree.leaf
+    elif parent is None and link.type not in ENTRY_TYPES:  # It may not start a new history.
+        parent = tree.leaf
     tree.nodes[link.id] = EntryNode(link.id, link.type, parent, row.position, row.number)
     tree.leaf = link.id
     if link.type not in ENTRY_TYPES:

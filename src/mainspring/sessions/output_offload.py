@@ -28,6 +28,7 @@ from mainspring.policies.large_results.store import (
     summarize_call_arguments,
 )
 from mainspring.tools import Tool, ToolContext, ToolOutput, define_tool
+from mainspring.tools.tool import no_access
 
 if TYPE_CHECKING:
     from html import escape
@@ -144,6 +145,7 @@ class OffloadOutputsPlug(Plugin):
             execute=execute,
             source="builtin",
             idempotent=True,
+            access=no_access,  # it returns a result of this conversation
         )
 
     def _begin(self, hook: SessionStart) -> None:

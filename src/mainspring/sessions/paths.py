@@ -56,13 +56,18 @@ def new_session_id(now: datetime) -> str:
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
+def is_valid_session_id(name: str) -> bool:
+    """Return True if a session may have this ID."""
+    return _ID.fullmatch(name) is not None
+
+
 def validate_session_id(name: str) -> str:
     """Return the ID if it is valid.
 
     Raises:
         SessionError: If not.
     """
-    if not _ID.fullmatch(name):
+    if not is_valid_session_id(name):
         raise SessionError(f"Invalid session ID: {name!r}. Use letters, digits, '.', '_', and '-'.")
     return name
 

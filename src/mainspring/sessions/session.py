@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -282,7 +282,7 @@ class Session(AbstractContextManager["Session"]):
         self.blobs = BlobStore(store.blobs_folder)
         self.journal = SessionWriter(log, header, options)
         self.id = header.id
-        self.cwd = header.cwd
+        self.cwd = header.cwd or resolve_session_folder()  # empty if the header was damaged
         self.location = log.place
         self.problems: list[Problem] = self.journal.problems
         self.was_interrupted = False
@@ -312,7 +312,7 @@ class Session(AbstractContextManager["Session"]):
             options: Options for writing.
 
         Raises:
-            SessionError: If a session with this ID exists.
+            SessionError: If a session with this ID exists, or another process has just created one.
         """
         options = options or SessionOptions()
         store = resolve_store(home)
@@ -325,7 +325,11 @@ class Session(AbstractContextManager["Session"]):
             cwd=resolve_session_folder(cwd),
             title=title,
         )
-        session = cls(store, store.create(header), header, options)
+        log = store.create(header)
+        if id:  # Two processes may choose the same one. A generated ID is unique.
+            with suppress(OSError):  # The first write reports it.
+                log.reserve()
+        session = cls(store, log, header, options)
         if home is None and isinstance(store, MemorySessionStore):
             session.journal.add_warning(
                 Problem(
@@ -353,7 +357,7 @@ class Session(AbstractContextManager["Session"]):
             home: See `create`.
             write: Whether to continue it. If False, nothing is written or locked.
             if_locked: What to do if it is already open, in this or another process: ``read`` continues in memory only, ``fork``
-                continues in a copy, which `problems` reports.
+                continues in a copy without the unfinished run, which `problems` reports.
             options: Options for writing.
 
         Raises:
@@ -373,7 +377,7 @@ class Session(AbstractContextManager["Session"]):
             log.close()
             raise
         if if_locked == "fork" and not log.writable and any(p.kind == "locked" for p in log.problems):
-            fork = session.fork()
+            fork = session.fork(unfinished=False)
             session.close()
             text = f"session {session.id} is already open: continuing in a copy, {fork.id}"
             fork.journal.add_warning(Problem("locked", text))
@@ -491,12 +495,13 @@ class Session(AbstractContextManager["Session"]):
             agent.context.pending = self.pending
         return summary_entry
 
-    def fork(self, *, title: str = "", whole: bool = False) -> Self:
+    def fork(self, *, title: str = "", whole: bool = False, unfinished: bool = True) -> Self:
         """Create a session that starts with the path to the current leaf. It is stored immediately.
 
         Args:
             title: Its title for users (default: that of this session).
             whole: Whether to copy all branches, with the labels of entries.
+            unfinished: Whether to copy the run that another process may still be executing.
 
         Raises:
             SessionError: If this session uses a newer version of the format.
@@ -516,7 +521,12 @@ class Session(AbstractContextManager["Session"]):
             forked_from=self.id,
         )
         fork = type(self)(self.store, self.store.create(header), header, self._options)
-        fork.journal.begin([line.data for line in self.journal.path(whole=whole)])
+        lines = list(self.journal.path(whole=whole))
+        run = self.journal.history.run
+        if run is not None and not unfinished and _may_be_running(run):
+            start = next((i for i, line in enumerate(lines) if _is_start(line.entry, run)), len(lines))
+            del lines[start:]
+        fork.journal.begin([line.data for line in lines])
         return fork
 
     def plug(self) -> SessionPlug:
@@ -551,6 +561,22 @@ class Session(AbstractContextManager["Session"]):
         self.journal.check_open()
         self.journal.save_without_message = True
         return self.journal.record(kind, **fields)
+
+
+def _is_start(entry: Entry | None, run: RunStartEntry) -> bool:
+    return isinstance(entry, RunStartEntry) and entry.run == run.run
+
+
+def _may_be_running(run: RunStartEntry) -> bool:
+    """Return False if the process of a run has certainly ended."""
+    if run.host == socket.gethostname() and os.name == "posix":
+        try:
+            os.kill(run.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # a process of another user
+            pass
+    return True
 
 
 def list_sessions(

@@ -26,11 +26,13 @@ from mainspring.sessions.entries import (
     MessageEntry,
     SessionEntry,
     decode_session_header,
+    encode_entry,
     try_decode_entry,
 )
 from mainspring.sessions.history import prompt_preview
+from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.paths import event_log_path, remove_event_logs, remove_index, validate_session_id
-from mainspring.sessions.store import Problem, SessionInfo, StoredLine
+from mainspring.sessions.store import Problem, SessionInfo, SessionLog, StoredLine
 from mainspring.state_files import make_private_folder
 
 APPLICATION_ID = 0x6D737072
@@ -67,6 +69,7 @@ class SqliteSessionLog:
         self.problems: list[Problem] = []
         self._store = store
         self._header = header
+        self._restored = b""  # the header, if its line cannot be read
         self._exists = exists
         self._lock: int | None = None
         self._connection: sqlite3.Connection | None = None
@@ -91,7 +94,7 @@ class SqliteSessionLog:
         """Append lines in one transaction; see `SessionLog.append`."""
         if not self.writable:
             raise OSError(errno.EROFS, "the session is open for reading only", self.place)
-        if not self._exists:
+        if not self._exists and self._lock is None:
             self._acquire_lock()
             if not self.writable:
                 raise OSError(errno.EAGAIN, "another process has created a session with this ID", self.place)
@@ -126,17 +129,31 @@ class SqliteSessionLog:
                 "INSERT INTO lines (session, data) VALUES (?, ?)", [(header.id, line) for line in lines]
             )
 
+    def restore(self, header: SessionEntry) -> None:
+        """Use a header instead of the first line, which cannot be read."""
+        self._restored = encode_entry(header)
+        self.problems.append(Problem("damaged", f"the first line of {self.place} cannot be read; it was restored"))
+
+    def reserve(self) -> None:
+        """Lock the new session; see `SessionLog.reserve`."""
+        self._acquire_lock()
+        if not self.writable or self._store.exists(self._header.id):
+            raise SessionError(f"Session {self._header.id} already exists. Open it, or choose another ID.")
+
     def rows(self) -> Iterator[StoredLine]:
         """Iterate over all lines, oldest first, a page at a time."""
         if not self._exists:
             return
         number, position = 0, -1
+        if self._restored:
+            yield StoredLine(0, position, self._restored)
         while True:
             query = "SELECT position, data FROM lines WHERE session = ? AND position > ? ORDER BY position LIMIT ?"
             page = self._query(query, (self._header.id, position, _PAGE))
             for position, data in page:
                 number += 1
-                yield StoredLine(number, position, data)
+                if number > 1 or not self._restored or try_decode_entry(data):
+                    yield StoredLine(number, position, data)
             if len(page) < _PAGE:
                 return
 
@@ -149,6 +166,8 @@ class SqliteSessionLog:
         while page := self._query(query, (self._header.id, position, _PAGE)):
             for position, data in page:
                 yield StoredLine(0, position, data)
+        if self._restored:
+            yield StoredLine(0, -1, self._restored)
 
     def read(self, position: int) -> bytes:
         """Return the line at a position."""
@@ -233,11 +252,15 @@ class SqliteSessionStore:
             raise SessionError(f"Session {header.id} already exists. Open it, or choose another ID.")
         return SqliteSessionLog(self, header, exists=False)
 
-    def open(self, name: str, *, write: bool = True) -> SqliteSessionLog:
-        """Open a stored session; see `SessionStore.open`."""
-        header = self._header(self._find(name))
+    def open(self, name: str, *, write: bool = True) -> SessionLog:
+        """Open a stored session, or a session file by its path; see `SessionStore.open`."""
+        if _is_session_file(name):
+            return JsonlStore(self.path.parent).open(name, write=write)
+        header, is_restored = self._header(self._find(name))
         newer = header.version > VERSION
         log = SqliteSessionLog(self, header, exists=True, write=write and not newer)
+        if is_restored:
+            log.restore(header)
         if newer:
             text = f"{log.place} uses version {header.version} of the format; this program writes version {VERSION}"
             log.problems.append(Problem("newer", f"{text}. It can be read, but nothing is saved to it"))
@@ -249,6 +272,9 @@ class SqliteSessionStore:
 
     def delete(self, name: str) -> None:
         """Delete a session permanently."""
+        if _is_session_file(name):
+            JsonlStore(self.path.parent).delete(name)
+            return
         log = self.open(name)
         try:
             if not log.writable and not any(p.kind == "newer" for p in log.problems):
@@ -345,9 +371,14 @@ class SqliteSessionStore:
         except sqlite3.Error as error:
             raise SessionError(f"Cannot read {self.path}: {error}") from error
 
-    def _header(self, id: str) -> SessionEntry:
-        [(data,)] = self._rows("SELECT data FROM lines WHERE session = ? ORDER BY position LIMIT 1", (id,))
-        return decode_session_header(data, f"{self.path}#{id}")
+    def _header(self, id: str) -> tuple[SessionEntry, bool]:
+        """Return the header of a session, and whether its line cannot be read and it was restored."""
+        for (data,) in self._rows("SELECT data FROM lines WHERE session = ? ORDER BY position LIMIT 1", (id,)):
+            with suppress(SessionError):
+                return decode_session_header(data, f"{self.path}#{id}"), False
+        [(cwd, title, created)] = self._rows("SELECT cwd, title, created FROM sessions WHERE id = ?", (id,))
+        when = datetime.fromisoformat(created)
+        return SessionEntry(id=id, parent=None, timestamp=when, version=VERSION, cwd=cwd, title=title), True
 
     def _find(self, name: str) -> str:
         begin = name.removeprefix(f"{self.path}#")
@@ -363,6 +394,10 @@ class SqliteSessionStore:
                 return id
             case several:
                 raise SessionError(f"{begin} matches {len(several)} sessions: {', '.join(several[:5])}")
+
+
+def _is_session_file(name: str) -> bool:
+    return os.sep in name and os.path.isfile(name)
 
 
 def _read_ids(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -135,6 +135,15 @@ class SessionLog(ReadableLog, Protocol):
         """
         ...
 
+    def reserve(self) -> None:
+        """Reserve the ID of a new session before its first `append`, until `close`.
+
+        Raises:
+            SessionError: If the session exists now, or another process has reserved the ID.
+            OSError: If it cannot be reserved.
+        """
+        ...
+
     def iter_lines_backward(self) -> Iterator[StoredLine]:
         """Iterate over all lines, newest first, while they are read. The header comes last."""
         ...
@@ -185,7 +194,7 @@ class SessionStore(Protocol):
         ...
 
 
-class _StoredSession(Struct, eq=False):
+class _StoredSession(Struct, eq=False, weakref=True):
     """The lines of one session, and whether it has a writer."""
 
     header: SessionEntry
@@ -229,6 +238,12 @@ class MemorySessionLog:
         self._stored.lines.extend(lines)
         self._stored.updated = datetime.now(UTC)
 
+    def reserve(self) -> None:
+        """Reserve the ID; see `SessionLog.reserve`."""
+        id = self._stored.header.id
+        if self._store.exists(id) or self._store.reserved.setdefault(id, self._stored) is not self._stored:
+            raise SessionError(f"Session {id} already exists. Open it, or choose another ID.")
+
     def rows(self) -> Iterator[StoredLine]:
         """Iterate over all lines, oldest first."""
         for i, line in enumerate(self._stored.lines):
@@ -247,6 +262,7 @@ class MemorySessionLog:
         """Release the session for other writers."""
         if self.writable:
             self.writable = self._stored.has_writer = False
+            self._store.reserved.pop(self._stored.header.id, None)
 
 
 class MemorySessionStore:
@@ -254,10 +270,12 @@ class MemorySessionStore:
 
     Attributes:
         sessions: The stored sessions, by ID.
+        reserved: New sessions whose ID is in use, by ID.
     """
 
     def __init__(self) -> None:
         self.sessions: dict[str, _StoredSession] = {}
+        self.reserved: WeakValueDictionary[str, _StoredSession] = WeakValueDictionary()
 
     @property
     def blobs_folder(self) -> None:

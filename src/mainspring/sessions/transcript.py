@@ -137,6 +137,7 @@ def read_transcript(store: SessionStore, name: str | os.PathLike[str]) -> Transc
         reader = _TranscriptBuilder(tree, active)
         for node, line in zip(tree.nodes.values(), read_path(log, tree.nodes.values()), strict=True):
             reader.add_entry(node.id, node.parent, line.entry)
+        problems = [p.text for p in (*log.problems, *tree.problems)]
     finally:
         log.close()
     header = tree.header
@@ -146,7 +147,7 @@ def read_transcript(store: SessionStore, name: str | os.PathLike[str]) -> Transc
         cwd=header.cwd,
         created=header.timestamp,
         items=tuple(reader.items()),
-        problems=tuple(p.text for p in tree.problems),
+        problems=tuple(problems),
     )
 
 

@@ -107,6 +107,7 @@ class CreateSkillToolset:
                 concurrency_safe=False,
                 access=self._access,
                 preview=self._preview,
+                is_approved_per_call=True,  # another skill is another file, and a new text of this one must be shown
             )
         ]
 

@@ -279,6 +279,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         path_params: Parameters that name a file or folder.
         preview: Function that returns the new content of each file that a call would write, by path; it may block. Users see the
             changes when they are asked to approve the call. Raises ValueError or OSError if the call would fail.
+        is_approved_per_call: Whether an approval applies to one call only: neither a grant for the session nor a rule is offered.
     """
 
     name: str
@@ -292,6 +293,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
     access: Callable[[Mapping[str, Any]], Sequence[Access]] | None = None
     path_params: tuple[str, ...] = ()
     preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None
+    is_approved_per_call: bool = False
 
     @property
     def spec(self) -> ToolDefinition:

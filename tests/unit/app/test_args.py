@@ -40,6 +40,13 @@ def test_prompt_can_look_like_an_option_or_a_command() -> None:
     assert parse_arguments(["--prompt=--help"])[1].prompt == "--help"
 
 
+@pytest.mark.parametrize("arguments", [["fix the tests"], ["--plan", "fix the tests"], ["fix the tests", "--plan"]])
+def test_quoted_argument_is_the_first_prompt_of_a_chat(arguments: list[str]) -> None:
+    name, options = parse_arguments(arguments)
+
+    assert (name, options.message, options.prompt) == ("ask", "fix the tests", None)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_parsed(name: str) -> None:
     more = {"replay": ["traffic", "x"], "completion": ["bash"], "serve": ["--rpc"]}.get(name, [])
@@ -55,6 +62,9 @@ def test_every_command_is_parsed(name: str) -> None:
         (["-p", "hello", "world"], "Put the prompt in quotes after -p"),
         (["hello"], "To send a prompt, use -p"),
         (["chekc"], "Did you mean check"),
+        (["--plan", "chekc"], "Did you mean check"),
+        (["fix", "the", "tests"], "To start a chat with it, put it in quotes"),
+        (["-p", "hello", "two words"], "Put the prompt in quotes after -p"),
         (["-p", "x", "--output", "xml"], "invalid choice"),
         (["-p", "x", "--max-turns", "0"], "must be 1 or more"),
         (["-p", "x", "--max-turns", "x"], "must be an integer"),

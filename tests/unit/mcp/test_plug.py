@@ -11,6 +11,7 @@ import pytest
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
+from mainspring.events import Notice
 from mainspring.loop.hooks import HOOKS, PermissionCheck, ToolGate, TurnBefore
 from mainspring.mcp import (
     Answer,
@@ -285,6 +286,58 @@ async def test_failed_or_late_server_publishes_a_notice() -> None:
 
 
 @pytest.mark.covers("MCP-07")
+async def test_failed_or_late_server_is_a_warning_in_the_library(caplog: pytest.LogCaptureFixture) -> None:
+    gate = asyncio.Event()
+    servers = {"bad": make_echo_server(connect_error="no"), "late": make_echo_server("echo", delay=gate)}
+    agent = make_agent(servers, "done", "done", mcp={"startup_wait": 0.05})
+    notices: list[Notice] = []
+    agent.on(Notice, notices.append)
+    assert (await agent.run("go")).text == "done"
+    assert [(n.level, n.text.split(".")[0]) for n in notices] == [
+        ("warn", "no"),
+        ("warn", "MCP server 'late' is still connecting"),
+    ]
+    assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING"]
+
+    waiting = asyncio.ensure_future(agent.warmup())
+    await asyncio.wait({waiting}, timeout=0.05)
+    assert not waiting.done()  # `warmup` waits for the late server
+    gate.set()
+    await waiting
+    assert get_plugin(agent).get("late").status == "ready"
+    await agent.shutdown()
+
+
+async def test_run_fails_without_a_required_server_and_can_be_repeated() -> None:
+    server = make_echo_server("echo", connect_error="no database")
+    agent = make_agent({"s": server, "ok": make_echo_server("x")}, "done", config={"required": True})
+    notices: list[str] = []
+    get_plugin(agent).on_notice = notices.append
+    with pytest.raises(ConfigError, match=r"^A required MCP server did not start\. no database$"):
+        await agent.run("go")
+    with pytest.raises(ConfigError, match="no database"):
+        await agent.warmup()
+    assert notices == []  # the error contains it
+
+    server.connect_error = ""
+    assert (await agent.run("go")).text == "done"
+    assert offered_tool_names(agent)[0] == ["mcp__s__echo", "mcp__ok__x"]
+
+
+async def test_run_waits_for_a_required_server_longer_than_for_others() -> None:
+    gate = asyncio.Event()
+    agent = make_agent(
+        {"s": make_echo_server("echo", delay=gate)}, "done", mcp={"startup_wait": 0.0}, config={"required": True}
+    )
+    running = asyncio.ensure_future(agent.run("go"))
+    await asyncio.wait({running}, timeout=0.05)
+    assert not running.done()
+    gate.set()
+    await running
+    assert offered_tool_names(agent)[0] == ["mcp__s__echo"]
+
+
+@pytest.mark.covers("MCP-07")
 async def test_repeated_loss_of_a_server_publishes_one_notice() -> None:
     published: list[str] = []
     server = make_echo_server("echo")
@@ -330,13 +383,15 @@ async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> N
     assert agent.model.requests[1].request.tools is agent.model.requests[2].request.tools
 
 
-async def test_call_of_a_tool_that_is_not_connected_explains_why() -> None:
+async def test_calls_of_a_server_that_is_connecting_wait_for_it() -> None:
     gate = asyncio.Event()
     servers = {"late": make_echo_server("echo", delay=gate), "bad": make_echo_server(connect_error="it is broken")}
     script = [
         Reply(
             calls=(
-                ScriptedCall("mcp__late__echo", {}),
+                ScriptedCall("mcp__late__echo", {"text": "1"}),
+                ScriptedCall("mcp__late__echo", {"text": "2"}),
+                ScriptedCall("mcp__late__no", {}),
                 ScriptedCall("mcp__bad__echo", {}),
                 ScriptedCall("mcp__no__x", {}),
             )
@@ -344,10 +399,11 @@ async def test_call_of_a_tool_that_is_not_connected_explains_why() -> None:
         "done",
     ]
     agent = make_agent(servers, *script, mcp={"startup_wait": 0.0})
-    agent.on("tool:unknown", lambda hook: gate.set(), order=-1)
+    agent.on(ToolGate, lambda hook: gate.set(), order=-1000)
     await agent.run("go")
-    late, bad, unconfigured = [r.text for r in results(agent)]
-    assert late.startswith("MCP server 'late' was not connected yet; it is now")
+    first, second, unknown, bad, unconfigured = [r.text for r in results(agent)]
+    assert (first, second) == ("echo: 1", "echo: 2")
+    assert unknown.startswith("Unknown tool: mcp__late__no.")
     assert bad == "it is broken"
     assert unconfigured.startswith("Unknown tool: mcp__no__x.")
 

@@ -175,3 +175,55 @@ async def test_temporary_rules_apply_only_inside_their_block() -> None:
     assert inside == "allow"
     assert after == "allow"  # because of the rule added inside the block
     assert len(permissions.engine.rules) == 1
+
+
+FAILING = [
+    ScriptedCall("edit", {"path": "a.txt", "old_string": "nine", "new_string": "9"}),
+    ScriptedCall("edit", {"path": "a.txt", "old_string": "e\n", "new_string": "E\n"}),
+    ScriptedCall("edit", {"path": "missing.txt", "old_string": "one", "new_string": "1"}),
+    ScriptedCall("multi_edit", {"path": "a.txt", "edits": [{"old_string": "nine", "new_string": "9"}]}),
+    ScriptedCall("apply_patch", {"patch": "*** Begin Patch\n*** Update File: a.txt\n@@\n-nine\n+9\n*** End Patch"}),
+    ScriptedCall("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: missing.txt\n*** End Patch"}),
+]
+
+
+@pytest.mark.parametrize("call", FAILING)
+async def test_edit_that_fails_is_not_asked_about(call: ScriptedCall) -> None:
+    where, user = make_env(), FakeUser()
+
+    [text] = await run_calls(where, user, call)
+
+    assert user.requests == []
+    preview = await preview_changes({tool.name: tool for tool in TOOLS}[call.name], call.input, where)
+    assert preview is not None
+    assert preview.problem
+    assert text == preview.problem
+    assert {path: await read_content(where, path) for path in FILES} == {p: t.encode() for p, t in FILES.items()}
+
+
+@pytest.mark.parametrize("path", [".env", "/outside/a.txt", "/outside/missing.txt", "../up.txt"])
+async def test_edit_of_a_file_that_may_not_be_read_is_asked_about_before_its_error_is_known(path: str) -> None:
+    where = MemoryEnv({".env": "KEY=hunter2\n", "/outside/a.txt": "KEY=hunter2\n"})
+    user = FakeUser(answer=False)
+
+    [text] = await run_calls(
+        where, user, ScriptedCall("edit", {"path": path, "old_string": "KEY=x", "new_string": "1"})
+    )
+
+    assert len(user.requests) == 1
+    assert "denied" in text
+    assert "hunter2" not in text
+
+
+async def test_edit_that_would_succeed_by_the_time_it_runs_is_not_made_without_approval() -> None:
+    where, user = MemoryEnv({"a.txt": "one\n"}), FakeUser()
+    calls = [
+        ScriptedCall("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}, id="a"),
+        ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "three"}, id="b"),
+    ]
+
+    _, second = await run_calls(where, user, *calls)
+
+    assert len(user.requests) == 1
+    assert "read the file again and make the call again" in second
+    assert await read_content(where, "a.txt") == b"two\n"

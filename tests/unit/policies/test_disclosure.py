@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring import Agent, RunOptions, tool
+from mainspring.agent.plugs import offered_tool_specs
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
+from mainspring.events import Notice
 from mainspring.loop import Approve
 from mainspring.loop.hooks import ToolGate, ToolResultsAfter
 from mainspring.mcp import InMemoryConnector, InMemoryServer, McpPlug, McpServerConfig
@@ -84,6 +86,117 @@ async def test_eager_is_the_default() -> None:
 
     assert offered_tools(requests(agent)[0]) == ["clock", *(t.name for t in all_server_tools())]
     assert requests(agent)[0].system == "Be brief."
+
+
+def many_server_tools(count: int = 60) -> list[Tool]:
+    """Return tools of two servers, of about 250 tokens each."""
+    text = {"type": "string", "description": "x" * 900}
+    return [server_tool(server, f"do_{n}", text=text) for server in ("big", "small") for n in range(count // 2)]
+
+
+async def run_auto(tools: Iterable[Any], *script: Any, **options: Any) -> tuple[Agent, list[str]]:
+    """Run an agent with the mode `auto`, and return it with its notices."""
+    agent = make_agent(*script, tools=tools, disclosure=Disclosure("auto", **options))
+    notices: list[str] = []
+    agent.on(Notice, lambda notice: notices.append(notice.text))
+    await agent.run("go")
+    return agent, notices
+
+
+async def test_auto_offers_small_tools_immediately() -> None:
+    agent, notices = await run_auto(all_server_tools(), "done")
+    assert offered_tools(requests(agent)[0]) == ["clock", *(t.name for t in all_server_tools())]
+    assert "Further tools" not in requests(agent)[0].system
+    assert notices == []
+
+
+def test_estimates_of_the_next_request_leave_out_locked_tools() -> None:
+    tools = many_server_tools()
+    auto = make_agent("done", tools=tools, disclosure=Disclosure("auto"))
+    small = make_agent("done", disclosure=Disclosure("auto"))
+    assert [s.name for s in offered_tool_specs(auto)] == ["clock", "tool_search"]
+    assert [s.name for s in offered_tool_specs(small)] == ["clock", *(t.name for t in all_server_tools())]
+
+
+async def test_auto_searches_tools_above_the_budget() -> None:
+    tools = many_server_tools()
+    script = [search_call(names=["mcp__big__do_3"]), ScriptedCall("mcp__big__do_3"), "done", "again", "new"]
+    agent, notices = await run_auto(tools, *script)
+    assert texts(agent.messages)[1] == "do_3 done"
+    await agent.run("go on")
+    agent.reset()
+
+    await agent.run("a new conversation")
+
+    first, second, third, again, new = requests(agent)
+    assert offered_tools(new) == ["clock", "tool_search"]
+    assert offered_tools(first) == offered_tools(again) == ["clock", "tool_search"]
+    assert offered_tools(second) == offered_tools(third) == ["clock", "tool_search", "mcp__big__do_3"]
+    assert locked_tools(first) == sorted(t.name for t in tools)
+    assert len({r.system for r in (first, second, third, again)}) == 1
+    [notice] = notices
+    assert notice.startswith("60 tools of MCP servers take about 15,035 tokens")
+    assert "more than 12,000." in notice
+
+
+@pytest.mark.parametrize(
+    ("window", "budget", "is_searched"),
+    [
+        (None, None, True),
+        (1_000_000, None, True),
+        (8_000, None, True),
+        (None, 1_000_000, False),
+        (8_000, 20_000, False),
+    ],
+)
+async def test_budget_is_the_lower_of_a_share_of_the_window_and_a_number(
+    window: int | None, budget: int | None, is_searched: bool
+) -> None:
+    agent = make_agent("done", tools=many_server_tools(), disclosure=Disclosure("auto", budget=budget))
+    agent.model = ScriptedModel("done", info=ModelInfo("m", "scripted", context_window=window))
+    await agent.run("go")
+    assert ("tool_search" in offered_tools(requests(agent)[0])) is is_searched
+
+
+@pytest.mark.parametrize(("window", "is_searched"), [(20_000, True), (30_000, False)])
+async def test_small_window_lowers_the_budget(window: int, is_searched: bool) -> None:
+    agent = make_agent("done", tools=many_server_tools(10), disclosure=Disclosure("auto"))
+    agent.model = ScriptedModel("done", info=ModelInfo("m", "scripted", context_window=window))
+    await agent.run("go")
+    assert ("tool_search" in offered_tools(requests(agent)[0])) is is_searched
+
+
+async def test_auto_keeps_offered_tools_and_locks_those_of_a_late_server() -> None:
+    late = many_server_tools()
+    agent = make_agent(ScriptedCall("clock"), ScriptedCall("clock"), "done", "again", disclosure=Disclosure("auto"))
+    notices: list[str] = []
+    agent.on(Notice, lambda notice: notices.append(notice.text))
+
+    def connect(hook: ToolResultsAfter) -> None:
+        for each in late:
+            if each.name not in agent.tools:
+                agent.tools.add(each)
+
+    agent.on(ToolResultsAfter, connect, order=-1)
+    await agent.run("go")
+    await agent.run("go on")
+
+    own = ["clock", *(t.name for t in all_server_tools())]
+    first, second, *_, last = requests(agent)
+    assert offered_tools(first) == own
+    assert offered_tools(second) == offered_tools(last) == [*own, "tool_search"]
+    assert len({r.system for r in requests(agent)}) == 1  # the prefix stays
+    assert sum("mcp__big__do_3" in text for text in words(agent.messages)) == 1
+    assert len(notices) == 1
+
+
+async def test_own_setting_of_a_server_takes_precedence_over_auto() -> None:
+    tools = many_server_tools()
+    agent, notices = await run_auto(tools, "done", servers={"small": "eager"})
+    big, small = [[t.name for t in tools if f"__{name}__" in t.name] for name in ("big", "small")]
+    assert offered_tools(requests(agent)[0]) == ["clock", *small, "tool_search"]
+    assert locked_tools(requests(agent)[0]) == sorted(big)
+    assert len(notices) == 1
 
 
 @pytest.mark.covers("DIS-01", "DIS-02", "DIS-04", "DIS-09")
@@ -729,7 +842,7 @@ async def test_subagents_inherit_the_disclosure_of_the_run() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"tool_disclosure": "often"}, "tool_disclosure must be 'eager' or 'lazy', not 'often'"),
+        ({"tool_disclosure": "often"}, "tool_disclosure must be 'eager' or 'lazy' or 'auto', not 'often'"),
         ({"tool_search": True}, "tool_search must be a ToolSearchOptions"),
         ({"tool_search": ToolSearchOptions(limit=0)}, "tool_search: limit must be a number from 1 to 50, not 0"),
     ],

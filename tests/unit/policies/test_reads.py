@@ -1,6 +1,7 @@
 """Reads: not sent twice, required before edits, left out of requests when stale."""
 
 import gc
+import hashlib
 import weakref
 from typing import Any
 
@@ -15,6 +16,7 @@ from mainspring.messages import AgentMessage
 from mainspring.permissions import Permissions
 from mainspring.policies.reads import ClearStaleReads, FileReadState, FileVersion
 from mainspring.policies.reads.policies import FileFact
+from mainspring.prompt_tags import wrap_in_tag
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin.apply_patch import apply_patch
 from tests.unit.policies.harness import TOOLS, edit, make_agent, project, read, requests, results, texts, turn, write
@@ -425,6 +427,123 @@ async def test_deleted_file_must_be_read_again() -> None:
     assert not deleted.is_error
     assert "a.py has changed since you last saw it" in rejected.text
     assert env.files["a.py"] == b"other\n"
+
+
+def shell(text: str, *, changes: tuple[MemoryEnv, bytes] | None = None) -> Any:
+    """Return a tool `shell` that prints a text, and may change `a.py`."""
+
+    async def execute(args: dict[str, Any], ctx: Any) -> ToolResult:
+        if changes:
+            await changes[0].write_bytes("a.py", changes[1])
+        return ToolResult(output=text, metadata={"exit_code": 0})
+
+    schema = {"type": "object", "properties": {"command": {"type": "string"}}}
+    return define_tool("shell", {"description": "Run.", "parameters": schema, "execute": execute})
+
+
+@pytest.mark.parametrize(
+    ("attached", "is_known"),
+    [
+        ("one\ntwo\n", True),
+        ("one\n", False),  # a part of the file
+        ("three\n", False),  # changed since
+    ],
+)
+async def test_attached_file_counts_as_read_if_it_is_whole_and_unchanged(attached: str, is_known: bool) -> None:
+    env = project(a__py="one\ntwo\n")
+    agent = make_agent(edit("a.py", "one", "1"), "done", env=env, require_read_before_edit=True)
+
+    await agent.run(f"Fix it.\n\n{wrap_in_tag('file', attached, path='./a.py')}")
+
+    assert results(agent.messages)[0].is_error is not is_known
+    assert (env.files["a.py"] == b"1\ntwo\n") is is_known
+
+
+async def test_attached_file_of_another_path_is_no_read() -> None:
+    env = project(a__py="one\n", b__py="one\n")
+    agent = make_agent(edit("a.py", "one", "1"), "done", env=env, require_read_before_edit=True)
+
+    await agent.run(wrap_in_tag("file", "one\n", path="b.py"))
+
+    assert "a.py was not read" in results(agent.messages)[0].text
+
+
+async def test_attachment_before_a_later_write_is_outdated() -> None:
+    env = project(a__py="one\n")
+    agent = make_agent(
+        edit("a.py", "one", "1"), "done", edit("a.py", "one", "2"), "done", env=env, require_read_before_edit=True
+    )
+    await agent.run(wrap_in_tag("file", "one\n", path="a.py"))
+    await env.write_bytes("a.py", b"one\n")  # the user takes the edit back
+    await agent.run("go")
+
+    assert "a.py has changed since you last saw it" in results(agent.messages)[-1].text
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "is_known"),
+    [
+        ("cat a.py", "one\ntwo\n[in /p]\n(exit 0, 5ms)", True),
+        ("head -1 a.py", "one\n[in /p]\n(exit 0, 5ms)", False),
+        ("cat b.py", "one\ntwo\n[in /p]\n(exit 0, 5ms)", False),
+        ("sed -i s/zero/one/ a.py", "[in /p]\n(exit 0, 5ms)", False),
+    ],
+)
+async def test_output_with_the_whole_file_counts_as_read(command: str, output: str, is_known: bool) -> None:
+    env = project(a__py="one\ntwo\n")
+    tools = [*(t for t in TOOLS.values() if t.name != "shell"), shell(output)]
+    script = [ScriptedCall("shell", {"command": command}), edit("a.py", "one", "1"), "done"]
+    agent = make_agent(*script, env=env, tools=tools, require_read_before_edit=True)
+
+    await agent.run("go")
+
+    assert results(agent.messages)[1].is_error is not is_known
+
+
+async def test_command_that_changes_a_file_requires_a_new_read() -> None:
+    env = project(a__py="one\n")
+    tools = [*(t for t in TOOLS.values() if t.name != "shell"), shell("", changes=(env, b"eins\n"))]
+    script = [read("a.py"), ScriptedCall("shell"), write("a.py", "x"), read("a.py"), write("a.py", "x"), "done"]
+    agent = make_agent(*script, env=env, tools=tools, require_read_before_edit=True)
+
+    await agent.run("go")
+
+    assert [r.is_error for r in results(agent.messages)] == [False, False, True, False, False]
+
+
+async def test_formatter_after_an_edit_is_reported_and_needs_no_read() -> None:
+    env = project(a__py="one\ntwo\n")
+    script = [read("a.py"), edit("a.py", "one", "1"), edit("a.py", "two", "2"), write("a.py", "new\n"), "done"]
+    agent = make_agent(*script, env=env, require_read_before_edit=True)
+
+    async def format_file(hook: ToolTransform) -> None:
+        if hook.name != "read_file":
+            await env.write_bytes("a.py", env.files["a.py"].rstrip() + b"  # formatted\n")
+
+    agent.on(ToolTransform, format_file)
+    await agent.run("go")
+
+    first, *edits = results(agent.messages)
+    assert not any(r.is_error for r in (first, *edits))
+    assert all("A hook or the editor changed this right after the call: a.py." in r.text for r in edits)
+    assert env.files["a.py"] == b"new  # formatted\n"
+    assert edits[-1].details["hash"] == hashlib.sha256(env.files["a.py"]).hexdigest()  # for a resumed session
+
+    await env.write_bytes("a.py", b"by the user\n")
+    agent.model = ScriptedModel(edit("a.py", "user", "x"), "done")
+    await agent.run("go")
+    assert "a.py has changed since you last saw it" in results(agent.messages)[-1].text
+
+
+async def test_subagent_reads_for_itself() -> None:
+    env = project(a__py="one\n")
+    spawn = ScriptedCall("spawn", {"task": "edit it"})
+    script = [read("a.py"), spawn, edit("a.py", "one", "1"), "refused", edit("a.py", "one", "2"), "done"]
+    agent = make_agent(*script, env=env, require_read_before_edit=True, subagents=True)
+
+    await agent.run("go")
+
+    assert env.files["a.py"] == b"2\n"  # only the parent has read it
 
 
 async def test_line_numbers_are_left_out_unless_the_call_asks_for_them() -> None:

@@ -167,14 +167,6 @@ async def test_database_error_names_the_session(tmp_path: Path) -> None:
         list(log.rows())
 
 
-def test_session_in_a_database_without_a_header_is_rejected(tmp_path: Path) -> None:
-    store = SqliteSessionStore(tmp_path / "sessions.db")
-    store.create(HEADER).append([make_line("a"), b'{"type":"message","source":"prompt"}'])
-
-    with pytest.raises(SessionError, match=r"Not a session: the first line of .*sessions\.db#s1"):
-        store.open("s1")
-
-
 def test_database_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "sessions.db").mkdir()
 

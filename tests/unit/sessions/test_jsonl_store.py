@@ -66,7 +66,6 @@ def test_only_the_owner_can_access_files_and_folders(store: JsonlStore, log: Jso
         (b"hello\n", "not a session header"),
         (b'{"type":"message"}\n', "not a session header"),
         (b'{"id":"x","messages":[]}\n', "not a session header"),
-        (make_line("a") + b"\n", "not a session header"),
         (b"\x89PNG\x00\xff\xfe", "not a session header"),
         (b"[" * 100_000, "not a session header"),
     ],
@@ -92,10 +91,12 @@ def test_folder_or_pipe_is_not_a_session(store: JsonlStore, tmp_path: Path) -> N
 
 
 def test_unreadable_session_is_listed_with_the_reason(store: JsonlStore, log: JsonlSessionLog) -> None:
-    Path(log.place).with_name("s0.jsonl").write_bytes(b"")
+    Path(log.place).with_name("s0.jsonl").write_bytes(b"hello")
+    Path(log.place).with_name("leftover.jsonl").write_bytes(b"")
     found = {s.id: s.problem for s in store.list("/work")}
     assert found["s1"] == ""
-    assert "empty" in found["s0"]
+    assert "not a session header" in found["s0"]
+    assert "leftover" not in found
 
 
 @pytest.mark.covers("SES-09")

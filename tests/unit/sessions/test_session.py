@@ -145,10 +145,10 @@ def test_invalid_session_file_is_skipped_and_reported() -> None:
     session = Session.create(options=QUICK)
     asyncio.run(make_agent(session, "hi").run("go"))
     session.close()
-    Path(session.location).with_name("zzz.jsonl").write_text("")
+    Path(session.location).with_name("zzz.jsonl").write_text("hello")
     again = Session.latest(options=QUICK)
     assert again.id == session.id
-    assert "empty" in str(again.problems[0])
+    assert "not a session header" in str(again.problems[0])
 
 
 @pytest.mark.covers("SES-02")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring import Agent
 from mainspring.env.memory import MemoryEnv
-from mainspring.permissions import PermissionRequest, Permissions
+from mainspring.permissions import PermissionRequest, Permissions, Reply
 from mainspring.skills import SkillDraft, SkillsConfig, SkillsPlug
 from mainspring.skills.authoring import render_skill
 from mainspring.skills.manifest import parse_skill
@@ -195,3 +195,20 @@ def test_rendered_skill_parses_back(description: str, body: str) -> None:
     assert parsed.name == "a-b"
     assert parsed.description == " ".join(description.split())
     assert not parsed.warnings
+
+
+async def test_approval_of_a_new_skill_applies_to_one_call(tmp_path: Path) -> None:
+    requests: list[PermissionRequest] = []
+
+    def ask(request: PermissionRequest) -> Reply:
+        requests.append(request)
+        return Reply(allow=True, session=True)
+
+    script = [ScriptedCall("skills_use", {"name": "create-skill"}), create_call(), create_call(replace=True), "done"]
+    agent, _ = make_skills_agent(tmp_path, *script, confirm=lambda draft: True)
+    permissions = Permissions(on_permission_request=ask)
+    permissions.install(agent)
+    await agent.run("go")
+
+    assert [(r.is_once, r.suggestions, r.wider) for r in requests] == [(True, (), ())] * 2
+    assert permissions.session_grants == ()

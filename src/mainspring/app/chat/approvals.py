@@ -134,7 +134,7 @@ class ApprovalManager:
             suggestions=request.suggestions,
             wider=request.wider,
             agent=request.agent if self._is_subagent(request.agent) else "",
-            choices=choices_for(request.suggestions, is_edit=request.is_edit),
+            choices=choices_for(request.suggestions, is_edit=request.is_edit, is_once=request.is_once),
         )
 
     def _to_reply(self, approval: Approve, request: PermissionRequest, key: CallKey) -> Reply:
@@ -214,14 +214,17 @@ _DECISIONS: tuple[tuple[ApprovalDecision, str, str], ...] = (
 """Each decision with the text of its list entry and of its button, in the order in which they are shown."""
 
 
-def choices_for(rules: tuple[str, ...] = (), *, is_edit: bool = False) -> tuple[Option, ...]:
+def choices_for(rules: tuple[str, ...] = (), *, is_edit: bool = False, is_once: bool = False) -> tuple[Option, ...]:
     """Return the decisions that make sense for a call, in order.
 
     Args:
         rules: The rules that together would allow the call; empty if no rule can.
         is_edit: Whether allowing all edits in the project would allow the call.
+        is_once: Whether the approval can apply to this call only.
     """
     hidden: set[ApprovalDecision] = set() if is_edit else {"edits"}
+    if is_once:
+        hidden.add("session")
     if not rules:
         hidden |= {"always", "everywhere", "never"}
     if not all(map(_is_portable, rules)):

@@ -47,6 +47,7 @@ class Choice(Struct, frozen=True):
         detail: Further text.
         current: Whether the entry is selected now.
         depth: Level of indentation, in a tree.
+        preview: Lines about the entry, which are searched and shown while it is selected.
     """
 
     label: str
@@ -54,14 +55,23 @@ class Choice(Struct, frozen=True):
     detail: str = ""
     current: bool = False
     depth: int = 0
+    preview: str = ""
 
 
 class Picker(_Shown, frozen=True):
-    """A list to choose from: the front end sends the chosen line as `Slash`, or prints the list."""
+    """A list to choose from: the front end sends the chosen line as `Slash`, or prints the list.
+
+    Attributes:
+        title: The title.
+        choices: The entries.
+        empty: Text in place of zero entries.
+        preview: What the front end can preview while the selection moves: ``theme``, by the label of an entry.
+    """
 
     title: str
     choices: tuple[Choice, ...]
     empty: str = ""
+    preview: Literal["", "theme"] = ""
 
 
 class Changes(_Shown, frozen=True):
@@ -83,7 +93,14 @@ class Screen(_Shown, frozen=True):
     action: Literal["clear", "quit"]
 
 
-CommandResult = Text | Fields | Table | Picker | Changes | Clipboard | Screen
+class UiSetting(_Shown, frozen=True):
+    """A setting of the front end that was saved and applies immediately: ``theme`` or ``editing``."""
+
+    key: Literal["theme", "editing"]
+    value: str
+
+
+CommandResult = Text | Fields | Table | Picker | Changes | Clipboard | Screen | UiSetting
 """The results that a command can return."""
 
 

@@ -20,6 +20,7 @@ from mainspring.app.chat.event_stream import EventBuffer
 from mainspring.app.chat.event_views import AgentEventView
 from mainspring.app.chat.events import ChatEvent, CommandRejected, QueueChange
 from mainspring.app.chat.message_queue import MessageQueue, create_queued_message
+from mainspring.app.chat.project_commands import ProjectCommands
 from mainspring.app.chat.prompt_sources import CustomCommandPrompts, McpPrompts, PromptSource, SkillPrompts
 from mainspring.app.chat.questions import PendingQuestions, UserPrompter
 from mainspring.app.chat.runs import RunController
@@ -114,7 +115,7 @@ class Chat:
             options.ask.place.offline,
         )
         self._registry = CommandRegistry()
-        custom_commands = CustomCommandPrompts(current, self._registry.names)
+        custom_commands = CustomCommandPrompts(current, self._registry.reserved_names)
         self._opener = ConversationOpener(
             options.environ,
             current,
@@ -160,6 +161,7 @@ class Chat:
             AgentCommands(models, mode, self._runs, current, launch, environ),
             PermissionCommands(current, self._approvals, mode, launch, environ),
             WorkspaceCommands(current, launch, environ),
+            ProjectCommands(current, self._runs),
         ):
             self._registry.add(group.commands())
 
@@ -170,7 +172,7 @@ class Chat:
             ask=self._approvals.ask,
             ui=prompter,
             extra={INTERACTION_KEY: prompter, APPROVE_HUNK: self._approvals.review_hunk},
-            reserved_commands=self._registry.names(),
+            reserved_commands=self._registry.reserved_names(),
             tools=("ask_user",),
             model=options.model,
             buffers=options.buffers,

@@ -16,7 +16,7 @@ from mainspring.app.chat.commands import Attachment
 from mainspring.app.chat.events import ChatEvent, QueueChange, user_message_event
 from mainspring.app.chat.types import Queued
 from mainspring.app.compose.conversation import Conversation
-from mainspring.app.workspace.file_mentions import MentionReader
+from mainspring.app.workspace.file_mentions import MentionReader, require_vision
 from mainspring.errors import AgentError, ConfigError, PermissionDeniedError
 from mainspring.events import Event, MessageEnd, Notice
 from mainspring.loop.hooks import BeforeInject
@@ -241,7 +241,7 @@ def create_queued_message(text: str, attachments: tuple[Attachment, ...] = (), k
 
 
 class MessageNotSentError(AgentError):
-    """A message was not sent, because a file that it mentions cannot be attached."""
+    """A message was not sent, because a file that it mentions or an image cannot be attached."""
 
 
 async def build_message(queued: QueuedMessage, conversation: Conversation, ask: AskUser) -> Message:
@@ -270,16 +270,15 @@ async def build_message(queued: QueuedMessage, conversation: Conversation, ask: 
         ask=ask_for_file,
         with_images=True,
     )
+    pasted = [a for a in queued.attachments if a.data and a.media_type.startswith("image/")]
     try:
         text = await files.attach(queued.text)
+        if pasted or files.images:
+            require_vision(conversation.choice.model.info, conversation.choice.name.spec)
     except (ConfigError, PermissionDeniedError) as error:
         raise MessageNotSentError(f"The message was not sent. {error}") from error
     texts = [text, *[wrap_in_tag("file", a.text, path=a.name or "text") for a in queued.attachments if a.text]]
     blocks: list[ContentBlock] = [TextBlock("\n\n".join(filter(None, texts)))] if any(texts) else []
-    blocks += [
-        ImageBlock(a.media_type, base64.b64encode(a.data).decode())
-        for a in queued.attachments
-        if a.data and a.media_type.startswith("image/")
-    ]
+    blocks += [ImageBlock(a.media_type, base64.b64encode(a.data).decode()) for a in pasted]
     blocks += files.images
     return Message.user(blocks, id=queued.id, timestamp=utc_now())

@@ -210,7 +210,7 @@ class RunController:
     async def warm_up(self) -> None:
         """Read skills and connect to servers, as the first run would."""
         if not self._is_running:
-            await self._current.agent.warmup()
+            await self._current.agent.warmup(wait_for_late=False)
 
     def _on_background_command(self, text: str) -> None:
         if self._is_running:

@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten
 
+from mainspring.agent.plugs import offered_tool_specs
 from mainspring.app.chat.command_results import Choice, Clipboard, CommandResult, Fields, Picker, Screen, Table, Text
 from mainspring.app.chat.commands import Rewind
 from mainspring.app.chat.conversation import CurrentConversation
@@ -18,15 +19,26 @@ from mainspring.app.chat.slash_commands import SlashCommand, SlashCommands
 from mainspring.app.chat.status import OTHER_CALLS, StatusReporter
 from mainspring.app.chat.tool_display import one_line
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
+from mainspring.app.workspace.saved_sessions import create_export_path, export_jsonl, export_transcript
+from mainspring.app.workspace.session_summaries import SessionSummary, describe_session, summarize_session
 from mainspring.errors import ConfigError
-from mainspring.messages import Message, Usage
+from mainspring.messages import Message, Usage, utc_now
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
-from mainspring.sessions import Transcript
+from mainspring.models import ModelRequest
+from mainspring.sessions import SessionInfo, Transcript
 from mainspring.tools import Tool
 
-_REWIND_USAGE = "Use /rewind [N | ENTRY | undo] [files | conversation] [preview] [force]."
-_REWIND_FLAGS = ("files", "conversation", "both", "preview", "force")
+_SIDE_QUESTION = (
+    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
+    "It does not change the task.\n\n"
+)
+_REWIND_USAGE = "Use /rewind [N | ENTRY | undo | list] [files | conversation] [preview] [force]."
+_REWIND_TITLES = {
+    "both": "Rewind to before",
+    "files": "Rewind the files to before",
+    "conversation": "Edit an earlier prompt (not its files)",
+}
+_REWIND_FLAGS = ("files", "conversation", "both", "preview", "force", "list")
 
 
 class SessionCommands:
@@ -82,7 +94,7 @@ class SessionCommands:
             SlashCommand(
                 name="rewind",
                 summary="Rewind the conversation and the files to before a prompt",
-                arguments="[N | ENTRY | undo] [files | conversation] [preview] [force]",
+                arguments="[N | ENTRY | undo | list] [files | conversation] [preview] [force]",
                 run=self._run_rewind,
                 complete=self._complete_rewind_points,
                 needs_idle=True,
@@ -96,6 +108,7 @@ class SessionCommands:
                 run=self._run_clear,
                 needs_idle=True,
             ),
+            SlashCommand(name="new", summary="Same as /clear", run=self._run_clear, needs_idle=True),
             SlashCommand(
                 name="compact",
                 summary="Compact the conversation",
@@ -118,21 +131,24 @@ class SessionCommands:
         return None
 
     async def _pick_session(self, *, everywhere: bool) -> Picker:
-        infos = await asyncio.to_thread(lambda: self._sessions.list_sessions(everywhere=everywhere))
-        session = self._current.session
+        session, now = self._current.session, utc_now()
         choices: list[Choice] = []
-        for info in infos:
-            updated = f"{info.updated:%Y-%m-%d %H:%M}" if info.updated else ""
-            facts = (updated, info.id, info.problem, info.cwd if everywhere else "")
+        for info, summary in await asyncio.to_thread(self._summarize_sessions, everywhere):
+            facts = (describe_session(info, summary, now), info.id, info.problem, info.cwd if everywhere else "")
             choices.append(
                 Choice(
                     label=one_line(info.title or info.preview or info.id, 80),
                     line=f"/resume {info.id}",
                     detail="; ".join(filter(None, facts)),
                     current=session is not None and info.id == session.id,
+                    preview=summary.preview,
                 )
             )
         return Picker("Sessions", tuple(choices), "No sessions in this folder yet.")
+
+    def _summarize_sessions(self, everywhere: bool) -> list[tuple[SessionInfo, SessionSummary]]:
+        infos = self._sessions.list_sessions(everywhere=everywhere)
+        return [(info, summarize_session(info)) for info in infos]
 
     async def _complete_ids(self) -> Sequence[tuple[str, str]]:
         infos = await asyncio.to_thread(self._sessions.list_sessions)
@@ -159,18 +175,22 @@ class SessionCommands:
         words = arguments.split()
         flags = {word for word in words if word in _REWIND_FLAGS}
         targets = [word for word in words if word not in flags]
-        if not words:
-            prompts = await self._sessions.prompts()
-            choices = [
-                Choice(one_line(item.text, 80), f"/rewind {number}", f"{item.when:%H:%M}")
-                for number, (item, _) in enumerate(prompts, 1)
-            ]
-            return Picker("Rewind to before", tuple(choices), "No prompts to rewind yet.")
         if len(targets) > 1 or len(flags & {"files", "conversation", "both"}) > 1:
             raise ConfigError(_REWIND_USAGE)
         what = "files" if "files" in flags else "conversation" if "conversation" in flags else "both"
+        if not words or "list" in flags:
+            return await self._pick_prompt(what)
         target = targets[0] if targets else ""
         return await self._sessions.rewind(Rewind(target, what, preview="preview" in flags, force="force" in flags))
+
+    async def _pick_prompt(self, what: str) -> Picker:
+        prompts = await self._sessions.prompts()
+        suffix = "" if what == "both" else f" {what}"
+        choices = [
+            Choice(one_line(item.text, 80), f"/rewind {number}{suffix}", f"{item.when:%H:%M}")
+            for number, (item, _) in enumerate(prompts, 1)
+        ]
+        return Picker(_REWIND_TITLES[what], tuple(choices), "No prompts to rewind yet.")
 
     async def _complete_rewind_points(self) -> Sequence[tuple[str, str]]:
         prompts = await self._sessions.prompts()
@@ -194,7 +214,9 @@ class SessionCommands:
     async def _run_export(self, arguments: str) -> CommandResult:
         session = self._current.require_session()
         await session.journal.flush()
-        file = arguments.strip() or f"{session.id}.{next(iter(self._exporters), 'jsonl')}"
+        file = arguments.strip() or create_export_path(
+            f"{session.id}.{next(iter(self._exporters), 'jsonl')}", self._environ
+        )
         extension = posixpath.splitext(file)[1].lstrip(".").lower()
         render = self._exporters.get(extension)
         if render is not None:
@@ -219,7 +241,7 @@ def _write_new_file(cwd: str, name: str, data: bytes) -> str:
 
 
 class InfoCommands:
-    """Commands that show facts: help, context, cost, tools, telemetry, skills, and servers; also ``/copy`` and ``/quit``.
+    """Commands that show facts: help, context, cost, tools, telemetry, skills, and servers; also ``/btw``, ``/copy``, and ``/quit``.
 
     Args:
         current: The conversation.
@@ -242,12 +264,19 @@ class InfoCommands:
             SlashCommand(name="help", summary="List the commands", arguments="[COMMAND]", run=self._run_help),
             SlashCommand(name="context", summary="Show what fills the context window", run=self._run_context),
             SlashCommand(name="cost", summary="Show the cost so far and the limits", run=self._run_cost),
+            SlashCommand(
+                name="btw",
+                summary="Ask a side question about the conversation, which stays unchanged",
+                arguments="QUESTION",
+                run=self._run_side_question,
+            ),
             SlashCommand(name="copy", summary="Copy a response to the clipboard", arguments="[N]", run=self._run_copy),
             SlashCommand(name="tools", summary="List the tools of the agent", run=self._run_tools),
             SlashCommand(name="telemetry", summary="Show where traces and metrics are sent", run=self._run_telemetry),
             SlashCommand(name="skills", summary="List the skills", run=self._run_skills),
             SlashCommand(name="mcp", summary="List the MCP servers and their state", run=self._run_mcp),
             SlashCommand(name="quit", summary="Exit", run=self._run_quit),
+            SlashCommand(name="exit", summary="Same as /quit", run=self._run_quit),
         )
 
     async def _run_help(self, arguments: str) -> CommandResult:
@@ -265,7 +294,7 @@ class InfoCommands:
         messages = [m for m in agent.messages if isinstance(m, Message)]
         parts = {
             "system prompt": estimate_overhead(agent.context.system, ()),
-            "tools": estimate_overhead("", agent.tools.specs),
+            "tools": estimate_overhead("", offered_tool_specs(agent)),
             "tool results": estimator.tokens([m for m in messages if m.tool_results]),
             "messages": estimator.tokens([m for m in messages if not m.tool_results]),
         }
@@ -312,6 +341,28 @@ class InfoCommands:
             if budget.max_seconds is not None:
                 limits.append((scope, f"{budget.max_seconds:g} seconds"))
         return limits or [("a run", "none")]
+
+    async def _run_side_question(self, arguments: str) -> CommandResult:
+        """Answer from the messages so far, without tools. Neither the question nor the answer joins the conversation."""
+        question, agent = arguments.strip(), self._current.agent
+        if not question:
+            raise ConfigError("Use /btw QUESTION, for example: /btw Which files did you change?")
+        budget = agent.behavior.session_budget
+        if budget is not None and budget.max_cost is not None and self._status.ledger.cost >= budget.max_cost:
+            raise ConfigError(f"The cost limit of the session is reached: ${budget.max_cost:.2f}.")
+        messages = [message for message in agent.messages if isinstance(message, Message)]
+        request = ModelRequest(
+            [*messages, Message.user(f"{_SIDE_QUESTION}{question}")],
+            system=agent.context.system,
+            tools=agent.tools.specs,  # unchanged, so that the provider's prompt cache applies
+            tool_choice="none",
+            thinking=agent.thinking,
+            session_id=self._status.status().session_id or None,
+        )
+        answer = (await agent.model.complete(request)).message
+        self._status.add_side_call(answer)
+        text = answer.text.strip() or "The model did not answer in text. Ask again, or send the question as a message."
+        return Text(text, f"Side question: {one_line(question, 80)}", markdown=True)
 
     async def _run_copy(self, arguments: str) -> CommandResult:
         number = arguments.strip() or "1"

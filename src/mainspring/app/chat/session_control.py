@@ -20,6 +20,8 @@ from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.providers.select_model import Choice
 from mainspring.app.run.options import LaunchOptions
+from mainspring.app.workspace.load import session_store
+from mainspring.app.workspace.session_summaries import create_fork_title
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
 from mainspring.events import Event, FileDiff, Notice
@@ -213,7 +215,7 @@ class SessionController:
         session = self._current.require_session()
 
         def copy() -> str:
-            with session.fork(title=session.title) as forked:
+            with session.fork(title=create_fork_title(session)) as forked:
                 if entry:
                     forked.branch(_fork_point(forked, entry), "fork")
                 forked.save()
@@ -318,10 +320,8 @@ class SessionController:
 
     def _find(self, name: str) -> str:
         conversation = self._current.conversation
-        home = conversation.settings.home
-        folder = home.root if home else None
         if name:
-            return find_session(name, conversation.env.cwd, home=folder).place
+            return find_session(name, conversation.env.cwd, home=session_store(conversation.settings)).place
         current = conversation.session.location if conversation.session else ""
         sessions = self.list_sessions()
         place = next((info.place for info in sessions if info.place != current and not info.problem), None)
@@ -334,8 +334,8 @@ class SessionController:
     def list_sessions(self, *, everywhere: bool = False) -> list[SessionInfo]:
         """Return the sessions of the folder or of all folders, most recent first. Blocks."""
         conversation = self._current.conversation
-        home = conversation.settings.home
-        return list_sessions(conversation.env.cwd, home=home.root, everywhere=everywhere) if home else []
+        store = session_store(conversation.settings)
+        return list_sessions(conversation.env.cwd, home=store, everywhere=everywhere) if store else []
 
     async def _open(self, *, session: str | None, is_copy: bool = False) -> None:
         launch = replace(

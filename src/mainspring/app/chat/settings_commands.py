@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import Literal, get_args
 
+import msgspec
 from msgspec import Struct
 
 from mainspring.app.chat.agent_settings import ModelSwitch, ModeSwitch
 from mainspring.app.chat.approvals import ApprovalManager
-from mainspring.app.chat.command_results import Choice, CommandResult, Fields, Picker, Table, Text
+from mainspring.app.chat.command_results import Choice, CommandResult, Fields, Picker, Table, Text, UiSetting
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.runs import RunController
 from mainspring.app.chat.slash_commands import SlashCommand
@@ -23,6 +24,7 @@ from mainspring.app.workspace.memory import add_memory, list_memory_files
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.permissions import explain_permission
 from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, Reach, pick
+from mainspring.app.workspace.settings.schema import ThemeName
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.app.workspace.trust_actions import (
     list_active_content,
@@ -39,6 +41,14 @@ _MODES: tuple[tuple[AgentMode, str], ...] = (
     ("accept_edits", "Edit files of the project without asking"),
     ("plan", "Only read, and end with a plan"),
 )
+_THEMES: dict[ThemeName, str] = {
+    "auto": "Dark or light, as the terminal reports",
+    "dark": "For a dark background",
+    "light": "For a light background",
+    "high-contrast": "Bright text without gray, for the reported background",
+    "color-blind": "Blue and orange in place of green and red",
+    "plain": "No colors",
+}
 _PROVIDER_DEFAULT = "Use the default of the provider"
 
 
@@ -320,7 +330,7 @@ def _describe_effect(rule: PermissionRule) -> str:
 
 
 class WorkspaceCommands:
-    """``/trust``, ``/config``, and ``/memory``.
+    """``/trust``, ``/config``, ``/theme``, ``/vim``, and ``/memory``.
 
     Args:
         current: The conversation.
@@ -332,6 +342,7 @@ class WorkspaceCommands:
         self._current = current
         self._place = launch.place
         self._environ = environ
+        self._ui: dict[str, str] = {}  # changed since the settings were loaded
 
     def commands(self) -> tuple[SlashCommand, ...]:
         """Return the commands."""
@@ -350,6 +361,14 @@ class WorkspaceCommands:
                 run=self._run_config,
                 complete=self._complete_keys,
             ),
+            SlashCommand(
+                name="theme",
+                summary="Show the color themes or switch to another one",
+                arguments="[THEME]",
+                run=self._run_theme,
+                complete=lambda: _complete_words(*_THEMES),
+            ),
+            SlashCommand(name="vim", summary="Edit the input with the keys of vim, or stop it", run=self._run_vim),
             SlashCommand(
                 name="memory", summary="Show the memory or add a note to it", arguments="[NOTE]", run=self._run_memory
             ),
@@ -389,16 +408,35 @@ class WorkspaceCommands:
             return Text(f"Saved {key} in {file}. Takes effect when you start a new conversation (/clear).")
         described = await asyncio.to_thread(describe_settings, self._place, self._environ)
         rows = [
-            (each.key, str(each.value), each.origin)
+            (each.key, msgspec.json.encode(each.value).decode(), each.origin)
             for each in described.settings
             if key in ("", each.key) or each.key.startswith(f"{key}.")
         ]
         empty = f"{key} is not set. Set it with /config {key} VALUE." if key else "No settings yet."
         return Table(("setting", "value", "from"), tuple(rows), "Settings", empty)
 
+    async def _run_theme(self, arguments: str) -> CommandResult:
+        requested = arguments.strip().lower()
+        if not requested:
+            current = self._ui.get("theme") or self._current.conversation.settings.config.ui.theme
+            choices = [Choice(name, f"/theme {name}", about, name == current) for name, about in _THEMES.items()]
+            return Picker("Theme", tuple(choices), preview="theme")
+        if requested not in _THEMES:
+            raise ConfigError(f"Unknown theme: {requested}. Use {', '.join(_THEMES)}.")
+        return await self._change_ui("theme", requested)
+
+    async def _run_vim(self, _: str) -> CommandResult:
+        editing = self._ui.get("editing") or self._current.conversation.settings.config.ui.editing
+        return await self._change_ui("editing", "emacs" if editing == "vim" else "vim")
+
+    async def _change_ui(self, key: Literal["theme", "editing"], value: str) -> UiSetting:
+        await asyncio.to_thread(change_config, f"ui.{key}", value, self._environ)
+        self._ui[key] = value
+        return UiSetting(key, value)
+
     async def _complete_keys(self) -> Sequence[tuple[str, str]]:
         described = await asyncio.to_thread(describe_settings, self._place, self._environ)
-        return [(each.key, str(each.value)) for each in described.settings]
+        return [(each.key, msgspec.json.encode(each.value).decode()) for each in described.settings]
 
     async def _run_memory(self, arguments: str) -> CommandResult:
         note = arguments.strip().removeprefix("add ").strip()

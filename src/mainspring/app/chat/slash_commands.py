@@ -47,6 +47,7 @@ class SlashCommand(Struct, frozen=True, kw_only=True, eq=False):
         arguments: The arguments, as shown to the user: ``[MODEL]``.
         complete: Returns possible arguments, each with a description.
         needs_idle: Whether the command is not available during a run.
+        replaceable: Whether a command of the user, a trusted project, or an extension with this name is run instead.
     """
 
     name: str
@@ -55,6 +56,7 @@ class SlashCommand(Struct, frozen=True, kw_only=True, eq=False):
     arguments: str = ""
     complete: Callable[[], Awaitable[Sequence[tuple[str, str]]]] | None = None
     needs_idle: bool = False
+    replaceable: bool = False
 
 
 class CommandRegistry:
@@ -72,9 +74,9 @@ class CommandRegistry:
         """Return the command with a name."""
         return self._commands.get(name)
 
-    def names(self) -> tuple[str, ...]:
-        """Return the names of all commands."""
-        return tuple(self._commands)
+    def reserved_names(self) -> tuple[str, ...]:
+        """Return the names that no other command can have."""
+        return tuple([command.name for command in self if not command.replaceable])
 
     def __iter__(self) -> Iterator[SlashCommand]:
         return iter(self._commands.values())
@@ -117,13 +119,22 @@ class SlashCommands:
 
     def names(self) -> dict[str, str]:
         """Return all names that can be typed after a slash, each with its summary."""
+        names = self._other_names()
+        return names | {c.name: c.summary for c in self.registry if not (c.replaceable and c.name in names)}
+
+    def _other_names(self) -> dict[str, str]:
+        """Return the names of prompts and of commands of extensions, each with its summary."""
         names = {prompt.name: prompt.summary for source in self._sources for prompt in source.list_prompts()}
-        names |= {command.name: command.description for command in self._current.extension_commands}
-        return names | {command.name: command.summary for command in self.registry}
+        return names | {command.name: command.description for command in self._current.extension_commands}
+
+    def find_builtin(self, name: str) -> SlashCommand | None:
+        """Return the built-in command with a name, unless another command replaces it."""
+        command = self.registry.get(name)
+        return None if command is not None and command.replaceable and name in self._other_names() else command
 
     def describe(self) -> list[tuple[str, str, str]]:
         """Return all that can be typed: the command, its arguments, and its summary."""
-        rows = [(f"/{c.name}", c.arguments, c.summary) for c in self.registry]
+        rows = [(f"/{c.name}", c.arguments, c.summary) for c in self.registry if self.find_builtin(c.name)]
         rows += [(f"/{c.name}", "", c.description) for c in self._current.extension_commands]
         rows += [(f"/{p.name}", p.arguments, p.summary) for source in self._sources for p in source.list_prompts()]
         return [*rows, *_INPUT_FORMS]
@@ -132,7 +143,7 @@ class SlashCommands:
         """Return why a line cannot be run as a command now, or an empty string."""
         if unknown := self._find_unknown(line):
             return "" if self._has_input_handlers else unknown
-        command = self.registry.get(split_command_line(line)[0])
+        command = self.find_builtin(split_command_line(line)[0])
         return _find_busy_problem(command) if command is not None and self._runs.is_running else ""
 
     def _find_unknown(self, line: str) -> str:
@@ -160,7 +171,7 @@ class SlashCommands:
             Exception: If the command of an extension raises it.
         """
         name, arguments = split_command_line(line)
-        command = self.registry.get(name)
+        command = self.find_builtin(name)
         if command is not None:
             if self._runs.is_running and (problem := _find_busy_problem(command)):
                 raise ConfigError(problem)
@@ -234,7 +245,7 @@ class Completer:
                 await self._commands.refresh()
             matches = _rank_matches(name, sorted(self._commands.names().items()))
             return tuple([Candidate(f"/{each}", 0, detail) for each, detail in matches])
-        command = self._commands.registry.get(name.lower())
+        command = self._commands.find_builtin(name.lower())
         if command is None or command.complete is None:
             return ()
         try:

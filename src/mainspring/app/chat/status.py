@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from mainspring.agent.plugs import offered_tool_specs
 from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.event_views import AgentEventView
@@ -120,7 +121,7 @@ class StatusReporter:
     def measure(self, messages: Sequence[AgentMessage] | None = None) -> None:
         """Estimate the context size of the next request and publish it."""
         agent = self._current.agent
-        overhead = estimate_overhead(agent.context.system, agent.tools.specs)
+        overhead = estimate_overhead(agent.context.system, offered_tool_specs(agent))
         messages = agent.messages if messages is None else messages
         self._context_tokens = TokenEstimator().tokens(messages, overhead=overhead)
         self.publish()
@@ -176,6 +177,14 @@ class StatusReporter:
         if isinstance(last, Message) and last.role == "assistant" and last.usage is not None:
             self._context_tokens = last.usage.total_tokens or self._context_tokens
             self._is_unpriced = self._is_unpriced or _is_unpriced(last.usage)
+
+    def add_side_call(self, answer: Message) -> None:
+        """Count a model call outside the conversation and its runs."""
+        usage = answer.usage or Usage.zero()
+        self.ledger.add(usage, turns=0)
+        self.spending.add(answer, usage)
+        self._is_unpriced = self._is_unpriced or _is_unpriced(usage)
+        self.publish()
 
     @property
     def ledger(self) -> Ledger:

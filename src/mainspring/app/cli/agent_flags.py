@@ -50,4 +50,11 @@ AGENT_FLAGS = (
         "Reasoning effort: off, minimal, low, medium, high, or xhigh",
         choices=("off", "minimal", "low", "medium", "high", "xhigh"),
     ),
+    AgentFlag(
+        "--read-before-edit",
+        "requireReadBeforeEdit",
+        "",
+        "Write to an existing file only if the model has read it and it is unchanged since (default: on)",
+        kind=bool,
+    ),
 )

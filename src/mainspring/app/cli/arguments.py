@@ -24,8 +24,10 @@ OUTPUTS = ("text", "json", "stream-json")
 SANDBOXES = ("auto", "none", "bubblewrap", "landlock", "seatbelt")
 LIST_TOOLS = ("",)
 """Value of ``--tools`` without a list, which lists the tools."""
+PICK_SESSION = ""
+"""Value of ``--resume`` without a name, which opens the list of sessions."""
 
-_USAGE = """mainspring [options]
+_USAGE = """mainspring ["PROMPT"] [options]
        mainspring -p "PROMPT" [options]
        mainspring COMMAND [options]"""
 
@@ -35,6 +37,7 @@ get started:
   mainspring check                    Check the configuration and show how to fix it
   mainspring config init              Choose a model provider, enter its API key, and test the connection
   mainspring                          Start a chat in this terminal
+  mainspring "Fix the tests"          Start a chat with a first prompt (several words, in quotes)
   mainspring -p "What is in this folder?"
 """
 
@@ -87,6 +90,7 @@ def run_parser() -> Parser:
     """Create the parser of the options of a run."""
     parser = Parser("mainspring", _USAGE, DESCRIPTION, EPILOG)
     add = parser.add_argument
+    add("message", nargs="?", metavar="PROMPT", help="First prompt of a chat in a terminal, in quotes")
     add("-V", "--version", action="store_true", help="Show the version and exit")
     add(
         "-p",
@@ -148,7 +152,14 @@ def _add_conversation(parser: Parser) -> None:
         help="Continue the most recent session in this folder",
     )
     group.add_argument(
-        "-r", "--resume", "--session", dest="session", metavar="NAME", help="Resume a session by ID, title, or file"
+        "-r",
+        "--resume",
+        "--session",
+        dest="session",
+        nargs="?",
+        const=PICK_SESSION,
+        metavar="NAME",
+        help="Resume a session by ID, title, or file; in a chat, without a name, choose it from a list",
     )
     group.add_argument("--session-id", metavar="ID", help="Resume the session with this ID, or create it")
     group.add_argument("--fork", action="store_true", help="Fork the session instead of continuing it")
@@ -158,7 +169,7 @@ def _add_conversation(parser: Parser) -> None:
 def _add_limits(parser: Parser) -> None:
     group = parser.add_argument_group("limits")
     for flag in AGENT_FLAGS:
-        if not flag.choices:
+        if not flag.choices and flag.kind is not bool:
             flag.add_to(group.add_argument)
 
 
@@ -166,6 +177,14 @@ def _add_mode_options(parser: Parser) -> None:
     group = parser.add_argument_group("behavior")
     group.add_argument("--plan", action="store_true", help="Plan without making changes; the plan is saved to a file")
     group.add_argument("--accept-edits", action="store_true", help="Edit the project's files without approval")
+    for flag in AGENT_FLAGS:
+        if flag.kind is bool:
+            flag.add_to(group.add_argument)
+    group.add_argument(
+        "--require-mcp",
+        action="store_true",
+        help="Fail if an MCP server does not start (exit code 2), for example, in CI",
+    )
     group.add_argument(
         "--execute",
         nargs="?",
@@ -196,14 +215,8 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
     name = next(iter(arguments), "")
     if name in COMMANDS:
         return name, COMMANDS[name]().read(arguments[1:])
-    if name and not name.startswith("-"):
-        near = difflib.get_close_matches(name, COMMANDS, 1)
-        hint = (
-            f"Did you mean {near[0]}?"
-            if near
-            else f"Available commands: {', '.join(COMMANDS)}. To send a prompt, use -p."
-        )
-        raise UsageError(f"Unknown command: {name}. {hint}", run_parser().format_usage())
+    if name and not name.startswith("-") and not _is_sentence(name):
+        raise unknown_command(name)
     if "--check" in arguments:
         return "check", COMMANDS["check"]().read([text for text in arguments if text != "--check"])
     options = run_parser().read(arguments)
@@ -213,12 +226,31 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
     return "ask", options
 
 
+def _is_sentence(text: str) -> bool:
+    """Return True if an argument is a prompt: only quoted arguments contain blanks. Otherwise, it is a mistyped command."""
+    return len(text.split()) > 1 or text.startswith("/")
+
+
+def unknown_command(name: str) -> UsageError:
+    """Return the error for an argument that is not a command."""
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    prompt = 'To send a prompt, use -p. To start a chat with it, put it in quotes: mainspring "Fix the tests"'
+    hint = f"Did you mean {near[0]}?" if near else f"Available commands: {', '.join(COMMANDS)}. {prompt}"
+    return UsageError(f"Unknown command: {name}. {hint}", run_parser().format_usage())
+
+
 def _check_conflicts(options: argparse.Namespace) -> None:
     """Check that the options of a run do not conflict.
 
     Raises:
         UsageError: If they conflict.
     """
+    if options.message is not None and options.prompt is not None:
+        raise UsageError(
+            f"Unknown argument: {options.message}. Put the prompt in quotes after -p.", run_parser().format_usage()
+        )
+    if options.message is not None and not _is_sentence(options.message):
+        raise unknown_command(options.message)
     named = [n for n in ("session", "session_id", "continued") if getattr(options, n)]
     if len(named) > 1:
         raise UsageError("Use only one of --continue, --session, and --session-id.")

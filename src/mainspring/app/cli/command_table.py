@@ -151,7 +151,10 @@ def _export() -> Parser:
         help="Export format (default: from the file extension, or html)",
     )
     parser.add_argument(
-        "-o", "--out", metavar="FILE", help="Output file; '-' writes to stdout (default: ID.html in this folder)"
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="Output file; '-' writes to stdout (default: ID.html in the folder exports of ~/.agent)",
     )
     parser.add_argument("--force", action="store_true", help="Overwrite an existing file")
     add_workspace_options(parser)
@@ -316,7 +319,9 @@ def _mcp() -> Parser:
         help="HTTP header for the server; ${VAR} is expanded (add)",
     )
     parser.add_argument(
-        "--disclosure", choices=("eager", "lazy"), help="Load tools immediately (eager) or by search (lazy) (add)"
+        "--disclosure",
+        choices=("eager", "lazy", "auto"),
+        help="Load tools immediately (eager), by search (lazy), or by search if all are large (auto) (add)",
     )
     parser.add_argument("--no-connect", action="store_true", help="Do not connect to the servers (list)")
     parser.add_argument("--no-browser", action="store_true", help="Print the URL instead of opening a browser (login)")

@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 
-from mainspring.app.cli.arguments import UsageError, run_parser
+from mainspring.app.cli.arguments import PICK_SESSION, UsageError, run_parser, unknown_command
 from mainspring.app.cli.stdin import StdinReader
 
 
@@ -19,6 +19,10 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.prompt is None and options.execute is None and options.output == "text" and is_interactive_terminal():
         return import_module("mainspring.app.tui.start").run(options)
+    if options.message is not None:
+        raise unknown_command(options.message)
+    if options.session == PICK_SESSION:
+        raise UsageError("--resume without a name requires a chat. Add the ID or the title of a session.")
     piped = StdinReader()  # reads stdin while other modules are loaded
     if (
         options.prompt is None

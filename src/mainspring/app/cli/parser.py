@@ -116,6 +116,9 @@ class AgentFlag:
 
     def add_to(self, add_argument: Callable[..., Any]) -> None:
         """Add the flag with the method of a parser or a group."""
+        if self.kind is bool:
+            add_argument(self.flag, action=argparse.BooleanOptionalAction, help=self.help)
+            return
         values: dict[str, Any] = {"choices": self.choices} if self.choices else {"type": self.kind}
         add_argument(self.flag, metavar=self.metavar, help=self.help, **values)
 

@@ -98,6 +98,7 @@ def chat_launch_options(options: argparse.Namespace) -> LaunchOptions:
     return replace(
         launch_options(options),
         accept_edits=options.accept_edits,
+        require_mcp=options.require_mcp,
         system=options.system,
         tools=options.tools,
         continued=options.continued,

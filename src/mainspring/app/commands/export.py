@@ -12,7 +12,7 @@ from mainspring.app.cli.console import Console
 from mainspring.app.cli.parser import STDIN_MARK
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.export import render_html, render_markdown
-from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
+from mainspring.app.workspace.saved_sessions import create_export_path, export_jsonl, export_transcript
 from mainspring.errors import MainspringError
 
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}
@@ -44,7 +44,8 @@ def _export(options: argparse.Namespace, format: str, console: Console) -> int:
     if options.out == STDIN_MARK:
         console.answer(text)
         return 0
-    target = Path(os.path.expanduser(options.out)) if options.out else Path(f"{Path(name).stem}{_SUFFIX[format]}")
+    file = options.out or create_export_path(f"{Path(name).stem}{_SUFFIX[format]}", replace=options.force)
+    target = Path(os.path.expanduser(file))
     if options.cwd and not target.is_absolute():
         target = Path(options.cwd) / target
     _write(target, text, replace=options.force)

@@ -35,6 +35,7 @@ from mainspring.mcp.tool_search import ServerTokenCost, estimate_cost, estimate_
 from mainspring.mcp.types import McpError
 from mainspring.messages import ToolDefinition
 from mainspring.models.codec.tool_schema import simplify_tool_schema
+from mainspring.policies.disclosure import MAX_SCHEMA_TOKENS
 from mainspring.redaction import redact_environment, redact_value
 from mainspring.text import pluralize
 
@@ -79,7 +80,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     name: str
     target: str
     place: str
-    disclosure: Literal["eager", "lazy"]
+    disclosure: Literal["eager", "lazy", "auto"]
     state: McpServerState
     error: str = ""
     seconds: float = 0.0
@@ -95,11 +96,13 @@ class ServerOverview(Struct, frozen=True, kw_only=True):
     Attributes:
         servers: Servers, by name.
         search: Tokens of the search tool, if any server is lazy.
+        auto: The effect of ``auto`` on these servers, without the window of a model.
         notices: Notices for the user: invalid entries and untrusted folders.
     """
 
     servers: tuple[ServerStatus, ...]
     search: int
+    auto: Literal["eager", "lazy"] = "eager"
     notices: tuple[str, ...] = ()
 
 
@@ -135,8 +138,17 @@ async def inspect_servers(
         for config in requested
     ]
     views = await asyncio.gather(*[_view(server, default, connect) for server in tasks])
-    lazy = any(v.disclosure == "lazy" for v in views)
-    return ServerOverview(servers=tuple(views), search=estimate_search_cost() if lazy else 0, notices=found.notices)
+    given = settings.config.mcp.schema_budget
+    is_over = sum(v.cost.eager for v in views if v.disclosure != "lazy") > (
+        MAX_SCHEMA_TOKENS if given is None else given
+    )
+    lazy = any(v.disclosure == "lazy" or (is_over and v.disclosure == "auto") for v in views)
+    return ServerOverview(
+        servers=tuple(views),
+        search=estimate_search_cost() if lazy else 0,
+        auto="lazy" if is_over else "eager",
+        notices=found.notices,
+    )
 
 
 async def _log_in(
@@ -212,7 +224,7 @@ def _login_file(settings: Settings) -> Path:
     return logins_path(settings.home.root)
 
 
-async def _view(server: McpServer, default: Literal["eager", "lazy"], connect: bool) -> ServerStatus:
+async def _view(server: McpServer, default: Literal["eager", "lazy", "auto"], connect: bool) -> ServerStatus:
     config = server.config
     known: dict[str, Any] = {
         "name": config.name,
@@ -334,7 +346,9 @@ def _total_cost(overview: ServerOverview) -> Iterator[str]:
     """Format the token usage of all servers as configured."""
     ready = [s for s in overview.servers if s.state == "ready"]
     if ready:
-        now = sum(s.cost.eager if s.disclosure == "eager" else s.cost.lazy for s in ready) + overview.search
+        modes = [overview.auto if s.disclosure == "auto" else s.disclosure for s in ready]
+        costs = [s.cost.eager if mode == "eager" else s.cost.lazy for s, mode in zip(ready, modes, strict=True)]
+        now = sum(costs) + overview.search
         eager = sum(s.cost.eager for s in ready)
         yield f"Total: about {now} tokens in each request" + (
             f" ({eager} if all servers were eager)" if overview.search else ""

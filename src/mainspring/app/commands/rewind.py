@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.runner import run_command, workspace_options
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load_rules
+from mainspring.app.workspace.load import load_rules, session_store
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
 from mainspring.sessions import Session, find_session, read_transcript
@@ -61,7 +61,7 @@ def list_rewind_points(
         SessionError: If the session is unknown.
     """
     cwd, settings = load_rules(place, {}, environ)
-    home = settings.home.root if settings.home else None
+    home = session_store(settings)
     info = find_session(name or "", cwd, home=home)
     with Session.open(info.place, home=home, write=False) as session:
         return _rewind_points(session)
@@ -79,7 +79,7 @@ async def rewind_session(
         SessionError: If the session or entry is unknown, or the rewind fails without any change.
     """
     cwd, settings = load_rules(place, {}, environ)
-    home = settings.home.root if settings.home else None
+    home = session_store(settings)
     info = find_session(name or "", cwd, home=home)
     env = LocalEnv(cwd)
     try:

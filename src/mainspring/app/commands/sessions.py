@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
@@ -22,6 +22,7 @@ from mainspring.app.workspace.saved_sessions import (
     rename_session,
     search,
 )
+from mainspring.app.workspace.session_summaries import describe_session, summarize_session
 from mainspring.sessions.transcript import TranscriptItem
 from mainspring.text import escape_invisible, pluralize, truncate_end
 
@@ -88,9 +89,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_saved_sessions(workspace_options(options), everywhere=options.all)
+    now = datetime.now(UTC)
     rows = (
-        f"{info.id}  {_format_time(info.updated)}  {one_line(info.problem or info.title or info.preview, 80)}"
-        + (f"  {info.cwd}" if options.all else "")
+        f"{info.id}  {describe_session(info, summarize_session(info), now):26}  "
+        f"{one_line(info.problem or info.title or info.preview, 80)}" + (f"  {info.cwd}" if options.all else "")
         for info in found
     )
     more = "" if options.all else " List the sessions of all folders with --all."

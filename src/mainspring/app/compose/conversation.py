@@ -25,10 +25,10 @@ from mainspring.app.compose.system_prompt import build_prompt_setup
 from mainspring.app.providers.select_model import Choice, make, select_model
 from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions
-from mainspring.app.workspace.load import broad_folder_warnings, load_rules
+from mainspring.app.workspace.load import broad_folder_warnings, load_rules, session_store
 from mainspring.app.workspace.mcp_servers import build_mcp_plug
 from mainspring.app.workspace.model_providers import registry_of
-from mainspring.app.workspace.paths import UserPaths, find_project_root
+from mainspring.app.workspace.paths import find_project_root
 from mainspring.app.workspace.permissions import build_permissions
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings, iter_agent_settings
@@ -46,11 +46,12 @@ from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet, find_unused_rules
 from mainspring.permissions.rules import FILE_TOOLS
 from mainspring.policies.compaction import Compaction
+from mainspring.policies.disclosure import Disclosure
 from mainspring.policies.large_results.store import FileOutputStore, MemoryOutputStore
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor
 from mainspring.run_options import RunOptions
-from mainspring.sessions import Session, SessionOptions, SessionPlug, resolve_store
+from mainspring.sessions import Problem, Session, SessionOptions, SessionPlug, resolve_store
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.sessions.rewind import FileSnapshots
@@ -60,10 +61,14 @@ from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
+    from mainspring.app.workspace.session_summaries import create_fork_title
     from mainspring.env import EditorEnv
+    from mainspring.mcp import McpPlug
     from mainspring.sessions import find_session
+    from mainspring.sessions.session import HomeOrStore
     from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 else:
+    create_fork_title = lazy_function("mainspring.app.workspace.session_summaries", "create_fork_title")
     EditorEnv = lazy_function("mainspring.env.editor", "EditorEnv")
     find_session = lazy_function("mainspring.sessions", "find_session")
     Telemetry = lazy_function("mainspring.telemetry", "Telemetry")
@@ -157,7 +162,7 @@ async def open_conversation(
                 )
             )
     _report_rules_without_tool(rules, report)
-    session = await asyncio.to_thread(open_session, options, cwd, settings.home, redactor)
+    session = await asyncio.to_thread(open_session, options, cwd, session_store(settings), redactor)
     try:
         env, confined = await asyncio.to_thread(create_environment, settings, cwd)
         if confined:
@@ -174,6 +179,8 @@ async def open_conversation(
         plan = build_plan_mode(options, session, report, switchable=client.ask is not None)
         named = options.tools is not None  # so that no other tool is offered
         plugs, outputs = build_plugs(cwd, settings, session, redactor, minimal=small or named)
+        allows_server = partial(is_server_allowed, rules=rules) if small else None
+        servers = await asyncio.to_thread(build_servers, cwd, settings, options, client, report, allows_server)
         skilled = not named and (not small or are_skills_allowed(rules))
         agent = Agent(
             client.wrap(choice.model) if client.wrap else choice.model,
@@ -186,18 +193,8 @@ async def open_conversation(
             skills=await asyncio.to_thread(build_skills, cwd, settings, asks=client.ask is not None)
             if skilled
             else None,
-            mcp_servers=None
-            if named
-            else await asyncio.to_thread(
-                build_mcp_plug,
-                cwd,
-                settings,
-                report,
-                client.ask is None,
-                client.servers,
-                (lambda key: is_server_allowed(key, rules)) if small else None,
-            ),
-            tool_disclosure=settings.config.mcp.disclosure,
+            mcp_servers=servers,
+            tool_disclosure=build_disclosure(settings) if servers else None,
             subagents=None if small else await asyncio.to_thread(build_subagents, cwd, settings, options, report),
             plugs=[
                 *(telemetry_plugs(telemetry) if telemetry else ()),
@@ -251,6 +248,33 @@ def build_plugs(
     # The permission prompt confirms each note: it shows the change of the file.
     memory = Memory.for_folder(cwd, user_folder(settings), trusted=is_trusted(cwd, settings), confirm=lambda note: True)
     return [memory, outputs, *stored], outputs
+
+
+def build_servers(
+    cwd: str,
+    settings: Settings,
+    options: LaunchOptions,
+    client: ClientServices,
+    report: RunEventHandler,
+    is_allowed: Callable[[str], bool] | None,
+) -> McpPlug | None:
+    """Create the plugin with the MCP servers; None without servers, or if the options name the only tools. Blocks.
+
+    Raises:
+        ConfigError: If the options require servers, and none would start.
+    """
+    plug = None
+    if options.tools is None:
+        plug = build_mcp_plug(cwd, settings, report, client.ask is None, client.servers, is_allowed)
+    if options.require_mcp and plug is None:
+        why = "with --tools" if options.tools is not None else "here. Run `mainspring mcp list`"
+        raise ConfigError(f"--require-mcp: No MCP server is used {why}.")
+    return plug
+
+
+def build_disclosure(settings: Settings) -> Disclosure:
+    """Create the disclosure of the tools of MCP servers from the settings."""
+    return Disclosure(settings.config.mcp.disclosure, budget=settings.config.mcp.schema_budget)
 
 
 def build_subagents(cwd: str, settings: Settings, options: LaunchOptions, report: RunEventHandler) -> Subagents | None:
@@ -333,7 +357,7 @@ def build_retry(settings: RetrySettings) -> RetryConfig | None:
 
 
 def open_session(
-    options: LaunchOptions, cwd: str, home: UserPaths | None, redactor: Redactor | None = None
+    options: LaunchOptions, cwd: str, home: HomeOrStore | None, redactor: Redactor | None = None
 ) -> Session | None:
     """Open or create the session of a run, or return ``None`` if nothing is saved.
 
@@ -342,26 +366,41 @@ def open_session(
     """
     if not options.save:
         return None
-    folder = home.root if home else None
     how = SessionOptions(redact_line=redactor.line) if redactor else None
-    if options.session_id and not resolve_store(folder).exists(options.session_id):
-        return Session.create(cwd, home=folder, id=options.session_id, options=how)
+    if options.session_id and (session := _create_session(options.session_id, cwd, home, how)):
+        return session
     name = options.session or options.session_id
     if name:
-        session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_locked="fork", options=how)
+        session = Session.open(find_session(name, cwd, home=home).place, home=home, if_locked="fork", options=how)
     elif options.continued:
         try:
-            session = Session.latest(cwd, home=folder, if_locked="fork", options=how)
+            session = Session.latest(cwd, home=home, if_locked="fork", options=how)
         except SessionError as error:
             raise SessionError(
                 f"Cannot continue: {error} Omit --continue to start a session, or choose one with --session ID."
             ) from error
     else:
-        return Session.create(cwd, home=folder, options=how)
+        return Session.create(cwd, home=home, options=how)
     if not options.fork:
         return session
     with session:
-        return session.fork()
+        return session.fork(title=create_fork_title(session))
+
+
+def _create_session(id: str, cwd: str, home: HomeOrStore | None, how: SessionOptions | None) -> Session | None:
+    """Create a session with this ID, or one with another ID if another process is just creating it; None if it exists."""
+    store = resolve_store(home)
+    if store.exists(id):
+        return None
+    try:
+        return Session.create(cwd, home=home, id=id, options=how)
+    except SessionError:
+        if store.exists(id):
+            return None
+    session = Session.create(cwd, home=home, options=how)
+    text = f"session {id} is already open in another process: continuing in a new session, {session.id}"
+    session.journal.add_warning(Problem("locked", text))
+    return session
 
 
 def record_model_change(session: Session, agent: Agent, choice: Choice) -> None:

@@ -18,13 +18,14 @@ from msgspec import Struct
 
 from mainspring.app.dashboard.session_runs import SavedRuns
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load_rules
+from mainspring.app.workspace.load import load_rules, session_store
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.env.container.container import find_engine, last_output_line, run_engine
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.extras import import_from_extra
 from mainspring.programs import find_program
 from mainspring.python import python_module
+from mainspring.sessions import SessionStore, resolve_store
 from mainspring.state_files import write_atomically
 
 IMAGE = "mcr.microsoft.com/dotnet/aspire-dashboard:latest"
@@ -173,7 +174,7 @@ async def run_viewer(
     home = _home(place, environ)
     http = import_from_extra("mainspring.app.servers.http.server", "server", _FEATURE)
     viewer = import_from_extra("mainspring.app.servers.viewer.server", "server", _FEATURE).Viewer(
-        SavedRuns(home.root, environ)
+        SavedRuns(home.root, environ, _open_store(place, environ))
     )
     try:
         listening = http.open_socket(http.ServerOptions(port=PORT if port is None else port))
@@ -350,6 +351,10 @@ def _save_state(home: UserPaths, dashboard: Dashboard) -> None:
 
 def _clear_state(home: UserPaths) -> None:
     _file(home).unlink(missing_ok=True)
+
+
+def _open_store(place: WorkspaceOptions, environ: Mapping[str, str]) -> SessionStore:
+    return resolve_store(session_store(load_rules(place, {}, environ)[1]))
 
 
 def _home(place: WorkspaceOptions, environ: Mapping[str, str]) -> UserPaths:

@@ -27,7 +27,16 @@ from mainspring.events import (
 )
 from mainspring.messages import Message, Usage
 from mainspring.redaction import Redactor
-from mainspring.sessions import JsonlStore, LogLine, Transcript, TranscriptItem, read_events, read_transcript
+from mainspring.sessions import (
+    JsonlStore,
+    LogLine,
+    SessionInfo,
+    SessionStore,
+    Transcript,
+    TranscriptItem,
+    read_events,
+    read_transcript,
+)
 from mainspring.sessions.jsonl_store import read_session_info
 from mainspring.sessions.log_lines import SessionShutdown
 
@@ -57,10 +66,12 @@ class SavedRuns:
     Args:
         home: The user's folder.
         environ: Environment variables whose keys are redacted.
+        store: The sessions (default: the files in the user's folder).
     """
 
-    def __init__(self, home: Path, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, home: Path, environ: Mapping[str, str] = os.environ, store: SessionStore | None = None) -> None:
         self._home = home
+        self._store = store or JsonlStore(home)
         self._redactor = Redactor.of(environ)
         self._cached_groups: dict[Path, tuple[tuple[int, int], list[_RunGroup]]] = {}
         self._titles: dict[str, str] = {}
@@ -126,18 +137,23 @@ class SavedRuns:
     def _title(self, session: str) -> str:
         """Return the title of the session. An empty title is looked up again, because the first prompt may not be stored yet."""
         if not self._titles.get(session):
-            found = next((self._home / "sessions").glob(f"*/{session}.jsonl"), None)
             try:
-                info = read_session_info(found) if found is not None else None
-            except OSError:
+                info = self._find_info(session)
+            except (SessionError, OSError):
                 info = None
             text = " ".join((info.title or info.preview).split()) if info is not None else ""
             self._titles[session] = self._redactor.text(text)[:120]
         return self._titles[session]
 
+    def _find_info(self, session: str) -> SessionInfo | None:
+        if isinstance(self._store, JsonlStore):  # A list would read all sessions.
+            found = next(self._store.root.glob(f"*/{session}.jsonl"), None)
+            return read_session_info(found) if found is not None else None
+        return next((info for info in self._store.list() if info.id == session), None)
+
     def _transcript(self, session: str) -> Transcript | None:
         try:
-            plain: Any = msgspec.to_builtins(read_transcript(JsonlStore(self._home), session))
+            plain: Any = msgspec.to_builtins(read_transcript(self._store, session))
         except (SessionError, OSError):
             return None
         return msgspec.convert(self._redactor.value(plain), Transcript)

@@ -30,13 +30,13 @@ from mainspring.app.printing.text_output import TextRenderer
 from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import ModelIdentity, RunEventHandler, RunOutcome
 from mainspring.app.run.options import LaunchOptions
-from mainspring.app.workspace.file_mentions import attach_mentions
+from mainspring.app.workspace.file_mentions import attach_mentions, require_vision
 from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError
 from mainspring.events import AgentEnd, AgentStart, AgentStats, Event, Notice
 from mainspring.lazy import lazy_function
-from mainspring.loop import RunResult
-from mainspring.messages import Message, Usage
+from mainspring.loop import Prompt, RunResult
+from mainspring.messages import ImageBlock, Message, TextBlock, Usage
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.run_options import RunOptions
 
@@ -103,14 +103,15 @@ async def run_prompt(
 
 async def build_prompt(
     options: LaunchOptions, conversation: Conversation, report: RunEventHandler, call: CommandInvocation | None = None
-) -> str:
+) -> Prompt:
     """Build the prompt for the model, with mentioned files, piped input, and the expansion of a custom command.
 
     Raises:
-        ConfigError: If the prompt is empty, or a file is missing.
+        ConfigError: If the prompt is empty, a file is missing, or the model does not accept a mentioned image.
         PermissionDeniedError: If a file may not be read.
     """
     parts: list[str] = []
+    images: list[ImageBlock] = []
     if options.execute is not None:
         parts.append(build_plan_prompt(options.execute, conversation.env.cwd, report))
     reader = conversation.agent.tools.get("read_file")
@@ -122,17 +123,22 @@ async def build_prompt(
         )
         parts.append(text)
     elif options.prompt.strip():
-        parts.append(await attach_mentions(options.prompt, conversation.env, conversation.permissions, reader))
+        text, images = await attach_mentions(options.prompt, conversation.env, conversation.permissions, reader)
+        parts.append(text)
     if options.piped.strip():
         parts.append(wrap_in_tag("stdin", options.piped) if parts else options.piped)
     if not parts:
         raise ConfigError('The prompt is empty. Add one, for example: mainspring -p "What is in this folder?"')
-    return "\n\n".join(parts)
+    text = "\n\n".join(parts)
+    if not images:
+        return text
+    require_vision(conversation.choice.model.info, conversation.choice.name.spec)
+    return [TextBlock(text), *images]
 
 
 async def run_once(
     conversation: Conversation,
-    prompt: str,
+    prompt: Prompt,
     report: RunEventHandler,
     signal: CancelToken,
     schema: Mapping[str, Any] | None = None,

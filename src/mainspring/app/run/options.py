@@ -64,6 +64,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
         plan: Whether the run is in plan mode.
         accept_edits: Whether the agent can edit the project's files without approval.
         execute: The plan to execute, empty for the last one; ``None`` for no plan.
+        require_mcp: Whether the run fails if an MCP server does not start.
     """
 
     prompt: str
@@ -86,6 +87,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
     plan: bool = False
     accept_edits: bool = False
     execute: str | None = None
+    require_mcp: bool = False
 
     @property
     def spec(self) -> str | None:
@@ -100,6 +102,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
             ("model",): self.spec,
             ("providers", "default"): self.provider,
             ("agent", "systemPrompt"): self.system,
+            ("mcp", "required"): self.require_mcp or None,
             **{("agent", key): value for key, value in self.agent.items()},
             ("sandbox", "layer"): self.sandbox.layer,
             ("sandbox", "network"): self.sandbox.network or None,

@@ -9,6 +9,10 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, get_args
 
+from prompt_toolkit.document import Document
+from prompt_toolkit.key_binding.vi_state import InputMode
+
+from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.chat.commands import (
     Abort,
     Attachment,
@@ -18,19 +22,23 @@ from mainspring.app.chat.commands import (
     RemoveQueued,
     SendQueued,
     SetMode,
+    Slash,
     Steer,
     parse_line,
 )
 from mainspring.app.chat.types import AgentMode
 from mainspring.app.tui.chat_client import ChatConnection
-from mainspring.app.tui.external_programs import edit_in_editor, read_clipboard_image
+from mainspring.app.tui.dialogs import DialogQueue, PickerDialog
+from mainspring.app.tui.external_programs import NoClipboardImageError, edit_in_editor, read_clipboard_image
 from mainspring.app.tui.input_field import HistoryFile
 from mainspring.app.tui.paste import find_image_path, read_image
 from mainspring.app.tui.screen import Screen
-from mainspring.app.tui.styled_text import CollapsedOutput, make_row
+from mainspring.app.tui.styled_text import CollapsedOutput, make_row, wrap_row
 
 _DOUBLE_PRESS_SECONDS = 2.0
-_EXIT_COMMANDS = ("/quit", "/exit", "/q")
+EXIT_LINES = ("/quit", "/exit", "/q", "exit", "quit", ":q", ":q!", ":wq")
+"""Lines that exit the chat."""
+SIDE_QUESTION, SIDE_QUESTION_HINT = "/btw ", "Answering the side question..."
 _ABORT_REASON = "Stopped by the user"
 
 
@@ -81,6 +89,7 @@ class InputActions:
         history: Stores what was submitted.
         jobs: Runs slow work.
         environ: Names the editor and the desktop.
+        dialogs: Shows the list of earlier inputs.
         is_busy: Returns True while a run or a shell command is in progress.
     """
 
@@ -91,6 +100,7 @@ class InputActions:
         history: HistoryFile,
         jobs: BackgroundJobs,
         environ: Mapping[str, str],
+        dialogs: DialogQueue,
         is_busy: Callable[[], bool],
     ) -> None:
         self._connection = connection
@@ -98,6 +108,7 @@ class InputActions:
         self._history = history
         self._jobs = jobs
         self._environ = environ
+        self._dialogs = dialogs
         self.is_busy = is_busy
         self._draft = ""
         self._last_sent = ("", "")  # as sent, and as typed, with placeholders
@@ -111,12 +122,13 @@ class InputActions:
         elif not text.strip():
             if connection.is_held and connection.queued:
                 connection.send(SendQueued(connection.queued[0].id))
-        elif text.strip() in _EXIT_COMMANDS and not connection.is_open:
+        elif text.strip() in EXIT_LINES:
             screen.exit()
         else:
             sent = self._send(text, Queue if queue else Steer if self.is_busy() else Prompt)
             screen.buffer.append_to_history()
             screen.buffer.reset()
+            screen.app.vi_state.input_mode = InputMode.INSERT
             self._jobs.start(self._store_in_history(sent))
 
     def _send(self, typed: str, message_type: type[Prompt] | type[Steer] | type[Queue]) -> str:
@@ -128,6 +140,8 @@ class InputActions:
         else:
             known = self._connection.command_names
             command = parse_line(expanded.text, images, known=known, message_type=message_type)
+        if isinstance(command, Slash) and command.line.startswith(SIDE_QUESTION):
+            self._screen.hint = SIDE_QUESTION_HINT
         self._connection.send(command)
         self._last_sent = (expanded.text, typed)
         return expanded.text
@@ -171,6 +185,21 @@ class InputActions:
         screen.buffer.insert_text(self._draft)
         self._draft = ""
 
+    def search_history(self) -> None:
+        """List the earlier inputs of the project, latest first, to insert one. Blocks briefly: the next keys filter the list."""
+        latest = dict.fromkeys(reversed(self._history.read()))
+        if latest:
+            picker = Picker("Earlier inputs", tuple([Choice(text, text) for text in latest]))
+            self._screen.end_typing()
+            self._dialogs.add(PickerDialog(picker, self._dialogs.finish, self._insert_earlier))
+        else:
+            self._screen.print([make_row(("faint", "No earlier inputs in this project yet."))])
+
+    def _insert_earlier(self, text: str) -> None:
+        screen = self._screen
+        screen.buffer.save_to_undo_stack()
+        screen.buffer.document = Document(screen.pastes.text(text))
+
     # --- pastes and the editor ----------------------------------------------------------------------------------------
 
     def paste(self, text: str) -> None:
@@ -200,10 +229,11 @@ class InputActions:
 
     async def _paste_clipboard_image(self) -> None:
         screen = self._screen
-        data = await read_clipboard_image(self._environ)
-        if data is None:
-            notice = "No image in the clipboard, or no clipboard tool found. Install wl-paste, xclip, or pngpaste."
-            screen.print([make_row(("faint", notice))])
+        try:
+            data = await read_clipboard_image(self._environ)
+        except NoClipboardImageError as error:
+            columns = screen.output.get_size().columns
+            screen.print(wrap_row(make_row(("faint", str(error))), columns))
         else:
             screen.buffer.insert_text(screen.pastes.add_image(data, "image/png"))
 
@@ -247,12 +277,28 @@ class ControlActions:
         self._inputs = inputs
         self._collapsed = collapsed
         self._jobs = jobs
-        self._last_interrupt = -_DOUBLE_PRESS_SECONDS
+        self._last_interrupt = self._last_escape = self._last_stop = -_DOUBLE_PRESS_SECONDS
 
     def stop(self) -> None:
         """Stop what is running."""
         if self._inputs.is_busy():
             self._connection.send(Abort(_ABORT_REASON))
+
+    def stop_or_edit_earlier(self) -> None:
+        """Stop what is running. If nothing is, and the input is empty, list the earlier prompts when called twice."""
+        now = time.monotonic()
+        if self._inputs.is_busy() or self._screen.hint == SIDE_QUESTION_HINT:
+            self._connection.send(Abort(_ABORT_REASON))
+            self._last_stop = now
+        elif now - self._last_stop < _DOUBLE_PRESS_SECONDS or self._screen.buffer.text:
+            return  # the key was pressed repeatedly to stop
+        elif now - self._last_escape < _DOUBLE_PRESS_SECONDS:
+            self._last_escape = -_DOUBLE_PRESS_SECONDS
+            self._screen.hint = ""
+            self._connection.send(Slash("/rewind list conversation"))
+        else:
+            self._last_escape = now
+            self._show_hint("Press Esc again to edit an earlier prompt")
 
     def interrupt(self) -> None:
         """Stop what is running, or clear the input; exit if pressed twice."""
@@ -270,14 +316,19 @@ class ControlActions:
             screen.buffer.append_to_history()
             screen.buffer.reset()
         else:
-            screen.hint = "Press Ctrl-C again to exit"
-            self._jobs.start(self._clear_hint_later())
+            self._show_hint("Press Ctrl-C again to exit")
         screen.invalidate()
 
-    async def _clear_hint_later(self) -> None:
-        await asyncio.sleep(_DOUBLE_PRESS_SECONDS)
-        self._screen.hint = ""
+    def _show_hint(self, text: str) -> None:
+        self._screen.hint = text
         self._screen.invalidate()
+        self._jobs.start(self._clear_hint_later(text))
+
+    async def _clear_hint_later(self, text: str) -> None:
+        await asyncio.sleep(_DOUBLE_PRESS_SECONDS)
+        if self._screen.hint == text:
+            self._screen.hint = ""
+            self._screen.invalidate()
 
     def exit(self) -> None:
         """Exit."""

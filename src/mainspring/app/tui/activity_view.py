@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.chat.events import ShellEnd, ShellOutput, ShellStart
+from mainspring.app.chat.events import SessionChange, ShellEnd, ShellOutput, ShellStart
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.format import format_seconds, format_total
 from mainspring.app.tui.safe_text import (
@@ -222,6 +222,49 @@ def _head(event: ToolExecutionEnd, display: ToolDisplay, about: str, columns: in
     return make_row(
         (style, f"{sign} "), ("tool", name), " " * bool(summary), summary, (style, state), ("faint", images + took)
     )
+
+
+_TODO_ROWS = 5
+_TODO_MARKS = {"in_progress": "> ", "pending": "- "}
+
+
+class TodoView:
+    """The todo list of the agent, which stays in view while items are open."""
+
+    def __init__(self) -> None:
+        self._todos: list[tuple[str, str]] = []
+
+    def update(self, event: object) -> None:
+        """Note a new list of the agent, or forget the list of another session."""
+        match event:
+            case ToolExecutionEnd(call=call, result=result) if call.name == "todo_write" and not result.is_error:
+                todos = cast("list[dict[str, Any]]", call.input.get("todos") or [])
+                self._todos = [(str(t.get("status", "pending")), str(t.get("content", ""))) for t in todos]
+            case SessionChange(reason=reason) if reason != "renamed":
+                self._todos = []
+            case _:
+                pass
+
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return the open items, the current one first; nothing if all are done or without space."""
+        still_open = [todo for todo in self._todos if todo[0] in _TODO_MARKS]
+        still_open.sort(key=lambda todo: todo[0] != "in_progress")
+        if not still_open or max_rows <= 0:
+            return []
+        done = len(self._todos) - len(still_open)
+        count = f"{done} of {len(self._todos)} done"
+        if max_rows == 1:
+            text = to_one_row(still_open[0][1], columns - len(count) - 6)
+            return [make_row(("accent", _TODO_MARKS[still_open[0][0]]), text, ("faint", f"  {count}"))]
+        space = min(max_rows - 1, _TODO_ROWS)
+        shown = still_open if len(still_open) <= space else still_open[: space - 1]
+        rows = [make_row(("faint", f"Todos: {count}"))]
+        for status, content in shown:
+            style = "accent" if status == "in_progress" else "faint"
+            rows.append(make_row((style, f"  {_TODO_MARKS[status]}{to_one_row(content, columns - 6)}")))
+        if more := len(still_open) - len(shown):
+            rows.append(make_row(("faint", f"  ... {more} more")))
+        return rows
 
 
 _ROWS = 30

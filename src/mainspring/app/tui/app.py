@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from prompt_toolkit.input import Input
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.command_results import Clipboard, Picker, Table
+from mainspring.app.chat.command_results import Clipboard, Picker, Table, UiSetting
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
-from mainspring.app.tui.actions import BackgroundJobs, ControlActions, InputActions
+from mainspring.app.chat.types import Status
+from mainspring.app.tui.actions import SIDE_QUESTION_HINT, BackgroundJobs, ControlActions, InputActions
 from mainspring.app.tui.approval_dialog import ApprovalDialog, question_of
 from mainspring.app.tui.chat_client import ChatClient, ChatConnection, ChatOpener
 from mainspring.app.tui.dialogs import Dialog, DialogQueue, PickerDialog, QuestionDialog
@@ -25,9 +25,9 @@ from mainspring.app.tui.key_bindings import bind_shortcut, create_bindings, key_
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyChannel, NotifyReason, NotifyWhen
 from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen
-from mainspring.app.tui.status_line import status_row
+from mainspring.app.tui.status_line import StatusCommand, status_row
 from mainspring.app.tui.styled_text import Row, make_row, wrap_row
-from mainspring.app.tui.theme import Theme
+from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import (
     AgentEnd,
@@ -38,15 +38,24 @@ from mainspring.events import (
     SubagentEvent,
     TextDelta,
     ThinkingDelta,
+    ToolExecutionEnd,
     ToolExecutionUpdate,
 )
 from mainspring.messages import Message
 from mainspring.text import pluralize
 
+if TYPE_CHECKING:
+    from mainspring.app.workspace.settings.schema import ThemeName
+
 _STREAM_TICK, _SPIN_TICK, _ASK_TICK = 0.08, 0.2, 0.5
 """Seconds between frames while text streams, while only a spinner moves, and while a question is open."""
 _CLOSING_SECONDS = 5.0
-_MAX_REPLAY_EVENTS = 400
+_REPLAY_SCREENS = 5
+"""Number of screens of a resumed session that are printed when it is opened."""
+_EARLIER_EVENTS = 400
+"""Number of earlier events that are printed at a time on request."""
+_TOOL_ROWS = 8
+"""Estimated rows of a tool call."""
 _NOT_SENT = "MessageNotSentError"
 """Type of the error of a run whose message was not sent."""
 _HELP = "Commands"
@@ -124,14 +133,17 @@ class TerminalApp:
         self.notifier = Notifier(NotificationOptions(), self.screen.write_sequence, environ)
         self._dialogs = DialogQueue(self.screen.show_dialog, self.connection.send)
         self._jobs = BackgroundJobs(self._show_error)
-        self._inputs = InputActions(self.connection, self.screen, history, self._jobs, environ, self.is_busy)
+        self._inputs = InputActions(
+            self.connection, self.screen, history, self._jobs, environ, self._dialogs, self.is_busy
+        )
         self._controls = ControlActions(
             self.connection, self.screen, self._inputs, self.transcript.collapsed, self._jobs
         )
         self._ticker = FrameTicker(self.screen, self.transcript)
-        self._replay: deque[chat_events.ChatEvent] | None = None
-        self._skipped_events = self._skipped_messages = 0
+        self._replay: list[chat_events.ChatEvent] | None = None
         self._last_prompt = ""
+        self._status_parts: tuple[str, ...] = ()  # the settings are loaded before the first status
+        self._status_command: StatusCommand | None = None
         self.failure: Exception | None = None
         self.set_keys({})
 
@@ -161,6 +173,14 @@ class TerminalApp:
     ) -> None:
         """Change how the user is notified."""
         self.notifier.options = NotificationOptions(when=when, channels=channels, command=command, after=after)
+
+    def set_status_line(self, parts: tuple[str, ...], command: str | None, timeout_seconds: float) -> None:
+        """Change what the status line shows."""
+        self._status_parts = parts
+        if command:
+            self._status_command = StatusCommand(
+                command, timeout_seconds, self._environ, self._jobs.start, self.screen.invalidate
+            )
 
     def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
@@ -208,7 +228,12 @@ class TerminalApp:
 
     def _on_open(self, chat: ChatClient) -> None:
         self._bind(chat.shortcuts)
+        self._update_status_command(chat.status)
         self.screen.invalidate()
+
+    def _update_status_command(self, status: Status) -> None:
+        if self._status_command is not None:
+            self._status_command.update(status)
 
     def _restore_rejected(self, command: ChatCommand) -> None:
         """Keep the text of a rejected command."""
@@ -230,33 +255,61 @@ class TerminalApp:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: chat_events.ChatEvent) -> None:
+        if isinstance(event, chat_events.StatusChange):
+            self._update_status_command(event.status)
         match event:
             case chat_events.ReplayStart():
-                self._replay, self._skipped_events, self._skipped_messages = deque(), 0, 0
+                self._replay = []
             case chat_events.ReplayEnd():
                 self._show_replay()
             case _ if self._replay is not None:
                 self._replay.append(event)
-                if len(self._replay) > _MAX_REPLAY_EVENTS:
-                    self._skip_replayed(self._replay.popleft())
             case _:
                 self._show(event)
 
-    def _skip_replayed(self, event: chat_events.ChatEvent) -> None:
-        """Leave out an old event. Messages are counted, and the first notice, about even older messages, is printed."""
-        if isinstance(event, Notice) and not self._skipped_events:
-            self.screen.print(self.transcript.add_event(event, time.monotonic()))
-        self._skipped_events += 1
-        self._skipped_messages += isinstance(event, MessageEnd)
-
     def _show_replay(self) -> None:
-        replayed, self._replay = self._replay or deque(), None
-        if self._skipped_messages:
-            count = pluralize(self._skipped_messages, "earlier message is", "earlier messages are")
-            self.screen.print([make_row(("faint", f"... {count} not shown. Save all of them with /export.")), []])
-        now = time.monotonic()
-        for event in replayed:
+        """Print the end of a resumed session. Earlier events are rendered on request, since that takes most of the time."""
+        replayed, self._replay = self._replay or [], None
+        now, start = time.monotonic(), self._find_replay_start(replayed)
+        earlier = replayed[:start]
+        if earlier and isinstance(earlier[0], Notice):  # about even older messages
+            self.screen.print(self.transcript.add_event(earlier[0], now))
+        if count := sum(isinstance(event, MessageEnd) for event in earlier):
+            hidden = pluralize(count, "earlier message is", "earlier messages are")
+            text = f"... {hidden} not shown{self.transcript.collapsed.hint}. Save all of them with /export."
+            self.screen.print([*wrap_row(make_row(("faint", text)), self.transcript.columns), []])
+        for event in earlier:
+            self.transcript.todos.update(event)
+        for event in replayed[start:]:
             self.screen.print(self.transcript.add_event(event, now))
+        if count:
+            self._store_earlier(earlier)
+
+    def _find_replay_start(self, events: Sequence[chat_events.ChatEvent]) -> int:
+        """Return the index of the prompt from which on the events fill some screens; 0 if all events fit."""
+        space = _REPLAY_SCREENS * self.transcript.rows
+        start = len(events)
+        for i in range(len(events) - 1, -1, -1):
+            space -= _estimate_rows(events[i], self.transcript.columns)
+            if space < 0 and start < len(events):
+                return start
+            if chat_events.is_user_message(events[i]):
+                start = i
+        return 0
+
+    def _store_earlier(self, events: Sequence[chat_events.ChatEvent]) -> None:
+        """Print earlier events on request, the last of them first."""
+
+        def load() -> list[Row]:
+            view = TranscriptView(
+                self.transcript.look, self.transcript.columns, self.transcript.rows, self.transcript.collapsed
+            )
+            rows = [row for event in events[-_EARLIER_EVENTS:] for row in view.add_event(event, 0.0)]
+            if earlier := events[:-_EARLIER_EVENTS]:
+                self._store_earlier(earlier)
+            return rows
+
+        self.transcript.collapsed.store("Earlier messages", load)
 
     def _show(self, event: chat_events.ChatEvent) -> None:
         match event:
@@ -276,6 +329,10 @@ class TerminalApp:
                 reason = "failed" if event.error else "done"
                 text = event.error.message if event.error else event.text or event.status
                 self._notify(reason, text, event.stats.seconds)
+            case chat_events.CommandEnd(name="btw") | chat_events.CommandRejected() if (
+                self.screen.hint == SIDE_QUESTION_HINT
+            ):
+                self.screen.hint = ""
             case chat_events.CommandEnd() if self._perform(event):
                 return
             case _:
@@ -296,7 +353,13 @@ class TerminalApp:
         """Perform a result that is an action of the screen. Return True if no result is left to show."""
         match event.shown:
             case Picker(choices=choices) if choices:
-                self._dialogs.add(PickerDialog(event.shown, self._dialogs.finish))
+                self._dialogs.add(self._create_picker(event.shown))
+            case UiSetting(key="theme", value=name):
+                self._choose_theme(name)
+                self.screen.print([make_row(("faint", f"Theme set to {name}."))])
+            case UiSetting(value=value):
+                self.screen.set_vim(value == "vim")
+                self.screen.print([make_row(("faint", f"The input has the keys of {value}."))])
             case Clipboard(text=text):
                 self._copy(text)
             case ScreenAction(action="clear"):
@@ -306,6 +369,22 @@ class TerminalApp:
             case _:
                 return False
         return True
+
+    def _create_picker(self, picker: Picker) -> PickerDialog:
+        """Create the dialog of a list. A preview is undone if nothing is chosen."""
+        if picker.preview != "theme":
+            return PickerDialog(picker, self._dialogs.finish)
+        before = self.screen.look
+
+        def finish(command: ChatCommand | None) -> None:
+            if command is None:
+                self.set_theme(before)
+            self._dialogs.finish(command)
+
+        return PickerDialog(picker, finish, preview=self._choose_theme)
+
+    def _choose_theme(self, name: str) -> None:
+        self.set_theme(detect_theme(self._environ, detect_encoding(self._environ), cast("ThemeName", name)))
 
     def _copy(self, text: str) -> None:
         sequence = osc52_copy(text, self._environ)
@@ -336,7 +415,9 @@ class TerminalApp:
         dialog = self.screen.dialog
         status_rows = 2 if self.transcript.is_waiting and max_rows > _MIN_ROWS_FOR_STATUS else 0
         below = self._dialog_rows(dialog, columns, max_rows - status_rows) if dialog is not None else []
-        below = [*self._queue_rows(columns), *below][-max_rows:] if max_rows else []
+        todo_space = 0 if dialog is not None else max_rows // 3 if rows >= _SPACIOUS_ROWS else min(max_rows // 3, 1)
+        todos = self.transcript.todos.rows(columns, todo_space)
+        below = [*todos, *self._queue_rows(columns), *below][-max_rows:] if max_rows else []
         space = max_rows - len(below) - 1
         above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
         if not above and not below and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS:
@@ -362,7 +443,20 @@ class TerminalApp:
 
     def status_row(self, columns: int) -> Row:
         """Return the last row of the screen."""
-        return status_row(self.connection.status, columns)
+        command, mode = self._status_command, self.screen.vim_mode
+        shown = make_row(("accent", mode), "  ") if mode else []
+        columns -= len(mode) + 2 if mode else 0
+        return shown + status_row(self.connection.status, columns, self._status_parts, command.line if command else "")
+
+
+def _estimate_rows(event: chat_events.ChatEvent, columns: int) -> int:
+    match event:
+        case MessageEnd(message=Message(text=text)):
+            return text.count("\n") + len(text) // columns + 2
+        case ToolExecutionEnd():
+            return _TOOL_ROWS
+        case _:
+            return 1
 
 
 def _unwrap_group(error: Exception) -> Exception:

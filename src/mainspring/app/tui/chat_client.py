@@ -11,9 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from mainspring.app.chat.command_results import Candidate
-from mainspring.app.chat.commands import ChatCommand, CommandReceipt
+from mainspring.app.chat.commands import ChatCommand, CommandReceipt, Slash, parse_line
 from mainspring.app.chat.events import ChatEvent, QueueChange, StatusChange
 from mainspring.app.chat.types import Queued, Status
+from mainspring.app.cli.arguments import PICK_SESSION
 from mainspring.app.cli.runner import chat_launch_options
 from mainspring.app.workspace.paths import resolve_working_folder
 from mainspring.errors import ConfigError
@@ -145,6 +146,12 @@ class ChatConnection:
         """End the events of an open chat."""
         if self._chat is not None:
             await self._chat.stop()
+
+
+def first_commands(options: argparse.Namespace) -> list[ChatCommand]:
+    """Return the commands that a command line sends to its chat: the list of sessions, or the first prompt."""
+    picked: list[ChatCommand] = [Slash("/resume")] if options.session == PICK_SESSION else []
+    return [*picked, parse_line(options.message)] if options.message is not None else picked
 
 
 def resolve_folder(options: argparse.Namespace) -> tuple[str, str]:

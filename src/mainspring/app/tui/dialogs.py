@@ -12,7 +12,7 @@ from mainspring.app.chat.command_results import Picker
 from mainspring.app.chat.commands import Answer, ChatCommand, Slash
 from mainspring.app.chat.events import QuestionRequest
 from mainspring.app.tui.safe_text import escape_all, strip_emoji_modifiers, to_one_row, truncate, width
-from mainspring.app.tui.styled_text import Row, make_row, wrap_row
+from mainspring.app.tui.styled_text import Row, clip_row, make_row, wrap_row
 
 _PAGE = 5
 
@@ -68,7 +68,7 @@ class Menu:
         Returns:
             The chosen values, or None if the key chooses nothing.
         """
-        moved = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -_PAGE, "pagedown": _PAGE}.get(key)
+        moved = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "c-r": 1, "pageup": -_PAGE, "pagedown": _PAGE}.get(key)
         if moved is not None:
             step = abs(moved) == 1
             self.index = (
@@ -249,6 +249,9 @@ class DialogQueue:
             self._show(self.current)
 
 
+_PREVIEW_ROWS = 4
+_MIN_PICKER_ROWS = 4
+"""Number of rows of a list that a preview leaves free."""
 _FREE_TEXT = "\0own"
 _HINT = "Up/Down to move, Enter to select, Esc to skip"
 _PICKER_HINT = "Up/Down to move, Enter to select, type to filter, Esc to cancel"
@@ -337,16 +340,37 @@ def _items(request: QuestionRequest) -> list[MenuItem]:
             return []
 
 
+_MIN_ROWS_FOR_SAMPLE = 10
+_SAMPLE: list[Row] = [
+    make_row(("heading", "  Heading"), "  text  ", ("faint", "faint"), "  ", ("code", "code"), "  ", ("link", "link")),
+    make_row(
+        ("added", "  + added"), "  ", ("removed", "- removed"), "  ", ("good", "* done"), "  ", ("bad", "x failed")
+    ),
+    make_row(("warn", "  Run this command?"), "  ", ("mark", "queued"), "  ", ("chosen", "> chosen")),
+]
+"""Text in the styles of a theme."""
+
+
 class PickerDialog:
-    """A list of a slash command, filtered by what the user types.
+    """A list of a slash command or of earlier inputs, filtered by what the user types.
 
     Args:
         picker: The list.
-        finish: Called with the chosen command line.
+        finish: Called with the command of the chosen entry.
+        choose: Turns the line of the chosen entry into a command, or uses the line and returns None.
+        preview: Previews an entry by its label when it is selected.
     """
 
-    def __init__(self, picker: Picker, finish: OnDone) -> None:
+    def __init__(
+        self,
+        picker: Picker,
+        finish: OnDone,
+        choose: Callable[[str], ChatCommand | None] = Slash,
+        preview: Callable[[str], object] | None = None,
+    ) -> None:
         self.id = ""
+        self._choose = choose
+        self._preview = preview
         self.text_request: TextRequest | None = None
         self._picker = picker
         self._finish = finish
@@ -356,7 +380,10 @@ class PickerDialog:
     def _filter(self) -> Menu | None:
         """Return a menu of the matching entries."""
         words = self._filter_text.lower().split()
-        matching = [c for c in self._picker.choices if all(w in f"{c.label} {c.detail}".lower() for w in words)]
+        matching = [
+            c for c in self._picker.choices if all(w in f"{c.label} {c.detail} {c.preview}".lower() for w in words)
+        ]
+        self._matching = matching
         items = [
             MenuItem(c.line, c.label, "", ("(current) " if c.current else "") + c.detail, c.depth) for c in matching
         ]
@@ -372,7 +399,10 @@ class PickerDialog:
             self._filter_text += " " if key == "space" else key
             self._menu = self._filter()
         elif self._menu is not None and (chosen := self._menu.on_key(key)):
-            self._finish(Slash(chosen[0]))
+            self._finish(self._choose(chosen[0]))
+            return True
+        if self._preview is not None and self._menu is not None:
+            self._preview(self._menu.items[self._menu.index].label)
         return True
 
     def submit_text(self, text: str) -> None:
@@ -395,4 +425,16 @@ class PickerDialog:
         ]
         if self._menu is None:
             return [*head, make_row(("faint", truncate("  No matches; Esc to clear the filter", columns - 1)))]
-        return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]
+        if self._preview is not None and max_rows > _MIN_ROWS_FOR_SAMPLE:
+            head += [clip_row(row, columns - 1) for row in _SAMPLE]
+        preview = self._preview_rows(columns)[: max(max_rows - len(head) - _MIN_PICKER_ROWS, 0)]
+        return [*head, *self._menu.rows(columns, max(max_rows - len(head) - len(preview), 3)), *preview]
+
+    def _preview_rows(self, columns: int) -> list[Row]:
+        """Return the end of the preview of the selected entry, or its lines that match the filter."""
+        if self._menu is None or not (choice := self._matching[self._menu.index]).preview:
+            return []
+        lines, words = choice.preview.splitlines(), self._filter_text.lower().split()
+        found = [line for line in lines if any(word in line.lower() for word in words)]
+        rows = [make_row(("faint", f"  {to_one_row(line, columns - 3)}")) for line in (found or lines)[-_PREVIEW_ROWS:]]
+        return [make_row(("faint", f"  {truncate(choice.detail, columns - 3)}")), *rows]

@@ -20,6 +20,7 @@ _MAX_TEXT_CHARS = 74_000
 _SECONDS = 3.0
 _MAX_IMAGE_BYTES = 10 << 20
 _PNG = "image/png"
+_APPLESCRIPT_START = "«data PNGf".encode()
 
 
 def osc52_copy(text: str, environ: Mapping[str, str]) -> str | None:
@@ -33,15 +34,34 @@ def osc52_copy(text: str, environ: Mapping[str, str]) -> str | None:
     return sequence
 
 
-async def read_clipboard_image(environ: Mapping[str, str]) -> bytes | None:
-    """Return the PNG image in the clipboard, or None if it has no image or no tool can read it."""
+class NoClipboardImageError(Exception):
+    """The clipboard has no image, or no program can read it."""
+
+
+async def read_clipboard_image(environ: Mapping[str, str]) -> bytes:
+    """Return the PNG image in the clipboard.
+
+    Raises:
+        NoClipboardImageError: If no image can be read. The message is for the user.
+    """
+    problem = (
+        "No program can read the clipboard here. Install wl-clipboard (Wayland), xclip (X11), or pngpaste (macOS), "
+        "or mention the file of the image as @PATH."
+    )
     for command in _commands(environ):
         program = find_program(command[0], path=environ.get("PATH"))
         if program:
-            data = await _output((program, *command[1:]), environ)
-            if data and data.startswith(b"\x89PNG"):
+            problem = "No image in the clipboard."
+            data = _decode_applescript(await _output((program, *command[1:]), environ) or b"")
+            if data.startswith(b"\x89PNG"):
                 return data
-    return None
+    raise NoClipboardImageError(problem)
+
+
+def _decode_applescript(data: bytes) -> bytes:
+    """Return the bytes of an image that AppleScript printed in hexadecimal digits, and other output unchanged."""
+    digits = data.strip().removeprefix(_APPLESCRIPT_START).removesuffix("»".encode())
+    return bytes.fromhex(digits.decode("ascii", "replace")) if data.startswith(_APPLESCRIPT_START) else data
 
 
 def _commands(environ: Mapping[str, str]) -> list[tuple[str, ...]]:
@@ -50,7 +70,7 @@ def _commands(environ: Mapping[str, str]) -> list[tuple[str, ...]]:
         commands.append(("wl-paste", "--no-newline", "--type", _PNG))
     if environ.get("DISPLAY"):
         commands.append(("xclip", "-selection", "clipboard", "-target", _PNG, "-out"))
-    return [*commands, ("pngpaste", "-")]
+    return [*commands, ("pngpaste", "-"), ("osascript", "-e", "get the clipboard as «class PNGf»")]
 
 
 async def _output(command: tuple[str, ...], environ: Mapping[str, str]) -> bytes | None:
@@ -70,7 +90,7 @@ async def _output(command: tuple[str, ...], environ: Mapping[str, str]) -> bytes
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return data if process.returncode == 0 and len(data) <= _MAX_IMAGE_BYTES else None
+    return data if process.returncode == 0 and len(data) <= 2 * _MAX_IMAGE_BYTES + 64 else None
 
 
 _FALLBACKS = "vi"

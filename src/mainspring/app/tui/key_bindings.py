@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 from prompt_toolkit.filters import Condition, FilterOrBool
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from mainspring.app.tui.actions import ControlActions, InputActions
@@ -49,7 +50,12 @@ KEYS: tuple[KeyAction, ...] = (
     KeyAction(
         "queued", (("escape", "up"),), "Alt-Up", "Edit queued messages, the last one first; an empty message is removed"
     ),
-    KeyAction("stop", (("escape",),), "Esc", "Stop the agent, close a menu, or go back in a question"),
+    KeyAction(
+        "stop",
+        (("escape",),),
+        "Esc",
+        "Stop the agent, close a menu, or go back in a question; press twice in an empty input to edit an earlier prompt",
+    ),
     KeyAction("interrupt", (("c-c",),), "Ctrl-C", "Stop the agent, or clear the input; press twice to exit"),
     KeyAction("leave", (("c-d",),), "Ctrl-D", "Exit if the input is empty"),
     KeyAction(
@@ -63,6 +69,7 @@ KEYS: tuple[KeyAction, ...] = (
         "Edit the message in $VISUAL or $EDITOR, with pastes in full",
     ),
     KeyAction("image", (("c-v",),), "Ctrl-V", "Attach the image in the clipboard, or paste the path of an image"),
+    KeyAction("search", (("c-r",),), "Ctrl-R", "Search earlier inputs of this project; press again for older ones"),
     KeyAction("suspend", (("c-z",),), "Ctrl-Z", "Suspend; resume with fg"),
     KeyAction("redraw", (("c-l",),), "Ctrl-L", "Redraw the screen"),
 )
@@ -140,7 +147,7 @@ def key_table(changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return (*((changed.get(key.action, key.shown), key.description) for key in KEYS), _HISTORY_KEYS)
 
 
-_DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n")
+_DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n", "c-r")
 
 _FLUSH = "_Flush"
 """Data of the key that prompt-toolkit inserts after a pause."""
@@ -171,9 +178,9 @@ def create_bindings(
     bursts = PasteDetector()
     _bind_dialog(keys, screen, request)
 
-    def bind(action: str, handler: KeyHandler, when: FilterOrBool = True) -> None:
+    def bind(action: str, handler: KeyHandler, when: FilterOrBool = True, eager: FilterOrBool = False) -> None:
         for sequence in sequences[action]:
-            _add(keys, sequence, handler, when)
+            _add(keys, sequence, handler, when, eager)
 
     def key_pressed(_: object) -> None:
         bursts.key(time.monotonic())
@@ -184,7 +191,12 @@ def create_bindings(
     bind("send", lambda event: _submit_answer(screen, event), requested)
     bind("newline", lambda event: event.current_buffer.insert_text("\n"), ~request)
     bind("queue", lambda event: _tab(inputs, event), typing)
-    bind("stop", lambda _: _escape(screen, inputs, controls))
+    # Vim gets the key first, unless a list or a question takes it. Its normal mode does not wait for an Alt key.
+    leaves_vim_mode = typing & Condition(
+        lambda: screen.vim_mode != "" and not screen.is_vim_idle and screen.buffer.complete_state is None
+    )
+    is_alone = Condition(lambda: screen.is_vim_idle and not screen.app.key_processor.input_queue)
+    bind("stop", lambda _: _escape(screen, inputs, controls), ~leaves_vim_mode, is_alone)
     bind("leave", lambda _: controls.exit(), typing & Condition(lambda: not screen.buffer.text))
     bind("queued", lambda _: inputs.edit_queued(), typing)
     bind("mode", lambda _: controls.switch_mode(), typing & Condition(lambda: screen.buffer.complete_state is None))
@@ -192,8 +204,10 @@ def create_bindings(
     bind("unfold", lambda _: controls.expand_output())
     bind("editor", lambda _: inputs.open_editor())
     bind("image", lambda _: inputs.paste_image(), ~request)
+    bind("search", lambda _: inputs.search_history(), typing & Condition(lambda: screen.dialog is None))
     bind("suspend", lambda _: controls.suspend())
     bind("redraw", lambda _: screen.app.renderer.clear())
+    _add(keys, ("c", "w"), _change_word, typing & Condition(lambda: screen.is_vim_idle and _is_on_word(screen)))
     _add(keys, (BURST,), lambda event: _burst(screen, bursts, event))
     _add(keys, (Keys.BracketedPaste,), lambda event: inputs.paste(event.data))
     _add(keys, (FOCUS_IN,), lambda _: notifier.set_focus(True))
@@ -201,16 +215,34 @@ def create_bindings(
     return keys
 
 
+def _is_on_word(screen: Screen) -> bool:
+    return bool(screen.buffer.document.current_char.strip())
+
+
+def _change_word(event: KeyPressEvent) -> None:
+    """Change to the end of a word, as `cw` does in vim: prompt-toolkit also removes the space after it."""
+    is_last = not event.current_buffer.document.text_after_cursor[1:2].strip()
+    count = event.arg if event.arg_present else ""
+    keys = [KeyPress(key) for key in f"{count}c{'l' if is_last and not count else 'e'}"]
+    event.key_processor.feed_multiple(keys, first=True)
+
+
 def bind_shortcut(keys: KeyBindings, sequence: tuple[str, ...], handler: Callable[[], object]) -> None:
     """Bind a shortcut of an extension."""
     _add(keys, sequence, lambda _: handler())
 
 
-def _add(keys: KeyBindings, sequence: tuple[str, ...], act: KeyHandler, when: FilterOrBool = True) -> None:
+def _add(
+    keys: KeyBindings,
+    sequence: tuple[str, ...],
+    act: KeyHandler,
+    when: FilterOrBool = True,
+    eager: FilterOrBool = False,
+) -> None:
     def handler(event: KeyPressEvent) -> None:
         act(event)
 
-    keys.add(*sequence, filter=when)(handler)
+    keys.add(*sequence, filter=when, eager=eager)(handler)
 
 
 def _bind_dialog(keys: KeyBindings, screen: Screen, condition: Condition) -> None:
@@ -303,4 +335,4 @@ def _escape(screen: Screen, inputs: InputActions, controls: ControlActions) -> N
     elif screen.editing_queued_id:
         inputs.stop_editing()
     else:
-        controls.stop()
+        controls.stop_or_edit_earlier()

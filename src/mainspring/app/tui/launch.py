@@ -15,7 +15,7 @@ from prompt_toolkit.input import create_input
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.signals import ScreenShutdown
 from mainspring.app.tui.app import TerminalApp
-from mainspring.app.tui.chat_client import ChatClient, open_chat, resolve_folder
+from mainspring.app.tui.chat_client import ChatClient, first_commands, open_chat, resolve_folder
 from mainspring.app.tui.input_field import HistoryFile, open_history
 from mainspring.app.tui.terminal_guard import TerminalGuard
 from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
@@ -53,6 +53,8 @@ class TuiLauncher:
         if reconfigure is not None and not theme.utf8:
             reconfigure(encoding=detect_encoding(os.environ), errors="replace")
         self._app = app = self._create_app(theme)
+        for command in first_commands(self._options):
+            app.connection.send(command)
         self._guard.write("\r")  # to the start of the first frame
         self._signal = asyncio.run(self._run_until_exit(app))
 
@@ -92,10 +94,14 @@ class TuiLauncher:
 
 
 def apply_settings(settings: Settings, app: TerminalApp) -> None:
-    """Apply the settings for notifications, theme, and keys."""
+    """Apply the settings for notifications, status line, theme, keys, and editing."""
     config = settings.config
     notifications = config.notifications
     app.set_notifications(notifications.when, notifications.ways, notifications.command, notifications.after_seconds)
+    line = config.status_line
+    app.set_status_line(line.parts, line.command, line.timeout_seconds)
+    if config.ui.editing == "vim":
+        app.screen.set_vim(True)
     if config.ui.theme != "auto":
         app.set_theme(detect_theme(os.environ, detect_encoding(os.environ), config.ui.theme))
     if config.ui.keys:

@@ -19,8 +19,9 @@ from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, pars
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import run_command
 from mainspring.app.cli.signals import ScreenShutdown
+from mainspring.app.tui.actions import EXIT_LINES
 from mainspring.app.tui.approval_dialog import ApprovalDialog
-from mainspring.app.tui.chat_client import ChatClient, ChatOpener, open_chat, resolve_folder
+from mainspring.app.tui.chat_client import ChatClient, ChatOpener, first_commands, open_chat, resolve_folder
 from mainspring.app.tui.dialogs import Dialog, DialogQueue, QuestionDialog
 from mainspring.app.tui.safe_text import to_encoding
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, to_text
@@ -43,6 +44,8 @@ def _run_chat(options: argparse.Namespace, theme: Theme, console: Console) -> in
     if warning:
         console.info(f"Note: {warning}")
     chat = LineMode(lambda: open_chat(options, cwd, lambda _: None), theme, sys.stdout)
+    for command in first_commands(options):
+        chat.send(command)
     return asyncio.run(chat.run(sys.stdin.fileno()))
 
 
@@ -69,6 +72,10 @@ class LineMode:
         self._last_interrupt = -_DOUBLE_PRESS_SECONDS
         self._decoder = codecs.getincrementaldecoder("utf-8" if theme.utf8 else "latin-1")("replace")
         self._partial_line = ""
+
+    def send(self, command: ChatCommand) -> None:
+        """Send a command as soon as the chat is open."""
+        self._commands.put_nowait(command)
 
     async def run(self, keyboard: int) -> int:
         """Run the chat until the input ends. Return the exit code.
@@ -119,7 +126,7 @@ class LineMode:
         self._prompt_shown = False
         if self._dialogs.current is not None:
             self._answer(self._dialogs.current, line)
-        elif line.strip() in {"/quit", "/exit"}:
+        elif line.strip() in EXIT_LINES:
             self._lines.put_nowait(None)
         elif line.strip():
             kind = Steer if self._is_running else Prompt

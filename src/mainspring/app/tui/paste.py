@@ -193,7 +193,8 @@ class PasteStore:
 
     def add_image(self, data: bytes, media_type: str, name: str = "") -> str:
         """Return the placeholder of an image."""
-        label = f"[image {name}]" if name else f"[image {len(data) // 1024 + 1} KiB]"
+        number = sum(content.kind == "image" for content in self._contents) + 1
+        label = f"[Image {number}: {name}]" if name else f"[Image {number}]"
         return self._add(PasteContent("image", label, data=data, media_type=media_type, name=name))
 
     def _add(self, pasted: PasteContent) -> str:

@@ -10,10 +10,12 @@ from typing import TextIO, TypeVar
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindingsBase
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -175,6 +177,8 @@ _DEPTHS = {
 _MENU_ROWS = 6
 _ESCAPE_SECONDS = 0.05
 _SEQUENCE_SECONDS = 0.1
+_VIM_SEQUENCE_SECONDS = 0.5
+"""Seconds in which the next key of a vim command must follow, for example in `gg`."""
 _TYPING_GRACE_SECONDS = 0.7
 """Seconds after typing in which keys do not answer a question that just appeared."""
 _READ_QUESTION_SECONDS = 0.5
@@ -335,8 +339,14 @@ class Screen:
     def on_key(self) -> None:
         """Note the time of a key."""
         self.last_key = time.monotonic()
+        is_vim_command = self.vim_mode not in ("", "INSERT")
+        self.app.timeoutlen = _VIM_SEQUENCE_SECONDS if is_vim_command else _SEQUENCE_SECONDS
         if not self.dialog_takes_keys():
             self._typed_at = self.last_key
+
+    def end_typing(self) -> None:
+        """Let the next question take keys immediately, because the user requested it with a key."""
+        self._typed_at = 0.0
 
     def type_into_input(self, character: str) -> None:
         """Insert a character that does not answer the open question."""
@@ -384,6 +394,28 @@ class Screen:
         """Change the theme."""
         self.look = theme
         self.app.style = self._style = Style.from_dict(dict(theme.styles))
+
+    def set_vim(self, is_on: bool) -> None:
+        """Use the keys of vim in the input, or those of emacs."""
+        self.app.editing_mode = EditingMode.VI if is_on else EditingMode.EMACS
+        self.app.vi_state.input_mode = InputMode.INSERT
+        self.app.invalidate()
+
+    @property
+    def vim_mode(self) -> str:
+        """The mode of vim: ``INSERT``, ``NORMAL``, ``REPLACE``, or ``VISUAL``; empty without the keys of vim."""
+        if self.app.editing_mode is not EditingMode.VI:
+            return ""
+        mode = self.app.vi_state.input_mode
+        if mode is InputMode.NAVIGATION:
+            return "VISUAL" if self.buffer.selection_state else "NORMAL"
+        return "INSERT" if mode in (InputMode.INSERT, InputMode.INSERT_MULTIPLE) else "REPLACE"
+
+    @property
+    def is_vim_idle(self) -> bool:
+        """Whether vim is in its normal mode and waits for a command."""
+        state = self.app.vi_state
+        return self.vim_mode == "NORMAL" and state.operator_func is None and not state.waiting_for_digraph
 
     @property
     def _columns(self) -> int:

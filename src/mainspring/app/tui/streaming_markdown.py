@@ -210,6 +210,11 @@ class Answer:
         self.has_output = False
         """Whether text of the current response arrived."""
 
+    def set_theme(self, theme: Theme) -> None:
+        """Change the theme of the rows that are not finished."""
+        self._theme, self._drawn = theme, None
+        self._renderers.clear()
+
     def feed(self, text: str, columns: int, rows: int) -> list[Row]:
         """Add text. Return the finished rows.
 

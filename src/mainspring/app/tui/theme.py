@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+if TYPE_CHECKING:
+    from mainspring.app.workspace.settings.schema import ThemeName
+
 Colors = Literal["none", "16", "256", "truecolor"]
-ThemeName = Literal["auto", "dark", "light", "plain"]
 
 _NARROW_COLUMNS = 40
 _LIGHT_BACKGROUNDS = {"7", "15"}
@@ -54,7 +56,32 @@ _LIGHT = _DARK | {
 _PLAIN = dict.fromkeys(_DARK, "") | dict.fromkeys(("user", "prompt", "tool", "heading"), "bold") | {"chosen": "reverse"}
 
 
-_CODE_THEMES = {"dark": "ansi_dark", "light": "ansi_light"}
+def _palette(faint: str, accent: str, good: str, warn: str, bad: str, mark: str) -> dict[str, str]:
+    """Return the styles of a theme that defines its colors."""
+    return _DARK | {
+        **dict.fromkeys(("faint", "status"), faint),
+        **dict.fromkeys(("prompt", "heading"), f"bold {accent}"),
+        **dict.fromkeys(("accent", "code", "hunk"), accent),
+        "link": f"{accent} underline",
+        **dict.fromkeys(("good", "added"), good),
+        **dict.fromkeys(("bad", "removed"), bad),
+        "warn": warn,
+        "mark": mark,
+        "chosen": "bold reverse",
+    }
+
+
+_PALETTES: Mapping[tuple[str, bool], Mapping[str, str]] = {
+    ("dark", False): _DARK,
+    ("light", True): _LIGHT,
+    ("high-contrast", False): _palette("#d8d8d8", "#00ffff", "#55ff55", "#ffff00", "#ff9c9c", "#ffa0ff"),
+    ("high-contrast", True): _palette("#404040", "#003c8f", "#005200", "#6b3a00", "#8b0000", "#6a006a"),
+    ("color-blind", False): _palette("#b0b0b0", "#56b4e9", "#56b4e9", "#fff3a0", "#e68a00", "#e0a0c8"),
+    ("color-blind", True): _palette("#595959", "#0060a8", "#0060a8", "#333300", "#b34700", "#7d3563"),
+}
+"""The styles of each theme with colors, by its name and whether the background is light."""
+
+_CODE_THEMES = {"dark": "ansi_dark", "light": "ansi_light", "color-blind": "ansi_dark"}
 
 
 class Theme(Struct, frozen=True, kw_only=True):
@@ -62,13 +89,15 @@ class Theme(Struct, frozen=True, kw_only=True):
 
     Attributes:
         colors: The number of colors.
-        theme: ``dark``, ``light``, or ``plain``.
+        theme: Name of the theme.
+        light: Whether the background is light.
         utf8: Whether characters beyond ASCII can be shown; otherwise similar ones replace them.
         dumb: Whether the terminal only prints lines, without cursor movement.
     """
 
     colors: Colors = "256"
-    theme: Literal["dark", "light", "plain"] = "dark"
+    theme: Literal["dark", "light", "high-contrast", "color-blind", "plain"] = "dark"
+    light: bool = False
     utf8: bool = True
     dumb: bool = False
 
@@ -77,12 +106,14 @@ class Theme(Struct, frozen=True, kw_only=True):
         """The prompt-toolkit style of each kind of text."""
         if self.colors == "none" or self.theme == "plain":
             return _PLAIN | _MENU_STYLES
-        return (_LIGHT if self.theme == "light" else _DARK) | _MENU_STYLES
+        styles = {**_PALETTES[self.theme, self.light], **_MENU_STYLES}
+        return styles | {"completion-menu.meta.completion": f"bg:default fg:{styles['faint']}"}
 
     @property
     def code_theme(self) -> str | None:
         """The theme for code, or None."""
-        return None if self.colors == "none" else _CODE_THEMES.get(self.theme)
+        name = "light" if self.theme == "color-blind" and self.light else self.theme
+        return None if self.colors == "none" else _CODE_THEMES.get(name)
 
     def symbol(self, pretty: str, ascii_form: str) -> str:
         """Return an ornament, or its ASCII form if the terminal cannot show it."""
@@ -95,16 +126,17 @@ def detect_theme(environ: Mapping[str, str], encoding: str, theme: ThemeName = "
     Args:
         environ: Environment variables: ``TERM``, ``COLORTERM``, ``NO_COLOR``, ``CLICOLOR``, ``COLORFGBG``.
         encoding: The encoding of the terminal.
-        theme: The theme that the user chose; ``auto`` checks whether the background is light.
+        theme: The theme that the user chose; ``auto``, ``high-contrast``, and ``color-blind`` check whether the background is light.
     """
     term = environ.get("TERM", "")
     colors = _colors(environ, term)
-    if theme == "auto":
-        light = environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT_BACKGROUNDS
-        chosen = "light" if light else "dark"
-    else:
-        chosen = theme
-    return Theme(colors=colors, theme=chosen, utf8=_is_utf8(encoding), dumb=term in {"", "dumb", "unknown"})
+    light = environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT_BACKGROUNDS
+    chosen = ("light" if light else "dark") if theme == "auto" else theme
+    if chosen in ("dark", "light"):
+        light = chosen == "light"
+    return Theme(
+        colors=colors, theme=chosen, light=light, utf8=_is_utf8(encoding), dumb=term in {"", "dumb", "unknown"}
+    )
 
 
 def is_narrow(columns: int) -> bool:

@@ -6,10 +6,10 @@ import math
 from typing import Literal
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.tui.activity_view import ShellView, SubagentView, ToolCallView
+from mainspring.app.tui.activity_view import ShellView, SubagentView, TodoView, ToolCallView
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.event_rows import event_rows
-from mainspring.app.tui.format import format_seconds, format_total
+from mainspring.app.tui.format import format_seconds, format_tokens, format_total
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate, width
 from mainspring.app.tui.streaming_markdown import Answer
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_rows
@@ -61,6 +61,7 @@ _STATUS_TEXTS = {
 }
 _MIN_SECONDS_FOR_SUMMARY = 5.0
 _MAX_THINKING_PIECES = 200
+_CHARS_PER_TOKEN = 4
 _NON_BREAKING_EVENTS = (
     chat_events.CommandEnd,
     Notice,
@@ -131,6 +132,41 @@ class WorkClock:
         return waited
 
 
+class TokenCounter:
+    """Counts the output tokens of a run while its responses stream. The tokens of an open response are estimated from its length."""
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._open_chars = 0
+        self._is_estimate = False
+
+    def update(self, event: chat_events.ChatEvent) -> None:
+        """Count the tokens of an event."""
+        match event:
+            case TextDelta(text=text) | ThinkingDelta(text=text):
+                self._open_chars += len(text)
+            case MessageEnd(message=Message(role="assistant", usage=usage)):
+                has_usage = usage is not None and usage.total_tokens > 0
+                self._is_estimate = self._is_estimate or not has_usage
+                self._tokens += usage.output_tokens if usage is not None and has_usage else self._open_tokens
+                self._open_chars = 0
+            case AgentStart():
+                self._tokens = self._open_chars = 0
+                self._is_estimate = False
+            case _:
+                pass
+
+    @property
+    def _open_tokens(self) -> int:
+        return math.ceil(self._open_chars / _CHARS_PER_TOKEN)
+
+    def format(self) -> str:
+        """Return the tokens so far, with ``~`` before an estimate; empty before the first token."""
+        total = self._tokens + self._open_tokens
+        mark = "~" if self._open_chars or self._is_estimate else ""
+        return f"  {mark}{format_tokens(total)} tokens" if total else ""
+
+
 class TranscriptView:
     """Shows a chat.
 
@@ -139,6 +175,9 @@ class TranscriptView:
         columns: Width of the screen; update it when it changes.
         rows: Height of the screen.
         collapsed: Stores collapsed output.
+
+    Attributes:
+        todos: The todo list of the agent.
     """
 
     def __init__(self, theme: Theme, columns: int, rows: int, collapsed: CollapsedOutput | None = None) -> None:
@@ -156,12 +195,16 @@ class TranscriptView:
         self._working = ""
         self._run_started_at: float | None = None
         self._clock = WorkClock()
+        self._tokens = TokenCounter()
         self._retry_at = 0.0
         self._shell = ShellView(self.collapsed)
+        self.todos = TodoView()
 
     def add_event(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         """Show an event. Return the rows to print."""
         self._update_clock(event, now)
+        self.todos.update(event)
+        self._tokens.update(event)
         now = self._clock.to_work_time(now)
         if self._thinking and isinstance(event, _THINKING_ENDS):
             return self._end_thinking(now) + self._add(event, now)
@@ -188,9 +231,7 @@ class TranscriptView:
             case TextDelta(text=text):
                 return self._with_separator("text", self._answer.feed(text, self.columns, self._tail_rows()))
             case MessageEnd(message=Message(role="assistant", text=text)):
-                complete_rows = (
-                    [] if self._answer.has_output else self._answer.feed(text, self.columns, self._tail_rows())
-                )
+                complete_rows = [] if self._answer.has_output else self._answer.render(text, self.columns)
                 return self._with_separator("text", complete_rows + self._answer.close(self.columns))
             case ToolExecutionUpdate():
                 self._tools.on_update(event)
@@ -266,7 +307,7 @@ class TranscriptView:
         return [*gap, *tail, *rows][-max_rows:] if max_rows > 0 else []
 
     def _working_row(self, now: float, spinner: str, started_at: float) -> Row:
-        took = f"  {format_seconds(now - started_at)}"
+        took = f"  {format_seconds(now - started_at)}{self._tokens.format()}"
         if self._clock.is_waiting:
             return make_row(("warn", f"{spinner} Waiting for you"), ("faint", took))
         if self._retry_at > now:
@@ -280,7 +321,7 @@ class TranscriptView:
     def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
         self.look = theme
-        self._answer = Answer(theme)
+        self._answer.set_theme(theme)
 
     @property
     def is_waiting(self) -> bool:

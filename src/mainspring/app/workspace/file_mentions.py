@@ -11,6 +11,7 @@ from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock
+from mainspring.models import ModelInfo
 from mainspring.permissions import PermissionDecision
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools.support.images import (
@@ -176,9 +177,30 @@ async def _fit_image(path: str, data: bytes) -> ImageBlock:
     return ImageBlock(media_type, base64.b64encode(data).decode())
 
 
-async def attach_mentions(prompt: str, env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> str:
-    """Attach the text files that a prompt mentions. See `MentionReader`."""
-    return await MentionReader(env, permissions, reader).attach(prompt)
+async def attach_mentions(
+    prompt: str, env: ExecutionEnv, permissions: ReadPolicy, reader: Any
+) -> tuple[str, list[ImageBlock]]:
+    """Attach the files that a prompt mentions, and return its images separately. See `MentionReader`."""
+    files = MentionReader(env, permissions, reader, with_images=True)
+    text = await files.attach(prompt)
+    return text, files.images
+
+
+def require_vision(info: ModelInfo, name: str) -> None:
+    """Check that a model accepts images.
+
+    Args:
+        info: The model.
+        name: Its name, as the user selects it.
+
+    Raises:
+        ConfigError: If it does not.
+    """
+    if not info.vision:
+        raise ConfigError(
+            f"{name} does not accept images. Remove the image, or use another model. If the model does accept images, "
+            f"set providers.{info.provider}.vision to true."
+        )
 
 
 async def read_attachments(paths: Sequence[str], env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,6 +13,13 @@ from mainspring.app.workspace.paths import find_project_settings, find_user_path
 from mainspring.app.workspace.settings import Settings, load_settings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_function
+
+if TYPE_CHECKING:
+    from mainspring.sessions import SqliteSessionStore
+    from mainspring.sessions.session import HomeOrStore
+else:
+    SqliteSessionStore = lazy_function("mainspring.sessions", "SqliteSessionStore")
 
 
 def broad_folder_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -26,6 +34,15 @@ def broad_folder_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ..
     return (
         f"The working folder is {what}, so the agent can read all of it without approval. Use --cwd DIR to choose another folder.",
     )
+
+
+def session_store(settings: Settings) -> HomeOrStore | None:
+    """Return the place of saved sessions: the user's folder or the database in it; None without a home directory."""
+    if settings.home is None:
+        return None
+    if settings.config.sessions.store == "sqlite":
+        return SqliteSessionStore(settings.home.root / "sessions.db")
+    return settings.home.root
 
 
 def load_rules(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring import mcp
 from mainspring.app.run.events import RunEventHandler
@@ -98,10 +99,16 @@ def build_mcp_plug(
         unattended: Whether the prompt is the only one, so that it waits longer for servers that are connecting.
         given: Additional servers, as decoded JSON.
         server_filter: Filter by the server part of tool names, for models that are too small for all servers.
+
+    Raises:
+        ConfigError: If all servers are required, and one cannot be started because of its configuration or a missing trust.
     """
     if not settings.config.mcp.enabled:
         return None
     found = discover_mcp_servers(cwd, settings, given)
+    is_required = settings.config.mcp.required
+    if is_required and found.notices:
+        raise ConfigError("\n".join([*found.notices, "The run requires all MCP servers (--require-mcp)."]))
     for notice in found.notices:
         report(Notice(notice))
     if not found.servers:
@@ -118,6 +125,8 @@ def build_mcp_plug(
     startup_wait = given if given is not None else UNATTENDED_CONNECT_SECONDS if unattended else None
     options: dict[str, Any] = {} if startup_wait is None else {"startup_wait": startup_wait}
     home = settings.home.root if settings.home else None
+    if is_required:
+        servers = [replace(s, required=True) for s in servers]
     plug = mcp.McpPlug(servers, home=home, **options)
     plug.on_notice = lambda text: report(Notice(text))
     return plug

@@ -28,6 +28,11 @@ class UserPaths(Struct, frozen=True):
         return self.root / "sessions"
 
     @property
+    def exports(self) -> Path:
+        """Exported sessions for which the user named no file."""
+        return self.root / "exports"
+
+    @property
     def context(self) -> Path:
         """Large outputs that were offloaded."""
         return self.root / "context"

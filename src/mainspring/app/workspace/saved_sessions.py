@@ -9,16 +9,17 @@ from typing import Any
 import msgspec
 
 from mainspring.app.run.options import WorkspaceOptions
-from mainspring.app.workspace.load import load_rules
-from mainspring.app.workspace.paths import UserPaths
+from mainspring.app.workspace.load import load_rules, session_store
+from mainspring.app.workspace.paths import find_user_paths
 from mainspring.app.workspace.secrets import redactor_of
+from mainspring.app.workspace.settings import Settings
 from mainspring.errors import SessionError
 from mainspring.redaction import Redactor
 from mainspring.sessions import (
-    JsonlStore,
     SearchHit,
     Session,
     SessionInfo,
+    SessionStore,
     Transcript,
     TranscriptCall,
     TranscriptItem,
@@ -27,6 +28,7 @@ from mainspring.sessions import (
     list_sessions,
     read_raw_lines,
     read_transcript,
+    resolve_store,
     search_sessions,
 )
 
@@ -42,7 +44,7 @@ def list_saved_sessions(
         ConfigError: If the folder does not exist.
     """
     cwd, settings = load_rules(place, {}, environ)
-    return list_sessions(cwd, home=settings.home.root, everywhere=everywhere) if settings.home else []
+    return list_sessions(cwd, home=session_store(settings), everywhere=everywhere) if settings.home else []
 
 
 def search(
@@ -58,8 +60,8 @@ def search(
     Raises:
         SessionError: If no words are given.
     """
-    cwd, home = _require_home(place, environ)
-    return search_sessions(words, cwd, home=home.root, everywhere=everywhere, limit=limit)
+    cwd, store = _require_store(place, environ)
+    return search_sessions(words, cwd, home=store, everywhere=everywhere, limit=limit)
 
 
 def rename_session(
@@ -70,9 +72,9 @@ def rename_session(
     Raises:
         SessionError: If the session is unknown, or another process is using it.
     """
-    cwd, home = _require_home(place, environ)
-    info = find_session(name, cwd, home=home.root)
-    with Session.open(info.place, home=home.root) as session:
+    cwd, store = _require_store(place, environ)
+    info = find_session(name, cwd, home=store)
+    with Session.open(info.place, home=store) as session:
         if not session.writable:
             raise SessionError(f"Cannot rename session {info.id}: {session.problems[-1]}")
         session.label(title)
@@ -85,9 +87,9 @@ def remove_session(name: str, place: WorkspaceOptions, environ: Mapping[str, str
     Raises:
         SessionError: If the session is unknown, or another process is using it.
     """
-    cwd, home = _require_home(place, environ)
-    info = find_session(name, cwd, home=home.root)
-    JsonlStore(home.root).delete(info.place)
+    cwd, store = _require_store(place, environ)
+    info = find_session(name, cwd, home=store)
+    store.delete(info.place)
     return info
 
 
@@ -97,8 +99,7 @@ def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str
     Returns:
         The deleted sessions.
     """
-    cwd, home = _require_home(place, environ)
-    store = JsonlStore(home.root)
+    cwd, store = _require_store(place, environ)
     removed: list[SessionInfo] = []
     for info in [i for i in list_sessions(cwd, home=store) if not i.problem][keep:]:
         try:
@@ -109,11 +110,15 @@ def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str
     return removed
 
 
-def _require_home(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, UserPaths]:
+def _require_store(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, SessionStore]:
     cwd, settings = load_rules(place, {}, environ)
+    return cwd, _open_store(settings)
+
+
+def _open_store(settings: Settings) -> SessionStore:
     if settings.home is None:
         raise SessionError("No sessions found, because your home directory was not found. Set MAINSPRING_HOME.")
-    return cwd, settings.home
+    return resolve_store(session_store(settings))
 
 
 def export_transcript(name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Transcript:
@@ -130,6 +135,24 @@ def export_transcript(name: str | None, place: WorkspaceOptions, environ: Mappin
     store, found, redactor = _find_session(name, place, environ)
     plain: Any = msgspec.to_builtins(read_transcript(store, found))
     return msgspec.convert(redactor.value(plain), Transcript)
+
+
+def create_export_path(name: str, environ: Mapping[str, str] = os.environ, *, replace: bool = False) -> str:
+    """Return where an export is stored if the user names no file: a free name in the user's folder, not in the project.
+
+    Args:
+        name: Name of the file.
+        environ: Environment variables, which name the user's folder.
+        replace: Whether an existing file may be replaced.
+    """
+    home = find_user_paths(environ)
+    if home is None:
+        return os.path.abspath(name)
+    home.exports.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path, number = home.exports / name, 2
+    while path.exists() and not replace:
+        path, number = home.exports / f"{os.path.splitext(name)[0]}-{number}{os.path.splitext(name)[1]}", number + 1
+    return str(path)
 
 
 def export_jsonl(name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[bytes]:
@@ -163,14 +186,12 @@ def import_file(
     cwd, settings = load_rules(place, {}, environ)
     if settings.home is None:
         raise SessionError("Cannot find your home directory. Set MAINSPRING_HOME.")
-    return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=settings.home.root)
+    return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=session_store(settings))
 
 
 def _find_session(
     name: str | None, place: WorkspaceOptions, environ: Mapping[str, str]
-) -> tuple[JsonlStore, str, Redactor]:
+) -> tuple[SessionStore, str, Redactor]:
     cwd, settings = load_rules(place, {}, environ)
-    if settings.home is None:
-        raise SessionError("No sessions found, because your home directory was not found. Set MAINSPRING_HOME.")
-    store = JsonlStore(settings.home.root)
+    store = _open_store(settings)
     return store, find_session(name or "", cwd, home=store).place, redactor_of(settings, environ)

@@ -14,12 +14,15 @@ class SseParser:
 
     Lines end only with LF, CRLF, or CR: the line separators of Unicode are ordinary text here. Comments, ``id``, and ``retry``
     are skipped; several ``data`` lines are joined with LF. An event without data is skipped.
+
+    Attributes:
+        pending: Chunks of an incomplete event, with normalized line ends.
     """
 
-    __slots__ = ("_after_cr", "_pending", "_started")
+    __slots__ = ("_after_cr", "_started", "pending")
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []  # chunks of an incomplete block, with normalized line ends
+        self.pending: list[bytes] = []
         self._after_cr = False  # the last byte was CR: an LF directly after it belongs to it
         self._started = False
 
@@ -29,7 +32,7 @@ class SseParser:
         Returns:
             The completed events, in order.
         """
-        pending = self._pending
+        pending = self.pending
         if b"\r" in data or self._after_cr:
             if data[:6] == b"data: " and data.find(b"\r") == len(data) - 4 and not pending and not self._after_cr:
                 if data[-4:] == b"\r\n\r\n" and data.find(b"\n") == len(data) - 3:
@@ -73,8 +76,8 @@ class SseParser:
 
     def finish(self) -> list[Frame]:
         """Return the last event if its blank line is missing."""
-        rest = b"".join(self._pending)
-        self._pending.clear()
+        rest = b"".join(self.pending)
+        self.pending.clear()
         return _parse_blocks([rest if self._started else rest.removeprefix(_BOM)])
 
 
@@ -118,29 +121,32 @@ class NdjsonParser:
     """Splits a byte stream into lines, independent of the chunk boundaries.
 
     A line ends only with LF or CRLF. Blank lines are skipped.
+
+    Attributes:
+        pending: Chunks of an incomplete line.
     """
 
-    __slots__ = ("_pending",)
+    __slots__ = ("pending",)
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []  # chunks of an incomplete line
+        self.pending: list[bytes] = []
 
     def feed(self, data: bytes) -> list[StreamFrame]:
         """Parse more bytes; return the completed lines."""
         if b"\n" not in data:
-            self._pending.append(data)
+            self.pending.append(data)
             return []
-        if self._pending:
-            self._pending.append(data)
-            data = b"".join(self._pending)
-            self._pending.clear()
+        if self.pending:
+            self.pending.append(data)
+            data = b"".join(self.pending)
+            self.pending.clear()
         *lines, rest = data.split(b"\n")
         if rest:
-            self._pending.append(rest)
+            self.pending.append(rest)
         return [("", line) for line in lines if line and not line.isspace()]
 
     def finish(self) -> list[StreamFrame]:
         """Return the last line if it has no line end."""
-        rest = b"".join(self._pending)
-        self._pending.clear()
+        rest = b"".join(self.pending)
+        self.pending.clear()
         return [("", rest)] if rest and not rest.isspace() else []

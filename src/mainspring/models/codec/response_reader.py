@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mainspring.errors import InvalidResponseError, ModelError
 from mainspring.events import StreamEvent
+from mainspring.messages import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from mainspring.models.codec.framing import NdjsonParser, SseParser
 from mainspring.models.codec.protocol import WireDecoder
+from mainspring.models.message_builder import MessageBuilder
 
 _BOM = b"\xef\xbb\xbf"
 _SSE_FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")
 """First bytes of an event stream; anything else is a single body."""
 MAX_RESPONSE_BYTES = 1 << 28
-"""Maximum size of a response. An endless response would use all memory, and limits of a run only check complete events."""
+"""Maximum size of a response on the wire. An endless response would use all memory, and limits of a run only check complete events."""
+MAX_CONTENT_SIZE = 1 << 25
+"""Maximum characters of a response, and bytes of a single event or of a body that is not streamed."""
+MAX_ARGUMENTS_SIZE = 1 << 23
+"""Maximum characters of the arguments of a call."""
+_MIN_BYTES_TO_NEXT_CHECK = 1 << 20
+
+
+class _ContentSize:
+    """The size of the blocks of a message; each change is counted once."""
+
+    def __init__(self) -> None:
+        self._counted = 0
+        self._sizes: dict[int, int] = {}
+
+    def measure(self, draft: MessageBuilder) -> tuple[int, int]:
+        """Return the characters of all blocks, and those of the longest arguments of a call."""
+        sizes = self._sizes
+        for index, piece in draft.log[self._counted :]:
+            if isinstance(piece, str):
+                sizes[index] = sizes.get(index, 0) + len(piece)
+            elif index < 0:
+                sizes[~index] = max(sizes.get(~index, 0), _block_size(piece))
+        self._counted = len(draft.log)
+        calls = [size for i, size in sizes.items() if isinstance(draft.block(i), ToolUseBlock)]
+        return sum(sizes.values()), max(calls, default=0)
+
+
+def _block_size(block: ContentBlock) -> int:
+    match block:
+        case TextBlock():
+            return len(block.text)
+        case ThinkingBlock():
+            return len(block.thinking)
+        case ToolUseBlock():
+            return len(block.raw_input or msgspec.json.encode(block.input))
+        case _:  # An image or encrypted reasoning: only the size of the whole response is limited.
+            return 0
 
 
 class ResponseReader:
@@ -29,7 +70,17 @@ class ResponseReader:
         error: Error of the response, once it is known. Raise it after the events before it are used.
     """
 
-    __slots__ = ("_body", "_frames", "_remaining", "_is_whole_body", "decoder", "error")
+    __slots__ = (
+        "_body",
+        "_frames",
+        "_next_check",
+        "_received",
+        "_remaining",
+        "_size",
+        "_is_whole_body",
+        "decoder",
+        "error",
+    )
 
     def __init__(self, decoder: WireDecoder) -> None:
         self.decoder = decoder
@@ -37,16 +88,17 @@ class ResponseReader:
         self._frames: SseParser | NdjsonParser | None = NdjsonParser() if getattr(decoder, "lines", False) else None
         self._is_whole_body = False
         self._body: list[bytes] = []
-        self._remaining = MAX_RESPONSE_BYTES
+        self._size = _ContentSize()
+        self._received = 0  # bytes at the last check
+        self._remaining = self._next_check = min(
+            MAX_RESPONSE_BYTES, MAX_CONTENT_SIZE, MAX_ARGUMENTS_SIZE
+        )  # bytes to the next check
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Parse more bytes; return the completed events."""
         out: list[StreamEvent] = []
         self._remaining -= len(data)
-        if self._remaining < 0:
-            self.error = self.error or self._unreadable(
-                f"The response is longer than {MAX_RESPONSE_BYTES >> 20} MB", "too_long"
-            )
+        if self._remaining < 0 and self._is_too_long():
             return out
         if self._frames is None:
             if not self._looks_like_sse(data):
@@ -71,7 +123,32 @@ class ResponseReader:
                 self._finish(out)
             except (ModelError, RecursionError) as error:
                 self.error = self._as_model_error(error)
+            else:
+                if self._received + self._next_check - self._remaining > MAX_ARGUMENTS_SIZE and self._is_too_long():
+                    out.pop()  # the end of a successful response
         return out
+
+    def _is_too_long(self) -> bool:
+        """Check the size of the response, and set the error if it is too long.
+
+        Called again after the number of bytes that certainly fit, so that no delta is measured when it arrives.
+        """
+        self._received += self._next_check - self._remaining
+        waiting = sum(map(len, self._body if self._frames is None else self._frames.pending))
+        content, arguments = self._size.measure(self.decoder.draft)
+        left = {
+            f"The response is longer than {MAX_RESPONSE_BYTES >> 20} MB and was stopped": MAX_RESPONSE_BYTES
+            - self._received,
+            f"The response is longer than {MAX_CONTENT_SIZE >> 20} MB and was stopped": MAX_CONTENT_SIZE
+            - max(waiting, content),
+            f"The arguments of a tool call are longer than {MAX_ARGUMENTS_SIZE >> 20} MB and were stopped": MAX_ARGUMENTS_SIZE
+            - arguments,
+        }
+        problem = min(left, key=lambda text: left[text])
+        if left[problem] < 0:
+            self.error = self.error or self._unreadable(problem, "too_long")
+        self._remaining = self._next_check = max(left[problem], _MIN_BYTES_TO_NEXT_CHECK)
+        return self.error is not None
 
     def _as_model_error(self, error: ModelError | RecursionError) -> ModelError:
         """Return the error; excessive nesting can break any step of the decoding."""

@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -39,10 +40,11 @@ from mainspring.loop.policy import (
 )
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock
 from mainspring.options import AgentSetting, Options, option
+from mainspring.prompt_tags import find_attached_files
 from mainspring.tools import LazyTool, ToolRegistry
 
 if TYPE_CHECKING:
-    from mainspring.env import ExecutionEnv
+    from mainspring.env import ExecutionEnv, FileStat
 
 
 class ReadOptions(Options, page="run-options.md#reads"):
@@ -54,6 +56,11 @@ class ReadOptions(Options, page="run-options.md#reads"):
     require_read_before_edit: bool = option(
         default=False,
         doc="Whether a tool may write to a file only after it was read, and unchanged since.",
+        setting=AgentSetting(
+            default=True,
+            flag="--read-before-edit",
+            doc="Write to an existing file only if the model has read it and it is unchanged since",
+        ),
     )
     elide_stale_reads: bool = option(
         default=False, doc="Whether requests leave out the content of files that have changed since."
@@ -76,7 +83,8 @@ def read_handlers(options: ReadOptions, run: PolicyContext) -> PolicyHandlers:
         guard = ReadBeforeEdit(reads, run.history, env)
         # Before an approval is requested for a call that would not run.
         yield ORDER_COMPACTION, {PermissionCheck: guard.on_tool_permit}
-        yield ORDER_GUARDS, {BeforeToolRun: guard.start, ToolTransform: guard.on_tool_transform}
+        yield ORDER_GUARDS, {BeforeToolRun: guard.start}
+        yield ORDER_READ_TRACKING, {ToolTransform: guard.on_tool_transform}
     if not options.read_line_numbers:
         yield ORDER_GUARDS, {ToolBefore: partial(omit_line_numbers, run.agent.tools)}
     # Without a tool that names files nothing is ever read, so its calls can skip these handlers.
@@ -172,11 +180,11 @@ class HistoryCursor:
         return None
 
 
-def iter_file_results(
-    messages: Sequence[AgentMessage], start: int
+def iter_results(
+    messages: Sequence[AgentMessage], start: int, end: int | None = None
 ) -> Iterator[tuple[int, ToolResultBlock, ToolUseBlock | None]]:
-    """Yield the results with file facts from an index on: index, result, and its call."""
-    for i in range(start, len(messages)):
+    """Yield the results with metadata from an index on: index, result, and its call."""
+    for i in range(start, len(messages) if end is None else end):
         message = messages[i]
         if not isinstance(message, Message) or message.role != "user":
             continue
@@ -210,7 +218,7 @@ class FileReadState:
         if start is None:
             for seen in (self._known, self._noted, self._shown):
                 seen.clear()
-        for _, block, call in iter_file_results(messages, start or 0):
+        for _, block, call in iter_results(messages, start or 0):
             for version in file_facts(block.details, call.input if call else {}):
                 key = (self._cwd, version.path)
                 self._known[key] = version.read
@@ -236,6 +244,10 @@ class FileReadState:
 
 MAX_HASHED_BYTES = 64 << 20
 """Size in bytes above which a file is compared by modification time only."""
+
+
+_MAX_INLINE_BYTES = 256 << 10
+"""Size up to which hashing takes less time than a thread."""
 
 
 class ReadBeforeEdit:
@@ -294,14 +306,35 @@ class ReadBeforeEdit:
                 hook.block = refusal
                 return
 
-    def on_tool_transform(self, hook: ToolTransform) -> None:
-        """Handle `tool:transform`: record the files that a call wrote or showed."""
+    async def on_tool_transform(self, hook: ToolTransform) -> None:
+        """Handle `tool:transform`: record the files that a call wrote or showed; runs after the hooks for results."""
+        await self._accept_changes_of_hooks(hook)
         facts = hook.result.metadata
         for version in file_facts(facts, hook.input):
             self._state.note(hook.call_id, version)
         path = facts.get("path")
         if isinstance(path, str) and "hash" not in facts and not hook.result.is_error:  # an image, or binary
             self._state.note(hook.call_id, FileFact(path, FileVersion(None), is_read=True))
+
+    async def _accept_changes_of_hooks(self, hook: ToolTransform) -> None:
+        """Update the hashes of written files that hooks for the result, such as formatters, have changed, and note it."""
+        result, changed = hook.result, dict[str, str]()
+        for fact in file_facts(result.metadata, hook.input):
+            if fact.is_read or not fact.read.hash:
+                continue
+            try:
+                found = await self._hash(RealPath(fact.path))
+            except OSError:
+                continue
+            if found != fact.read.hash:
+                changed[fact.path] = found
+        if changed and isinstance(result.output, str):
+            names = ", ".join([display_path(path, self._env.cwd) for path in changed])
+            hook.result = replace(
+                result,
+                output=f"{result.output}\n{CHANGED_BY_HOOK_NOTE.format(names=names)}",
+                metadata=_with_hashes(result.metadata, changed),
+            )
 
     async def _resolve_path(self, path: str) -> str:
         try:
@@ -319,17 +352,71 @@ class ReadBeforeEdit:
             return ""
         self._state.update(self._history())
         known, name = self._state.known(real), display_path(real, self._env.cwd)
+        try:
+            if known is not None and not await self._is_changed(known, real, stat):
+                return ""
+            if stat.size <= MAX_HASHED_BYTES and await self._is_shown(real):
+                return ""
+        except OSError:
+            return ""  # an error that the tool itself reports
         if known is None:
             return f"{name} was not read in this conversation. Read it first, then make the call again."
+        return f"{name} has changed since you last saw it. Read it again, then make the call again."
+
+    async def _is_changed(self, known: FileVersion, real: RealPath, stat: FileStat) -> bool:
         if known.hash is None or stat.size > MAX_HASHED_BYTES:
-            changed = known.mtime_ns is not None and known.mtime_ns != stat.mtime_ns
-        else:
-            changed = await self._hash(real) != known.hash
-        return f"{name} has changed since you last saw it. Read it again, then make the call again." if changed else ""
+            return known.mtime_ns is not None and known.mtime_ns != stat.mtime_ns
+        return await self._hash(real) != known.hash
+
+    async def _is_shown(self, real: RealPath) -> bool:
+        """Return True if a message after the last read or write of the file contains its whole current text.
+
+        The text is that of a file attached to a prompt, or in the result of another call that names the file, for example,
+        ``cat`` in the shell.
+        """
+        data = await self._env.read_bytes(real)
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return False
+        history, name = self._history(), PurePath(real).name
+        for i in range(len(history) - 1, -1, -1):
+            message = history[i]
+            if not isinstance(message, Message) or message.role != "user":
+                continue
+            for path, attached in find_attached_files(message.text):
+                if attached == text.removesuffix("\n") and await self._resolve_path(path) == real:
+                    return True
+            for _, block, call in iter_results(history, i, i + 1):
+                if any(fact.path == real for fact in file_facts(block.details, {})):
+                    return False
+                if call and name in str(call.input) and _has_lines(block.text, text.strip("\n")):
+                    return True
+        return False
 
     async def _hash(self, path: RealPath) -> str:
         data = await self._env.read_bytes(path)
+        if len(data) <= _MAX_INLINE_BYTES:
+            return hashlib.sha256(data).hexdigest()
         return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
+
+
+CHANGED_BY_HOOK_NOTE = "[A hook or the editor changed this right after the call: {names}. It is not exactly what you wrote; read it again before you rely on its lines.]"
+
+
+def _with_hashes(metadata: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """Return metadata of a result with other hashes of some files."""
+    files: Any = metadata.get("files")
+    updated = {**metadata, "hash": hashes[metadata["path"]]} if metadata.get("path") in hashes else dict(metadata)
+    if isinstance(files, list):
+        facts = cast("list[Mapping[str, Any]]", files)
+        updated["files"] = [{**f, "hash": hashes[f["path"]]} if f.get("path") in hashes else f for f in facts]
+    return updated
+
+
+def _has_lines(text: str, lines: str) -> bool:
+    """Return True if a text contains these whole lines."""
+    return bool(lines.strip()) and f"\n{lines}\n" in f"\n{text}\n"
 
 
 UNCHANGED_NOTE = "Unchanged: {name} is as it was when you read these lines. They stand in the earlier result; there is no need to read them again."
@@ -421,7 +508,7 @@ class ClearStaleReads:
         if start is None:
             for seen in (self._fresh_reads, self._stale, self._cleared):
                 seen.clear()
-        for i, block, call in iter_file_results(history, start or 0):
+        for i, block, call in iter_results(history, start or 0):
             for version in file_facts(block.details, call.input if call else {}):
                 reads = self._fresh_reads.setdefault(version.path, [])
                 for at, call_id, earlier in reads:

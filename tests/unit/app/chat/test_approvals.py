@@ -609,9 +609,11 @@ async def test_approval_of_a_new_skill_shows_its_whole_file(folder: Path, home: 
     use = Reply(calls=[ScriptedCall("skills_use", {"name": "create-skill"})])
     async with chatting(folder, home, use, create(*steps), "ok", use, create("1. New.", replace=True), "ok") as chat:
         shown, end = await approve_and_wait(chat, "create it")
+        offered = [choice.value for request in chat.of(ApprovalRequest) for choice in request.choices]
         replaced, again = await approve_and_wait(chat, "shorter")
 
     assert not end.result.is_error, end.result.text
+    assert offered == ["once", "edit", "deny"]  # a rule for this file would apply to no other skill
     assert shown == ["---", "name: changelog", 'description: "Writes it."', "---", "", *steps]
     assert not again.result.is_error, again.result.text
     assert replaced == ["1. New."]

@@ -33,6 +33,7 @@ from mainspring.events import (
     ToolExecutionStart,
 )
 from mainspring.messages import Cost, ImageBlock, Usage
+from mainspring.models import ModelInfo
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat import event_builders as make
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
@@ -411,6 +412,22 @@ async def test_mentioned_image_is_attached(folder: Path, home: Path) -> None:
     [sent] = [block for block in model.requests[0].messages[-1].content if isinstance(block, ImageBlock)]
     assert sent.media_type == "image/png"
     assert Image.open(io.BytesIO(base64.b64decode(sent.data))).width == 1568
+
+
+async def test_image_is_not_sent_to_a_model_that_accepts_none(folder: Path, home: Path) -> None:
+    Image.new("RGB", (20, 20), "red").save(folder / "red.png")
+    model = ScriptedModel("never", info=ModelInfo("blind", "script", vision=False))
+    async with chatting(folder, home, model) as chat:
+        mentioned = await chat.run("look at @red.png")
+        await chat.send(Prompt("look", (Attachment(media_type="image/png", data=b"\x89PNG"),)))
+        pasted = await chat.until(AgentEnd)
+        assert chat.chat.messages == ()
+
+    for end in (mentioned, pasted):
+        assert end.error is not None
+        assert end.error.type == "MessageNotSentError"
+        assert "does not accept images" in end.error.message
+    assert model.requests == []
 
 
 @pytest.mark.parametrize("decision", ["once", "session", "deny"])

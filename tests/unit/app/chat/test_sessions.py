@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.chat.command_results import Changes, Clipboard, Picker
+from mainspring.app.chat.command_results import Changes, Clipboard, Picker, Text
 from mainspring.app.chat.commands import Approve, Compact, Fork, NewSession, Prompt, Rename, Resume, Rewind, Slash
 from mainspring.app.chat.events import CommandEnd, CommandRejected, ReplayEnd, ReplayStart, SessionChange
 from mainspring.events import (
@@ -87,6 +87,8 @@ async def test_earlier_session_can_be_resumed(folder: Path, home: Path) -> None:
 
     assert isinstance(listed.shown, Picker)
     assert {c.label for c in listed.shown.choices} == {"the first", "second"}
+    assert all(c.detail.startswith("just now, 1 prompt; ") for c in listed.shown.choices)
+    assert {c.preview for c in listed.shown.choices} == {"> first\none", "> second\ntwo"}
     assert (changed.id, changed.title) == (first, "the first")
     assert end.text == "three"
     assert "first" in seen
@@ -116,11 +118,12 @@ async def test_fork_continues_from_an_entry(folder: Path, home: Path) -> None:
         await chat.send(Fork(places[1]))  # a response with tool calls: the fork starts after their results
         await chat.until(SessionChange, lambda s: s.reason == "forked")
         await chat.until(ReplayEnd)
-        new = chat.chat.status.session_id
+        new, title = chat.chat.status.session_id, chat.chat.status.title
         await chat.run("third")
         seen = str(chat.model.requests[-1].messages)
 
     assert old != new
+    assert title == "first (fork)"
     assert "first" in seen
     assert "second" not in seen
 
@@ -240,6 +243,8 @@ async def test_session_can_be_renamed_exported_and_copied(folder: Path, home: Pa
         page = await chat.slash("/export out.md")
         again = await chat.slash("/export out.md")
         odd = await chat.slash("/export out.exe")
+        before = sorted(folder.iterdir())
+        unnamed = [await chat.slash("/export") for _ in range(2)]
         title = chat.chat.status.title
 
     assert title == "A title"
@@ -249,3 +254,30 @@ async def test_session_can_be_renamed_exported_and_copied(folder: Path, home: Pa
     assert "question" in (folder / "out.jsonl").read_text(encoding="utf-8")
     assert again.error  # an existing file is not replaced
     assert ".md, .jsonl" in odd.error
+    assert sorted(folder.iterdir()) == before
+    exports = [home / ".agent" / "exports" / f"{chat.chat.status.session_id}{end}" for end in (".md", "-2.md")]
+    assert [done.shown for done in unnamed] == [Text(f"Saved to {path}") for path in exports]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in exports)
+
+
+@pytest.mark.covers("BYD-02")
+async def test_earlier_prompt_can_be_edited_and_nothing_is_lost(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call("1"), "done", "two done", "other done") as chat:
+        await chat.run("write one", YES)
+        await chat.run("then two")
+        listed = await chat.slash("/rewind list conversation")
+        assert isinstance(listed.shown, Picker)
+        assert [choice.label for choice in listed.shown.choices] == ["then two", "write one"]
+        line = listed.shown.choices[1].line
+        await chat.send(Slash(line))
+        changed = await chat.until(SessionChange, lambda s: s.reason == "rewound")
+        await chat.until(CommandEnd)
+        assert chat.chat.messages == ()
+        await chat.run("something else")
+        tree = await chat.slash("/tree")
+
+    assert (changed.draft, line) == ("write one", "/rewind 2 conversation")
+    assert (folder / "b.txt").exists()
+    assert isinstance(tree.shown, Picker)
+    labels = [choice.label for choice in tree.shown.choices]
+    assert {"user: write one", "user: then two", "user: something else"} <= set(labels)

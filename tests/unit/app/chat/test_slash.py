@@ -2,20 +2,22 @@
 
 import json
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainspring.app.chat import parse_line
-from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text
+from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text, UiSetting
 from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer
 from mainspring.app.chat.events import CommandEnd, CommandRejected, SessionChange
 from mainspring.app.chat.session_commands import format_bar
 from mainspring.app.workspace.file_mentions import find_mentions
-from mainspring.events import AgentEnd, Notice
-from mainspring.messages import Cost, Usage
-from mainspring.models import ModelInfo
+from mainspring.errors import ContextExceededError
+from mainspring.events import AgentEnd, Done, Notice
+from mainspring.messages import Cost, Message, TextBlock, Usage
+from mainspring.models import ModelInfo, ModelRequest
 from mainspring.testing import Reply
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
@@ -23,7 +25,7 @@ from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (
     "help model thinking mode tools permissions skills mcp memory sessions resume tree fork rewind name compact context cost "
-    "export copy config trust telemetry clear quit"
+    "export copy config trust telemetry theme vim clear new quit exit"
 ).split()
 
 
@@ -43,7 +45,7 @@ async def test_every_command_returns_something_to_show(folder: Path, home: Path)
     shapes: dict[str, object] = {}
     async with chatting(folder, home, "the answer") as chat:
         await chat.run("hello")
-        for name in sorted(ALL, key=lambda n: n in ("clear", "fork", "quit")):
+        for name in sorted(ALL, key=lambda n: n in ("clear", "new", "fork", "quit", "exit")):
             done = await chat.slash(f"/{name}")
             assert done.name == name
             assert done.error == "", (name, done.error)
@@ -56,8 +58,8 @@ async def test_every_command_returns_something_to_show(folder: Path, home: Path)
     assert {shapes[n] for n in ("cost", "tools", "permissions", "skills", "mcp", "config", "trust")} == {Table}
     assert {shapes[n] for n in ("telemetry", "memory", "name", "compact", "export")} == {Text}
     assert shapes["copy"] is Clipboard
-    assert shapes["quit"] is Screen
-    assert {shapes[n] for n in ("fork", "clear")} == {type(None)}
+    assert {shapes[n] for n in ("quit", "exit")} == {Screen}
+    assert {shapes[n] for n in ("fork", "clear", "new")} == {type(None)}
 
 
 @pytest.mark.covers("CLI-03")
@@ -68,7 +70,7 @@ async def test_help_lists_every_command(folder: Path, home: Path) -> None:
         none = await chat.slash("/help nonsense")
 
     assert isinstance(done.shown, Table)
-    assert {f"/{name}" for name in ALL} <= {row[0] for row in done.shown.rows}
+    assert {f"/{name}" for name in (*ALL, "init", "diff", "review")} <= {row[0] for row in done.shown.rows}
     assert all(row[2] for row in done.shown.rows)
     assert isinstance(one.shown, Table)
     assert len(one.shown.rows) == 1
@@ -112,6 +114,10 @@ async def test_config_and_memory_commands_change_files(folder: Path, home: Path)
     async with chatting(folder, home) as chat:
         changed = await chat.slash("/config agent.maxTurns 7")
         shown = await chat.slash("/config agent")
+        await chat.slash('/config notifications.ways ["bell"]')
+        await chat.slash("/config ui.theme dark")
+        await chat.slash("/config telemetry.enabled false")
+        values = await chat.slash("/config")
         bad = await chat.slash("/config agent.maxTrns 7")
         await chat.slash("/memory tests run with pytest")
         memory = await chat.slash("/memory")
@@ -119,6 +125,12 @@ async def test_config_and_memory_commands_change_files(folder: Path, home: Path)
     assert changed.error == ""
     assert json.loads((home / ".agent" / "settings.json").read_text(encoding="utf-8"))["agent"]["maxTurns"] == 7
     assert "agent.maxTurns" in str(shown.shown)
+    assert isinstance(values.shown, Table)
+    listed = {row[0]: row[1] for row in values.shown.rows}
+    assert listed["notifications.ways"] == '["bell"]'
+    assert listed["telemetry.enabled"] == "false"
+    assert listed["agent.maxTurns"] == "7"
+    assert listed["ui.theme"] == '"dark"'
     assert bad.error
     assert "tests run with pytest" in str(memory.shown)
 
@@ -403,3 +415,73 @@ async def test_quit_and_clear_commands(folder: Path, home: Path) -> None:
     assert quit_.shown == Screen("quit")
     assert chat.of(SessionChange)[-1].reason == "new"
     assert Changes("x").diffs == ()
+
+
+async def test_theme_and_vim_are_saved_and_reported(folder: Path, home: Path) -> None:
+    async with chatting(folder, home) as chat:
+        listed = await chat.slash("/theme")
+        unknown = await chat.slash("/theme pink")
+        changed = await chat.slash("/theme color-blind")
+        again = await chat.slash("/theme")
+        vim = [(await chat.slash("/vim")).shown for _ in range(3)]
+    assert isinstance(listed.shown, Picker)
+    assert (listed.shown.preview, [c.label for c in listed.shown.choices if c.current]) == ("theme", ["auto"])
+    assert "Unknown theme: pink. Use auto, dark, light, high-contrast, color-blind, plain." in unknown.error
+    assert changed.shown == UiSetting("theme", "color-blind")
+    assert isinstance(again.shown, Picker)
+    assert [c.label for c in again.shown.choices if c.current] == ["color-blind"]
+    assert vim == [UiSetting("editing", "vim"), UiSetting("editing", "emacs"), UiSetting("editing", "vim")]
+    ui = json.loads((home / ".agent" / "settings.json").read_text())["ui"]
+    assert ui == {"theme": "color-blind", "editing": "vim"}
+
+
+async def test_side_question_is_answered_during_a_run_and_leaves_no_trace(folder: Path, home: Path) -> None:
+    gate = Gate()
+    usage = Usage(1000, 50, cost=Cost(input=0.25, output=0.25))
+
+    class TwoWay(WaitingModel):
+        """The run waits at the gate, the side question does not."""
+
+        async def stream(self, request: Any) -> AsyncGenerator[Any]:
+            if request.tool_choice == "none":
+                asked.append(request)
+                yield Done("end_turn", Message("assistant", (TextBlock("**42** files"),), usage=usage))
+                return
+            async for event in super().stream(request):
+                yield event
+
+    asked: list[ModelRequest] = []
+    model = TwoWay("first", "second", gates={1: gate})
+    async with chatting(folder, home, model) as chat:
+        await chat.run("hello")
+        cost = chat.chat.status.cost
+        await chat.send(Prompt("next"))
+        await gate.reached_limit.wait()
+        answered = await chat.slash("/btw how many files?")
+        during = chat.chat.status
+        gate.open.set()
+        end = await chat.until(AgentEnd)
+        costs = await chat.slash("/cost")
+        empty = await chat.slash("/btw")
+        session = next((home / ".agent").rglob("*.jsonl")).read_text()
+
+    assert answered.shown == Text("**42** files", "Side question: how many files?", markdown=True)
+    assert end.text == "second"
+    assert "Use /btw QUESTION" in empty.error
+    assert (during.cost or 0) - (cost or 0) == pytest.approx(0.5)
+    assert "0.5000" in str(costs.shown)
+    (request,) = asked
+    assert [message.text for message in request.messages][:3] == ["hello", "first", "next"]
+    assert request.messages[-1].text.endswith("\n\nhow many files?")
+    assert request.tools
+    for text in ("how many files", "**42**"):
+        assert text not in session
+        assert not any(text in message.text for message in chat.chat.messages)
+
+
+async def test_side_question_that_fails_is_an_error_of_the_command(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "first", ContextExceededError("too long")) as chat:
+        await chat.run("hello")
+        failed = await chat.slash("/btw why?")
+        assert len(chat.chat.messages) == 2
+    assert "too long" in failed.error

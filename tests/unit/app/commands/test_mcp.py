@@ -61,7 +61,7 @@ def test_servers_can_be_added_listed_and_removed(command: Command, server: list[
     assert little["cost"]["tools"] == 3
     assert little["cost"]["eager"] == pytest.approx(sum(t["tokens"] for t in little["tools"]), abs=3)
     assert 0 < little["cost"]["lazy"] < little["cost"]["eager"] / 3
-    assert (little["disclosure"], quiet["disclosure"]) == ("eager", "lazy")
+    assert (little["disclosure"], quiet["disclosure"]) == ("auto", "lazy")
     assert found["search"] > 0
 
     shown = command.run("mcp")

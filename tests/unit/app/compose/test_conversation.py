@@ -244,6 +244,8 @@ def test_agent_settings_become_run_limits() -> None:
     assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
     assert build_behavior(AppConfig()).max_turns == 50
     assert build_behavior(AppConfig()).max_output_tokens == 16384
+    assert build_behavior(AppConfig()).require_read_before_edit
+    assert not build_behavior(agent_config(requireReadBeforeEdit=False)).require_read_before_edit
     for given, expected in ((None, 3), (5, 5), (0, None)):
         assert build_behavior(agent_config(repeatHint=given)).repeat_hint == expected
 

@@ -172,6 +172,11 @@ def test_export_command_writes_a_private_file_and_needs_force_to_replace(
     assert capsys.readouterr().out.count("\n") == len(
         export_jsonl(id, WorkspaceOptions(cwd=str(folder)), environ(home))
     )
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    assert main(["export", id]) == 0
+    assert f"Saved to {home / 'exports' / id}.html" in capsys.readouterr().err
+    assert sorted(folder.iterdir()) == before
     assert main(["export", id, "-o", "x.txt", "--cwd", str(folder)]) == 2
 
 

@@ -15,6 +15,7 @@ from mainspring.app.tui.input_field import HistoryFile
 from mainspring.app.tui.safe_text import sanitize
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
+from mainspring.app.workspace.settings import StatusLineSettings
 from tests.unit.app.tui.fake_chat import ScriptedChat
 
 
@@ -95,6 +96,8 @@ async def open_tui(
         history = HistoryFile(folder / "history.jsonl")
         variables = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", **environ}
         session = TerminalApp(chat.open, Theme(), written, keyboard, history, variables)
+        line = StatusLineSettings()
+        session.set_status_line(line.parts, line.command, line.timeout_seconds)
         running = asyncio.create_task(session.run())
         tui = TuiHarness(session, chat, keyboard, written)
         try:

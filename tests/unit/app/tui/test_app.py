@@ -8,7 +8,7 @@ import pytest
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
-from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table
+from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table, Text
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import (
     Abort,
@@ -30,6 +30,7 @@ from mainspring.app.chat.commands import (
 from mainspring.app.chat.message_queue import MessageNotSentError
 from mainspring.app.chat.types import AgentMode, Queued
 from mainspring.app.tui.input_field import HistoryFile
+from mainspring.app.tui.styled_text import to_text
 from mainspring.events import FileDiff, Hunk, Option
 from tests.unit.app.chat import event_builders as make
 from tests.unit.app.tui.fake_chat import ScriptedChat
@@ -82,6 +83,44 @@ async def test_prompt_and_its_response_are_shown(tmp_path: Path) -> None:
         await tui.wait_for(lambda: "Some words." in tui.written)
         await tui.wait_for(lambda: tui.drawn == "")
     assert HistoryFile(tmp_path / "history.jsonl").read() == ["hello"]
+
+
+def todo_list(*todos: tuple[str, str]) -> run_events.ToolExecutionEnd:
+    """The end of a call that replaced the todo list."""
+    end = make.tool_end("t", "todo_write", "Todos", output="[ ] list")
+    items = [{"content": content, "status": status} for content, status in todos]
+    return msgspec.structs.replace(end, call=msgspec.structs.replace(end.call, input={"todos": items}))
+
+
+async def test_todo_list_stays_in_view_while_items_are_open(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(todo_list(("read", "completed"), ("write the parser", "pending"), ("test it", "in_progress")))
+        await tui.wait_for(lambda: tui.drawn)
+        assert tui.drawn == "Todos: 1 of 3 done\n  > test it\n  - write the parser\n"
+        for columns in (40, 80, 200):
+            rows = tui.session.live_rows(columns, 24, 18)
+            assert all(len(line) < columns for line in to_text(rows).splitlines())
+        assert to_text(tui.session.live_rows(40, 12, 6)) == "> test it  1 of 3 done\n"
+        tui.chat.publish(APPROVAL)
+        await tui.wait_for(lambda: "Todos" not in tui.drawn)  # a question gets the space
+        tui.chat.publish(run_events.ApprovalResult("q1", "once"), make.run_end("completed"))
+        await tui.wait_for(lambda: "Todos" in tui.drawn)
+        tui.chat.publish(todo_list(*[(f"step {i}", "pending") for i in range(30)]))
+        await tui.wait_for(lambda: tui.drawn.endswith("  - step 3\n  ... 26 more\n"))
+        tui.chat.publish(todo_list(("a", "completed"), ("b", "cancelled")))
+        await tui.wait_for(lambda: "Todos" not in tui.drawn)
+
+
+async def test_todo_list_belongs_to_its_session(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        messages = [make.user_text(f"message {i}.", "prompt") for i in range(200)]
+        tui.chat.publish(
+            chat_events.ReplayStart(200), todo_list(("old", "pending")), *messages, chat_events.ReplayEnd()
+        )
+        await tui.wait_for(lambda: "  - old" in tui.drawn)
+        tui.chat.publish(chat_events.SessionChange("renamed", "s", "title", 200, ""))
+        tui.chat.publish(chat_events.SessionChange("new", "s2", "", 0, ""))
+        await tui.wait_for(lambda: "old" not in tui.drawn)
 
 
 @pytest.mark.covers("BYD-04", "OPT-03")
@@ -203,8 +242,31 @@ async def test_pasted_image_path_is_attached(tmp_path: Path) -> None:
         tui.keys("\r")
         prompt = await tui.next_command(Prompt)
         assert isinstance(prompt, Prompt)
-        assert prompt.text == "[image p.png]"
+        assert prompt.text == "[Image 1: p.png]"
         assert [(a.media_type, a.data) for a in prompt.attachments] == [("image/png", b"\x89PNG data")]
+
+
+async def test_clipboard_image_is_attached_with_a_marker_and_pasted_text_is_not(tmp_path: Path) -> None:
+    tool = tmp_path / "wl-paste"
+    tool.write_text('#!/bin/sh\nprintf "\\211PNG data"\n')
+    tool.chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    async with open_tui(tmp_path, PATH=path, WAYLAND_DISPLAY="w") as tui:
+        await tui.type_text("what is ")
+        tui.keys("\x16")
+        await tui.wait_for(lambda: "[Image 1]" in tui.session.screen.pastes.to_display(tui.session.screen.buffer.text))
+        tui.keys("\x1b[200~ a text\x1b[201~")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text.endswith(" a text"))
+        await asyncio.sleep(0.025)
+        tui.keys("\r")
+        prompt = await tui.next_command(Prompt)
+        assert isinstance(prompt, Prompt)
+        assert prompt.text == "what is [Image 1] a text"
+        assert [(a.media_type, a.data) for a in prompt.attachments] == [("image/png", b"\x89PNG data")]
+    async with open_tui(tmp_path, PATH=str(tmp_path / "none")) as tui:
+        tui.keys("\x16")
+        await tui.wait_for(lambda: "No program can read the clipboard here" in tui.written)
+        assert not tui.session.screen.buffer.text
 
 
 @pytest.mark.parametrize(
@@ -615,8 +677,27 @@ async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
         tui.chat.publish(chat_events.ReplayStart(500), older, *messages, chat_events.ReplayEnd())
         await tui.wait_for(lambda: "message 499." in tui.written)
         assert "7 earlier messages are not shown" in tui.written
-        assert "... 100 earlier messages are not shown" in tui.written
-        assert "notice 50." not in tui.written
+        assert "... 440 earlier messages are not shown (Ctrl-O to show). Save all" in tui.written
+        assert "message 439." not in tui.written
+        tui.keys("\x0f")
+        await tui.wait_for(lambda: "message 439." in tui.written)
+        assert "message 50." in tui.written
+        assert "message 39." not in tui.written
+        tui.keys("\x0f")
+        await tui.wait_for(lambda: "message 39." in tui.written)
+        assert "message 0." in tui.written
+
+
+async def test_resumed_session_starts_at_a_prompt_and_renders_only_some_screens(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        events: list[chat_events.ChatEvent] = []
+        for i in range(300):
+            events += [make.user_text(f"question {i}.", "prompt"), make.response(f"answer {i}.\n\n" + "text\n\n" * 20)]
+        tui.chat.publish(chat_events.ReplayStart(600), *events, chat_events.ReplayEnd())
+        await tui.wait_for(lambda: "answer 299." in tui.written)
+        shown = [i for i in range(300) if f"answer {i}." in tui.written]
+        assert shown == [298, 299]
+        assert tui.written.index("> question 298.") < tui.written.index("answer 298.")
 
 
 async def test_input_has_a_blank_row_above_if_there_is_room(tmp_path: Path) -> None:
@@ -637,3 +718,19 @@ async def test_clock_set_back_does_not_block_frames(tmp_path: Path, monkeypatch:
         await tui.wait_for(lambda: "and after" in tui.written)
         tui.keys("\x03")
         await tui.wait_for(lambda: not tui.session.screen.buffer.text)
+
+
+async def test_side_question_shows_that_it_waits_and_can_be_cancelled(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        for key in ("", "\x1b"):
+            await tui.type_text("/btw why?")
+            tui.keys("\r")
+            assert await tui.next_command(Slash) == Slash("/btw why?")
+            assert tui.session.screen.hint == "Answering the side question..."
+            if key:
+                tui.keys(key)
+                assert await tui.next_command(Abort) == Abort("Stopped by the user")
+            shown = Text("Because.", "Side question: why?", markdown=True)
+            tui.chat.publish(chat_events.CommandEnd("1", "btw", None if key else shown, "Stopped" if key else ""))
+            await tui.wait_for(lambda: not tui.session.screen.hint)
+        await tui.wait_for(lambda: "Side question: why?\nBecause." in tui.written.replace("\r", ""))

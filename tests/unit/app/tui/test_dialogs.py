@@ -1,19 +1,24 @@
 """Dialogs alone: what they show, and which keys they handle."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mainspring import events as run_events
+from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
-from mainspring.app.chat.command_results import Choice, Picker
+from mainspring.app.chat.command_results import Choice, Picker, UiSetting
 from mainspring.app.chat.commands import Approve, ChatCommand, Slash
 from mainspring.app.chat.events import QuestionRequest
 from mainspring.app.tui.approval_dialog import ApprovalDialog
 from mainspring.app.tui.dialogs import PickerDialog, QuestionDialog
 from mainspring.app.tui.safe_text import width
 from mainspring.app.tui.styled_text import to_text
+from mainspring.app.tui.theme import detect_theme
 from mainspring.events import ApprovalRequest, Option
 from tests.unit.app.chat import event_builders as make
+from tests.unit.app.tui.harness import open_tui
 
 
 def make_request(resource: str, reason: str = "", **more: Any) -> ApprovalRequest:
@@ -145,6 +150,37 @@ def test_typing_filters_a_picker() -> None:
     assert answers[1:] == [None]
 
 
+SESSIONS = Picker(
+    "Sessions",
+    (
+        Choice(
+            "fix the tests", "/resume a", "2 hours ago, 3 prompts; a", preview="> fix the tests\n> and the docs\nDone."
+        ),
+        Choice(
+            "plan a trip", "/resume b", "yesterday, 1 prompt; b", preview="> plan a trip to the mountains\nTake boots."
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_picker_shows_and_searches_the_preview_of_the_selected_entry(columns: int) -> None:
+    dialog = PickerDialog(SESSIONS, [].append)
+    shown = render(dialog, columns)
+    assert shown.endswith("  2 hours ago, 3 prompts; a\n  > fix the tests\n  > and the docs\n  Done.\n")
+    dialog.on_key("down")
+    assert render(dialog, columns).endswith(
+        "  yesterday, 1 prompt; b\n  > plan a trip to the mountains\n  Take boots.\n"
+    )
+    for key in "docs":
+        dialog.on_key(key)
+    shown = render(dialog, columns)
+    assert shown.endswith("  > and the docs\n")
+    assert "plan a trip" not in shown
+    assert all(len(line) < columns for line in shown.splitlines())
+    assert "> and the docs" not in render(dialog, columns, 6)  # the list has precedence
+
+
 CHOICES = """\
 Run this command?
   npm test
@@ -213,3 +249,35 @@ def test_text_request_shows_its_label() -> None:
     dialog.on_key("n")
 
     assert "Tell the agent what to do instead" in render(dialog)
+
+
+async def test_theme_is_previewed_and_restored(tmp_path: Path) -> None:
+    choices = tuple([Choice(name, f"/theme {name}") for name in ("dark", "high-contrast", "color-blind")])
+    picker = Picker("Theme", choices, preview="theme")
+    async with open_tui(tmp_path, COLORFGBG="15;0") as tui:
+        for key, command in (("\x1b", None), ("\r", Slash("/theme color-blind"))):
+            before = tui.session.screen.look
+            tui.chat.publish(chat_events.CommandEnd("1", "theme", picker))
+            await tui.wait_for(lambda: "+ added  - removed" in tui.drawn)
+            tui.keys("\x1b[B")
+            await tui.wait_for(lambda: tui.session.screen.look.theme == "high-contrast")
+            tui.keys("\x1b[B")
+            await tui.wait_for(lambda: tui.session.transcript.look.theme == "color-blind")
+            await tui.wait_for(lambda: "38;5;" in tui.raw)  # a color of this theme
+            tui.keys(key)
+            await tui.wait_for(lambda: "Theme" not in tui.drawn)
+            if command is None:
+                assert tui.session.screen.look == before
+            else:
+                assert await tui.next_command(Slash) == command
+        tui.chat.publish(chat_events.CommandEnd("2", "theme", UiSetting("theme", "light")))
+        await tui.wait_for(lambda: "Theme set to light." in tui.written)
+        assert tui.session.screen.look.light
+
+
+async def test_theme_can_change_while_a_response_streams(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(run_events.AgentStart("r"), make.text("some text\nwithout an end"))
+        await tui.wait_for(lambda: "without an end" in tui.drawn)
+        tui.session.set_theme(detect_theme({"TERM": "xterm"}, "utf-8", "light"))
+        assert "without an end" in tui.drawn

@@ -46,5 +46,6 @@ def test_image_paths_are_recognized_and_attached(tmp_path: Path) -> None:
     pastes = PasteStore()
     placeholder = pastes.add_image(*read_image(path), path.name)
     whole = pastes.expand(f"what is {placeholder}?")
-    assert whole.text == "what is [image a b.png]?"
+    assert whole.text == "what is [Image 1: a b.png]?"
+    assert pastes.label(pastes.add_image(b"\x89PNG", "image/png")) == "[Image 2]"
     assert [(i.data, i.media_type, i.name) for i in whole.images] == [(b"\x89PNG", "image/png", "a b.png")]

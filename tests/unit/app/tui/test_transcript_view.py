@@ -134,7 +134,7 @@ def test_live_rows_show_the_current_activity() -> None:
     live = to_text(view.live_rows(4.5, 10))
     assert live.isascii()
     assert "  hm\n  so\n" in live
-    assert "waiting for the model...  3.5 s  Esc to stop" in live
+    assert "waiting for the model...  3.5 s  ~3 tokens  Esc to stop" in live
     assert len({to_text(view.live_rows(4.5 + step / 8, 10)).splitlines()[-1][0] for step in range(4)}) == 4  # it spins
     assert view.busy
     assert "Thought for 2.0 s" in render(view, make.response(""), now=3.0)

@@ -11,13 +11,16 @@ from mainspring.app.chat.command_results import Changes, Choice, CommandResult, 
 from mainspring.app.chat.types import Status
 from mainspring.app.tui.dialogs import Menu, MenuItem
 from mainspring.app.tui.event_rows import result_rows
-from mainspring.app.tui.external_programs import edit_in_editor, osc52_copy, read_clipboard_image
+from mainspring.app.tui.external_programs import NoClipboardImageError, edit_in_editor, osc52_copy, read_clipboard_image
 from mainspring.app.tui.format import format_dollars, format_seconds, format_tokens
 from mainspring.app.tui.key_bindings import KEYS, key_table, parse_key, resolve_keys
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyReason
 from mainspring.app.tui.status_line import status_row
 from mainspring.app.tui.styled_text import to_text
+from mainspring.app.workspace.settings import StatusLineSettings
 from mainspring.events import FileDiff
+
+PARTS = StatusLineSettings().parts
 
 
 def test_numbers_are_formatted() -> None:
@@ -47,24 +50,24 @@ STATUS = Status(
 
 @pytest.mark.covers("CLI-01", "OPT-03")
 def test_status_line_drops_the_least_important_parts() -> None:
-    assert to_text([status_row(STATUS, 200)]) == (
+    assert to_text([status_row(STATUS, 200, PARTS)]) == (
         "GPT  thinking high  plan mode  sandbox off  90% of 100k context  .../checkout/service  $0.50 of $2.00  main  1 subagent"
         "  2 queued  my work\n"
     )
-    assert to_text([status_row(STATUS, 40)]) == "GPT  plan mode  sandbox off  2 queued\n"
+    assert to_text([status_row(STATUS, 40, PARTS)]) == "GPT  plan mode  sandbox off  2 queued\n"
     long = msgspec.structs.replace(STATUS, model_label="A model with quite a long name", queued=0, mode="accept_edits")
-    assert to_text([status_row(long, 40)]) == "A model with quit...  accept edits\n"
+    assert to_text([status_row(long, 40, PARTS)]) == "A model with quit...  accept edits\n"
     boxed = msgspec.structs.replace(STATUS, sandbox="bubblewrap 0.8.0", cwd="/odd\x1b[2Jname")
-    assert "plan mode  sandbox bubblewrap 0.8.0  90%" in to_text([status_row(boxed, 200)])
-    assert "\x1b" not in to_text([status_row(boxed, 200)])
-    assert to_text([status_row(STATUS, 5)]) == "GPT\n"
-    assert ("class:warn", "90% of 100k context") in status_row(STATUS, 200)
+    assert "plan mode  sandbox bubblewrap 0.8.0  90%" in to_text([status_row(boxed, 200, PARTS)])
+    assert "\x1b" not in to_text([status_row(boxed, 200, PARTS)])
+    assert to_text([status_row(STATUS, 5, PARTS)]) == "GPT\n"
+    assert ("class:warn", "90% of 100k context") in status_row(STATUS, 200, PARTS)
     assert ("class:status", "79% of 100k context") in status_row(
-        msgspec.structs.replace(STATUS, context_used=79_000), 200
+        msgspec.structs.replace(STATUS, context_used=79_000), 200, PARTS
     )
     unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
-    assert ".../checkout/service  1.5k tokens  main" in to_text([status_row(unpriced, 200)])
-    assert to_text([status_row(None, 80)]) == "Starting...\n"
+    assert ".../checkout/service  1.5k tokens  main" in to_text([status_row(unpriced, 200, PARTS)])
+    assert to_text([status_row(None, 80, PARTS)]) == "Starting...\n"
 
 
 @pytest.mark.covers("OPT-03")
@@ -148,16 +151,37 @@ async def test_notification_command_runs(tmp_path: Path) -> None:
     assert (tmp_path / "told").read_text() == "done all $(rm x) good"
 
 
-async def test_clipboard_copy_and_paste(tmp_path: Path) -> None:
+def test_clipboard_copy() -> None:
     assert osc52_copy("hi", {}) == "\x1b]52;c;aGk=\a"
     assert osc52_copy("hi", {"STY": "1"}) == "\x1bP\x1b]52;c;aGk=\a\x1b\\"
     assert osc52_copy("x" * 100_000, {}) is None
-    tool = tmp_path / "wl-paste"
-    tool.write_text('#!/bin/sh\nprintf "\\211PNG data"\n')
+
+
+@pytest.mark.parametrize(
+    ("program", "variables", "script"),
+    [
+        ("wl-paste", {"WAYLAND_DISPLAY": "w"}, 'printf "\\211PNG data"'),
+        ("xclip", {"DISPLAY": ":0"}, 'printf "\\211PNG data"'),
+        ("pngpaste", {}, 'printf "\\211PNG data"'),
+        ("osascript", {}, 'printf "«data PNGf89504E472064617461»\\n"'),
+    ],
+)
+async def test_image_is_read_with_the_program_of_the_desktop(
+    tmp_path: Path, program: str, variables: dict[str, str], script: str
+) -> None:
+    tool = tmp_path / program
+    tool.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
     tool.chmod(0o755)
-    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WAYLAND_DISPLAY": "w"}
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", **variables}
     assert await read_clipboard_image(environ) == b"\x89PNG data"
-    assert await read_clipboard_image({"PATH": str(tmp_path / "none")}) is None
+    tool.write_text("#!/bin/bash\necho no image >&2; exit 1\n")
+    with pytest.raises(NoClipboardImageError, match="No image in the clipboard"):
+        await read_clipboard_image(environ)
+
+
+async def test_missing_clipboard_program_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoClipboardImageError, match="Install wl-clipboard"):
+        await read_clipboard_image({"PATH": str(tmp_path / "none")})
 
 
 def test_failed_editor_is_an_error(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt":
 
 async def attach(prompt: str, **rules: Any) -> str:
     env = MemoryEnv(FILES)
-    return await attach_mentions(prompt, env, Permissions(home="/home/nobody", **rules), read_file)
+    text, _ = await attach_mentions(prompt, env, Permissions(home="/home/nobody", **rules), read_file)
+    return text
 
 
 @pytest.mark.parametrize(

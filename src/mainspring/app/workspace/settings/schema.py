@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, defstruct
 
@@ -128,16 +128,53 @@ class NotificationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     after_seconds: Annotated[float, Meta(ge=0)] = 10.0
 
 
+ThemeName = Literal["auto", "dark", "light", "high-contrast", "color-blind", "plain"]
+"""A color theme of the terminal."""
+
+
 class UiSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """The appearance of the terminal.
 
     Attributes:
-        theme: Color theme: ``auto``, ``dark``, ``light``, ``plain``.
+        theme: Color theme: ``auto``, ``dark``, ``light``, ``high-contrast``, ``color-blind``, ``plain``.
         keys: Key bindings by action, to override the defaults.
+        editing: Keys of the input: ``emacs`` or ``vim``.
     """
 
-    theme: Literal["auto", "dark", "light", "plain"] = "auto"
+    theme: ThemeName = "auto"
     keys: dict[str, str] = {}
+    editing: Literal["emacs", "vim"] = "emacs"
+
+
+StatusLinePart = Literal[
+    "model",
+    "thinking",
+    "mode",
+    "sandbox",
+    "context",
+    "folder",
+    "cost",
+    "branch",
+    "subagents",
+    "queue",
+    "title",
+]
+"""A part of the status line."""
+
+
+class StatusLineSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The status line of the terminal.
+
+    Attributes:
+        parts: The parts to show, in this order: ``model``, ``thinking``, ``mode``, ``sandbox``, ``context``, ``folder``, ``cost``, ``branch``,
+            ``subagents``, ``queue``, ``title``. The mode and the queue are always shown.
+        command: Command that receives the status as JSON on its standard input; the first line of its output replaces the other parts.
+        timeout_seconds: Seconds until the command is killed and the parts are shown.
+    """
+
+    parts: tuple[StatusLinePart, ...] = get_args(StatusLinePart)
+    command: str | None = None
+    timeout_seconds: Annotated[float, Meta(gt=0, le=60)] = 2.0
 
 
 class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -172,13 +209,18 @@ class McpSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         enabled: Whether to enable servers.
         servers: Servers by name, or as a list; see the page on MCP for their settings.
         grace_seconds: Maximum number of seconds that the first prompt waits for servers that are connecting.
-        disclosure: Whether the model receives tools immediately (``eager``) or finds them by search (``lazy``), unless a server sets it.
+        disclosure: Whether the model receives tools immediately (``eager``), finds them by search (``lazy``), or finds them by search
+            if their schemas exceed a budget (``auto``), unless a server sets it.
+        schema_budget: Budget of ``auto`` in tokens; by default 12000, or a tenth of the model's window if that is lower.
+        required: Whether a run fails if a server does not start (``--require-mcp``).
     """
 
     enabled: bool = True
     servers: dict[str, Any] | list[Any] | None = None
     grace_seconds: Annotated[float, Meta(ge=0)] | None = None
-    disclosure: Literal["eager", "lazy"] = "eager"
+    disclosure: Literal["eager", "lazy", "auto"] = "auto"
+    schema_budget: Annotated[int, Meta(ge=0)] | None = None
+    required: bool = False
 
 
 PositiveInt = Annotated[int, Meta(ge=1)]
@@ -338,6 +380,17 @@ class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
     enable_jitter: bool | None = None
 
 
+class SessionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Saved sessions.
+
+    Attributes:
+        store: Where to store sessions: ``files``, one for each session in ``~/.agent/sessions``, or ``sqlite``, all in the database
+            ``~/.agent/sessions.db``. Sessions of the other store are not listed; ``mainspring sessions import`` copies one.
+    """
+
+    store: Literal["files", "sqlite"] = "files"
+
+
 class CompactionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Compaction of long conversations. None keeps the default.
 
@@ -439,8 +492,10 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         instructions: Instruction files.
         notifications: Terminal notifications.
         ui: Appearance of the terminal.
+        status_line: Status line of the terminal.
         skills: Skills.
         mcp: MCP servers.
+        sessions: Saved sessions.
     """
 
     model: str | None = None
@@ -460,5 +515,7 @@ class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     instructions: InstructionSettings = InstructionSettings()
     notifications: NotificationSettings = NotificationSettings()
     ui: UiSettings = UiSettings()
+    status_line: StatusLineSettings = StatusLineSettings()
     skills: SkillSettings = SkillSettings()
     mcp: McpSettings = McpSettings()
+    sessions: SessionSettings = SessionSettings()

@@ -65,11 +65,13 @@ class Preview(Struct, frozen=True):
         changes: Changes to files, in order.
         steps: Diff of each edit of a ``multi_edit``.
         problem: Result of the tool if the call would fail.
+        is_tool_error: Whether the tool itself reports the problem, so that the call certainly fails as long as the files stay the same.
     """
 
     changes: tuple[FileChange, ...] = ()
     steps: tuple[str, ...] = ()
     problem: str = ""
+    is_tool_error: bool = False
 
     def has_same_changes(self, other: Preview) -> bool:
         """Return True if another preview makes the same changes, possibly at other lines."""
@@ -99,7 +101,7 @@ async def preview_changes(
     overlay = _OverlayEnv(env)
     result = await _run_on_overlay(tool, arguments, overlay, paths)
     if result.is_error:
-        return Preview(problem=result.text)
+        return Preview(problem=result.text, is_tool_error=True)
     steps: list[str] = []
     edits: Sequence[Any] = arguments.get("edits", ()) if tool.name == "multi_edit" else ()
     if len(edits) > 1:

@@ -16,7 +16,7 @@ from mainspring.errors import NetworkError
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.run_options import RunOptions
-from mainspring.sessions import Session
+from mainspring.sessions import Session, SqliteSessionStore, import_session
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.subagents import AgentDefinition
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
@@ -99,6 +99,19 @@ def test_saved_run_is_a_tree_of_spans(tmp_path: Path) -> None:
     assert "Done [redacted]" in [s.output for s in detail.spans if s.kind == "model"]
     assert [m["kind"] for m in detail.messages] == ["user", "assistant", "assistant"]
     assert KEY not in repr(detail)
+
+
+def test_saved_runs_of_a_database_have_titles_and_messages(tmp_path: Path) -> None:
+    asyncio.run(converse(tmp_path, Reply("one", usage=USAGE)))
+    store = SqliteSessionStore(tmp_path / "sessions.db")
+    [file] = (tmp_path / "sessions").glob("*/*.jsonl")
+    import_session(file, tmp_path, home=store)
+    file.unlink()
+
+    detail = get_only_run(SavedRuns(tmp_path, {}, store))
+
+    assert detail.summary.title == "Find it [redacted]"
+    assert [m["kind"] for m in detail.messages] == ["user", "assistant"]
 
 
 def test_open_run_is_running_and_an_old_one_is_unfinished(tmp_path: Path) -> None:
