@@ -46,6 +46,10 @@ FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
 """Arguments that name the folder in which a command runs."""
 
 
+REQUIRES_APPROVAL = "the tool requires an approval"
+"""Reason of a decision that no rule can change."""
+
+
 class ToolCall(Struct, frozen=True):
     """A tool call to decide about.
 
@@ -248,7 +252,7 @@ class _CallCheck:
             self.verdicts.append(Verdict("tool", argument, "ask", reason, asks.rule, remember=remember))
         elif self.call.definition is not None and self.call.definition.needs_approval(self.call.arguments):
             if remember not in self.grants:
-                reason = "the tool requires an approval"
+                reason = REQUIRES_APPROVAL
                 self.verdicts.append(Verdict("tool", argument, "ask", reason, remember=remember))
         touched = declared_access(self.call)
         if touched is None:

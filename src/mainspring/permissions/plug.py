@@ -18,7 +18,7 @@ from mainspring.errors import ConfigError, ConfigWarning, check_option_names
 from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, SessionStart
 from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, PermissionRequest, Reply, SessionGrant
-from mainspring.permissions.engine import PermissionEngine, ToolCall
+from mainspring.permissions.engine import REQUIRES_APPROVAL, PermissionEngine, ToolCall
 from mainspring.permissions.path_checker import GrantKey, PermissionMode
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
@@ -580,6 +580,8 @@ def allow_hint(decision: PermissionDecision) -> str:
         blocking_rule = next((v.rule for v in decision.needs_answer if v.rule is not None and not v.allow), None)
         if blocking_rule is not None:
             return f"No rule can allow it while {blocking_rule.text!r} ({blocking_rule.origin}) is in effect."
+        if any(v.reason == REQUIRES_APPROVAL for v in decision.needs_answer):
+            return "No rule can allow it: only a user can."
         return "No rule can allow it in this form; write it as plain, separate steps."
     narrow, wide = decision.advice[0], decision.advice[-1]
     text = f"The user can allow it with {_flags(narrow)}"
