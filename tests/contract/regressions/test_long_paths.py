@@ -1,16 +1,21 @@
 """Paths that are very long or very deep are answered quickly and with the right reason, by every tool and by the permissions."""
 
 import os
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainspring import Agent
+from mainspring.app.workspace.instructions import InstructionReader
+from mainspring.app.workspace.settings import InstructionSettings
 from mainspring.env import LocalEnv
 from mainspring.permissions import Permissions
 from mainspring.shell_analysis.references import find_hosts
+from mainspring.skills.discovery import scan_folder
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
@@ -54,13 +59,15 @@ SECONDS = 2.0
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a project. Python cannot remove the folders that the tests create in it."""
     (tmp_path / "a.txt").write_text("hi\n")
     (tmp_path / ".git").mkdir()
     (tmp_path / ".agentignore").write_text("secret\n")
     os.symlink("loop", tmp_path / "loop")
     os.symlink(".", tmp_path / "self")
-    return tmp_path
+    yield tmp_path
+    subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
 
 
 async def call(
@@ -111,3 +118,20 @@ async def test_long_word_is_searched_for_hosts_in_linear_time() -> None:
     start = time.perf_counter()
     assert list(find_hosts("a" * 200_000 + " https://example.com/x")) == ["example.com"]
     assert time.perf_counter() - start < SECONDS
+
+
+async def test_inaccessible_optional_files_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root can access everything, so the system call itself is replaced."""
+    for name in ("skills", "agents", "extensions"):
+        (tmp_path / ".agent" / name).mkdir(parents=True)
+    real = os.stat
+
+    def refuse(path: Any, *arguments: Any, **options: Any) -> Any:
+        if isinstance(path, str | os.PathLike) and "/.agent/" in os.fspath(path):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert not scan_folder(tmp_path / ".agent" / "skills").found
+    reader = InstructionReader(InstructionSettings(files=(".agent/AGENTS.md",)), str(tmp_path), None, trusted=True)
+    assert (await reader.read_initial()).files == ()
