@@ -355,3 +355,21 @@ def test_prompt_is_not_visible_in_the_process_list(command: Command, way: list[s
     text = texts(command.server.requests[1])
     assert "(prompt)" in text
     assert "status 1" in text
+
+
+def test_cwd_works_from_a_deleted_folder(command: Command, tmp_path: Path) -> None:
+    command.server.script += ["Hello.", "Hello again."]
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    line = f'cd "{gone}" && rmdir "{gone}" && $MAINSPRING -p hi'
+    done = command.shell(f'{line} --cwd "{command.folder}"')
+    assert (done.code, done.out) == (0, "Hello.\n")
+    assert "no longer exists" not in done.err
+    gone.mkdir()
+    done = command.shell(f"{line} --cwd relative")
+    assert done.code == 2
+    assert done.err == "Error: --cwd relative: Folder not found: relative\n"
+    gone.mkdir()
+    done = command.shell(line)
+    assert (done.code, done.out) == (0, "Hello again.\n")
+    assert "The current folder no longer exists. Use --cwd DIR" in done.err

@@ -84,11 +84,14 @@ class Folder:
     Args:
         path: Its resolved path.
         parents: Whether to create it, and the folders above it, if it does not exist.
+        descriptor: Its descriptor, if it is open already.
     """
 
-    def __init__(self, path: str, *, parents: bool = False) -> None:
+    def __init__(self, path: str, *, parents: bool = False, descriptor: int | None = None) -> None:
         self.path = path
-        self.descriptor: int | None = None
+        self.descriptor = descriptor
+        if descriptor is not None:
+            return
         if _ON_WINDOWS:
             if parents:
                 os.makedirs(path, exist_ok=True)
@@ -206,18 +209,25 @@ def stat_beneath(path: str) -> os.stat_result:
 
 
 def _open_or_make(path: str) -> int:
-    try:
-        return open_beneath(path, _PASS)
-    except FileNotFoundError:
-        above, name = os.path.split(path)
-        if not name:
-            raise
-    with Folder(above, parents=True) as folder:
+    missing: list[str] = []
+    while True:
         try:
-            os.mkdir(name, dir_fd=folder.descriptor)
-        except FileExistsError:
-            pass  # another program created it first; a link in its place is rejected now
-        return folder.open(name, _PASS)
+            descriptor = open_beneath(path, _PASS)
+            break
+        except FileNotFoundError:
+            path, name = os.path.split(path)
+            if not name:
+                raise
+            missing.append(name)
+    for name in reversed(missing):
+        with Folder(path, descriptor=descriptor) as folder:
+            try:
+                os.mkdir(name, dir_fd=folder.descriptor)
+            except FileExistsError:
+                pass  # another program created it first; a link in its place is rejected now
+            descriptor = folder.open(name, _PASS)
+        path = os.path.join(path, name)
+    return descriptor
 
 
 @cache

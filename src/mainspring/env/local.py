@@ -97,7 +97,8 @@ class LocalEnv(ThreadedFiles):
         Raises:
             ConfigError: If the folder does not exist.
         """
-        self._cwd = local_files.resolve_local_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
+        start = os.sep if os.path.isabs(cwd) else os.getcwd()  # the current folder may be deleted
+        self._cwd = local_files.resolve_local_path(os.fspath(cwd), start, os.path.expanduser("~"))
         # A tool that writes would create the folder, and a misspelled name would go unnoticed.
         if must_exist and not os.path.isdir(self._cwd):
             raise ConfigError(f"Folder not found: {os.fspath(cwd)}. Create it first: tools work in an existing folder.")

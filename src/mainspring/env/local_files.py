@@ -33,6 +33,9 @@ _BINARY: int = getattr(os, "O_BINARY", 0)
 _CANNOT_RENAME = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV, errno.ENOTSUP, errno.ENAMETOOLONG}
 
 
+_MAX_PATH_CHARS = 4096  # the limit of Linux, in bytes
+
+
 def resolve_local_path(path: str, cwd: str, home: str) -> str:
     """See `ExecutionEnv.realpath`."""
     if not path or "\0" in path:
@@ -44,6 +47,8 @@ def resolve_local_path(path: str, cwd: str, home: str) -> str:
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     full = os.path.join(cwd, path)
+    if len(path) > _MAX_PATH_CHARS and len(os.path.normpath(full)) > _MAX_PATH_CHARS:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)  # Each level would be looked up.
     try:
         resolved = os.path.realpath(full, strict=True)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -5,6 +5,7 @@ They are Python code: loading one runs it.
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from collections.abc import Iterable, Iterator
@@ -121,10 +122,10 @@ def _files(place: Path) -> Iterator[Path]:
 
     For a file or a package, the path itself.
     """
-    if place.is_file():
+    if os.path.isfile(place):
         yield place
         return
-    if (place / "__init__.py").is_file():
+    if os.path.isfile(place / "__init__.py"):
         yield place / "__init__.py"
         return
     try:
@@ -134,9 +135,9 @@ def _files(place: Path) -> Iterator[Path]:
     for entry in entries:
         if entry.name.startswith(("_", ".")):
             continue
-        if entry.suffix == ".py" and entry.is_file():
+        if entry.suffix == ".py" and os.path.isfile(entry):
             yield entry
-        elif (entry / "__init__.py").is_file():
+        elif os.path.isfile(entry / "__init__.py"):
             yield entry / "__init__.py"
 
 

@@ -251,7 +251,7 @@ def find_memory_files(cwd: str | os.PathLike[str], home: str | os.PathLike[str] 
 
 def _is_file_inside(path: Path, folder: str | os.PathLike[str]) -> bool:
     """Return True for a file that no link leads out of the folder."""
-    return path.is_file() and is_inside(os.path.realpath(path), os.path.realpath(folder))
+    return os.path.isfile(path) and is_inside(os.path.realpath(path), os.path.realpath(folder))
 
 
 Where = Literal["user", "project"]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mainspring.lazy import lazy_function
 from mainspring.permissions.decisions import PermissionOutcome, Verdict
-from mainspring.permissions.paths import ProjectPaths, ResolvedPath
+from mainspring.permissions.paths import TOO_LONG, ProjectPaths, ResolvedPath, is_too_long
 from mainspring.permissions.rule_matcher import RuleMatcher
 from mainspring.permissions.rules import PermissionRule
 from mainspring.permissions.sensitive_paths import SensitivePaths
@@ -85,7 +85,7 @@ class PathChecker(Struct, frozen=True):
         strict = self._restrict(scope, target)
         if strict is not None:
             return strict
-        reason = self.sensitive_reason(scope, target)
+        reason = TOO_LONG if is_too_long(target.spelled) else self.sensitive_reason(scope, target)
         if reason:
             return self._sensitive(scope, target, reason)
         rule = self.judge.allow_path_rule(scope, target, include_tool_rules=self.by_tool)

@@ -143,6 +143,20 @@ MAX_BOUNDS = 200
 PathParts = tuple[str, ...]
 
 
+_MAX_LEVELS = 200
+"""Maximum number of names in a path. Each folder is checked for links and ignore files, so the time is quadratic in it."""
+
+_MAX_CHARS = 4096  # the limit of Linux
+
+
+TOO_LONG = f"it has more than {_MAX_LEVELS} levels or {_MAX_CHARS} characters"
+
+
+def is_too_long(path: str) -> bool:
+    """Return True if a path has too many levels or characters to be checked."""
+    return len(path) > _MAX_CHARS or path.count("/") > _MAX_LEVELS
+
+
 _PROC_LINKS = frozenset(("cwd", "root", "fd", "map_files"))
 
 
@@ -255,7 +269,11 @@ async def resolve_path(env: ResolvesPaths, spelled: str, place: ProjectPaths) ->
         OSError: If it cannot be resolved.
         ValueError: If it is not a path.
     """
+    if is_too_long(spelled):
+        raise ValueError(TOO_LONG)
     path = await env.realpath(spelled)
+    if is_too_long(path):
+        raise ValueError(TOO_LONG)
     at_home = spelled == "~" or spelled.startswith("~/")
     lexical = _lexical("/".join(("", *place.home_spellings[-1], spelled[2:])) if at_home else spelled, place.cwd)
     real = split_path(_name(env, path))
@@ -271,11 +289,15 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
         place: The project and the home folder.
         cwd: The folder in which the command runs; ``None`` if unknown.
     """
+    if is_too_long(text):
+        return _unknown_path(text)
     spelled = text
     home = "/" + "/".join(place.home_spellings[0])
     text = text.replace(wildcards.HOME, home).replace(wildcards.CWD, cwd or wildcards.ANY_TEXT)
     if not is_absolute(text) and not text.startswith(wildcards.ANY_TEXT):
         text = f"{cwd or wildcards.ANY_TEXT}/{text}"
+    if is_too_long(text):
+        return _unknown_path(spelled)
     parts = _mask_proc_links(split_path(_slashes(text)))
     known = next((i for i, p in enumerate(parts) if not wildcards.is_literal(p)), len(parts))
     unknown = any(wildcards.ANY_TEXT in p for p in parts) or ".." in parts[known:]
@@ -290,6 +312,10 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
     above, real = split_path(posixpath.normpath(base)), split_path(_name(env, path))
     hidden = await place.ignore_files.ignored_by(real, above)
     return ResolvedPath(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
+
+
+def _unknown_path(spelled: str) -> ResolvedPath:
+    return ResolvedPath(spelled, (wildcards.ANY_TEXT,), (wildcards.ANY_TEXT,), "", unknown=True)
 
 
 async def find_escapes(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mainspring.shell_analysis.syntax import AnalyzedCommand
 
 
-_URL = lazy_re(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>|]+")
+_URL = lazy_re(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>|]+")
 _PORTS = {"http": 80, "https": 443}
 
 

@@ -103,7 +103,7 @@ class _Scan:
         self._children: list[Path] = []
 
     def run(self) -> ScanResult:
-        if not self._root.is_dir():
+        if not os.path.isdir(self._root):  # also False if it is not accessible
             if os.path.lexists(self._root):
                 self._add_problem(self._root, "it is not a folder, so it cannot contain skills")
             return self._result()
@@ -137,7 +137,7 @@ class _Scan:
         except OSError as error:
             self._add_problem(folder, f"the folder cannot be read: {error.strerror or error}")
             return []
-        skills = [n for n in names if n.lower() == "skill.md" and not (folder / n).is_dir()]
+        skills = [n for n in names if n.lower() == "skill.md" and not os.path.isdir(folder / n)]
         if skills:
             name = next((n for n in ("SKILL.md", "skill.md") if n in skills), skills[0])
             self._add(folder / name, folder, real)
@@ -146,7 +146,7 @@ class _Scan:
         further: list[tuple[Path, int, IgnoreRules | None]] = []
         for name in names:
             path = folder / name
-            is_folder = path.is_dir()
+            is_folder = os.path.isdir(path)
             if name.startswith(".") or self._is_left_out(path, is_folder, level, real):
                 continue
             if is_folder and depth < _MAX_DEPTH:
@@ -160,10 +160,10 @@ class _Scan:
         return further
 
     def _is_left_out(self, path: Path, is_folder: bool, level: IgnoreRules | None, parent: str) -> bool:
-        if is_folder and (path.name in _DEPENDENCY_FOLDERS or (path / "pyvenv.cfg").is_file()):
+        if is_folder and (path.name in _DEPENDENCY_FOLDERS or os.path.isfile(path / "pyvenv.cfg")):
             return True
         if level is not None and level.ignores(posixpath.join(parent, path.name), is_folder):
-            if path.name.lower().endswith(SUFFIX) or (is_folder and (path / "SKILL.md").is_file()):
+            if path.name.lower().endswith(SUFFIX) or (is_folder and os.path.isfile(path / "SKILL.md")):
                 self._add_problem(path, "an ignore file excludes it (.gitignore, .ignore)", level="warning")
             return True
         if not path.is_symlink():
@@ -200,7 +200,7 @@ class _Scan:
 
     def _report_misnamed(self, path: Path) -> None:
         """Report a Markdown file that is written like a skill, but not named like one."""
-        if path.suffix.lower() != ".md" or not path.is_file():
+        if path.suffix.lower() != ".md" or not os.path.isfile(path):
             return
         try:
             head = parse_front_matter(read_text(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -187,7 +188,7 @@ def _files(folder: Path) -> Iterator[Path]:
     except OSError:  # the folder is missing or unreadable: it has no definitions
         return
     for path in entries:
-        if path.suffix == ".md" and path.is_file():
+        if path.suffix == ".md" and os.path.isfile(path):
             yield path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -283,7 +284,7 @@ def build_subagents(cwd: str, settings: Settings, options: LaunchOptions, report
         return None
     home = settings.home
     root = find_project_root(cwd, "agents", home)
-    if root is None and Path(cwd, ".agents", "agents").is_dir():
+    if root is None and os.path.isdir(Path(cwd, ".agents", "agents")):
         root = Path(cwd)
     user = [home.root / "agents"] if home else []
     found = load_definitions(user=user, project=root, trusted=root is not None and is_trusted(str(root), settings))

@@ -218,10 +218,10 @@ def current_branch(cwd: str) -> str:
     for place in (folder, *folder.parents):
         git = place / ".git"
         try:
-            if git.is_file():  # in a worktree or a submodule
+            if os.path.isfile(git):  # in a worktree or a submodule
                 named = git.read_text(encoding="utf-8", errors="replace").strip().removeprefix("gitdir:").strip()
                 git = (place / named).resolve()
-            if not git.is_dir():
+            if not os.path.isdir(git):
                 continue
             head = (git / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:

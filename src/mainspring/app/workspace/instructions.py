@@ -153,7 +153,8 @@ class InstructionReader:
 
     def _in_folder(self, folder: Path) -> Path | None:
         """Return the first instruction file in a folder."""
-        return next((folder / name for name in self._settings.files if (folder / name).is_file()), None)
+        # `Path.is_file` raises an error if the folder is not accessible.
+        return next((folder / name for name in self._settings.files if os.path.isfile(folder / name)), None)
 
     async def _with_imports(
         self, path: Path, origin: Origin, notes: list[str], known: set[str], *, trusted: bool
@@ -199,7 +200,7 @@ class InstructionReader:
     def _resolve(self, path: Path) -> tuple[Path | None, bool]:
         """Return the real path of a file, if it is one, and whether it is inside the project."""
         real = Path(os.path.realpath(path))
-        return real if real.is_file() else None, real.is_relative_to(os.path.realpath(self.root))
+        return real if os.path.isfile(real) else None, real.is_relative_to(os.path.realpath(self.root))
 
 
 class _LoadedFile(Struct, frozen=True):

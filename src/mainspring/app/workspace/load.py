@@ -36,6 +36,15 @@ def broad_folder_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ..
     )
 
 
+def _has_working_folder() -> bool:
+    """Return False if the current folder of this process was deleted: programs cannot start there."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
 def session_store(settings: Settings) -> HomeOrStore | None:
     """Return the place of saved sessions: the user's folder or the database in it; None without a home directory."""
     if settings.home is None:
@@ -61,7 +70,8 @@ def load_rules(
     file = find_project_settings(cwd, home)
     trusted = file is not None and TrustStore(home).covers(file.parent.parent)
     settings = load_settings(cwd, environ=environ, flags=flags, trusted=trusted)
+    if not _has_working_folder():
+        os.chdir(os.sep)
     if warning:
-        os.chdir(os.sep)  # a process needs an existing working folder
         settings = replace(settings, warnings=(warning, *settings.warnings))
     return cwd, settings

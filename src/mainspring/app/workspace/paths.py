@@ -97,7 +97,10 @@ def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tup
         NotADirectoryError: If ``given`` is not a folder.
     """
     if given is not None:
-        path = os.path.abspath(os.path.expanduser(given))
+        try:
+            path = os.path.abspath(os.path.expanduser(given))
+        except FileNotFoundError:  # a path relative to a deleted folder
+            raise NotADirectoryError(given) from None
         if not os.path.isdir(path):
             raise NotADirectoryError(path)
         return os.path.realpath(path), ""

@@ -49,7 +49,7 @@ def branch_of(cwd: str) -> str:
         return ""
     folder = root / ".git"
     try:
-        if folder.is_file():  # in a worktree or a submodule
+        if os.path.isfile(folder):  # in a worktree or a submodule
             folder = root / folder.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
         match = _HEAD.match((folder / "HEAD").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

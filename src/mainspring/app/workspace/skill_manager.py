@@ -369,7 +369,7 @@ def new_skill(
             (
                 p
                 for p in (Path(cwd), *Path(cwd).parents)
-                if (p / PROJECT_FOLDER / "skills").is_dir() and p.is_relative_to(top)
+                if os.path.isdir(p / PROJECT_FOLDER / "skills") and p.is_relative_to(top)
             ),
             top,
         )
