@@ -407,3 +407,22 @@ def test_command_creates_no_files_in_the_project(command: Command) -> None:
     command.run("config", "show")
 
     assert list(command.folder.iterdir()) == []
+
+
+def test_rejected_key_or_model_names_what_to_do_in_every_output(command: Command) -> None:
+    rejections = {
+        401: ("bad key", "set OPENAI_API_KEY or the setting providers.openai.apiKey to a valid key"),
+        404: ("The model gpt-5-mni does not exist", "Similar models: gpt-5-mini"),
+    }
+    for status, (message, advice) in rejections.items():
+        command.server.script += [Reply(status=status, body={"error": {"message": message}})] * 2
+
+        text = command.run("-p", "x", "--model", "openai:gpt-5-mni")
+        in_json = command.run("-p", "x", "--model", "openai:gpt-5-mni", "--output", "json")
+
+        assert (text.code, in_json.code) == (5, 5)
+        for shown in (text.err, in_json.result["error"]["message"]):
+            assert advice in shown
+            assert "openai" in shown
+            assert "gpt-5-mni" in shown
+            assert "`mainspring " in shown

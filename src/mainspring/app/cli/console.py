@@ -209,8 +209,8 @@ def write_output(text: str, out: TextIO | None = None) -> None:
         raise
     except (OSError, ValueError) as error:
         discard_stream(stream)
-        is_open = isinstance(error, OSError) and error.errno != errno.EBADF
-        reason = (error.strerror or error) if is_open else "stdout is closed"
+        is_closed = isinstance(error, ValueError) or error.errno == errno.EBADF
+        reason = "stdout is closed" if isinstance(error, ValueError) or is_closed else error.strerror or error
         raise OutputError(f"Cannot write the output: {reason}.") from error
 
 
