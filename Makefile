@@ -12,7 +12,7 @@ RUN := $(VENV)/.run-installed
 WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PYTEST ?=
 ASK ?= Read README.md, then say in two sentences what this project is.
-PYTHONS ?= 3.11 3.12 3.13
+PYTHONS ?= 3.11 3.12 3.13 3.14
 
 .PHONY: help setup test check requirements mutants coverage agent bench soak matrix lowest typecheck-314 docs format clean
 

@@ -12,7 +12,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
-from tests.requires import skip_missing
+from tests.requires import describe_skipped, skip_missing
 
 pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.helpers.containers", "tests.helpers.postgres"]
 
@@ -59,6 +59,16 @@ def pytest_collection_finish() -> None:
     """Exempt the collected tests from garbage collection, which took a tenth of the time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List what did not run on this machine, and how to run it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    lines = describe_skipped(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple))
+    if lines:
+        terminalreporter.section("not run")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 class _FailedAssertHandler(logging.Handler):

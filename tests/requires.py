@@ -3,7 +3,10 @@
 import importlib.util
 import os
 import shutil
+import sqlite3
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -38,3 +41,42 @@ def postgres_programs() -> Path | None:
     folders += [Path(found).resolve().parent] if found else []
     requested = ("initdb", "postgres", "createdb", "pg_isready")
     return next((f for f in folders if all((f / program).exists() for program in requested)), None)
+
+
+durable_on_sqlite = requires(
+    sys.version_info < (3, 12) or sqlite3.sqlite_version_info >= (3, 42),
+    "SQLite 3.42 for durable runs with this Python",
+)
+"""A newer SQLite from a wheel would replace the module of the whole process, unlike what users have: skip the tests instead."""
+
+HOW_TO_PROVIDE = {
+    "../shared/material": "recorded traffic and public test suites: put the folder shared/material next to the checkout",
+    "a sandbox": "apt-get install bubblewrap",
+    "bubblewrap": "apt-get install bubblewrap",
+    "Chromium": "apt-get install chromium",
+    "ripgrep": "apt-get install ripgrep, or pip install ripgrep",
+    "tmux": "apt-get install tmux",
+    "PostgreSQL": "apt-get install postgresql",
+    "zsh": "apt-get install zsh",
+    "fish": "apt-get install fish",
+    "busybox": "apt-get install busybox-static",
+    "TEST_PODMAN=1": "apt-get install podman busybox-static, then TEST_PODMAN=1 make test",
+    "DBOS": "pip install -e '.[durable]'",
+    "the extra `local`": "pip install -e '.[local]'",
+    "npm": "apt-get install npm",
+    "pylsp": "pip install python-lsp-server",
+    "SQLite 3.42": "a Python of uv or python.org, which contain a newer SQLite",
+}
+"""How to provide what a skipped test needs, by words of its reason."""
+
+
+def describe_skipped(reasons: Iterable[str]) -> list[str]:
+    """Return how many tests did not run for each missing thing, and how to provide it."""
+    counts = Counter(reason.removeprefix("Skipped: ").removeprefix("needs ") for reason in reasons)
+    lines: list[str] = []
+    for what, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        how = next((text for name, text in HOW_TO_PROVIDE.items() if name.lower() in what.lower()), "")
+        lines.append(
+            f"{count} test{'' if count == 1 else 's'} need{'s' if count == 1 else ''} {what}{how and f' ({how})'}"
+        )
+    return lines

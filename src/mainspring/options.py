@@ -36,6 +36,9 @@ from mainspring.text import suggest_name
 ValueT = TypeVar("ValueT")
 OptionsT = TypeVar("OptionsT", bound="Options")
 
+DOC_INDENT = "" if sys.version_info >= (3, 13) else "    "
+"""Indentation in the docstring of a class: Python 3.13 removes it."""
+
 
 class AgentSetting(Struct, frozen=True, kw_only=True):
     """The setting ``agent.NAME`` for an option, its environment variable ``MAINSPRING_NAME``, and its flag.
@@ -172,8 +175,8 @@ class Options:
         inherited = [each for base in cls.__bases__ if issubclass(base, Options) for each in base.declared.items()]
         cls.declared = {**dict(inherited), **own}
         cls.page = page
-        lines = [f"        {name}: {each.doc} Default {each.default!r}." for name, each in cls.declared.items()]
-        cls.__doc__ = "\n".join([(cls.__doc__ or "").rstrip(), "", "    Attributes:", *lines])
+        lines = [f"{DOC_INDENT}    {name}: {each.doc} Default {each.default!r}." for name, each in cls.declared.items()]
+        cls.__doc__ = "\n".join([(cls.__doc__ or "").rstrip(), "", f"{DOC_INDENT}Attributes:", *lines])
 
     def __init__(self, **given: Any) -> None:
         for name in given:

@@ -29,6 +29,7 @@ from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 from tests.helpers.postgres import Postgres
+from tests.requires import durable_on_sqlite
 
 pytestmark = pytest.mark.covers("BYD-31")
 
@@ -130,7 +131,7 @@ async def on_postgres(request: pytest.FixtureRequest, folder: Path) -> Make:
     return dbos_factory(await asyncio.to_thread(lambda: server.database(empty_template(server))))
 
 
-ENGINES = [in_memory, on_sqlite]
+ENGINES: list[Any] = [in_memory, pytest.param(on_sqlite, marks=durable_on_sqlite)]
 if os.environ.get("TEST_POSTGRES"):  # otherwise PostgreSQL is tested with real workers only
     ENGINES.append(on_postgres)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.processes import ended
+from tests.requires import durable_on_sqlite
 
 HERE = Path(__file__).resolve().parent
 
@@ -98,7 +99,7 @@ def fork_server() -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=durable_on_sqlite), "postgres"])
 async def workers(
     request: pytest.FixtureRequest, fork_server: subprocess.Popen[str], tmp_path: Path
 ) -> AsyncIterator[Workers]:

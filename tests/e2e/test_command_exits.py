@@ -325,30 +325,51 @@ def test_output_piped_into_head_prints_no_traceback(command: Command) -> None:
     assert "Exception" not in done.err
 
 
-def test_closed_stdout_is_not_an_error(command: Command) -> None:
-    command.server.script.append("nobody hears")
-
-    done = command.shell("$MAINSPRING -p x >&-")
-
-    assert done.code == 0
-    assert "Traceback" not in done.err
-
-
-def test_run_works_with_all_streams_closed(command: Command) -> None:
-    command.server.script.append("nobody hears")
-
-    assert command.shell("$MAINSPRING -p x <&- >&- 2>&-").code == 0
-    assert len(command.server.requests) == 1
+STDOUT_LINES = (
+    "--version",
+    "--help",
+    "sessions --help",
+    "sessions",
+    "tools",
+    "models --offline --json",
+    "-p x",
+    "-p x --output json",
+    "--unknown --output json",
+)
+"""Lines that write to stdout."""
 
 
-@requires(os.path.exists("/dev/full"), "/dev/full")
-def test_full_disk_is_reported(command: Command) -> None:
+@pytest.mark.parametrize("line", STDOUT_LINES)
+def test_output_that_cannot_be_written_is_an_error(command: Command, line: str) -> None:
+    reasons = {">&-": "stdout is closed"}
+    if line == "sessions":
+        command.server.script.append("ok")
+        assert command.run("-p", "x").code == 0
+    if os.path.exists("/dev/full"):
+        reasons[">/dev/full"] = "No space left on device"
+    for redirect, reason in reasons.items():
+        command.server.script.append("too much")
+        done = command.shell(f"$MAINSPRING {line} {redirect}")
+
+        assert done.code == 1, (line, redirect, done)
+        errors = [text for text in done.err.splitlines() if text.startswith("Error: Cannot")]
+        assert errors == [f"Error: Cannot write the output: {reason}."]
+        assert "Traceback" not in done.err
+        assert "Exception" not in done.err
+
     command.server.script.append("too much")
+    done = command.shell(f"( $MAINSPRING {line}; echo $? >&2 ) | sh -c 'exec <&-; sleep 0'")
+    assert done.err.splitlines()[-1] in ("141", "0", "2")
+    assert "Traceback" not in done.err
+    assert "Exception" not in done.err
+    assert "Cannot write" not in done.err
 
-    done = command.shell("$MAINSPRING -p x >/dev/full")
 
-    assert done.code == 1
-    assert "Cannot write the output: No space left on device" in done.err
+def test_run_ends_with_all_streams_closed(command: Command) -> None:
+    command.server.script.append("unheard")
+
+    assert command.shell("$MAINSPRING -p x <&- >&- 2>&-").code == 1
+    assert len(command.server.requests) == 1
 
 
 def test_output_is_utf8_in_the_c_locale(command: Command) -> None:
@@ -467,3 +488,22 @@ def test_command_creates_no_files_in_the_project(command: Command) -> None:
     command.run("config", "show")
 
     assert list(command.folder.iterdir()) == []
+
+
+def test_rejected_key_or_model_names_what_to_do_in_every_output(command: Command) -> None:
+    rejections = {
+        401: ("bad key", "set OPENAI_API_KEY or the setting providers.openai.apiKey to a valid key"),
+        404: ("The model gpt-5-mni does not exist", "Similar models: gpt-5-mini"),
+    }
+    for status, (message, advice) in rejections.items():
+        command.server.script += [Reply(status=status, body={"error": {"message": message}})] * 2
+
+        text = command.run("-p", "x", "--model", "openai:gpt-5-mni")
+        in_json = command.run("-p", "x", "--model", "openai:gpt-5-mni", "--output", "json")
+
+        assert (text.code, in_json.code) == (5, 5)
+        for shown in (text.err, in_json.result["error"]["message"]):
+            assert advice in shown
+            assert "openai" in shown
+            assert "gpt-5-mni" in shown
+            assert "`mainspring " in shown

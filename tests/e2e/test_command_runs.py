@@ -320,7 +320,8 @@ def test_error_messages_redact_keys_and_suggest_a_fix(command: Command, form: st
     assert done.code == 5
     assert KEY not in done.out + done.err
     message = done.err if form == "text" else done.result["error"]["message"]
-    assert "Check the key" in message
+    assert "set OPENAI_API_KEY" in message
+    assert "`mainspring check`" in message
 
 
 def test_rate_limited_request_is_retried_after_the_delay(command: Command) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply
 from tests.e2e.test_http_service import RunningService, start_service
-from tests.requires import on_posix
+from tests.requires import durable_on_sqlite, on_posix
 
 __all__ = ["command"]
 pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31", "BYD-29")]
@@ -23,7 +23,7 @@ pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31", "B
 TOKEN = "a-token-of-the-test-0123456789"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=durable_on_sqlite), "postgres"])
 def url(request: pytest.FixtureRequest, command: Command) -> str:
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     if request.param == "postgres":

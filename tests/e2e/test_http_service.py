@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import Reply, call
-from tests.requires import require_module
+from tests.requires import durable_on_sqlite, require_module
 
 __all__ = ["command"]
 
@@ -177,6 +177,7 @@ def test_service_runs_custom_agents(command: Command):
 
 @pytest.mark.soak
 @pytest.mark.timeout(60)
+@durable_on_sqlite
 def test_runs_in_a_database_survive_a_restart(command: Command):
     require_module("dbos", "DBOS")
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
@@ -199,6 +200,7 @@ def test_runs_in_a_database_survive_a_restart(command: Command):
 
 @pytest.mark.soak
 @pytest.mark.timeout(120)
+@durable_on_sqlite
 def test_ag_ui_client_answers_after_the_service_is_killed(command: Command):
     """A subagent asks, the service is killed, and another service gets the answer and resumes the run."""
     require_module("dbos", "DBOS")

@@ -47,6 +47,7 @@ _ask_limits: Callable[[Transport, ModelProfile, Mapping[str, str]], Awaitable[Mo
     "mainspring.models.host_limits", "ask_limits"
 )
 _read_rejection: Callable[..., Awaitable[ModelError]] = lazy_function("mainspring.models.rejection", "read_rejection")
+_add_advice: Callable[[ModelError, str], ModelError] = lazy_function("mainspring.models.rejection", "add_advice")
 
 CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
 """Function that returns the key or the headers for a request; may be async, for example for tokens that expire.
@@ -217,15 +218,20 @@ class HttpModel(ModelBase):
                 continue
             is_repeated, self._last_refusal = self._last_refusal == (text := comparable_text(refusal)), text
             adapted = None
-            if adaptations_left and trials is None:
-                adapted = fit_to_limits(self._protocol, _without_left_out(request, profile), profile, body, refusal)
-                adapted = adapted or self._without_rejected(request, profile, body, refusal, is_repeated=is_repeated)
+            try:
+                if adaptations_left and trials is None:
+                    adapted = fit_to_limits(self._protocol, _without_left_out(request, profile), profile, body, refusal)
+                    adapted = adapted or self._without_rejected(
+                        request, profile, body, refusal, is_repeated=is_repeated
+                    )
+                    if adapted is None:
+                        trials = PartTrials(self._protocol, request, profile, refusal, is_repeated=is_repeated)
+                if trials is not None:
+                    adapted = trials.next(refusal)
                 if adapted is None:
-                    trials = PartTrials(self._protocol, request, profile, refusal, is_repeated=is_repeated)
-            if trials is not None:
-                adapted = trials.next(refusal)
-            if adapted is None:
-                raise refusal
+                    raise refusal
+            except ModelError as error:
+                raise _add_advice(error, url) from None
             profile, body = adapted
             if trials is None:
                 self._profile = replace(profile, remaining_tokens=None)

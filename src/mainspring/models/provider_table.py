@@ -57,6 +57,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
         prices_of: Provider whose models it sells at the same prices.
         local: Whether its models usually run on this machine, free of charge and as slowly as they need.
         login: Whether ``mainspring login`` replaces a key.
+        login_command: Command of another program whose login is used without a key.
         selected_by_key: Whether a key in the environment is enough to select it automatically.
         selected_by_address: Whether an address in the environment is.
     """
@@ -83,6 +84,7 @@ class ProviderProfile(Struct, frozen=True, kw_only=True):
     prices_of: str = ""
     local: bool = False
     login: bool = False
+    login_command: str = ""
     selected_by_key: bool = True
     selected_by_address: bool = False
 
@@ -194,6 +196,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
                 *("api", "apiVersion", "auth", "clientId", "deployment", "deploymentNameMap", "endpoint"),
                 *("resourceName", "secretName", "vaultUrl"),
             ),
+            login_command="az login",
             module="mainspring.models.providers.azure",
             model_function="select_deployment",
             prices_of="openai",
@@ -212,6 +215,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             model="phi-4",
             cloud_model="gpt-4o",
             settings=("api", "mode", "modelAlias", "modelDeployment", "projectEndpoint", "temperature"),
+            login_command="az login",
             module="mainspring.models.providers.foundry",
             model_function="select_alias_or_deployment",
             selected_by_key=False,
@@ -226,6 +230,7 @@ PROVIDERS: dict[str, ProviderProfile] = {
             key="maybe",
             model="openai/gpt-4.1-mini",
             settings=("endpoint", "org", "token"),
+            login_command="gh auth login",
             module="mainspring.models.providers.github",
             selected_by_key=False,  # The token usually serves other purposes.
         ),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
-from mainspring.errors import ModelError, ProviderConfigError
+from mainspring.errors import ErrorCode, ModelError, ProviderConfigError
+from mainspring.models.catalog import load_catalog
 from mainspring.models.errors import classify_error
+from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.transport.errors import host_and_port
 from mainspring.models.transport.port import TransportResponse
 from mainspring.redaction import redact_environment
 
 _MAX_ERROR_BODY = 256 * 1024
+_ENDPOINTS = ("/chat/completions", "/responses")
 
 
 async def read_rejection(
@@ -52,3 +57,50 @@ async def read_rejection(
         host=host_and_port(url),
         secrets=tuple(secrets),
     )
+
+
+def add_advice(error: ModelError, url: str) -> ModelError:
+    """Add to an error what to do about credentials, a model, or the address of the request, and return the error."""
+    advice = _advise(error, url, error.provider or "the provider", error.model or "")
+    if advice:
+        error.message = f"{error.message.rstrip('.')}. {advice}"
+        error.args = (error.message,)
+    return error
+
+
+def _advise(error: ModelError, url: str, provider: str, model: str) -> str:
+    if error.code is ErrorCode.AUTHENTICATION_ERROR:
+        if error.status == 403:
+            return (
+                f"The credentials of {provider} may lack access to the model {model}. Choose one of `mainspring models`, or "
+                f"{_describe_credentials(provider)}. Then run `mainspring check`."
+            )
+        credentials = _describe_credentials(provider)
+        return f"For the model {model} of {provider}, {credentials}. Then run `mainspring check`."
+    if error.code is ErrorCode.MODEL_NOT_FOUND:
+        known = [entry.id for entry in load_catalog().entries(provider)]
+        near = difflib.get_close_matches(model, known, 3)
+        similar = f" Similar models: {', '.join(near)}." if near else ""
+        return f"{provider} does not offer the model {model} to you.{similar} `mainspring models` lists the models that you can use."
+    if error.status not in (404, 410):
+        return ""
+    address = urlsplit(url)
+    profile = PROVIDERS.get(provider)
+    names = [*(profile.url_variables if profile else ()), f"the setting providers.{provider}.baseUrl"]
+    end = next((e for e in _ENDPOINTS if address.path.endswith(e)), "")
+    missing = f", perhaps to {address.scheme}://{address.netloc}{address.path.removesuffix(end)}/v1" if end else ""
+    hint = missing if "/v1" not in address.path else ""
+    return (
+        f"Nothing was found at {address.scheme}://{address.netloc}{address.path}, so the base URL of {provider} seems wrong, or the "
+        f"model {model} does not exist. Set {' or '.join(names)}{hint}. Then run `mainspring check`."
+    )
+
+
+def _describe_credentials(provider: str) -> str:
+    """Return how a user sets the credentials of a provider."""
+    profile = PROVIDERS.get(provider)
+    if profile is not None and profile.login:
+        return f"log in with `mainspring login {provider}`"
+    names = [*(profile.key_variables if profile else ()), f"the setting providers.{provider}.apiKey"]
+    command = f", or log in with `{profile.login_command}`" if profile is not None and profile.login_command else ""
+    return f"set {' or '.join(names)} to a valid key{command}"

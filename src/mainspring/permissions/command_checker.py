@@ -42,6 +42,7 @@ _QUOTES = lazy_re(r"['\"\\]")
 _RAW_WORD = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$]+")
 _HARMLESS_DEVICE = lazy_re(r"/dev/(null|zero|u?random|full|std(in|out|err)|tty|fd/\d+)")
 _NETWORK_DEVICE = lazy_re(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
+_MATCHES_IF_SHOWN = "and the wildcards match it if the shell shows hidden files"
 
 
 class CommandChecker:
@@ -72,6 +73,7 @@ class CommandChecker:
         self._targets: dict[tuple[str, str | None], ResolvedPath] = {}
         self._expansions: dict[tuple[str, tuple[str | None, ...]], list[ResolvedPath]] = {}
         self._too_broad_words: set[str] = set()  # words whose wildcards match too many paths to check
+        self._unsure_paths: set[str] = set()  # hidden files that wildcards match only with an option of the shell
         self._too_many = False
         self._created_links: list[tuple[str, ...]] = []
         self._uses_created_link = False
@@ -84,10 +86,7 @@ class CommandChecker:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables for a line that is allowed because it only reads.
-
-        These variables prevent git from running programs that a repository names.
-        """
+        """Return the variables of a line that is allowed because it only reads: git runs no programs that a repository names."""
         if not self._reads_by_git or not self._only_reading:
             return {}
         return neutral_environment(self.env) | self._search_path
@@ -136,7 +135,7 @@ class CommandChecker:
             rules = suggestions.line_rules(self.rules.tool, source)
             self._add(Verdict("shell-run", shown, "ask", reason, None, rules, remember))
         for spelling in dict.fromkeys((source, _QUOTES.sub("", source))):
-            command = self._split_unparsed(spelling)
+            command = _split_unparsed(spelling)
             for effect in ("deny", "ask"):
                 found = self.rules.restrict_scope(effect, "shell-run") or self.rules.restrict_command(effect, command)
                 if found is not None and not (effect == "ask" and remember in self.grants):
@@ -149,11 +148,6 @@ class CommandChecker:
             self._add(Verdict("shell-run", shown, "ask", "it names too many paths", remember=remember))
         return self.verdicts
 
-    def _split_unparsed(self, source: str) -> AnalyzedCommand:
-        """Return the words that an unparsed line seems to contain; each may be a command."""
-        words = tuple([Word(piece, piece) for piece in _RAW_WORD.findall(source)[:MAX_RAW_WORDS]])
-        return AnalyzedCommand(words=(Word(source, source), *words), text=source, scan=True)
-
     async def _check_mentions(self, command: AnalyzedCommand) -> None:
         """Check each path and host that an unparsed line seems to name.
 
@@ -163,7 +157,8 @@ class CommandChecker:
             marked = wildcards.encode_wildcards(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
             # Names of programs on the search path have no slash.
             marked = marked.replace(wildcards.ANY_TEXT, wildcards.ANY_CHAR)
-            for target in [*await self._resolve(marked), *await self._expand_wildcards(marked)]:
+            matched = await self._expand_wildcards(wildcards.hide_dotfiles(marked))
+            for target in [*await self._resolve(marked), *matched]:
                 for scope in ("fs-read", "fs-write", "fs-delete"):
                     self._add(self.paths.refused(scope, target))
                 self._add(self.paths.check_mention(target))
@@ -193,7 +188,7 @@ class CommandChecker:
         mentions = dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner))
         for text in mentions:
             for target in [*await self._resolve(text), *await self._expand_wildcards(text)]:
-                self._add(self.paths.check_mention(target))
+                self._add(self.paths.check_mention(target), target)
         if verdict.outcome == "allow" and not self._is_granted(command):
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
             if not self._too_broad_words.isdisjoint((*words, *mentions)):  # a file that no tool may access may be one
@@ -329,7 +324,7 @@ class CommandChecker:
             self.folders = await self._folders_of(one)
             for word in one.paths:
                 for target in [*await self._resolve(word.text), *await self._expand_wildcards(word.text)]:
-                    self._add(self.paths.check_read_restrictions(target))
+                    self._add(self.paths.check_read_restrictions(target), target)
             problem = await self._recursive_reads_of_allowed.check_shown_files(
                 one, self.folders, self._resolve, self._expand_wildcards
             )
@@ -402,7 +397,7 @@ class CommandChecker:
             self._add(self.paths.check(scope, target, file_grant))
         for target in await self._expand_wildcards(word.text):
             verdict = self.paths.check(scope, target, file_grant)
-            self._add(None if verdict.outcome == "allow" else verdict)
+            self._add(None if verdict.outcome == "allow" else verdict, target)
 
     async def _resolve(self, text: str) -> list[ResolvedPath]:
         found: list[ResolvedPath] = []
@@ -422,7 +417,7 @@ class CommandChecker:
 
     async def _expand_wildcards(self, text: str) -> list[ResolvedPath]:
         """Return the paths that the wildcards of a word currently match."""
-        if wildcards.ANY_CHAR not in text or wildcards.ANY_TEXT in text:
+        if not wildcards.is_glob(text) or wildcards.ANY_TEXT in text:
             return []
         key = (text, tuple(self.folders))
         if key not in self._expansions:
@@ -433,6 +428,9 @@ class CommandChecker:
                     self._too_broad_words.add(text)
                     continue
                 found += [await resolve_word(self.env, path, self.rules.place, None) for path in paths]
+                if wildcards.ANY_CHAR in text:
+                    visible = await expand_wildcards(self.env, [*map(wildcards.hide_dotfiles, target.real)])
+                    self._unsure_paths.update({*paths}.difference(visible or ()))
             self._expansions[key] = found
         return self._expansions[key]
 
@@ -441,9 +439,17 @@ class CommandChecker:
         if not only_restrictions or verdict.rule is not None and verdict.outcome != "allow":
             self._add(verdict)
 
-    def _add(self, verdict: Verdict | None) -> None:
+    def _add(self, verdict: Verdict | None, target: ResolvedPath | None = None) -> None:
+        if target is not None and target.spelled in self._unsure_paths and verdict and verdict.outcome == "deny":
+            verdict = replace(verdict, outcome="ask", reason=f"{verdict.reason}, {_MATCHES_IF_SHOWN}")
         if verdict is not None and verdict not in self.verdicts:
             self.verdicts.append(verdict)
+
+
+def _split_unparsed(source: str) -> AnalyzedCommand:
+    """Return the words that an unparsed line seems to contain; each may be a command."""
+    words = tuple([Word(piece, piece) for piece in _RAW_WORD.findall(source)[:MAX_RAW_WORDS]])
+    return AnalyzedCommand(words=(Word(source, source), *words), text=source, scan=True)
 
 
 def _file_reads(command: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[FileReads] | None:

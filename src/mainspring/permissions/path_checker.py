@@ -228,6 +228,7 @@ class PathChecker(Struct, frozen=True):
 _STAND_IN_DISPLAY: Mapping[int, str] = {
     ord(wildcards.ANY_TEXT): "…",
     ord(wildcards.ANY_CHAR): "*",
+    ord(wildcards.VISIBLE): "*",
     ord(wildcards.HOME): "~",
     ord(wildcards.CWD): ".",
 }

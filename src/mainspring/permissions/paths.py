@@ -442,6 +442,6 @@ async def _names(env: ListsDirectories, folder: str, part: str) -> list[str]:
         entries = await env.list_dir(folder)
     except OSError:
         return []
-    pattern = part.replace(wildcards.ANY_CHAR, wildcards.ANY_TEXT)
-    hidden = part.startswith(".")
+    pattern = part.replace(wildcards.ANY_CHAR, wildcards.ANY_TEXT).replace(wildcards.VISIBLE, wildcards.ANY_TEXT)
+    hidden = not part.startswith(wildcards.VISIBLE)
     return [e.name for e in entries if (hidden or not e.name.startswith(".")) and wildcards.fullmatch(pattern, e.name)]

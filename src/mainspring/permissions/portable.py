@@ -80,4 +80,4 @@ def _runs_scripts(token: str) -> bool:
 
 
 def _format_argument(token: str) -> str:
-    return token.replace(wildcards.ANY_TEXT, "*").replace(wildcards.ANY_CHAR, "?")
+    return token.replace(wildcards.ANY_TEXT, "*").replace(wildcards.ANY_CHAR, "?").replace(wildcards.VISIBLE, "?")

@@ -36,7 +36,7 @@ EDIT_TOOLS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show the content of a file while they change it."""
 
 _ASSIGNS = lazy_re(r"[A-Za-z_]\w*\+?=")
-_PIECE = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$\x00-\x03]+")
+_PIECE = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$\x00-\x04]+")
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import programs, wildcards
 from mainspring.shell_analysis.code_arguments import required_literal_words
 from mainspring.shell_analysis.effects import SPECIAL_BUILTINS, construct, file_effects, find_command_effects
@@ -35,6 +36,7 @@ _MAX_DEPTH = 6
 _MAX_COMMANDS = 300
 """Maximum number of commands and redirections of a line; longer lines are rejected."""
 
+_LOGIN = lazy_re(r"--login|-[a-z]*l[a-z]*")
 _KNOWN_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "rbash"))
 """Shells that read the language of `parser` in the same way."""
 
@@ -70,17 +72,18 @@ def analyze(text: str) -> AnalyzedLine:
 class _Analysis:
     """Analysis of one line; nested lines get their own."""
 
-    def __init__(self, depth: int, *, piped: bool = False) -> None:
+    def __init__(self, depth: int, *, piped: bool = False, hides_dotfiles: bool = True) -> None:
         if depth > _MAX_DEPTH:
             raise NotUnderstoodError("it is nested too deeply")
         self.depth = depth
         self.piped = piped
+        self.hides_dotfiles = hides_dotfiles
         self.parts: list[AnalyzedCommand | Redirect] = []
         self.values: VariableValues = {}
         self.looping = False
 
     def line(self, text: str) -> list[AnalyzedCommand | Redirect]:
-        tree = parse(text)
+        tree = parse(text, hides_dotfiles=self.hides_dotfiles)
         self.values = find_values(tree)
         self.node(tree, self.piped, frozenset())
         return self.parts
@@ -199,11 +202,15 @@ class _Analysis:
             code=any(programs.CODE_VARIABLES.fullmatch(name) for name in names) or core.code,
         )
 
-    def analyze_nested(self, code: str) -> tuple[AnalyzedCommand, ...]:
+    def analyze_nested(self, code: str, *, hides_dotfiles: bool = True) -> tuple[AnalyzedCommand, ...]:
         """Return the commands of code that a command passes to a shell."""
-        parts = _Analysis(self.depth + 1, piped=self.piped).line(code)
+        parts = self._nested(hides_dotfiles=hides_dotfiles).line(code)
         self.parts += [p for p in parts if isinstance(p, Redirect)]
         return tuple(p for p in parts if isinstance(p, AnalyzedCommand))
+
+    def _nested(self, *, hides_dotfiles: bool) -> _Analysis:
+        hides_dotfiles = hides_dotfiles and self.hides_dotfiles
+        return _Analysis(self.depth + 1, piped=self.piped, hides_dotfiles=hides_dotfiles)
 
     def analyze_words(self, words: tuple[Word, ...], text: str = "", stdin_text: str | None = None) -> AnalyzedCommand:
         """Analyze a command without assignments before it."""
@@ -251,11 +258,13 @@ class _Analysis:
                 )
             raise NotUnderstoodError(f"it uses {name} with options that may change how code is read")
         kind, index = found
+        # A login shell and zsh read files in which the user may have chosen that wildcards match hidden files.
+        hides_dotfiles = name != "zsh" and not any(_LOGIN.fullmatch(word.text) for word in words[1:index])
         if kind == "code":
             if name not in _KNOWN_SHELLS or index >= len(words) or not _is_code(words[index]):
                 raise NotUnderstoodError(f"it uses code for {name} that is not known, or in another language")
             needs: ApprovalTarget = "inner" if _is_system_program(words[0]) else "self"
-            inner = self.analyze_nested(words[index].text)
+            inner = self.analyze_nested(words[index].text, hides_dotfiles=hides_dotfiles)
             return AnalyzedCommand(words=words, text=text, fixed=len(words), required_rules=needs, inner=inner)
         if index < len(words) and not _is_process_substitution(words[index]):
             return AnalyzedCommand(words=words, text=text, fixed=index + 1, code=True)
@@ -268,7 +277,7 @@ class _Analysis:
             text=text,
             fixed=len(words),
             required_rules="inner",
-            inner=self.analyze_nested(stdin_text),
+            inner=self.analyze_nested(stdin_text, hides_dotfiles=hides_dotfiles),
             fed=True,
         )
 
@@ -292,8 +301,8 @@ class _Analysis:
         inner_words = words[start:]
         if name == "xargs":
             inner_words = _add_xargs_arguments(words[:start], inner_words)
-        inner = self.run_by(inner_words, stdin_text if name != "xargs" else None)
         plain = plain and spec.plain and _is_system_program(words[0])
+        inner = self.run_by(inner_words, stdin_text if name != "xargs" else None, hides_dotfiles=plain)
         return AnalyzedCommand(
             words=words,
             text=text,
@@ -304,9 +313,11 @@ class _Analysis:
             scan=not plain,
         )
 
-    def run_by(self, words: tuple[Word, ...], stdin_text: str | None = None) -> AnalyzedCommand:
+    def run_by(
+        self, words: tuple[Word, ...], stdin_text: str | None = None, *, hides_dotfiles: bool = True
+    ) -> AnalyzedCommand:
         """Return the command that another command runs; redirections in it belong to the line."""
-        deeper = _Analysis(self.depth + 1, piped=self.piped)
+        deeper = self._nested(hides_dotfiles=hides_dotfiles)
         unit = deeper.analyze_words(words, "", stdin_text)
         self.parts += deeper.parts
         return unit
@@ -370,7 +381,7 @@ class _Analysis:
         start = 3 if len(words) > 2 and words[2].text == "--" else 2
         if start >= len(words) or not words[start].literal or words[start].text.startswith("-"):
             return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
-        inner = self.run_by(words[start:])
+        inner = self.run_by(words[start:], hides_dotfiles=False)
         return AnalyzedCommand(
             words=words, text=text, fixed=start + inner.fixed, inner=(inner,), unknown=inner.unknown, scan=True
         )

@@ -177,7 +177,7 @@ class _ParsedArguments:
         rest = iter(words)
         ended = False
         for word in rest:
-            if wildcards.ANY_TEXT in word.text or (word.splits and wildcards.ANY_CHAR not in word.text):
+            if wildcards.ANY_TEXT in word.text or (word.splits and not wildcards.is_glob(word.text)):
                 return False
             if ended or word.text == "-" or not word.text.startswith(("-", "+")):
                 self.operands.append(word)
@@ -228,7 +228,7 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
         return None
     operands = sorted_words.operands
     if name in ("echo", "printf"):  # variables that are allowed in parsed lines contain no secrets
-        return FileReads(tuple(w for w in operands if wildcards.ANY_CHAR in w.text))
+        return FileReads(tuple(w for w in operands if wildcards.is_glob(w.text)))
     if reader.operands in ("text", "program"):
         return FileReads() if all(w.literal for w in operands) else None
     if reader.operands == "pattern" and not sorted_words.has_pattern:
@@ -239,7 +239,7 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
     limit = {"none": 0, "one path": 1}.get(reader.operands, len(operands))
     if len(operands) > limit or (name == "tar" and any(":" in w.text for w in paths)):
         return None  # for tar, a name with a colon is on another machine
-    wild = tuple(w for w in paths if w.text.startswith(wildcards.ANY_CHAR))
+    wild = tuple(w for w in paths if wildcards.is_glob(w.text[:1]))
     only = tuple(pattern for pattern in sorted_words.only if not pattern.startswith("!"))
     return FileReads(
         paths or ((_HERE,) if reader.reads_cwd else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
@@ -288,8 +288,8 @@ class _ParsedFind:
 
     def _word(self, word: Word, remaining_words: Iterator[Word]) -> bool:
         text = word.text
-        unknown = wildcards.ANY_TEXT in text or (word.splits and wildcards.ANY_CHAR not in text)
-        if unknown or (self._begun and not word.literal) or text.startswith(wildcards.ANY_CHAR):
+        unknown = wildcards.ANY_TEXT in text or (word.splits and not wildcards.is_glob(text))
+        if unknown or (self._begun and not word.literal) or wildcards.is_glob(text[:1]):
             return False
         if text in FIND_FLAGS:
             self._begun = self._begun or text not in ("-H", "-P")

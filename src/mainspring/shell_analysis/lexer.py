@@ -63,8 +63,9 @@ def _is_simple(block: Block) -> bool:
 class Lexer(ABC):
     """Lexer that reads a line from left to right, without backtracking."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, hides_dotfiles: bool = True) -> None:
         self.text = text
+        self.wildcard = wildcards.VISIBLE if hides_dotfiles else wildcards.ANY_CHAR
         self.at = 0
         self.inside = 0  # nesting depth of $(...)
         self.has_inner_document = False  # whether a here-document was read inside $(...)
@@ -99,7 +100,7 @@ class Lexer(ABC):
                 found = (self._dollar(quoted=False),)
             elif char in "*?[":
                 found = (self._wildcard(char, assigned=assigned),)
-                splits = splits or found[0] == wildcards.ANY_CHAR
+                splits = splits or found[0] == self.wildcard
             else:
                 if char == "=" and not known and not pieces and self.at > start:
                     raise uses("a word that begins with quotes around nothing and '='")
@@ -184,11 +185,11 @@ class Lexer(ABC):
             if found is None:
                 raise uses("a '[' that is not a plain pattern such as '[abc]'")
             self.at = found.end()
-            return wildcards.ANY_CHAR
+            return self.wildcard
         if self.text.startswith("**", self.at):
             raise uses("'**', which zsh expands through folders")
         self.at += 1
-        return wildcards.ANY_CHAR
+        return self.wildcard
 
     def _double_quoted(self) -> tuple[str | Variable | Substitution, ...]:
         text = self.text

@@ -33,8 +33,12 @@ _NESTED = "it is nested too deeply"
 _ASSIGNMENT_NAME = lazy_re(r"[A-Za-z_][A-Za-z0-9_]*(?=[ \t])")
 
 
-def parse(text: str) -> Block:
+def parse(text: str, *, hides_dotfiles: bool = True) -> Block:
     """Parse a line.
+
+    Args:
+        text: The line.
+        hides_dotfiles: Whether its wildcards match no name that begins with a dot, the default of shells.
 
     Raises:
         NotUnderstoodError: If it uses a construct outside the language.
@@ -44,14 +48,14 @@ def parse(text: str) -> Block:
     odd = find_invisible(text)
     if odd:
         raise NotUnderstoodError(f"it contains the invisible character {code_point(odd)}")
-    return _Parser(text).line()
+    return _Parser(text, hides_dotfiles=hides_dotfiles).line()
 
 
 class _Parser(Lexer):
     """Parser of one line."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, *, hides_dotfiles: bool = True) -> None:
+        super().__init__(text, hides_dotfiles=hides_dotfiles)
         self.nesting = 0
 
     def line(self) -> Block:

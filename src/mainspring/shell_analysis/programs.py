@@ -178,7 +178,7 @@ _CONFIGURES = lazy_re(
 _PLACE = lazy_re(r"(?:(?:/usr(?:/local)?|/opt/homebrew)?/s?bin|(?:.*/)?(?:node_modules/\.bin|\.?venv/bin))/[^/]*$")
 """Folders of programs that a package manager has installed."""
 _VERSION = lazy_re(r"[-\d.]+$")
-_PLAIN_ADDRESS = lazy_re(r"(?i:https?://)?(?![^/]*(?::(?!\d)|[\x00-\x03]))[^{}\[\]\\]*")
+_PLAIN_ADDRESS = lazy_re(r"(?i:https?://)?(?![^/]*(?::(?!\d)|[\x00-\x04]))[^{}\[\]\\]*")
 """A URL without another protocol, such as ``file:``, and without brackets, which curl expands to several URLs."""
 _REMOTE_HELPER = lazy_re(r"[^/:]*::")
 """The beginning of a URL for which git starts a program that the URL names."""
@@ -254,7 +254,7 @@ def words_like_options(unit: AnalyzedCommand) -> Iterator[Word]:
     words = unit.words
     if _name(words) not in harmless_options.ANY_OPTION:
         end = next((number for number, word in enumerate(words) if word.text == "--"), len(words))
-        yield from (word for word in words[1:end] if word.text.startswith(wildcards.ANY_CHAR))
+        yield from (word for word in words[1:end] if wildcards.is_glob(word.text[:1]))
 
 
 def is_known(name: str) -> bool:
@@ -361,7 +361,7 @@ class _Cover:
         self.operands += 1
         if wildcards.ANY_TEXT in text and (word.splits or (text.startswith(wildcards.ANY_TEXT) and not ended)):
             self.found[number] = f"the word {word.source!r}, which may be an option"
-        elif text.startswith(wildcards.ANY_CHAR) and self.name in harmless_options.DASH_FILE_RISK:
+        elif wildcards.is_glob(text[:1]) and self.name in harmless_options.DASH_FILE_RISK:
             self.found[number] = f"the word {word.source!r}, which may match a file that is named like an option"
         elif self.choosing:
             self._subcommand(number, text)

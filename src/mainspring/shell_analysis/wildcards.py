@@ -16,24 +16,37 @@ ANY_TEXT = "\x00"
 ANY_CHAR = "\x01"
 """In a pattern: one character. In a text: an unknown piece without a slash, such as the match of a shell ``*``."""
 
+VISIBLE = "\x04"
+"""In a text: the same for a wildcard that matches no dot at the beginning of a name, the default of shells."""
+
 HOME = "\x02"
 """The user's home folder: a piece that is known, but not here."""
 
 CWD = "\x03"
 """In a text: the folder in which a command runs; known, but not here."""
 
-WILDCARDS = frozenset((ANY_TEXT, ANY_CHAR))
+WILDCARDS = frozenset((ANY_TEXT, ANY_CHAR, VISIBLE))
 """The marks that make a text non-literal."""
 
 MARKED = Dialect(ANY_TEXT, ANY_CHAR, ".", special=False)
 """The syntax of a marked pattern."""
 
-_STAND_INS = frozenset((ANY_TEXT, ANY_CHAR, HOME, CWD))
+_STAND_INS = frozenset((*WILDCARDS, HOME, CWD))
 
 
 def encode_wildcards(pattern: str) -> str:
     """Encode the ``*`` and ``?`` of a pattern as wildcards."""
     return pattern.replace("*", ANY_TEXT).replace("?", ANY_CHAR)
+
+
+def hide_dotfiles(text: str) -> str:
+    """Return a text whose wildcards match no name that begins with a dot."""
+    return text.replace(ANY_CHAR, VISIBLE)
+
+
+def is_glob(text: str) -> bool:
+    """Return True if a text contains a wildcard that a shell expands."""
+    return ANY_CHAR in text or VISIBLE in text
 
 
 def is_literal(text: str) -> bool:
@@ -53,6 +66,8 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 def may_match(pattern: str, text: str) -> bool:
     """Return True if a text with unknown pieces may match a marked pattern."""
+    if text.startswith(VISIBLE) and pattern.startswith("."):
+        return False
     seen: set[tuple[int, int]] = set()
     todo = [(0, 0)]
     while todo:

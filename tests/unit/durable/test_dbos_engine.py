@@ -17,6 +17,7 @@ from mainspring.errors import ConfigError, DurableError
 from mainspring.events import AttemptStart
 from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
+from tests.requires import durable_on_sqlite
 
 pytestmark = pytest.mark.covers("BYD-31")
 
@@ -31,6 +32,7 @@ async def test_invalid_database_url_is_rejected(url: str) -> None:
         DbosEngine(url)
 
 
+@durable_on_sqlite
 async def test_unreachable_database_error_hides_the_password(tmp_path: Path) -> None:
     engine = DbosEngine("postgresql://me:hunter2@127.0.0.1:1/db?connect_timeout=1")
     with pytest.raises(DurableError, match="Cannot use the database of durable runs") as caught:
@@ -44,6 +46,7 @@ async def test_unreachable_database_error_hides_the_password(tmp_path: Path) -> 
 
 
 @pytest.mark.covers("BYD-16")
+@durable_on_sqlite
 async def test_process_allows_one_worker_and_many_clients(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     loop = asyncio.get_running_loop()
@@ -62,6 +65,7 @@ async def test_process_allows_one_worker_and_many_clients(tmp_path: Path) -> Non
     assert getattr(loop, "_default_executor", executor) is executor
 
 
+@durable_on_sqlite
 async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     answering, started = asyncio.Event(), asyncio.Event()
@@ -96,6 +100,7 @@ async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> 
         assert (await run.result(timeout=15)).text == "Hello."
 
 
+@durable_on_sqlite
 async def test_stopped_worker_does_not_count_as_a_crash(tmp_path: Path) -> None:
     """The worker stops twice during a call, crashes once, and the run still completes."""
     started, may_finish = asyncio.Event(), asyncio.Event()
@@ -135,6 +140,7 @@ async def test_stopped_worker_does_not_count_as_a_crash(tmp_path: Path) -> None:
     await client.aclose()
 
 
+@durable_on_sqlite
 async def test_message_to_a_deleted_run_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = DbosEngine(f"sqlite:///{tmp_path}/runs.db")
     runs = DurableClient(engine)
@@ -153,6 +159,7 @@ async def test_message_to_a_deleted_run_is_not_stored(tmp_path: Path, monkeypatc
     await engine.aclose()
 
 
+@durable_on_sqlite
 async def test_tables_of_an_earlier_version_are_migrated(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     engine = DbosEngine(url, poll=0.02)

@@ -1,12 +1,18 @@
 """Words of a command that the wildcards of a rule cover, by the table in `data/wildcards.toml`."""
 
+import shutil
+import subprocess
 import tomllib
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import PermissionDecision, Permissions
+from mainspring.shell_analysis import analyze
+from mainspring.shell_analysis.wildcards import may_match
+from tests.requires import skip_missing
 from tests.unit.permissions.harness import TOOLS
 
 TABLE: dict[str, dict[str, list[str]]] = tomllib.loads((Path(__file__).parent / "data" / "wildcards.toml").read_text())
@@ -103,3 +109,84 @@ async def test_bare_rule_covers_every_command() -> None:
             "shell", {"command": "mytool --foo bar"}, env=MemoryEnv(FILES), definition=TOOLS["shell"]
         )
         assert decision.outcome == "allow"
+
+
+HIDDEN_FILES = {
+    "a.py": "",
+    "env": "",
+    "src/b.py": "",
+    ".env": "",
+    ".env.py": "",
+    "docs/.env/x.md": "",
+    "docs/a/x.md": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        ("ls *.py", "allow"),
+        ("cat *", "allow"),
+        ("cat ?env", "allow"),
+        ("cat *env", "allow"),
+        ("cat [.]env*", "allow"),
+        ("cat [!a]*", "allow"),
+        ("cat ./*.py src/*.py", "allow"),
+        ("cat docs/*/x.md", "allow"),
+        ('for f in *.py; do cat "$f"; done', "allow"),
+        ("bash -c 'cat *.py'", "allow"),
+        ("timeout 5 sh -c 'cat *.py'", "allow"),
+        ("cat .*", "deny"),
+        ("cat .[e]*", "deny"),
+        ("cat '.'*", "deny"),
+        ("cat \\.*", "deny"),
+        ('x=.; cat "$x"*', "deny"),
+        ("cat docs/.*/x.md", "deny"),
+        ("cat .*.md", "ask"),  # matches no file now, but may
+        ("bash -lc 'cat *.py'", "ask"),  # a login shell and zsh read the user's files, which may switch hidden files on
+        ("zsh -c 'cat *'", "ask"),
+        ("env BASHOPTS=dotglob bash -c 'cat *.py'", "ask"),
+        ("BASHOPTS=dotglob bash -c 'cat *.py'", "ask"),
+        ("bash -O dotglob -c 'cat *'", "ask"),
+        ("shopt -s dotglob; cat *", "ask"),
+        ("setopt globdots; cat *", "ask"),
+        ("GLOBIGNORE=x; cat *", "ask"),
+    ],
+)
+async def test_wildcards_match_hidden_files_only_where_the_shell_does(line: str, outcome: str) -> None:
+    permissions = Permissions(deny=["read_file(**/.env*)"], mode="allow")
+
+    decision = await permissions.decide(
+        "shell", {"command": line}, env=MemoryEnv(HIDDEN_FILES), definition=TOOLS["shell"]
+    )
+
+    assert decision.outcome == outcome, [(v.resource, v.reason) for v in decision.verdicts]
+
+
+GLOB_PIECES = ("*", "?", "[.]", "[!a]", "[.e]", ".", '"."', "'.'", "\\.", "''", "e", "env", "/", "./", "docs/", ".py")
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "zsh", "busybox"])
+def test_words_match_every_hidden_file_that_a_shell_finds(shell: str, tmp_path: Path) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        skip_missing(shell)
+    for name in HIDDEN_FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    patterns = ["".join(pieces) for count in (1, 2, 3) for pieces in product(GLOB_PIECES, repeat=count)]
+    known = [(p, analyze(f"cat {p}").units) for p in patterns]
+    words = [(p, units[0].words[1].text) for p, units in known if units and len(units[0].words) == 2]
+    assert len(words) > 2000
+    options = ["sh"] if shell == "busybox" else ["-f", "-o", "no_nomatch"] if shell == "zsh" else []
+    script = "".join(f"printf '%s\\n' {p}; echo ::\n" for p, _ in words)
+    output = subprocess.run([program, *options], input=script.encode(), cwd=tmp_path, capture_output=True, check=True)
+
+    found = output.stdout.decode().split("::\n")[:-1]
+    assert len(found) == len(words)
+    for (pattern, word), matched in zip(words, found, strict=True):
+        parts = [p for p in word.split("/") if p not in ("", ".")]
+        for name in matched.splitlines():
+            names = [n for n in name.split("/") if n not in ("", ".")]
+            if any(n.startswith(".") for n in names) and "[" not in name and len(names) == len(parts):
+                assert all(map(may_match, names, parts)), (pattern, name)

@@ -164,7 +164,7 @@ WORDS = [
     ("c '' \"\"", ["c", "", ""]),
     ("c a'b'\"c\"\\d", ["c", "abcd"]),
     ('c "\\$x \\a \\\\"', ["c", "$x \\a \\"]),
-    ("c *.py [ab]? 'x*'", ["c", f"{wildcards.ANY_CHAR}.py", wildcards.ANY_CHAR * 2, "x*"]),
+    ("c *.py [ab]? 'x*'", ["c", f"{wildcards.VISIBLE}.py", wildcards.VISIBLE * 2, "x*"]),
     ("c ~ ~/a \"$HOME/b\" a~", ["c", wildcards.HOME, f"{wildcards.HOME}/a", f"{wildcards.HOME}/b", "a~"]),
     ("c HEAD~1 HEAD@{1} HEAD^{} {} ^a a#b a=b", ["c", "HEAD~1", "HEAD@{1}", "HEAD^{}", "{}", "^a", "a#b", "a=b"]),
     ('c "a$(d)b" "$USER"', ["c", f"a{wildcards.ANY_TEXT}b", wildcards.ANY_TEXT]),
@@ -207,7 +207,7 @@ def test_loop_is_analyzed_as_its_commands() -> None:
 
     seen = [(unit.words[1].text, unit.words[1].splits) for unit in units]
     assert seen == [
-        ("a", False), ("b c", False), (f"d/{wildcards.ANY_CHAR}", False),
+        ("a", False), ("b c", False), (f"d/{wildcards.VISIBLE}", False),
         ("a", False), (wildcards.ANY_TEXT, True), (wildcards.ANY_TEXT, True),
     ]  # fmt: skip
 

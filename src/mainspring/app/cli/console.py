@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -28,14 +29,17 @@ def one_line(text: str, max_chars: int = 200) -> str:
 
 
 def reserve_standard_fds() -> None:
-    """Open closed standard descriptors, so that no socket or file of ours gets the number 0, 1, or 2."""
-    for number in (0, 1, 2):
+    """Open closed standard descriptors, so that no socket or file of ours gets the number 0, 1, or 2.
+
+    Writing to a closed stdout fails; what is written to a closed stderr is lost.
+    """
+    for number, mode in enumerate((os.O_RDWR, os.O_RDONLY, os.O_RDWR)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.open(os.devnull, mode)
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
 
 
@@ -139,14 +143,7 @@ class Console:
             self.info(empty)
 
     def _write_out(self, text: str) -> None:
-        try:
-            self._out.write(text)
-            self._out.flush()
-        except BrokenPipeError:
-            raise
-        except (OSError, ValueError) as error:
-            discard_stream(self._out)
-            raise OutputError(f"Cannot write the output: {getattr(error, 'strerror', None) or error}") from error
+        write_output(text, self._out)
 
     def info(self, text: str) -> None:
         """Print a message to stderr."""
@@ -195,6 +192,26 @@ class Console:
             self._out.flush()
         except (OSError, ValueError):
             discard_stream(self._out)
+
+
+def write_output(text: str, out: TextIO | None = None) -> None:
+    """Write text to stdout, or another stream for results.
+
+    Raises:
+        BrokenPipeError: If the reader closed the pipe.
+        OutputError: If the output cannot be written.
+    """
+    stream = out or sys.stdout
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        discard_stream(stream)
+        is_closed = isinstance(error, ValueError) or error.errno == errno.EBADF
+        reason = "stdout is closed" if isinstance(error, ValueError) or is_closed else error.strerror or error
+        raise OutputError(f"Cannot write the output: {reason}.") from error
 
 
 def discard_stream(stream: TextIO) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mainspring.app.cli.arguments import UsageError
+from mainspring.app.cli.console import write_output
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.json_schema import SCHEMA_VERSION, Failure, ResultLine
 from mainspring.errors import AgentProviderError, MainspringError, ModelError
@@ -57,5 +58,5 @@ def report_usage_error(error: UsageError, given: Sequence[str]) -> int:
     if "--output" in words and words & {"json", "stream-json"}:
         failure = Failure(type="UsageError", message=text)
         line = ResultLine(version=SCHEMA_VERSION, status="error", exit_code=USAGE, error=failure)
-        print(encode(line).decode(), flush=True)
+        write_output(encode(line).decode() + "\n")
     return USAGE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mainspring.app.cli.startup_interrupt import INTERRUPTED as INTERRUPTED
+from mainspring.app.cli.startup_interrupt import PIPE_CLOSED as PIPE_CLOSED
 from mainspring.app.run.events import RunOutcome
 from mainspring.errors import (
     AgentAbortedError,
@@ -19,9 +21,6 @@ USAGE = 2
 _LIMIT = 3
 DENIED = 4
 _PROVIDER = 5
-INTERRUPTED = 130
-PIPE_CLOSED = 141
-"""Exit code if the reader of the output closed the pipe, as for a program killed by SIGPIPE (13)."""
 
 _SIGNALLED = 128
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from mainspring import __version__
 from mainspring.app.cli.startup_interrupt import (
     INTERRUPTED,
+    PIPE_CLOSED,
     drop_relative_entries,
     exit_on_interrupt,
     restore_keyboard_interrupt,
@@ -38,8 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         exit_on_interrupt()
         drop_relative_entries()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in (["--version"], ["-V"]):
-        print(f"mainspring {__version__}")
+    if given in (["--version"], ["-V"]) and _is_version_printed():
         return 0
     if arguments is None:
         gc.set_threshold(_COLLECT_AFTER)
@@ -54,16 +54,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
             gc.freeze()  # Skip the last garbage collection at exit, which takes time and frees nothing useful.
 
 
+def _is_version_printed() -> bool:
+    """Print the version. Return False if that fails, which only the modules loaded for other commands can report."""
+    try:
+        print(f"mainspring {__version__}", flush=True)
+    except (OSError, ValueError):
+        return False
+    return sys.stdout is not None
+
+
 def _run(arguments: list[str], *, owns_process: bool) -> int:
     console = import_module("mainspring.app.cli.console")
     if owns_process:
         console.reserve_standard_fds()
         console.use_utf8(sys.stdout, sys.stderr)
+    try:
+        return _dispatch(arguments, owns_process=owns_process)
+    except BrokenPipeError:
+        console.discard_stream(sys.stdout)
+        return PIPE_CLOSED
+    except console.OutputError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+
+
+def _dispatch(arguments: list[str], *, owns_process: bool) -> int:
     args = import_module("mainspring.app.cli.arguments")
     try:
         name, options = args.parse_arguments(arguments)
         if getattr(options, "version", False):
-            print(f"mainspring {__version__}")
+            import_module("mainspring.app.cli.console").write_output(f"mainspring {__version__}\n")
             return 0
         options.owns_process = owns_process
         if getattr(options, "worktree", None):

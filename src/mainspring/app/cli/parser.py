@@ -1,4 +1,4 @@
-"""The argument parser, the types of option values, and the options that most commands share. Imports only the standard library, so that
+"""The argument parser, the types of option values, and the options that most commands share. Imports no packages of others, so that
 ``--help`` is fast.
 """
 
@@ -9,6 +9,8 @@ import difflib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
+
+from mainspring.app.cli.console import write_output
 
 STDIN_MARK = "-"
 
@@ -40,6 +42,10 @@ class Parser(argparse.ArgumentParser):
     def arguments(self) -> Sequence[argparse.Action]:
         """Options and arguments of the parser."""
         return self._actions
+
+    def print_help(self, file: object = None) -> None:
+        """Print the help, and fail if that is impossible."""
+        write_output(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         """Raise a `UsageError`."""

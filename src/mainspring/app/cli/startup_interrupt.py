@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""Exit code if the reader of the output closed the pipe, as for a program killed by SIGPIPE (13)."""
 
 # `signal` itself imports `enum`, which takes longer than everything here.
 signal = import_module("_signal")

@@ -171,7 +171,7 @@ class InstructionReader:
                 continue
             known.add(file.real)
             got.append(file)
-            inner = list(imports_in(file.text, current.parent))
+            inner = await asyncio.to_thread(_imported_files, file.text, current, file.real)
             if inner and depth >= MAX_IMPORT_DEPTH:
                 notes.append(
                     f"{current}: Imports are ignored, because they are nested more than {MAX_IMPORT_DEPTH} levels deep."
@@ -225,15 +225,21 @@ def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _LoadedFile | No
     return "", _LoadedFile(str(path), str(real), origin, text) if text else None
 
 
-def imports_in(text: str, folder: Path) -> Iterator[Path]:
-    """Return the files that a text imports: ``@path`` outside of code."""
+def _imported_files(text: str, path: Path, real: str) -> list[Path]:
+    """Return the files that an instruction file imports: of each name the first of its candidates that exists. Blocks."""
+    return [next((c for c in candidates if c.is_file()), candidates[0]) for candidates in imports_in(text, path, real)]
+
+
+def imports_in(text: str, path: Path, real: str) -> Iterator[tuple[Path, ...]]:
+    """Return the candidates of each import in a text: ``@path`` outside of code, from the folder of the file, then of its real path."""
+    folders = dict.fromkeys((path.parent, Path(real).parent))
     fenced = False
     for line in text.splitlines():
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced:
             for name in _IMPORT.findall(_CODE.sub(" ", line)):
-                yield Path(os.path.normpath(folder / os.path.expanduser(name)))
+                yield tuple([Path(os.path.normpath(folder / os.path.expanduser(name))) for folder in folders])
 
 
 def outside_imports(file: Path, root: Path) -> list[str]:
@@ -259,7 +265,8 @@ def outside_imports(file: Path, root: Path) -> list[str]:
             outside[str(path)] = None
         _, found = _read(path, Path(real), "project")
         if found is not None and depth < MAX_IMPORT_DEPTH and len(seen) <= MAX_IMPORTS:
-            waiting += [(target, depth + 1) for target in imports_in(found.text, path.parent)]
+            candidates = imports_in(found.text, path, real)
+            waiting += [(target, depth + 1) for targets in candidates for target in targets]
     return list(outside)
 
 

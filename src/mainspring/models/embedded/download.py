@@ -129,7 +129,10 @@ class _Download:
         if self.offline:
             raise self._error(
                 "are not on this machine, and downloads are turned off (--offline or MAINSPRING_OFFLINE). "
-                f"With a network connection, run:\n    {download_command(self.weights.name)}",
+                "Use one of these:\n"
+                f"    {download_command(self.weights.name)}   (with a network connection)\n"
+                "    a local server: start Ollama, LM Studio, llama.cpp, or vLLM\n"
+                "    a key: set OPENAI_API_KEY, ANTHROPIC_API_KEY, or that of another provider (`mainspring config init`)",
                 "offline",
             )
         try:

@@ -7,6 +7,8 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from mainspring.env import RealPath
 from mainspring.env.paths import display_path, to_sort_key
 from mainspring.globs import GlobError, compile_glob
@@ -101,17 +103,34 @@ async def _search(
     above, name = posixpath.split(search_root.path)
     folder = RealPath(above)
     if search_root.stat.kind == "file" and program:
-        return await search_file(ctx, program, folder, name, query)
+        return await _decode(ctx, folder, query, await search_file(ctx, program, folder, name, query), as_text=True)
     if program:
         glob = globs[0] if len(globs) == 1 else ""
-        return await search_folder(ctx, program, search_root.path, query, glob=glob)
+        hits = await search_folder(ctx, program, search_root.path, query, glob=glob)
+        return await _decode(ctx, search_root.path, query, hits, as_text=False)
     if search_root.stat.kind == "file":
         return await search_with_python(ctx, [(search_root.path, name)], query, as_text=True)
     listing = await list_files_below(ctx, search_root.path, include_ignored=query.include_ignored)
     paths = await asyncio.to_thread(filter_paths, listing.paths, [compile_glob(g) for g in globs])
     files = [(search_root.path / p, p) for p in paths]
     hits = await search_with_python(ctx, files, query, as_text=False, max_lines=max_lines)
-    return SearchResult(hits.lines, hits.counts, (*listing.problems, *hits.problems))
+    return replace(hits, problems=(*listing.problems, *hits.problems))
+
+
+async def _decode(
+    ctx: ToolContext, root: RealPath, query: SearchQuery, hits: SearchResult, *, as_text: bool
+) -> SearchResult:
+    """Search the files again that ripgrep cannot decode."""
+    if not hits.undecoded:
+        return hits
+    try:
+        found = await search_with_python(ctx, [(root / p, p) for p in hits.undecoded], query, as_text=as_text)
+    except RegexError:  # only ripgrep supports the pattern, so the other files have to do
+        return hits
+    again = set(hits.undecoded)
+    counts = {name: count for name, count in hits.counts.items() if name not in again} | found.counts
+    lines = {name: rows for name, rows in hits.lines.items() if name not in again} | found.lines
+    return SearchResult(lines, counts, (*hits.problems, *found.problems), {**hits.encodings, **found.encodings})
 
 
 def _report(
@@ -153,7 +172,8 @@ def _report(
         summary = f"{unit} {offset + 1}-{offset + count} of {summary}"
         if offset + count < size:
             summary += f"; continue with offset={offset + count}"
-    notes = [summary, *_format_notes(arguments, search_root, hits, withheld, bool(paths))]
+    notes = [summary, *_format_encodings(hits, paths, name_of)]
+    notes += _format_notes(arguments, search_root, hits, withheld, bool(paths))
     outcome = "incomplete" if hits.problems else "matches" if paths else "none"
     return ToolResult(
         output=replace_surrogates("\n".join([*lines, f"({'; '.join(notes)})"])),
@@ -187,6 +207,13 @@ def _format_notes(
         more = f" and {len(hits.problems) - 5} more" if len(hits.problems) > 5 else ""
         notes.append(f"INCOMPLETE: {'; '.join(hits.problems[:5])}{more}")
     return notes
+
+
+def _format_encodings(hits: SearchResult, paths: Sequence[str], name_of: Callable[[str], str]) -> list[str]:
+    """Return which files with matches are not UTF-8, with their encoding."""
+    read = [f"{name_of(path)} as {hits.encodings[path]}" for path in paths if path in hits.encodings]
+    more = f" and {len(read) - 5} more" if len(read) > 5 else ""
+    return [f"decoded {', '.join(read[:5])}{more}"] if read else []
 
 
 def _format_matches(

@@ -72,6 +72,15 @@ def detect_bom(data: bytes) -> tuple[bytes, str]:
     return b"", ""
 
 
+def is_utf8(data: bytes) -> bool:
+    """Return True if bytes are valid UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def looks_binary(data: bytes) -> bool:
     """Return True if bytes are not text: a NUL without a byte order mark, or mostly control characters."""
     if detect_bom(data)[0]:

@@ -15,8 +15,9 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.events import ApprovalRequest
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.contract.test_durable_engines import empty_database
+from tests.requires import durable_on_sqlite
 
-pytestmark = pytest.mark.covers("BYD-31")
+pytestmark = [durable_on_sqlite, pytest.mark.covers("BYD-31")]
 
 Runs = Callable[..., tuple[int, str, str]]
 

@@ -1,11 +1,12 @@
 """Instruction files: which are read, in which order, with which imports and limits."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mainspring.app.workspace.instructions import InstructionReader
+from mainspring.app.workspace.instructions import InstructionReader, outside_imports
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import InstructionSettings
 
@@ -130,3 +131,40 @@ async def test_permission_rules_can_exclude_an_import(project: Path) -> None:
 
     assert [f.text for f in found.files] == ["@keys.md"]
     assert found.notes == (f"Skipped {project}/keys.md: reading it is not allowed by the permission rules.",)
+
+
+async def test_imports_beside_the_real_file_of_a_link_are_found(project: Path) -> None:
+    write(project / "docs" / "agents" / "AGENTS.md", "@style.md and @both.md and ask @nobody")
+    write(project / "docs" / "agents" / "style.md", "style, and @../more.md")
+    write(project / "docs" / "agents" / "both.md", "beside the real file")
+    write(project / "docs" / "more.md", "more")
+    write(project / "both.md", "beside the link")
+    (project / "AGENTS.md").symlink_to("docs/agents/AGENTS.md")
+
+    found = await make_reader(project).read_initial()
+
+    assert [f.text for f in found.files][1:] == ["style, and @../more.md", "beside the link", "more"]
+    assert found.notes == ()
+
+
+async def test_imports_beside_a_real_file_outside_the_project_need_trust(project: Path) -> None:
+    shared = project.parent / "shared"
+    write(shared / "AGENTS.md", "@style.md")
+    write(shared / "style.md", "not theirs")
+    write(project / "docs" / "AGENTS.md", "@style.md")
+    (project / "docs" / "style.md").symlink_to(shared / "style.md")
+    (project / "AGENTS.md").symlink_to("docs/AGENTS.md")
+
+    found = await make_reader(project).read_initial()
+    assert "not theirs" not in found.prompt_section()
+    assert [n for n in found.notes if "outside of" in n]
+    assert "not theirs" in (await make_reader(project, trusted=True).read_initial()).prompt_section()
+    assert await asyncio.to_thread(outside_imports, project / "AGENTS.md", project) == [
+        str(project / "docs" / "style.md")
+    ]
+
+    (project / "AGENTS.md").unlink()
+    (project / "AGENTS.md").symlink_to(shared / "AGENTS.md")
+    assert str(shared / "style.md") in await asyncio.to_thread(outside_imports, project / "AGENTS.md", project)
+    assert not (await make_reader(project).read_initial()).files
+    assert "not theirs" in (await make_reader(project, trusted=True).read_initial()).prompt_section()

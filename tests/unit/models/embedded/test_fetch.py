@@ -292,6 +292,8 @@ async def test_offline_mode_sends_no_requests(folder: Path, monkeypatch: pytest.
         with pytest.raises(ProviderConfigError, match="mainspring models get toy"):
             await download_weights(NAME, folder)
     assert caught.value.reason == "offline"
+    for other in ("mainspring models get", "start Ollama", "OPENAI_API_KEY"):
+        assert other in str(caught.value)
     assert not server.requests
 
 

@@ -164,6 +164,68 @@ async def test_grep_gives_the_same_result_without_ripgrep(
     await run_on_both(both_contexts, grep, **arguments)
 
 
+ENCODED = {
+    "latin1.txt": "première ligne\nle café de Zoë, à côté\nfin\n".encode("latin-1"),
+    "legacy/page.html": "<p>Größe: fünf Äpfel für Jürgen</p>\r\ncaf\r\n".encode("cp1252"),
+    "legacy/ru.txt": "Привет, мир. Это обычный русский текст\nо кафе и о погоде\n".encode("cp1251"),
+    "legacy/ja.txt": "日本語のテキストです。これは普通の文章です。\nカフェに行きます。\n".encode("cp932"),
+    "win.txt": "\ufeffle café\r\nWindows\r\n".encode("utf-16-le"),
+    "big.txt": "\ufeffle café\nbig\n".encode("utf-16-be"),
+    "utf8.txt": "le café\nutf8\n".encode(),
+    "mostly.txt": "le café crème à côté".encode() + b"\xff\n",
+    "picture.png": b"\x89PNG\r\n\x1a\n\0\0caf\xe9" + bytes(range(256)),
+}
+
+
+@pytest.fixture
+def encoded(tree: Path) -> None:
+    for name, data in ENCODED.items():
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_bytes(data)
+
+
+@pytest.mark.usefixtures("encoded")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pattern": "café"},
+        {"pattern": "CAFÉ", "ignore_case": True},
+        {"pattern": "café", "literal": True, "output_mode": "count"},
+        {"pattern": "caf.", "output_mode": "files"},
+        {"pattern": "^le caf"},
+        {"pattern": "\\w+ü\\w*", "context": 1},
+        {"pattern": "[^a-z ]fel"},
+        {"pattern": "кафе"},
+        {"pattern": "カフェ"},
+        {"pattern": "Jürgen</p>\n^caf"},
+        {"pattern": "é de Zoë.*fin", "multiline": True},
+        {"pattern": "café", "path": "latin1.txt"},
+        {"pattern": "caf", "path": "picture.png"},
+        {"pattern": "fünf", "glob": "*.html"},
+        {"pattern": "fünf", "path": "legacy"},
+    ],
+    ids=str,
+)
+async def test_grep_decodes_files_in_both(
+    both_contexts: tuple[ToolContext, ToolContext], arguments: dict[str, Any]
+) -> None:
+    await run_on_both(both_contexts, grep, **arguments)
+
+
+@pytest.mark.usefixtures("encoded")
+async def test_grep_reads_the_encodings_that_read_file_reads_and_reports_them(
+    both_contexts: tuple[ToolContext, ToolContext],
+) -> None:
+    result = await run_on_both(both_contexts, grep, pattern="café")
+
+    assert result.text == (
+        "big.txt\n1:le café\n\nlatin1.txt\n2:le café de Zoë, à côté\n\nmostly.txt\n1:le café crème à côté\ufffd\n\n"
+        "utf8.txt\n1:le café\n\nwin.txt\n1:le café\n"
+        "(5 matching lines in 5 files; decoded big.txt as utf-16-be, latin1.txt as cp1252, win.txt as utf-16-le; "
+        "not searched: ignored files, binary files and .git)"
+    )
+
+
 @pytest.mark.parametrize(
     "arguments", [{"pattern": "bar("}, {"pattern": "*a"}, {"pattern": "[a"}, {"pattern": "a)"}], ids=str
 )

@@ -23,6 +23,7 @@ from mainspring.tools.support.search.python_engine import (
     required_literals,
     search_with_python,
 )
+from mainspring.tools.support.text_files import decode_text
 from tests.requires import on_posix
 from tests.unit.tools.builtin.test_search import EnvWithoutRipgrep
 
@@ -254,16 +255,17 @@ def test_skipped_files_contain_no_match(
     ]
     assert found == expected
     counted = _Search(regex, query, as_text, required_literals(regex)).search_files(["a"], [data], False, CancelToken())
-    assert [count for _, _, count in counted] == [count for _, _, count in expected]
+    assert [count for _, _, count, _ in counted] == [count for _, _, count, _ in expected]
     if multiline:
         return
-    text = data.decode("utf-8", "surrogateescape")
+    document = decode_text(data)
+    text = data.decode("utf-8", "surrogateescape") if document is None else document.text
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     lines = lines if lines[-1] else lines[:-1]
     columns = [match.start() + 1 if (match := regex.search(line)) else 0 for line in lines]
     if not data.startswith((b"\xff\xfe", b"\xef\xbb\xbf")) and (as_text or b"\0" not in data):
-        assert sum(count for _, _, count in found) == sum(column > 0 for column in columns)
-        assert [(line.number, line.column) for _, rows, _ in found for line in rows if line.column] == [
+        assert sum(count for _, _, count, _ in found) == sum(column > 0 for column in columns)
+        assert [(line.number, line.column) for _, rows, _, _ in found for line in rows if line.column] == [
             (number, column) for number, column in enumerate(columns, 1) if column
         ]
 

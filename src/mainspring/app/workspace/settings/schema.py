@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from msgspec import Meta, Struct, defstruct
 
 from mainspring.models.config import ModelFacts
-from mainspring.options import AgentSetting, OptionSpec
+from mainspring.options import DOC_INDENT, AgentSetting, OptionSpec
 from mainspring.redaction import redacted_repr
 from mainspring.run_options import RunOptions
 
@@ -341,7 +341,7 @@ def _derive_agent_settings() -> type[AgentSettings]:
         limits = setting.limits or Meta(ge=option.ge, le=option.le)
         kind: Any = Annotated[option.kind, limits] if option.kind in (int, float) else option.kind
         members.append((name, kind | None, None))
-        docs.append(f"        {name}: {setting.doc or option.doc.rstrip('.')}.")
+        docs.append(f"{DOC_INDENT}    {name}: {setting.doc or option.doc.rstrip('.')}.")
     keys = {name: agent_key(name, setting) for name, _, setting in iter_agent_settings()}
     derived: Any = defstruct(
         "AgentSettings", members, bases=(AgentSettings,), namespace={"__doc__": "\n".join(docs)}, module=__name__,

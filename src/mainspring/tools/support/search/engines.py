@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.env import OutputLimits, ProcessResult, RealPath
 from mainspring.globs import expand_braces
@@ -20,6 +21,7 @@ from mainspring.tools.support.search.file_list import (
     parse_unreadable,
     ripgrep_ignore_options,
 )
+from mainspring.tools.support.text_files import is_utf8
 from mainspring.tools.tool import ToolContext
 
 _LITERAL_BRACE = lazy_re(r"\\.|\{(?!\d+(?:,\d*)?\})|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]", re.DOTALL)
@@ -108,11 +110,15 @@ class SearchResult(Struct, frozen=True):
             ``content``.
         counts: Number of matching lines, by path.
         problems: Reasons why the result is incomplete; empty if it is complete.
+        encodings: The encoding of files with matches that are not UTF-8, by path.
+        undecoded: Files that are neither UTF-8 nor UTF-16, which ripgrep cannot decode.
     """
 
     lines: dict[str, list[Line]]
     counts: dict[str, int]
     problems: tuple[str, ...] = ()
+    encodings: Mapping[str, str] = {}
+    undecoded: tuple[str, ...] = ()
 
 
 def truncate_line(line: Line) -> str:
@@ -134,6 +140,14 @@ _BINARY = lazy_re(
     re.DOTALL,
 )
 _PREFIX = lazy_re(r"^(?:error: |PCRE2: error compiling pattern at offset \d+: )")
+_NOT_UTF8 = (
+    r"(?-u:[\xc0\xc1\xf5-\xff]|[\xc2-\xf4](?:[^\x80-\xbf]|$)|(?:^|[\x00-\x7f])[\x80-\xbf]"
+    r"|[\xe0-\xf4][\x80-\xbf](?:[^\x80-\xbf]|$)|[\xf0-\xf4][\x80-\xbf]{2}(?:[^\x80-\xbf]|$)"
+    r"|[\xc2-\xdf][\x80-\xbf]{2}|[\xe0-\xef][\x80-\xbf]{3}|[\x80-\xbf]{4})"
+)
+"""Regular expression of ripgrep for bytes that are not UTF-8."""
+_ASCII_ESCAPE = lazy_re(r"\\[^\WwWdDsSbBpPxuUk]|\\[^\w]")
+_ANY_CHARACTER = lazy_re(r"[.\\]|\[\^|\(\?")
 _SIMPLE_NAME = lazy_re(r"[\w.*?-]+")
 
 
@@ -150,9 +164,7 @@ async def search_folder(
     rules = await ripgrep_ignore_options(ctx, root, query.include_ignored)
     names = _glob_file_names(glob)
     kinds = [part for name in names for part in ("--type-add", f"wanted:{name}")] + (["-t", "wanted"] if names else [])
-    return await _run_ripgrep(
-        ctx, [program, *rules, *kinds, *_options(query), "-e", query.pattern, "--", "."], root, query
-    )
+    return await _run_ripgrep(ctx, [program, *rules, *kinds], ".", root, query)
 
 
 async def search_file(ctx: ToolContext, program: str, folder: RealPath, name: str, query: SearchQuery) -> SearchResult:
@@ -161,8 +173,7 @@ async def search_file(ctx: ToolContext, program: str, folder: RealPath, name: st
     Raises:
         RegexError: The pattern is invalid.
     """
-    arguments = [program, "--no-config", "--text", *_options(query), "-e", query.pattern, "--", f"./{name}"]
-    return await _run_ripgrep(ctx, arguments, folder, query)
+    return await _run_ripgrep(ctx, [program, "--no-config", "--text"], f"./{name}", folder, query)
 
 
 def _options(query: SearchQuery) -> list[str]:
@@ -188,16 +199,39 @@ def _glob_file_names(glob: str) -> list[str]:
     return list(dict.fromkeys(names)) if simple else []
 
 
-async def _run_ripgrep(ctx: ToolContext, arguments: list[str], cwd: RealPath, query: SearchQuery) -> SearchResult:
-    result = await ctx.env.run(arguments, cwd=cwd, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS)
+async def _run_ripgrep(
+    ctx: ToolContext, program: Sequence[str], target: str, cwd: RealPath, query: SearchQuery
+) -> SearchResult:
+    def run(*options: str) -> Awaitable[ProcessResult]:
+        arguments = [*program, *options, "--", target]
+        return ctx.env.run(arguments, cwd=cwd, timeout=TIME_LIMIT, signal=ctx.signal, limits=_LIMITS)
+
+    search = run(*_options(query), "-e", query.pattern)
+    if _needs_decoding(
+        query
+    ):  # a match may contain characters that other encodings than UTF-8 represent in another way
+        result, scan = await asyncio.gather(search, run("--files-with-matches", "--null", "-e", _NOT_UTF8))
+    else:
+        result, scan = await search, None
     problems = await parse_unreadable(ctx, cwd, result.stderr.text)
     problems += ["cancelled"] if ctx.is_aborted else _check_result(result, bool(problems))
+    if scan is not None:
+        problems += [problem for problem in _check_result(scan, True) if problem not in problems]
     found = await asyncio.to_thread(_parsed, result.stdout.data)
-    wrong = await disproved(ctx, cwd, found)
+    undecoded = {name: None for name, rows in found.items() if not all(is_utf8(text) for _, _, text in rows)}
+    undecoded |= dict.fromkeys(_path(name) for name in (scan.stdout.data if scan else b"").split(b"\0")[:-1])
+    wrong, encodings = await disproved(ctx, cwd, found)
     if wrong:  # their names may belong to files outside the folder
         problems.append(f"{len(wrong)} file{'' if len(wrong) == 1 else 's'} changed during the search")
         found = {name: rows for name, rows in found.items() if name not in wrong}
-    return await asyncio.to_thread(_hits, found, query.needs_lines, tuple(problems))
+    hits = await asyncio.to_thread(_hits, found, query.needs_lines, tuple(problems))
+    return replace(hits, encodings=encodings, undecoded=tuple(undecoded))
+
+
+def _needs_decoding(query: SearchQuery) -> bool:
+    """Return True if a match may contain other characters than ASCII."""
+    text = query.pattern if query.literal else _ASCII_ESCAPE.sub("", query.pattern)
+    return not text.isascii() or (not query.literal and _ANY_CHARACTER.search(text) is not None)
 
 
 def _check_result(result: ProcessResult, is_explained: bool) -> list[str]:

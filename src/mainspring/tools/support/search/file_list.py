@@ -28,27 +28,32 @@ MatchedLine = tuple[int, int, bytes]
 """Line number, column of the match (0 if none), and text of the line."""
 
 
-async def disproved(ctx: ToolContext, root: RealPath, matches: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
-    """Return the files below a folder whose lines differ from the results."""
+async def disproved(
+    ctx: ToolContext, root: RealPath, matches: Mapping[str, Sequence[MatchedLine]]
+) -> tuple[set[str], dict[str, str]]:
+    """Return the files below a folder whose lines differ from the results, and the encoding of those that are not UTF-8."""
     if not isinstance(ctx.env, FolderInspector):
-        return set()
-    return await ctx.env.inspect_folder(root, lambda files: _disproved(files, matches)) or set()
+        return set(), {}
+    return await ctx.env.inspect_folder(root, lambda files: _disproved(files, matches)) or (set(), {})
 
 
-def _disproved(files: FilesBelow, matches: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
+def _disproved(files: FilesBelow, matches: Mapping[str, Sequence[MatchedLine]]) -> tuple[set[str], dict[str, str]]:
     wrong: set[str] = set()
+    encodings: dict[str, str] = {}
     for name, rows in matches.items():
         try:
             with files.open(name) as file:
-                if not _has_lines(file, rows):
+                mark, encoding = detect_bom(file.read(4))
+                if encoding not in ("", "utf-8"):
+                    encodings[name] = encoding
+                if not _has_lines(file, rows, mark, encoding):
                     wrong.add(name)
         except OSError:
             wrong.add(name)
-    return wrong
+    return wrong, encodings
 
 
-def _has_lines(file: BinaryIO, rows: Sequence[MatchedLine]) -> bool:
-    mark, encoding = detect_bom(file.read(4))
+def _has_lines(file: BinaryIO, rows: Sequence[MatchedLine], mark: bytes, encoding: str) -> bool:
     if encoding in ("", "utf-8"):
         file.seek(len(mark))
         lines: Iterable[bytes] = file

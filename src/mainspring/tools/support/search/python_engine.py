@@ -18,7 +18,7 @@ from mainspring.env.protocol import read_files
 from mainspring.lazy import lazy_re
 from mainspring.tools.support.search.engines import Line, RegexError, SearchQuery, SearchResult
 from mainspring.tools.support.search.file_list import TIME_LIMIT
-from mainspring.tools.support.text_files import detect_bom
+from mainspring.tools.support.text_files import decode_text, detect_bom, is_utf8
 from mainspring.tools.tool import ToolContext
 
 _CLASSES = {
@@ -146,7 +146,7 @@ async def search_with_python(
     search = _Search(pattern, query, as_text, required_literals(pattern))
     run = _Run(ctx, search, max_lines or sys.maxsize if query.needs_lines else 0)
     await run.search_files(files)
-    return SearchResult(run.lines, run.counts, tuple(run.problems))
+    return SearchResult(run.lines, run.counts, tuple(run.problems), run.encodings)
 
 
 class _Run:
@@ -156,6 +156,7 @@ class _Run:
         self.lines: dict[str, list[Line]] = {}
         self.counts: dict[str, int] = {}
         self.problems: list[str] = []
+        self.encodings: dict[str, str] = {}
         self._ctx = ctx
         self._search = search
         self._missing_lines = missing_lines
@@ -169,10 +170,11 @@ class _Run:
             if found is None:
                 self.problems.append("cancelled" if self._ctx.is_aborted else f"stopped after {TIME_LIMIT:g}s")
                 return
-            self.counts.update({name: count for name, _, count in found})
+            self.counts.update({name: count for name, _, count, _ in found})
+            self.encodings.update({name: encoding for name, _, _, encoding in found if encoding})
             if self._missing_lines > 0:
-                self.lines.update({name: lines for name, lines, _ in found})
-                self._missing_lines -= sum(count for _, _, count in found)
+                self.lines.update({name: lines for name, lines, _, _ in found})
+                self._missing_lines -= sum(count for _, _, count, _ in found)
 
     async def _search_batch(
         self, files: Sequence[tuple[RealPath, str]], limit: int, larger_batches: Sequence[tuple[int, int]]
@@ -206,7 +208,8 @@ class _Run:
         return found
 
 
-_FileMatches = tuple[str, list[Line], int]
+_FileMatches = tuple[str, list[Line], int, str]
+"""Name, lines to show, number of matching lines, and the encoding if it is not UTF-8."""
 
 
 class _Search(Struct, frozen=True):
@@ -230,6 +233,7 @@ class _Search(Struct, frozen=True):
         """Return the matches in each file; files without matches are omitted, and all after the signal is set."""
         found: list[_FileMatches] = []
         literals = [literal.encode("utf-8", "surrogateescape") for literal in self.literals]
+        is_ascii = all(literal.isascii() for literal in literals)
         ignores_case = bool(self.pattern.flags & re.IGNORECASE)
         for name, data in zip(names, contents, strict=True):
             if signal.cancelled:
@@ -238,10 +242,11 @@ class _Search(Struct, frozen=True):
                 continue
             lower = data.lower() if ignores_case and literals else data
             if literals and data[0] not in _UTF16_OR_32_STARTS and not _contains_any(lower, literals):
-                continue  # without decoding it
-            lines, count = self._search_data(data, lower, with_lines)
+                if is_ascii or is_utf8(data):
+                    continue  # without decoding it
+            lines, count, encoding = self._search_data(data, lower, with_lines)
             if count:
-                found.append((name, lines, count))
+                found.append((name, lines, count, encoding))
         return found
 
     @property
@@ -254,28 +259,33 @@ class _Search(Struct, frozen=True):
         """Return True if a file that starts with ``data`` is not searched because it is binary."""
         return not self.as_text and b"\0" in data and detect_bom(data)[1] in ("", "utf-8")
 
-    def _search_data(self, data: bytes, lower: bytes, with_lines: bool) -> tuple[list[Line], int]:
+    def _search_data(self, data: bytes, lower: bytes, with_lines: bool) -> tuple[list[Line], int, str]:
         mark, encoding = detect_bom(data)
-        if encoding not in ("", "utf-8"):
+        encoding = "" if encoding == "utf-8" else encoding
+        if not encoding and self.skips(data):
+            return [], 0, ""
+        if not encoding and not is_utf8(data):
+            document = decode_text(data)
+            encoding = "" if document is None or document.damage else document.encoding
+        if encoding:
             text = lower_text = _normalize(data[len(mark) :].decode(encoding, "replace"))
-        elif self.skips(data):
-            return [], 0
         else:
             text = _normalize(data[len(mark) :].decode("utf-8", "surrogateescape"))
             lower_text = text if lower is data else _normalize(lower[len(mark) :].decode("utf-8", "surrogateescape"))
         if not text:
-            return [], 0
+            return [], 0, ""
         pattern = _select_pattern(self.pattern, text)
         if self.query.multiline:
             hits = _match_multiline(text, pattern)
-        elif not self.literals or (encoding not in ("", "utf-8") and self.pattern.flags & re.IGNORECASE):
+        elif not self.literals or (encoding and self.pattern.flags & re.IGNORECASE):
             found = map(pattern.search, _lines(text))
             hits = {i: match.start() + 1 for i, match in enumerate(found) if match}
         elif with_lines or not self.is_text:
             hits = _match_lines(text, pattern, _finder(lower_text, self.literals))
         else:
-            return [], _count_lines(text, self.literals[0])
-        return (_with_context(_lines(text), hits, self.query.context) if with_lines else []), len(hits)
+            return [], _count_lines(text, self.literals[0]), encoding
+        lines = _with_context(_lines(text), hits, self.query.context) if with_lines else []
+        return lines, len(hits), encoding
 
 
 def _select_pattern(pattern: re.Pattern[str], text: str) -> re.Pattern[str]:
