@@ -12,6 +12,7 @@ from typing import Any, get_args
 from mainspring.app.chat.commands import (
     Abort,
     Attachment,
+    Background,
     EditQueued,
     Prompt,
     Queue,
@@ -290,6 +291,10 @@ class ControlActions:
 
     async def _suspend_process(self) -> None:
         await self._screen.run_outside(lambda: os.kill(0, signal.SIGTSTP), in_executor=False)
+
+    def move_to_background(self) -> None:
+        """Move the running commands of the agent to the background."""
+        self._connection.send(Background())
 
     def expand_output(self) -> None:
         """Show the last collapsed output in full."""
