@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.agent.agent import Agent
-from mainspring.app.providers.availability import missing_requirement
+from mainspring.app.providers.availability import find_startup_problem, missing_requirement
 from mainspring.app.providers.select_model import EMBEDDED_PROVIDER, make
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
@@ -180,7 +180,7 @@ class ProviderStatus(Struct, frozen=True, kw_only=True):
     Attributes:
         name: Name of the provider.
         label: Display name.
-        state: ``ready``, or the kind of the missing requirement.
+        state: ``ready``, ``fetch`` (started on first use), ``down`` (nothing answers), or ``missing`` (a setting or a package).
         default: Whether it is the default provider.
         configured: Whether the settings contain it.
         model: The model that a run would use.
@@ -197,7 +197,7 @@ class ProviderStatus(Struct, frozen=True, kw_only=True):
 
 
 def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[ProviderStatus]:
-    """List all providers, and whether they can be used. Sends no requests.
+    """List all providers, and whether they can be used. Sends no requests, but checks that servers on this machine listen.
 
     Raises:
         ConfigError: If the settings are invalid.
@@ -207,10 +207,12 @@ def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
     registry = registry_of(config)
     views: list[ProviderStatus] = []
     for name in dict.fromkeys([*PROVIDER_SETUPS, *registry.names()]):
-        model, lack = "", ""
+        model, lack, state = "", "", "ready"
         try:
-            model = make(f"{name}:", config, registry).model
-            lack = missing_requirement(name, config)
+            made = make(f"{name}:", config, registry)
+            model, lack = made.model, missing_requirement(name, config)
+            if not lack:
+                state, lack = find_startup_problem(made)
         except MainspringError as error:
             lack = str(error)
         if name == EMBEDDED_PROVIDER and not is_engine_installed():
@@ -219,7 +221,7 @@ def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
             ProviderStatus(
                 name=name,
                 label=PROVIDER_SETUPS[name].label if name in PROVIDER_SETUPS else "",
-                state="missing" if lack else "ready",
+                state="missing" if lack and state == "ready" else state,
                 default=config.providers.default == name,
                 configured=name in config.providers.sections,
                 model=model,
