@@ -14,6 +14,7 @@ from mainspring.app.chat.commands import (
     Abort,
     Answer,
     Approve,
+    Background,
     Attachment,
     ChatCommand,
     Compact,
@@ -191,8 +192,9 @@ async def _run_rejected_commands(folder: Path, home: Path) -> list[Any]:
     again = NetworkError("busy", retryable=True, retry_after=0.01)
     async with chatting(folder, home, Reply(error=again), "well") as opened:
         chat = JsonReader(opened.chat, opened.model)
-        await chat.send(Shortcut("ctrl+k"))
-        await chat.until(chat_events.CommandRejected)
+        for command in (Shortcut("ctrl+k"), Background()):
+            await chat.send(command)
+            await chat.until(chat_events.CommandRejected)
         await chat.run("go @nowhere.txt")  # not sent
         await chat.run("go")
         return chat.seen

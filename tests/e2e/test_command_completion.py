@@ -89,3 +89,45 @@ def test_zsh_completes_commands_and_options(command: Command, zsh: str, load: st
     )
 
     assert done.stdout.splitlines() == [f"{line}|{requested}" for line, requested in CASES]
+
+
+BASH = r"""
+source mainspring.bash
+while IFS='|' read -r line; do
+    COMP_WORDBREAKS=$' \t\n='
+    read -ra parts <<< "${line//=/ = }"
+    [[ $line == *' ' || $line == *= ]] && parts+=("")
+    COMP_WORDS=("${parts[@]}") COMP_CWORD=$((${#parts[@]} - 1)) COMPREPLY=()
+    _mainspring
+    echo "${COMPREPLY[*]}"
+done
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("mainspring ses", "sessions"),
+        ("mainspring --output ", "text json stream-json"),
+        ("mainspring --output js", "json"),
+        ("mainspring --output=", "text json stream-json"),
+        ("mainspring --output=st", "stream-json"),
+        ("mainspring --plan --thinking=m", "minimal medium"),
+        ("mainspring export --format=", "html markdown jsonl"),
+        ("mainspring cost --by mo", "model"),
+        ("mainspring --schema ", ""),  # bash completes names of files
+        ("mainspring --cwd=s", ""),
+    ],
+)
+def test_bash_completes_values_of_options(command: Command, line: str, expected: str) -> None:
+    bash = shutil.which("bash") or skip_missing("bash")
+    (command.folder / "mainspring.bash").write_text(completion_script(command, "bash"), encoding="utf-8")
+    done = subprocess.run(
+        [bash, "--norc", "-c", BASH],
+        cwd=command.folder,
+        input=f"{line}\n",
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert (done.stdout.rstrip("\n"), done.stderr) == (expected, "")

@@ -102,10 +102,26 @@ def test_providers_are_listed_and_removed(command: Command) -> None:
     listed = command.run("config", "provider", "list")
     assert "* mine" in listed.out
     views = {v["name"]: v for v in json.loads(command.run("config", "provider", "--json").out)}
-    assert (views["mine"]["state"], views["mine"]["default"], views["anthropic"]["state"]) == ("ready", True, "missing")
+    assert (views["mine"]["state"], views["mine"]["default"], views["anthropic"]["state"]) == ("down", True, "missing")
+    assert views["mine"]["lack"].startswith("Nothing answers at http://127.0.0.1:1/v1.")
+    command.run(
+        "config",
+        "provider",
+        "add",
+        "live",
+        "--url",
+        command.server.base_url,
+        "--model",
+        "m",
+        "--no-test",
+        "--no-default",
+    )
+    views = {v["name"]: v for v in json.loads(command.run("config", "provider", "--json").out)}
+    assert (views["live"]["state"], views["live"]["lack"]) == ("ready", "")
+    assert command.run("config", "provider", "remove", "live").code == 0
     assert command.run("config", "provider", "remove", "mien").code == 2
     assert command.run("config", "provider", "remove", "mine").code == 0
-    assert json.loads(user_file(command).read_text(encoding="utf-8")) == {"providers": {"mine": {}}}
+    assert json.loads(user_file(command).read_text(encoding="utf-8")) == {"providers": {"mine": {}, "live": {}}}
     assert command.run("config", "provider", "add").code == 2
 
 

@@ -37,8 +37,8 @@ SHOWN = """Plan
 
 The file needs two changes:
 
- 1 the first line
- 2 the last line
+ 1. the first line
+ 2. the last line
 
   def main():
       return 1

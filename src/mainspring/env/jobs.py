@@ -58,6 +58,11 @@ class Job:
         """Return its run time in seconds."""
         return time.monotonic() - self._started_at if self._seconds is None else self._seconds
 
+    @property
+    def output(self) -> bytes:
+        """Return the stored output: its end, if it is long."""
+        return b"".join(self._pieces)
+
     def feed(self, _: StreamName, data: bytes) -> None:
         """Add output; standard output and standard error in order of arrival."""
         self.total += len(data)
@@ -68,7 +73,7 @@ class Job:
 
     def read_new_output(self) -> tuple[bytes, int]:
         """Return the unread output, and the number of bytes before it that are lost. An incomplete last line is not returned yet."""
-        data = b"".join(self._pieces)
+        data = self.output
         start = self.total - len(data)
         missed = max(0, start - self.read_offset)
         data = data[max(0, self.read_offset - start) :]

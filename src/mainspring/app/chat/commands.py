@@ -145,6 +145,10 @@ class Abort(ChatCommandBase, frozen=True):
     child: str = ""
 
 
+class Background(ChatCommandBase, frozen=True):
+    """Move the running shell commands of the agent to the background; the run continues. ``/jobs`` lists them."""
+
+
 class SetModel(ChatCommandBase, frozen=True):
     """Switch to another model from the next request on: ``provider:model``."""
 
@@ -231,6 +235,7 @@ ChatCommand = (
     | Approve
     | Answer
     | Abort
+    | Background
     | SetModel
     | SetThinking
     | SetMode

@@ -15,6 +15,7 @@ from mainspring.app.chat.commands import (
     Abort,
     Answer,
     Approve,
+    Background,
     ChatCommand,
     Compact,
     EditQueued,
@@ -52,6 +53,7 @@ from mainspring.errors import ConfigError, MainspringError, ModelError
 from mainspring.messages import Message, utc_now
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.sessions import MessageEntry
+from mainspring.tools.support.background import BackgroundSwitch
 
 _BUSY_MESSAGE = "A run is in progress. Stop it first."
 _MAX_MODEL_OUTPUT = 16 << 10
@@ -145,7 +147,7 @@ class CommandQueue:
 
 
 class ShellRunner:
-    """Runs shell commands that the user types. They need no approval.
+    """Runs shell commands that the user types, which need no approval, and moves those of the agent to the background.
 
     Args:
         current: The conversation, whose environment runs them.
@@ -153,6 +155,7 @@ class ShellRunner:
         status: Measures the context that their output fills.
         publish: Publishes an event of the chat.
         tasks: The tasks of the chat.
+        switch: Moves the running commands of the agent.
     """
 
     def __init__(
@@ -162,7 +165,9 @@ class ShellRunner:
         status: StatusReporter,
         publish: Callable[[ChatEvent], None],
         tasks: asyncio.TaskGroup,
+        switch: BackgroundSwitch,
     ) -> None:
+        self._switch = switch
         self._current = current
         self._runs = runs
         self._status = status
@@ -182,6 +187,10 @@ class ShellRunner:
         self._signals[id] = signal = CancelToken()
         self._tasks.create_task(self._run(id, command, signal))
         return ""
+
+    def move_all(self) -> str:
+        """Move the running commands of the agent to the background. Return why that is rejected, or an empty string."""
+        return "" if self._switch.move_all() else "No command of the agent is running."
 
     def abort(self, reason: str) -> None:
         """Abort all running commands."""
@@ -368,8 +377,8 @@ class CommandDispatcher:
                 return id, self._inputs.change_queue(command)
             case Slash(line=line):
                 return id, self._run_slash_command(id, line)
-            case Shell():
-                return id, self._shell.start(id, command)
+            case Shell() | Background():
+                return id, self._shell.start(id, command) if isinstance(command, Shell) else self._shell.move_all()
             case Shortcut(key=key):
                 return id, self._press_shortcut(id, key)
             case _:

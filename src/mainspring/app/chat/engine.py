@@ -37,6 +37,7 @@ from mainspring.messages import Message
 from mainspring.models import ModelProvider
 from mainspring.sessions import Transcript
 from mainspring.tools.interaction import INTERACTION_KEY
+from mainspring.tools.support.background import BACKGROUND_KEY, BackgroundSwitch
 from mainspring.tools.support.editing.review import APPROVE_HUNK
 
 
@@ -87,6 +88,7 @@ class Chat:
     def __init__(self, options: ChatOptions) -> None:
         self._options = options
         self._events = EventBuffer()
+        self._switch = BackgroundSwitch()
         self._tasks = asyncio.TaskGroup()
         self._current = current = CurrentConversation(full_output=options.full_output)
         self._queue = MessageQueue(self._publish, lambda request: self._approvals.ask(request))
@@ -137,7 +139,7 @@ class Chat:
         self._add_commands(models, mode)
         self._completer = Completer(current, self._slash_commands)
         self._commands = CommandQueue(self._publish, self._runs.start_next_queued)
-        self._shell = ShellRunner(current, self._runs, self._status, self._publish, self._tasks)
+        self._shell = ShellRunner(current, self._runs, self._status, self._publish, self._tasks, self._switch)
         self._dispatcher = CommandDispatcher(
             self._commands,
             InputDispatcher(current, self._queue, self._questions, self._runs, self._commands),
@@ -171,7 +173,11 @@ class Chat:
         return ClientServices(
             ask=self._approvals.ask,
             ui=prompter,
-            extra={INTERACTION_KEY: prompter, APPROVE_HUNK: self._approvals.review_hunk},
+            extra={
+                INTERACTION_KEY: prompter,
+                APPROVE_HUNK: self._approvals.review_hunk,
+                BACKGROUND_KEY: self._switch,
+            },
             reserved_commands=self._registry.reserved_names(),
             tools=("ask_user",),
             model=options.model,

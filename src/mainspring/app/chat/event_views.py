@@ -228,8 +228,13 @@ def replay_events(
     active = [item for item in items if item.active]
     if len(active) > MAX_ITEMS:
         yield Notice(f"{len(active) - MAX_ITEMS} earlier messages are not shown. Save all of them with /export.")
+    last_error = ""
     for item in active[-MAX_ITEMS:]:
-        yield from _item_events(item, tool_label, load_output)
+        if (
+            item.kind != "error" or not last_error or last_error not in item.text
+        ):  # a run ends with the error of its response
+            yield from _item_events(item, tool_label, load_output)
+        last_error = item.error if item.kind == "assistant" else last_error if item.kind == "error" else ""
 
 
 def _item_events(

@@ -1,21 +1,23 @@
-"""Slash commands about the project: ``/init``, ``/diff``, and ``/review``."""
+"""Slash commands about the project and its background commands: ``/init``, ``/diff``, ``/review``, and ``/jobs``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.app.chat.command_results import Changes, Choice, CommandResult, Picker, Text
+from mainspring.app.chat.command_results import Changes, Choice, CommandResult, Picker, Table, Text
 from mainspring.app.chat.commands import Attachment
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.message_queue import create_queued_message
-from mainspring.app.chat.runs import RunController, RunOverrides
+from mainspring.app.chat.runs import STOPPED_BY_USER, RunController, RunOverrides
 from mainspring.app.chat.slash_commands import SlashCommand
 from mainspring.app.workspace.git_changes import GitChanges
 from mainspring.errors import ConfigError
 from mainspring.events import FileDiff
 from mainspring.text import pluralize
+from mainspring.tools.support.background import TerminalText, describe_status
 
 _INSTRUCTIONS = "AGENTS.md"
+_KILL_SECONDS = 10.0
 _READ_TOOLS = ("read_file", "grep", "glob", "list_files")
 """The tools of a review."""
 _MAX_DIFF = 200_000
@@ -51,7 +53,7 @@ problem, report that. End with a verdict in one sentence."""
 
 
 class ProjectCommands:
-    """``/init``, ``/diff``, and ``/review``.
+    """``/init``, ``/diff``, ``/review``, and ``/jobs``.
 
     Args:
         current: The conversation.
@@ -65,6 +67,13 @@ class ProjectCommands:
     def commands(self) -> tuple[SlashCommand, ...]:
         """Return the commands."""
         return (
+            SlashCommand(
+                name="jobs",
+                summary="List the background commands, show the output of one, or kill it",
+                arguments="[JOB | kill JOB]",
+                run=self._run_jobs,
+                complete=self._complete_jobs,
+            ),
             SlashCommand(
                 name="init",
                 summary=f"Write {_INSTRUCTIONS}, the instructions for agents in this project, or improve it",
@@ -90,6 +99,29 @@ class ProjectCommands:
                 replaceable=True,
             ),
         )
+
+    async def _run_jobs(self, arguments: str) -> CommandResult:
+        jobs, words = self._current.conversation.env.jobs, arguments.split()
+        if not words:
+            rows = [(job.id, describe_status(job), f"{job.total:,}", job.command) for job in jobs.all]
+            empty = "No background commands. Press Ctrl-B to move a running command of the agent to the background."
+            return Table(("job", "state", "bytes", "command"), tuple(rows), "Background commands", empty)
+        job = jobs.get(words[-1])
+        if job is None or len(words) > 2 or (len(words) == 2 and words[0] != "kill"):
+            raise ConfigError(f"Unknown background command: {arguments.strip()}. List them with /jobs.")
+        if words[0] == "kill":
+            job.was_reported = True
+            job.signal.cancel(STOPPED_BY_USER)
+            await job.wait(_KILL_SECONDS)
+            return Text(f"{job.id}: {describe_status(job)}")
+        screen = TerminalText()
+        text = screen.feed(job.output) + screen.finish()
+        return Text(text.rstrip("\n") or "No output yet.", f"{job.id}: {describe_status(job)}")
+
+    async def _complete_jobs(self) -> Sequence[tuple[str, str]]:
+        jobs = self._current.conversation.env.jobs.all
+        running = [(f"kill {job.id}", job.command) for job in jobs if job.running]
+        return [*((job.id, job.command) for job in jobs), *running]
 
     async def _run_init(self, arguments: str) -> CommandResult | None:
         how, env = arguments.strip().lower(), self._current.conversation.env

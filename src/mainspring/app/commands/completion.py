@@ -21,12 +21,14 @@ class Option(Struct, frozen=True):
         help: Description on one line.
         takes: Whether a value follows.
         choices: Possible values; empty for files.
+        optional: Whether the value can be omitted.
     """
 
     names: tuple[str, ...]
     help: str
     takes: bool
     choices: tuple[str, ...] = ()
+    optional: bool = False
 
 
 class CommandSpec(Struct, frozen=True):
@@ -63,7 +65,8 @@ def read_command_spec(parser: Parser) -> CommandSpec:
             actions = actions or choices
             continue
         help = " ".join((action.help or "").split())
-        options.append(Option(tuple(action.option_strings), help, action.nargs != 0, choices))
+        is_optional = action.nargs == "?"
+        options.append(Option(tuple(action.option_strings), help, action.nargs != 0, choices, is_optional))
     return CommandSpec((parser.description or "").strip().splitlines()[0], actions, tuple(options))
 
 
@@ -79,18 +82,24 @@ def bash() -> str:
         "# completion of mainspring for bash",
         "_mainspring() {",
         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= words=",
+        '  [[ $cur == "=" ]] && cur=',  # bash splits --output=json into three words
+        '  [[ $prev == "=" ]] && prev=${COMP_WORDS[COMP_CWORD-2]}',
         "  [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} != -* ]] && command=${COMP_WORDS[1]}",
         "  case $prev in",
     ]
     seen: set[str] = set()
+    free: set[str] = set()
     for _, words in (("", run_words), *_all_commands()):
         for option in words.options:
+            free |= set(option.names) if option.takes and not option.optional and not option.choices else set()
             pattern = "|".join(name for name in option.names if name not in seen)
             if option.choices and pattern:
                 seen.update(option.names)
                 lines.append(
                     f'    {pattern}) COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$cur")); return ;;'
                 )
+    if values := sorted(free - seen):
+        lines.append(f"    {'|'.join(values)}) COMPREPLY=(); return ;;")  # names of files, by -o default
     lines += ["  esac", "  case $command in"]
     for name, words in _all_commands():
         lines.append(f'    {name}) words="{" ".join([*words.actions, *_option_names(words)])}" ;;')
@@ -140,7 +149,8 @@ def _zsh(words: CommandSpec) -> Iterator[str]:
                 f":value:({' '.join(option.choices)})" if option.choices else ":value:_files" if option.takes else ""
             )
             help_text = option.help.replace("[", "(").replace("]", ")").replace(":", " -")
-            yield _quoted(f"{name}[{help_text}]{value}")
+            equals = "=" if value and name.startswith("--") and not option.optional else ""
+            yield _quoted(f"{name}{equals}[{help_text}]{value}")
 
 
 def fish() -> str:

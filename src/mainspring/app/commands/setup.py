@@ -23,6 +23,7 @@ from mainspring.app.providers.setup import (
     ProviderSetup,
     SetupAnswers,
     SetupQuestion,
+    find_answer_problem,
     list_providers,
     remove_provider,
     set_up_provider,
@@ -75,7 +76,7 @@ def _init(options: argparse.Namespace, console: Console, name: str | None) -> in
     answers = replace(answers, default=not options.no_default, project=options.project)
     wizard = answers.wizard
     if asks:
-        answers = _ask_questions(wizard, answers, console)
+        answers = _ask_questions(wizard, answers, console, offline=options.offline or options.no_test)
     else:
         defaults = {q.setting: q.default for q in wizard.questions if q.default and q.setting not in given}
         answers = replace(answers, values={**defaults, **given})
@@ -158,8 +159,17 @@ def _choose_provider(options: argparse.Namespace, console: Console) -> str:
         console.info(f"Unknown provider: {answer!r}")
 
 
-def _ask_questions(wizard: ProviderSetup, answers: SetupAnswers, console: Console) -> SetupAnswers:
-    """Ask for the values that the provider needs."""
+def _ask_questions(
+    wizard: ProviderSetup, answers: SetupAnswers, console: Console, *, offline: bool = False
+) -> SetupAnswers:
+    """Ask for the values that the provider needs. The user confirms those that seem wrong."""
+
+    def is_accepted(setting: str, value: str) -> bool:
+        problem = asyncio.run(find_answer_problem(wizard.provider, setting, value, offline=offline))
+        if problem:
+            console.info(redact_environment(problem))
+        return not problem or _confirm("Keep it anyway?", default=False)
+
     console.info(f"{wizard.label}: {wizard.about}")
     values = dict(answers.values)
     name = answers.provider
@@ -167,6 +177,8 @@ def _ask_questions(wizard: ProviderSetup, answers: SetupAnswers, console: Consol
         name = _prompt("Name of the provider", _CUSTOM_PROVIDER)
     for question in wizard.questions:
         value = _answer(question)
+        while value and not is_accepted(question.setting, value):
+            value = _answer(question)
         if value:
             values[question.setting] = value
     keyring = answers.keyring
@@ -176,8 +188,8 @@ def _ask_questions(wizard: ProviderSetup, answers: SetupAnswers, console: Consol
             f", empty to use {variable}" if variable else ", empty for none" if wizard.wants_key == "maybe" else ""
         )
         key = getpass.getpass(f"API key (hidden{optional}): ").strip()
-        while not key and not optional:
-            key = getpass.getpass("The API key is required: ").strip()
+        while (not key and not optional) or (key and not is_accepted("apiKey", key)):
+            key = getpass.getpass("API key (hidden): " if key else "The API key is required: ").strip()
         if key:
             values["apiKey"] = key
     return replace(answers, provider=name, values=values, keyring=keyring)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,6 +43,7 @@ from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, download_comman
 from mainspring.models.port import ZERO_PRICES, TokenPrices
 from mainspring.models.providers import codex, foundry
 from mainspring.models.transport.default import default_transport
+from mainspring.models.transport.environment import is_loopback
 
 if TYPE_CHECKING:
     from mainspring.models.embedded import ModelWeights
@@ -72,6 +75,35 @@ def missing_requirement(name: str, config: AppConfig) -> str:
         if find_spec("foundry_local_sdk") is None:
             return f"foundry-local-sdk is not installed. Install it: {install_command('foundry')}"
     return ""
+
+
+ModelState = Literal["ready", "fetch", "down", "missing"]
+"""State of a model: ``fetch`` (downloaded on first use), ``down`` (its host does not respond), or ``missing`` (a setting or a
+package is missing).
+"""
+
+
+_CONNECT_SECONDS = 0.5
+_FOUNDRY_NOTE = "Foundry Local starts its service, and downloads the model, on first use"
+
+
+def find_startup_problem(model: ModelProvider) -> tuple[ModelState, str]:
+    """Return the state of a configured model that needs a server on this machine, and why it is not ready. Blocks.
+
+    Other models are ready: their hosts are not contacted.
+    """
+    if isinstance(model, foundry.FoundryModel) and model.info.prices == ZERO_PRICES:
+        return "fetch", _FOUNDRY_NOTE
+    if not isinstance(model, HttpModel):
+        return "ready", ""
+    url = urlsplit(model.profile.base_url)
+    if not is_loopback(url.hostname or ""):
+        return "ready", ""
+    try:
+        socket.create_connection((url.hostname, url.port or 80), _CONNECT_SECONDS).close()
+    except OSError:
+        return "down", f"Nothing answers at {model.profile.base_url}. Start the server, or change its address."
+    return "ready", ""
 
 
 _TIMEOUT_SECONDS = 5.0
@@ -119,12 +151,6 @@ async def probe_all(models: Iterable[HttpModel], *, seconds: float = _TIMEOUT_SE
 
 
 _PROBE_TIMEOUT_SECONDS = 2.0
-
-
-ModelState = Literal["ready", "fetch", "down", "missing"]
-"""State of a model: ``fetch`` (downloaded on first use), ``down`` (its host does not respond), or ``missing`` (a setting or a
-package is missing).
-"""
 
 
 class ModelListing(Struct, frozen=True, kw_only=True):
@@ -208,7 +234,8 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvide
             if lack := missing_requirement(name, config):
                 yield ModelListing(spec=f"{name}:MODEL", state="missing", note=lack), None
                 continue
-            yield _view(default), default
+            state, note = ("fetch", _FOUNDRY_NOTE) if isinstance(default, foundry.FoundryModel) else ("ready", "")
+            yield replace(_view(default), state=state, note=note), default
         except (ConfigError, ModelError) as error:
             if not isinstance(error, ModelError) or error.reason != "missing_model" or not ids:
                 yield ModelListing(spec=f"{name}:MODEL", state="missing", note=str(error)), None

@@ -7,13 +7,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.agent.agent import Agent
-from mainspring.app.providers.availability import missing_requirement
+from mainspring.app.providers.availability import find_startup_problem, missing_requirement, probe
 from mainspring.app.providers.select_model import EMBEDDED_PROVIDER, make
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
@@ -26,6 +27,7 @@ from mainspring.app.workspace.settings.validation import SettingKey, provider_se
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
 from mainspring.models.auth.key_sources import save_key_to_keyring
+from mainspring.models.catalog import load_catalog
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
 from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.unknown_settings import explain_unknown_setting
@@ -180,7 +182,7 @@ class ProviderStatus(Struct, frozen=True, kw_only=True):
     Attributes:
         name: Name of the provider.
         label: Display name.
-        state: ``ready``, or the kind of the missing requirement.
+        state: ``ready``, ``fetch`` (started on first use), ``down`` (nothing answers), or ``missing`` (a setting or a package).
         default: Whether it is the default provider.
         configured: Whether the settings contain it.
         model: The model that a run would use.
@@ -197,7 +199,7 @@ class ProviderStatus(Struct, frozen=True, kw_only=True):
 
 
 def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[ProviderStatus]:
-    """List all providers, and whether they can be used. Sends no requests.
+    """List all providers, and whether they can be used. Sends no requests, but checks that servers on this machine listen.
 
     Raises:
         ConfigError: If the settings are invalid.
@@ -207,10 +209,12 @@ def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
     registry = registry_of(config)
     views: list[ProviderStatus] = []
     for name in dict.fromkeys([*PROVIDER_SETUPS, *registry.names()]):
-        model, lack = "", ""
+        model, lack, state = "", "", "ready"
         try:
-            model = make(f"{name}:", config, registry).model
-            lack = missing_requirement(name, config)
+            made = make(f"{name}:", config, registry)
+            model, lack = made.model, missing_requirement(name, config)
+            if not lack:
+                state, lack = find_startup_problem(made)
         except MainspringError as error:
             lack = str(error)
         if name == EMBEDDED_PROVIDER and not is_engine_installed():
@@ -219,7 +223,7 @@ def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
             ProviderStatus(
                 name=name,
                 label=PROVIDER_SETUPS[name].label if name in PROVIDER_SETUPS else "",
-                state="missing" if lack else "ready",
+                state="missing" if lack and state == "ready" else state,
                 default=config.providers.default == name,
                 configured=name in config.providers.sections,
                 model=model,
@@ -227,6 +231,55 @@ def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
             )
         )
     return views
+
+
+_PROBE_SECONDS = 3.0
+_ADDRESSES = ("baseUrl", "endpoint", "projectEndpoint")
+_KEY_PREFIXES = {
+    "sk-ant-": "anthropic",
+    "sk-or-": "openrouter",
+    "sk-": "openai",
+    "gsk_": "groq",
+    "csk-": "cerebras",
+    "AIza": "gemini",
+    "ghp_": "github",
+    "github_pat_": "github",
+}
+
+
+async def find_answer_problem(provider: str, setting: str, value: str, *, offline: bool = False) -> str:
+    """Return the likely mistake in an answer; empty if it has none.
+
+    Args:
+        provider: Name of the provider.
+        setting: Name of the setting.
+        value: The answer.
+        offline: Whether addresses are not contacted.
+    """
+    if setting == "apiKey":
+        return _find_key_problem(provider, value)
+    if setting in _ADDRESSES:
+        url = urlsplit(value)
+        if url.scheme not in ("http", "https") or not url.hostname or any(c.isspace() for c in value):
+            return f"{value!r} is not an address. Use one such as http://127.0.0.1:8000/v1."
+        error = None if offline else (await probe(value.rstrip("/"), seconds=_PROBE_SECONDS)).error
+        return f"Nothing answers at {value}: {error}" if error is not None else ""
+    known = [entry.id for entry in load_catalog().entries(provider)] if setting == "model" else []
+    return (
+        f"Unknown model of {provider}: {value}. {suggest_name(value, known, '')}".strip()
+        if known and value not in known
+        else ""
+    )
+
+
+def _find_key_problem(provider: str, key: str) -> str:
+    if not key.isascii() or any(c.isspace() or c in "\"'<>" for c in key):
+        return "The key contains blanks, quotes, or characters that are not ASCII."
+    owner = next((name for prefix, name in _KEY_PREFIXES.items() if key.startswith(prefix)), "")
+    own = [prefix for prefix, name in _KEY_PREFIXES.items() if name == provider]
+    if own and owner and owner != provider:
+        return f"The key has the format of {owner}, not of {provider}."
+    return ""
 
 
 async def set_up_provider(

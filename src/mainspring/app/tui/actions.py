@@ -16,6 +16,7 @@ from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.chat.commands import (
     Abort,
     Attachment,
+    Background,
     EditQueued,
     Prompt,
     Queue,
@@ -340,6 +341,10 @@ class ControlActions:
 
     async def _suspend_process(self) -> None:
         await self._screen.run_outside(lambda: os.kill(0, signal.SIGTSTP), in_executor=False)
+
+    def move_to_background(self) -> None:
+        """Move the running commands of the agent to the background."""
+        self._connection.send(Background())
 
     def expand_output(self) -> None:
         """Show the last collapsed output in full."""

@@ -58,6 +58,8 @@ class ApprovalDialog:
             self._first_row += self._page_rows if key == "pagedown" else -self._page_rows
             return True
         menu = self._rules[1] if self._rules is not None else self._menu
+        if key == "r" and self._rules is None and self._hunks is None:
+            key = _KEYS["deny"]  # reject with a reason
         if self._hunks is None and not menu.handles_key(key):
             return False
         if self._hunks is not None:

@@ -43,7 +43,7 @@ class Menu:
         multiple: Whether several can be chosen: Space marks them, Enter confirms.
         index: Index of the first selected item.
         numbered: Whether digits select items without letters.
-        wraps: Whether long labels wrap instead of being truncated.
+        wraps: Whether labels and details that are too long wrap instead of being truncated.
     """
 
     def __init__(
@@ -106,13 +106,20 @@ class Menu:
     def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return as many items around the selected one as fit."""
         max_rows = max(max_rows, 1)
-        if self._wraps:
+        if self._wraps and any(not self._fits(item, columns) for item in self.items):
             return self._wrapped_rows(columns, max_rows)
         first = min(max(self.index - max_rows // 2, 0), max(len(self.items) - max_rows, 0))
         shown = [self._row(i, columns) for i in range(first, min(first + max_rows, len(self.items)))]
         if len(self.items) > max_rows and shown:
             shown[-1] = [*shown[-1], *make_row(("faint", f"  {self.index + 1} of {len(self.items)}"))]
         return shown
+
+    def _fits(self, item: MenuItem, columns: int) -> bool:
+        """Return True if an item with its detail fits on one row unchanged."""
+        if escape_all(item.label) != item.label:
+            return False
+        label = max(width(item.label), self._column(columns) if item.detail else 0)
+        return label + (width(item.detail) + 2 if item.detail else 0) <= columns - 12
 
     def _wrapped_rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return items with wrapped labels, as many around the selected one as fit."""
@@ -136,8 +143,10 @@ class Menu:
         sign = "> " if chosen else "  "
         key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
         style = "chosen" if chosen else ""
-        label = strip_emoji_modifiers(" ".join(escape_all(item.label).split()))
+        sign += ("[x] " if i in self._marked else "[ ] ") if self._multiple else ""
+        label, detail = (strip_emoji_modifiers(" ".join(escape_all(t).split())) for t in (item.label, item.detail))
         first = make_row((style, sign) if style else sign, ("accent", key), (style, label) if style else label)
+        first += make_row(("faint", f"  {detail}")) if detail else []
         return wrap_row(first, columns, " " * width(sign + key), break_words=True)
 
     def _column(self, columns: int) -> int:
@@ -275,7 +284,7 @@ class QuestionDialog:
         self._finish = finish
         self._is_revising = False
         items = _items(request)
-        self._menu = Menu(items, multiple=request.multiple) if items else None
+        self._menu = Menu(items, multiple=request.multiple, wraps=True) if items else None
         if self._menu is None:
             self.text_request = TextRequest("Your answer")
 

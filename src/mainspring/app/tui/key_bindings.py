@@ -61,6 +61,7 @@ KEYS: tuple[KeyAction, ...] = (
     KeyAction(
         "unfold", (("c-o",),), "Ctrl-O", "Show the last collapsed output in full; press again for the one before"
     ),
+    KeyAction("background", (("c-b",),), "Ctrl-B", "Move the running command of the agent to the background"),
     KeyAction("mode", (("s-tab",),), "Shift-Tab", "Switch the mode: default, accept edits, plan"),
     KeyAction(
         "editor",
@@ -199,6 +200,7 @@ def create_bindings(
     bind("stop", lambda _: _escape(screen, inputs, controls), ~leaves_vim_mode, is_alone)
     bind("leave", lambda _: controls.exit(), typing & Condition(lambda: not screen.buffer.text))
     bind("queued", lambda _: inputs.edit_queued(), typing)
+    bind("background", lambda _: controls.move_to_background(), typing & Condition(inputs.is_busy))
     bind("mode", lambda _: controls.switch_mode(), typing & Condition(lambda: screen.buffer.complete_state is None))
     bind("interrupt", lambda _: controls.interrupt())
     bind("unfold", lambda _: controls.expand_output())

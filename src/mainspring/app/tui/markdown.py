@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from rich.color import Color, ColorType
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, HorizontalRule, ImageItem, Markdown, MarkdownElement
+from rich.markdown import Heading, HorizontalRule, ImageItem, ListItem, Markdown, MarkdownElement
 from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
@@ -62,6 +62,29 @@ class _NamedImage(ImageItem):
         yield Text(f"[{words}] ({self.destination})", end="")
 
 
+class _PointedItem(ListItem):
+    """An item of a list: numbers have a point, and an item without text is shown too."""
+
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Return the rows of an item with a bullet."""
+        return self._render(console, options, " \u2022 ", "markdown.item.bullet")
+
+    def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
+        """Return the rows of an item with a number."""
+        sign = f" {number}.".rjust(len(str(last_number - 1)) + 2) + " "
+        return self._render(console, options, sign, "markdown.item.number")
+
+    def _render(self, console: Console, options: ConsoleOptions, sign: str, style_name: str) -> RenderResult:
+        lines = console.render_lines(
+            self.elements, options.update(width=options.max_width - len(sign)), style=self.style
+        )
+        style = console.get_style(style_name, default="none")
+        for i, line in enumerate(lines or [[]]):
+            yield Segment(" " * len(sign) if i else sign, style)
+            yield from line
+            yield Segment("\n")
+
+
 class _AnswerMarkdown(Markdown):
     """Markdown that shows HTML as text."""
 
@@ -69,6 +92,7 @@ class _AnswerMarkdown(Markdown):
         **Markdown.elements,
         "heading_open": _LeftHeading,
         "hr": _ShortRule,
+        "list_item_open": _PointedItem,
         "image": _NamedImage,
     }
 

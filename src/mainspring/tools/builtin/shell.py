@@ -7,11 +7,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mainspring.env import OutputLimits, ProcessResult, StreamName, explain
+from mainspring.env import Job, OutputLimits, ProcessResult, StreamName, explain
 from mainspring.env.protocol import ScriptTerminal
 from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
-from mainspring.tools.support.background import TailBuffer, TerminalText, split_limit, start_background
+from mainspring.tools.support.background import (
+    BACKGROUND_KEY,
+    TailBuffer,
+    TerminalText,
+    describe_follow_up,
+    job_metadata,
+    run_movable,
+    split_limit,
+    start_background,
+)
 from mainspring.tools.support.paths import failure
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
@@ -94,14 +103,17 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         collector.append_raw(shown.stdout.data)
         return _report(arguments, ctx, timeout, shown, collector)
     try:
-        result = await ctx.env.run(
-            command,
-            env={**NONINTERACTIVE_VARIABLES, **ctx.environment},
-            timeout=timeout,
-            on_output=collector.feed,
-            signal=ctx.signal,
-            limits=limits,
-        )
+        if BACKGROUND_KEY in ctx.extra:
+            result = await run_movable(ctx, command, timeout, collector.feed, limits)
+        else:
+            result = await ctx.env.run(
+                command,
+                env={**NONINTERACTIVE_VARIABLES, **ctx.environment},
+                timeout=timeout,
+                on_output=collector.feed,
+                signal=ctx.signal,
+                limits=limits,
+            )
     except asyncio.CancelledError:
         if not ctx.is_aborted:
             raise
@@ -109,6 +121,11 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     except OSError as e:
         about = f" {e.filename}:" if e.filename else ""
         return failure(ToolErrorCode.IO_ERROR, f"The command could not be started:{about} {explain(e)}.")
+    if isinstance(result, Job):
+        out, err = collector.texts()
+        note = f"[the user moved the command to the background as {result.id}. {describe_follow_up(ctx, result)}]"
+        shown = "\n".join(filter(None, (out.rstrip("\n"), err.rstrip("\n"), note)))
+        return ToolResult(output=shown, title=f"{result.id} in the background", metadata=job_metadata(result))
     return _report(arguments, ctx, timeout, result, collector)
 
 

@@ -5,13 +5,16 @@ Output is cleaned: no escape sequences, and only the last state of a redrawn lin
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from mainspring.cancellation import CancelToken
-from mainspring.env import Job, OutputLimits, ProcessResult, explain
+from mainspring.env import Job, OutputLimits, ProcessResult, StreamName, explain
 from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
@@ -157,7 +160,7 @@ _LAST_LINES = 2048
 
 async def start_background(ctx: ToolContext, command: str, timeout: float | None, limit: int) -> ToolResult:
     """Start a command and return after a short wait, which is long enough to report a command that fails immediately."""
-    env, wake = ctx.env, ctx.extra.get(ON_COMPLETION_KEY)
+    env = ctx.env
     variables = {**NONINTERACTIVE_VARIABLES, **ctx.environment}
 
     async def run(signal: CancelToken, on_output: Callable[..., object]) -> ProcessResult:
@@ -165,12 +168,8 @@ async def start_background(ctx: ToolContext, command: str, timeout: float | None
             command, env=variables, timeout=timeout, on_output=on_output, signal=signal, limits=_LIMITS
         )
 
-    def on_end(job: Job) -> None:
-        if callable(wake) and not job.was_reported:
-            wake(completion_message(job))
-
     try:
-        job = env.jobs.start(command, run, on_end)
+        job = env.jobs.start(command, run, _report_end(ctx))
     except OSError as e:
         text = f"The command was not started: {explain(e)}. End one with jobs(action=kill)."
         return ToolResult(output=text, is_error=True, code=ToolErrorCode.IO_ERROR)
@@ -178,12 +177,118 @@ async def start_background(ctx: ToolContext, command: str, timeout: float | None
     if await job.wait(_EARLY_EXIT_SECONDS):
         return job_report(job, limit)
     job.was_reported = False
-    how = "You get a message when it ends." if callable(wake) else "jobs(action=wait) waits for its end."
     return ToolResult(
-        output=f"Started {job.id} in the background. jobs(action=read, id={job.id}) shows its output. {how}",
+        output=f"Started {job.id} in the background. {describe_follow_up(ctx, job)}",
         title=f"{job.id}: {_first_line(job)}",
         metadata=job_metadata(job),
     )
+
+
+BACKGROUND_KEY = "background"
+"""Key in `ToolContext.extra` of a `BackgroundSwitch`, with which the user moves running commands to the background."""
+
+
+class BackgroundSwitch:
+    """Moves the running commands to the background when the user asks for it."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Event] = set()
+
+    def move_all(self) -> int:
+        """Move all running commands to the background. Return their number."""
+        for event in self._waiting:
+            event.set()
+        return len(self._waiting)
+
+    async def wait(self) -> None:
+        """Wait until the running commands are moved."""
+        event = asyncio.Event()
+        self._waiting.add(event)
+        try:
+            await event.wait()
+        finally:
+            self._waiting.discard(event)
+
+
+async def run_movable(
+    ctx: ToolContext,
+    command: str,
+    timeout: float,
+    on_output: Callable[[StreamName, bytes], object],
+    limits: OutputLimits,
+) -> ProcessResult | Job:
+    """Run a command in the foreground that the user can move to the background.
+
+    Args:
+        ctx: Context of the call, with a `BackgroundSwitch`.
+        command: The script.
+        timeout: Time limit in the foreground; a background command has no limit.
+        on_output: Receives the output in the foreground.
+        limits: Limits of the stored output.
+
+    Returns:
+        Its result, or the job that it became.
+
+    Raises:
+        OSError: If it cannot be started.
+    """
+    signal, switch, receive = CancelToken(), ctx.extra[BACKGROUND_KEY], [on_output]
+    stop_following = ctx.signal.on_cancel(lambda: signal.cancel(ctx.signal.reason))
+    running = asyncio.ensure_future(
+        ctx.env.run(
+            command,
+            env={**NONINTERACTIVE_VARIABLES, **ctx.environment},
+            on_output=lambda stream, data: receive[0](stream, data),
+            signal=signal,
+            limits=limits,
+        )
+    )
+    moved = asyncio.ensure_future(switch.wait())
+    try:
+        await asyncio.wait({running, moved}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done() and moved.done():
+            job = _adopt(ctx, command, running, signal)
+            receive[0] = job.feed
+            return job
+        if not running.done():
+            signal.cancel("timeout")
+            return replace(await running, timed_out=True, cancelled=False)
+        return running.result()
+    except asyncio.CancelledError:
+        signal.cancel()
+        await asyncio.wait({running})
+        raise
+    finally:
+        moved.cancel()
+        stop_following()
+
+
+def _adopt(ctx: ToolContext, command: str, running: asyncio.Future[ProcessResult], signal: CancelToken) -> Job:
+    """Continue a running command as a job."""
+
+    async def run(stop: CancelToken, _: object) -> ProcessResult:
+        stop.on_cancel(lambda: signal.cancel(stop.reason))
+        return await running
+
+    return ctx.env.jobs.start(command, run, _report_end(ctx))
+
+
+def _report_end(ctx: ToolContext) -> Callable[[Job], object]:
+    """Return a function that reports the end of a job to the agent, unless a call waits for it."""
+    wake = ctx.extra.get(ON_COMPLETION_KEY)
+
+    def on_end(job: Job) -> None:
+        if callable(wake) and not job.was_reported:
+            wake(completion_message(job))
+
+    return on_end
+
+
+def describe_follow_up(ctx: ToolContext, job: Job) -> str:
+    """Return how the agent follows a job that runs."""
+    is_notified = callable(ctx.extra.get(ON_COMPLETION_KEY))
+    how = "You get a message when it ends." if is_notified else "jobs(action=wait) waits for its end."
+    return f"jobs(action=read, id={job.id}) shows its output. {how}"
 
 
 def job_report(job: Job, limit: int) -> ToolResult:

@@ -259,7 +259,7 @@ async def test_edit_needs_approval_only_after_the_file_was_read(folder: Path, ho
     request = len(chat.of(ApprovalRequest))
     assert "was not read" in chat.of(ToolExecutionEnd)[0].result.text
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\n2\nthree\n"
-    assert request == 2  # one for each edit after the read
+    assert request == 1  # the second edit after the read fails, since its text is gone
 
 
 async def test_edit_of_an_unread_file_fails_without_approval(folder: Path, home: Path) -> None:
@@ -292,12 +292,15 @@ async def test_two_edits_of_one_file_can_be_approved_together(folder: Path, home
     assert (folder / "a.txt").read_text(encoding="utf-8") == "1\ntwo\n3\n"
 
 
-async def test_approval_warns_that_an_edit_would_fail(folder: Path, home: Path) -> None:
+async def test_edit_that_would_fail_is_not_asked_about(folder: Path, home: Path) -> None:
     edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "nine", "new_string": "9"})
     async with chatting(folder, home, READ, edit, "done") as chat:
         await chat.run("go", Approve("", "once"))
 
-    assert "it would fail" in chat.of(ApprovalRequest)[0].reason
+    assert chat.of(ApprovalRequest) == []
+    end = chat.of(ToolExecutionEnd)[-1]
+    assert end.status == "error"
+    assert end.result.text.startswith("old_string is not in the file.")
 
 
 # --- partial approval -------------------------------------------------------------------------------------------------------

@@ -7,9 +7,11 @@ import pytest
 from mainspring.app.chat.command_results import Changes, Clipboard, Picker, Text
 from mainspring.app.chat.commands import Approve, Compact, Fork, NewSession, Prompt, Rename, Resume, Rewind, Slash
 from mainspring.app.chat.events import CommandEnd, CommandRejected, ReplayEnd, ReplayStart, SessionChange
+from mainspring.errors import NetworkError
 from mainspring.events import (
     AgentEnd,
     ContextCompacted,
+    Notice,
     ThinkingDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -105,6 +107,23 @@ async def test_unknown_session_changes_nothing(folder: Path, home: Path) -> None
 
     assert done.error
     assert before == after
+
+
+@pytest.mark.parametrize("text", ["", "partial text"])
+async def test_error_of_a_resumed_run_is_shown_once(folder: Path, home: Path, text: str) -> None:
+    replies = [Reply(text, error=NetworkError("the line broke", retryable=False)), "fine"]
+    async with chatting(folder, home, *replies, *replies) as chat:
+        for prompt in ("one", "two", "three"):
+            await chat.run(prompt)
+        session = chat.chat.status.session_id
+        await chat.send(NewSession())
+        await chat.until(SessionChange, lambda s: s.reason == "new")
+        start = len(chat.seen)
+        await chat.send(Resume(session))
+        await chat.until(ReplayEnd)
+
+    replayed = [event for event in chat.seen[start:] if isinstance(event, Notice)]
+    assert [event.text for event in replayed] == ["the line broke", "the line broke"]  # of the first and the third run
 
 
 async def test_fork_continues_from_an_entry(folder: Path, home: Path) -> None:

@@ -25,7 +25,7 @@ from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
 RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (
     "help model thinking mode tools permissions skills mcp memory sessions resume tree fork rewind name compact context cost "
-    "export copy config trust telemetry theme vim clear new quit exit"
+    "export copy config trust telemetry theme vim clear new quit exit jobs"
 ).split()
 
 
@@ -55,7 +55,7 @@ async def test_every_command_returns_something_to_show(folder: Path, home: Path)
     assert shapes["help"] is Table
     assert {shapes[n] for n in ("model", "thinking", "mode", "sessions", "resume", "tree", "rewind")} == {Picker}
     assert shapes["context"] is Fields
-    assert {shapes[n] for n in ("cost", "tools", "permissions", "skills", "mcp", "config", "trust")} == {Table}
+    assert {shapes[n] for n in ("cost", "jobs", "tools", "permissions", "skills", "mcp", "config", "trust")} == {Table}
     assert {shapes[n] for n in ("telemetry", "memory", "name", "compact", "export")} == {Text}
     assert shapes["copy"] is Clipboard
     assert {shapes[n] for n in ("quit", "exit")} == {Screen}

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from mainspring.app.chat import parse_line
-from mainspring.app.chat.command_results import Text
+from mainspring.app.chat.command_results import Table, Text
 from mainspring.app.chat.commands import (
     Abort,
     Answer,
     Approve,
+    Background,
     ExecutePlan,
     Prompt,
     SetMode,
@@ -31,6 +32,7 @@ from mainspring.app.chat.events import (
     ShellOutput,
     StatusChange,
 )
+from mainspring.app.run.options import PermissionFlags
 from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
@@ -41,12 +43,13 @@ from mainspring.events import (
     TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolExecutionUpdate,
 )
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelInfo
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat import event_builders as make
-from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
+from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
 
 YES = Approve("", "once")
 
@@ -417,6 +420,106 @@ async def test_extension_cannot_replace_a_built_in_command(folder: Path, home: P
         done = await chat.slash("/rewind")
 
     assert "mine" not in str(done.shown)
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    """A file that a command writes when it runs."""
+    return tmp_path / "ready"
+
+
+async def wait_for_file(path: Path) -> None:
+    for _ in range(1000):
+        if path.exists():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} was not written")
+
+
+async def wait_until_older(chat: Reader, seconds: float) -> None:
+    """Wait until the first background command has run for a time, and is still running."""
+    state = ""
+    while state < f"running for {seconds}s":
+        listed = (await chat.slash("/jobs")).shown
+        assert isinstance(listed, Table)
+        state = listed.rows[0][1]
+        assert state.startswith("running for ")
+        await asyncio.sleep(0.05)
+
+
+async def test_running_command_moves_to_the_background(folder: Path, home: Path, ready: Path) -> None:
+    script = f"echo first; touch {ready}; until [ -e {ready}.go ]; do sleep 0.02; done; echo second"
+    model = ScriptedModel(ScriptedCall("shell", {"command": script, "timeout": 60}), "moved on", "it ended")
+    async with chatting(folder, home, model, ask={"rules": PermissionFlags(allow=("shell",))}) as chat:
+        none = await chat.send(Background())
+        await chat.send(Prompt("go"))
+        await wait_for_file(ready)
+        await chat.until(ToolExecutionUpdate, lambda event: "first" in event.output)
+        assert (await chat.send(Background())).accepted
+        moved = await chat.until(ToolExecutionEnd)
+        first = await chat.until(AgentEnd)
+        listed = await chat.slash("/jobs")
+        (ready.parent / "ready.go").touch()
+        second = await chat.until(AgentEnd)
+        shown = await chat.slash("/jobs job1")
+        late = await chat.send(Background())
+
+    assert "No command of the agent is running" in none.refused
+    assert late.refused
+    assert moved.result.text.startswith("first\n[the user moved the command to the background as job1. ")
+    assert "You get a message when it ends." in moved.result.text
+    assert first.text == "moved on"
+    assert isinstance(listed.shown, Table)
+    assert listed.shown.rows[0][0] == "job1"
+    assert listed.shown.rows[0][1].startswith("running for ")
+    assert second.text == "it ended"
+    assert "The end of its output:\nsecond" in chat.model.requests[-1].messages[-1].text
+    assert isinstance(shown.shown, Text)
+    assert (shown.shown.text, shown.shown.title[:12]) == ("second", "job1: exit 0")
+
+
+async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_run(
+    folder: Path, home: Path, ready: Path
+) -> None:
+    script = f"touch {ready}; sleep 600"
+    model = WaitingModel(ScriptedCall("shell", {"command": script, "timeout": 1}), "never", gates={1: (gate := Gate())})
+    async with chatting(folder, home, model, ask={"rules": PermissionFlags(allow=("shell",))}) as chat:
+        await chat.send(Prompt("go"))
+        await wait_for_file(ready)
+        await chat.send(Background())
+        await gate.reached_limit.wait()
+        await chat.send(Abort())
+        await chat.until(AgentEnd)
+        await wait_until_older(chat, 1.2)  # than the time limit of the call
+        killed = await chat.slash("/jobs kill job1")
+        unknown = await chat.slash("/jobs job7")
+
+    assert isinstance(killed.shown, Text)
+    assert killed.shown.text.startswith("job1: killed after ")
+    assert unknown.error == "Unknown background command: job7. List them with /jobs."
+
+
+@pytest.mark.parametrize("is_aborted", [True, False])
+async def test_command_in_the_foreground_ends_at_its_time_limit_and_with_its_run(
+    folder: Path, home: Path, ready: Path, is_aborted: bool
+) -> None:
+    timeout = 60 if is_aborted else 0.5
+    call = ScriptedCall("shell", {"command": f"echo begun; touch {ready}; sleep 600; echo never", "timeout": timeout})
+    async with chatting(folder, home, call, "done", ask={"rules": PermissionFlags(allow=("shell",))}) as chat:
+        await chat.send(Prompt("go"))
+        await wait_for_file(ready)
+        if is_aborted:
+            await chat.send(Abort())
+        end = await chat.until(ToolExecutionEnd)
+        await chat.until(AgentEnd)
+        jobs = await chat.slash("/jobs")
+
+    assert isinstance(jobs.shown, Table)
+    assert jobs.shown.rows == ()
+    assert end.result.is_error
+    if not is_aborted:
+        assert "begun" in end.result.text
+        assert "timed out: stopped after" in end.result.text
 
 
 async def test_background_command_wakes_the_agent(folder: Path, home: Path) -> None:

@@ -101,7 +101,7 @@ def test_question_and_hints_are_shown_whole(columns: int) -> None:
 def test_dialog_handles_only_its_own_keys() -> None:
     answers: list[ChatCommand | None] = []
     dialog = ApprovalDialog(make_request("ls"), answers.append)
-    assert [dialog.on_key(key) for key in "tolr9"] == [False] * 5
+    assert [dialog.on_key(key) for key in "tol9"] == [False] * 4
     assert answers == []
     assert dialog.on_key("down")
     assert dialog.on_key("y")
@@ -165,7 +165,7 @@ SESSIONS = Picker(
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_picker_shows_and_searches_the_preview_of_the_selected_entry(columns: int) -> None:
-    dialog = PickerDialog(SESSIONS, [].append)
+    dialog = PickerDialog(SESSIONS, lambda _: None)
     shown = render(dialog, columns)
     assert shown.endswith("  2 hours ago, 3 prompts; a\n  > fix the tests\n  > and the docs\n  Done.\n")
     dialog.on_key("down")
@@ -281,3 +281,35 @@ async def test_theme_can_change_while_a_response_streams(tmp_path: Path) -> None
         await tui.wait_for(lambda: "without an end" in tui.drawn)
         tui.session.set_theme(detect_theme({"TERM": "xterm"}, "utf-8", "light"))
         assert "without an end" in tui.drawn
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_options_of_a_question_are_shown_whole(columns: int) -> None:
+    options = (
+        Option(
+            "a",
+            "Rewrite the parser with a table of states",
+            "Takes longer, but covers all the sequences of the kitty protocol",
+        ),
+        Option("b", "Keep the parser", ""),
+    )
+    for multiple in (False, True):
+        dialog = QuestionDialog(QuestionRequest("q", "ask", "How?", options=options, multiple=multiple), lambda _: None)
+        shown = "".join(f"{to_text([row])}" for row in dialog.rows(columns, 20))
+        joined = " ".join(shown.split())
+        assert "Rewrite the parser with a table of states" in joined
+        assert "Takes longer, but covers all the sequences of the kitty protocol" in joined
+        assert shown.count("[ ]") == (3 if multiple else 0)
+        assert all(len(line) < columns for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("key", ["n", "r"])
+def test_rejecting_with_a_reason_opens_a_labeled_field(key: str) -> None:
+    dialog = ApprovalDialog(make_request("npm test"), lambda _: None)
+    dialog.on_key(key)
+    assert dialog.text_request is not None
+    for columns in (40, 80, 200):
+        shown = to_text(dialog.rows(columns, 20))
+        assert "Tell the agent what to do instead" in " ".join(shown.split())
+        assert "Enter to send; leave empty to only deny" in " ".join(shown.split())
+        assert all(len(line) < columns for line in shown.splitlines())

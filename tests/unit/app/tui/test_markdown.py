@@ -17,7 +17,7 @@ def render(text: str, columns: int = 80, look: Theme | None = None) -> str:
 
 def test_lists_and_code_are_rendered() -> None:
     text = render("# Head\n\n1. one\n2. two\n\n```py\nx = 1\n```\n\n> quote\n")
-    assert text == "Head\n\n 1 one\n 2 two\n\n  x = 1\n\n| quote\n\n"
+    assert text == "Head\n\n 1. one\n 2. two\n\n  x = 1\n\n| quote\n\n"
 
 
 def test_table_is_rendered() -> None:
@@ -93,3 +93,21 @@ def test_cost_per_chunk_does_not_grow_with_the_response() -> None:
             answer.tail(80, 20)
         costs.append(time.process_time() - begun)
     assert costs[2] < costs[0] * 2 + 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1. First", " 1. First\n\n"),
+        ("1.", " 1.\n\n"),
+        ("3. Third\n4. Fourth", " 3. Third\n 4. Fourth\n\n"),
+        ("9. Nine\n10. Ten", "  9. Nine\n 10. Ten\n\n"),
+        ("1. First\n   - deep", " 1. First\n     - deep\n\n"),
+        ("- a\n- b", " - a\n - b\n\n"),
+    ],
+)
+def test_message_that_begins_with_a_list_marker_is_shown_whole(text: str, shown: str) -> None:
+    answer = Answer(Theme())
+    assert to_text(answer.render(text, 40)) == shown
+    streamed = [row for piece in text for row in answer.feed(piece, 40, 10)]
+    assert to_text([*streamed, *answer.close(40)]) == shown

@@ -97,6 +97,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "rewind": {"to": "x", "what": "files", "preview": True, "force": True},
     "resume": {"session": "x"},
     "fork": {"entry": "x"},
+    "background": {},
     "new_session": {},
     "rename": {"title": "x"},
     "compact": {"instructions": "x"},
