@@ -32,7 +32,7 @@ from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalRes
 
 _COLUMNS = 80
 _SPOKEN_COLUMNS = 1_000
-"""The terminal wraps longer lines: a screen reader pauses at each line."""
+"""The terminal wraps longer lines, since a screen reader pauses at each line."""
 _QUESTION_ROWS = 10_000
 _DOUBLE_PRESS_SECONDS = 2.0
 
@@ -52,10 +52,11 @@ def _run_chat(options: argparse.Namespace, theme: Theme, is_spoken: bool, consol
 
 _SPOKEN_SIGNS = {
     ("class:good", "* "): "Done: ",
-    ("class:bad", "x "): "Failed: ",
-    ("class:warn", "- "): "Denied: ",
-    ("class:mark", "+ "): "Subagent: ",
+    ("class:bad", "x "): "",  # the row ends with "failed"
+    ("class:warn", "- "): "",  # the row ends with "denied"
     ("class:accent", "! "): "Shell command: ",
+    ("class:chosen", "* "): "Current: ",
+    **{(f"class:{style}", "+ "): "Subagent: " for style in ("mark", "good", "bad")},
 }
 """Words for the signs at the start of a row."""
 _BARS = str.maketrans("", "", "█░")
@@ -72,8 +73,8 @@ class Announcer:
         """Return the first lines of the chat."""
         self._facts = _status_facts(status)
         return (
-            f"Mainspring in {status.cwd}: {', '.join(self._facts)}.\n"
-            "Type a message and press Enter. /help lists the commands, Ctrl-C stops the agent, Ctrl-D exits.\n"
+            f"Mainspring in {to_one_row(status.cwd, _SPOKEN_COLUMNS)}: {', '.join(self._facts)}.\n"
+            "Ctrl-C stops the agent.\n"
         )
 
     def announce(self, event: chat_events.ChatEvent, rows: list[Row]) -> list[Row]:
@@ -106,12 +107,11 @@ def _status_facts(status: Status) -> tuple[str, ...]:
 
 
 def _speak_row(row: Row) -> Row | None:
-    """Return a row without signs and lines that only the eye reads; None if it has nothing else."""
+    """Return a row without signs and ornaments; None if it has nothing else."""
     parts = [(style, text.translate(_BARS)) for style, text, *_ in row]
     if parts and parts[0] in _SPOKEN_SIGNS:
         parts[0] = ("", _SPOKEN_SIGNS[parts[0]])
-    text = "".join(text for _, text in parts).strip()
-    return [*parts] if any(character.isalnum() for character in text) or not text else None
+    return [*parts] if any(character.isalnum() for _, text in parts for character in text) else None
 
 
 class LineMode:
@@ -121,7 +121,7 @@ class LineMode:
         open_chat: Opens the chat.
         theme: The theme.
         out: The output.
-        is_spoken: Whether a screen reader reads it: with announcements in words, whole paragraphs, and numbered questions.
+        is_spoken: Whether a screen reader reads it: with announcements in words and numbered questions.
     """
 
     def __init__(self, open_chat: ChatOpener, theme: Theme, out: TextIO, *, is_spoken: bool = False) -> None:

@@ -71,7 +71,7 @@ async def speaking() -> AsyncGenerator[Spoken]:
 async def test_work_is_announced_in_words_without_redrawing() -> None:
     async with speaking() as spoken:
         await spoken.wait_for_text("Mainspring in : test, default mode, sandbox off.")
-        paragraph = "A paragraph that is much longer than a row of a terminal with eighty columns, and still one line."
+        paragraph = "A paragraph that is longer than a row of a terminal with eighty columns, and still one line."
         spoken.chat.publish(
             run_events.AgentStart("r"),
             chat_events.WorkingChange("Thinking"),
