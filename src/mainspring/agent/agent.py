@@ -43,8 +43,8 @@ from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Plugin, Prompt, RunHandle, RunResult, Steps
 from mainspring.loop.hooks import Hooks
-from mainspring.messages import AgentMessage
-from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
+from mainspring.messages import AgentMessage, Message, convert_to_llm
+from mainspring.models import ModelProvider, ModelRequest, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
@@ -66,6 +66,11 @@ if TYPE_CHECKING:  # a caller that passes one has imported it
 else:
     CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
+
+_ASIDE = (
+    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
+    "It does not change the task.\n\n"
+)
 
 
 class Agent(CoreAgent):
@@ -292,6 +297,24 @@ class Agent(CoreAgent):
         self.context.messages[:] = compacted[0]
         await self.bus.notify(ContextCompacted.from_messages("asked", before, self.messages))
         return compacted[1]
+
+    async def ask_aside(self, question: str) -> Message:
+        """Answer a question from the conversation so far, also during a run. The conversation stays unchanged.
+
+        The model calls no tool. The usage in the response is not added to any budget.
+
+        Raises:
+            ModelError: If the call failed.
+        """
+        request = ModelRequest(
+            [*convert_to_llm(self.messages), Message.user(f"{_ASIDE}{question}")],
+            system=self.context.system,
+            tools=self.tools.specs,  # unchanged, so that the provider's prompt cache applies
+            tool_choice="none",
+            thinking=self.thinking,
+            session_id=self.session_id or None,
+        )
+        return (await self.model.complete(request)).message
 
     async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end; see `CoreAgent.run`. Options, each for this run only, are those of `RunOptions`."""

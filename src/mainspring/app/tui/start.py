@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from mainspring.app.cli.startup_interrupt import exit_on_interrupt
 from mainspring.app.tui.terminal_guard import TerminalGuard
 from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
-from mainspring.app.workspace.paths import find_user_paths
-from mainspring.errors import MainspringError
 
 if TYPE_CHECKING:
     from mainspring.app.cli.console import Console
@@ -28,25 +26,27 @@ _CLEAR_FIRST_FRAME = "\r\x1b[K\x1b7\x1b[C\x1b[J\x1b8"
 def run(options: argparse.Namespace) -> int:
     """Show the screen until the user exits. Return the exit code."""
     look = detect_theme(os.environ, detect_encoding(os.environ))
-    has_screen_reader = is_spoken(options)
-    if look.dumb or has_screen_reader:
-        return import_module("mainspring.app.tui.line_mode").run(options, look, is_spoken=has_screen_reader)
+    if look.dumb or options.screen_reader:
+        return _run_lines(options, look, is_spoken=options.screen_reader)
     with TerminalGuard(sys.stdin.fileno()) as guard:
         exit_on_interrupt(before=guard.restore)
         guard.disable_echo()
         guard.write(_FIRST_FRAME)
-        run_command = import_module("mainspring.app.cli.runner").run_command
-        return run_command(options, partial(_show, options, guard, look))
+        if not is_screen_reader_set():
+            run_command = import_module("mainspring.app.cli.runner").run_command
+            return run_command(options, partial(_show, options, guard, look))
+        guard.write(_CLEAR_FIRST_FRAME)
+        guard.restore()
+    return _run_lines(options, look, is_spoken=True)
 
 
-def is_spoken(options: argparse.Namespace) -> bool:
-    """Return True if the command line or the user's settings enable the chat for a screen reader.
+def _run_lines(options: argparse.Namespace, theme: Theme, *, is_spoken: bool) -> int:
+    return import_module("mainspring.app.tui.line_mode").run(options, theme, is_spoken=is_spoken)
 
-    The settings are parsed here only if they mention it, since the first frame waits for this.
-    """
-    if options.screen_reader:
-        return True
-    user = find_user_paths(os.environ)
+
+def is_screen_reader_set() -> bool:
+    """Return True if the user's settings enable the chat for a screen reader. They are parsed here only if they mention it."""
+    user = import_module("mainspring.app.workspace.paths").find_user_paths(os.environ)
     try:
         if user is None or b'"screenReader"' not in user.settings.read_bytes():
             return False
@@ -55,7 +55,7 @@ def is_spoken(options: argparse.Namespace) -> bool:
     load_settings = import_module("mainspring.app.workspace.settings.load").load_settings
     try:
         return load_settings(str(user.root), environ=os.environ).config.ui.screen_reader
-    except MainspringError:  # reported when the chat opens
+    except import_module("mainspring.errors").MainspringError:  # reported when the chat opens
         return False
 
 

@@ -139,22 +139,20 @@ async def test_changes_of_the_status_are_announced_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "expected"),
+    ("settings", "expected"),
     [
-        ([], "{}", False),
-        (["--screen-reader"], "{}", True),
-        ([], '{"ui": {"screenReader": true}}', True),
-        ([], '{"ui": {"screenReader": false}}', False),
-        ([], '{"ui": {"screenReader": ', False),
+        ("{}", False),
+        ('{"ui": {"screenReader": true}}', True),
+        ('{"ui": {"screenReader": false}}', False),
+        ('{"ui": {"screenReader": ', False),
     ],
 )
-def test_flag_and_setting_start_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], settings: str, expected: bool
+def test_setting_of_the_user_starts_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: str, expected: bool
 ) -> None:
     (tmp_path / "settings.json").write_text(settings)
     monkeypatch.setenv("MAINSPRING_HOME", str(tmp_path))
-    _, options = parse_arguments(arguments)
-    assert start.is_spoken(options) == expected
+    assert start.is_screen_reader_set() == expected
 
 
 def test_flag_needs_a_chat() -> None:
