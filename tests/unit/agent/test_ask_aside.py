@@ -16,4 +16,4 @@ async def test_side_question_sees_the_conversation_and_leaves_it_unchanged() -> 
     request = model.requests[-1]
     assert [message.text for message in request.messages[:-1]] == ["Hi", "Hello."]
     assert request.messages[-1].text.endswith("How many prompts?")
-    assert (request.system, request.tool_choice) == ("Be brief.", "none")
+    assert (request.request.system, request.request.tool_choice) == ("Be brief.", "none")
