@@ -37,8 +37,8 @@ from mainspring.events import ContextCompacted, RunStatus
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
-from mainspring.messages import AgentMessage
-from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
+from mainspring.messages import AgentMessage, Message, convert_to_llm
+from mainspring.models import ModelProvider, ModelRequest, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
@@ -59,6 +59,11 @@ else:
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
     call_function = lazy_function("mainspring.tools.schema.output", "call_function")
     takes_context = lazy_function("mainspring.policies.structured.plug", "takes_context")
+
+_ASIDE = (
+    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
+    "It does not change the task.\n\n"
+)
 
 
 if TYPE_CHECKING:
@@ -323,6 +328,24 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self.context.messages[:] = compacted[0]
         await self.bus.notify(ContextCompacted.from_messages("asked", before, self.messages))
         return compacted[1]
+
+    async def ask_aside(self, question: str) -> Message:
+        """Answer a question from the conversation so far, also during a run. The conversation stays unchanged.
+
+        The model calls no tool. The usage in the response is not added to any budget.
+
+        Raises:
+            ModelError: If the call failed.
+        """
+        request = ModelRequest(
+            [*convert_to_llm(self.messages), Message.user(f"{_ASIDE}{question}")],
+            system=self.context.system,
+            tools=self.tools.specs,  # unchanged, so that the provider's prompt cache applies
+            tool_choice="none",
+            thinking=self.thinking,
+            session_id=self.session_id or None,
+        )
+        return (await self.model.complete(request)).message
 
     @overload
     async def run(

@@ -27,14 +27,9 @@ from mainspring.app.workspace.session_summaries import SessionSummary, describe_
 from mainspring.errors import ConfigError
 from mainspring.messages import Cost, Message, Usage, utc_now
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
-from mainspring.models import ModelRequest
 from mainspring.sessions import SessionInfo, Transcript
 from mainspring.tools import Tool
 
-_SIDE_QUESTION = (
-    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
-    "It does not change the task.\n\n"
-)
 _REWIND_USAGE = "Use /rewind [N | ENTRY | undo | list] [files | conversation] [preview] [force]."
 _REWIND_TITLES = {
     "both": "Rewind to before",
@@ -351,16 +346,7 @@ class InfoCommands:
         budget = agent.behavior.session_budget
         if budget is not None and budget.max_cost is not None and self._status.ledger.cost >= budget.max_cost:
             raise ConfigError(f"The cost limit of the session is reached: ${budget.max_cost:.2f}.")
-        messages = [message for message in agent.messages if isinstance(message, Message)]
-        request = ModelRequest(
-            [*messages, Message.user(f"{_SIDE_QUESTION}{question}")],
-            system=agent.context.system,
-            tools=agent.tools.specs,  # unchanged, so that the provider's prompt cache applies
-            tool_choice="none",
-            thinking=agent.thinking,
-            session_id=self._status.status().session_id or None,
-        )
-        answer = (await agent.model.complete(request)).message
+        answer = await agent.ask_aside(question)
         self._status.add_side_call(answer)
         text = answer.text.strip() or "The model did not answer in text. Ask again, or send the question as a message."
         return Text(text, f"Side question: {one_line(question, 80)}", markdown=True)

@@ -202,6 +202,9 @@ def _add_mode_options(parser: Parser) -> None:
         "seatbelt, or none; auto fails if no sandbox is available, and none overrides the settings (default: auto)",
     )
     group.add_argument("--sandbox-network", action="store_true", help="Allow network access in the sandbox")
+    group.add_argument(
+        "--screen-reader", action="store_true", help="Chat in plain lines for a screen reader, without redrawing"
+    )
     group.add_argument("--worktree", metavar="NAME", help="Work in a git worktree with this name, on its own branch")
 
 
@@ -262,5 +265,7 @@ def _check_conflicts(options: argparse.Namespace) -> None:
         raise UsageError("Use only one of --plan and --execute.")
     if options.plan and options.accept_edits:
         raise UsageError("Use only one of --plan and --accept-edits.")
+    if options.screen_reader and options.prompt is not None:
+        raise UsageError("--screen-reader is for the chat. Omit -p, or omit --screen-reader.")
     if options.no_session and named:
         raise UsageError("Use only one of --no-session and --continue, --session, or --session-id.")

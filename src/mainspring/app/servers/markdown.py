@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mainspring.app.chat.command_results import Changes, Clipboard, CommandResult, Fields, Picker, Table, Text
+from mainspring.app.chat.command_results import (
+    Changes,
+    Clipboard,
+    CommandResult,
+    Fields,
+    Picker,
+    Table,
+    Text,
+    UiSetting,
+)
 from mainspring.events import FileDiff
 from mainspring.text import pluralize
 
@@ -31,6 +40,8 @@ def result_to_markdown(shown: CommandResult | None) -> str:
             return "\n\n".join([text, *[fence(format_diff(diff), "diff") for diff in diffs]])
         case Clipboard(text=text):
             return text
+        case UiSetting(key=key, value=value):
+            return f"{key.capitalize()} set to {value}."
         case _:
             return ""
 

@@ -356,10 +356,10 @@ class TerminalApp:
                 self._dialogs.add(self._create_picker(event.shown))
             case UiSetting(key="theme", value=name):
                 self._choose_theme(name)
-                self.screen.print([make_row(("faint", f"Theme set to {name}."))])
+                return False
             case UiSetting(value=value):
                 self.screen.set_vim(value == "vim")
-                self.screen.print([make_row(("faint", f"The input has the keys of {value}."))])
+                return False
             case Clipboard(text=text):
                 self._copy(text)
             case ScreenAction(action="clear"):

@@ -36,14 +36,16 @@ class ApprovalDialog:
     Args:
         request: The question.
         finish: Called with the decision.
+        plain: Whether it is read by a screen reader.
     """
 
-    def __init__(self, request: ApprovalRequest, finish: OnDone) -> None:
+    def __init__(self, request: ApprovalRequest, finish: OnDone, *, plain: bool = False) -> None:
         self.id = request.id
         self.text_request: TextRequest | None = None
         self._request = request
         self._finish = finish
-        self._menu = Menu(_menu_items(request), wraps=True)
+        self._plain = plain
+        self._menu = Menu(_menu_items(request), wraps=True, plain=plain)
         self._rules: tuple[ApprovalDecision, Menu] | None = None
         self._hunks: HunkSelector | None = None
         self._text_purpose = ""
@@ -83,7 +85,7 @@ class ApprovalDialog:
             case "always" | "everywhere" | "never":
                 rules = self._request.suggestions
                 if len(rules) > 1:
-                    self._rules = (value, Menu(_rule_items(self._request), wraps=True))
+                    self._rules = (value, Menu(_rule_items(self._request), wraps=True, plain=self._plain))
                 else:
                     self._answer(value, rule=rules[0] if rules else "")
             case "hunks":

@@ -44,6 +44,7 @@ class Menu:
         index: Index of the first selected item.
         numbered: Whether digits select items without letters.
         wraps: Whether labels and details that are too long wrap instead of being truncated.
+        plain: Whether the items are numbered sentences for a screen reader, and numbers select them.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Menu:
         index: int = 0,
         numbered: bool = True,
         wraps: bool = False,
+        plain: bool = False,
     ) -> None:
         self.items = list(items)
         self.index = index
         self._multiple = multiple
         self._numbered = numbered
         self._wraps = wraps
+        self._plain = plain
         self._marked: set[int] = set()
 
     def on_key(self, key: str) -> tuple[str, ...] | None:
@@ -99,13 +102,18 @@ class Menu:
         return (self.items[place].value,)
 
     def _index_of_key(self, key: str) -> int | None:
-        number = int(key) - 1 if self._numbered and key.isdecimal() and len(key) == 1 else -1
-        places = (i for i, item in enumerate(self.items) if item.key == key or (not item.key and i == number))
+        is_number = key.isdecimal() and (self._plain or (self._numbered and len(key) == 1))
+        number = int(key) - 1 if is_number else -1
+        places = (
+            i for i, item in enumerate(self.items) if item.key == key or (i == number and (self._plain or not item.key))
+        )
         return next(places, None)
 
     def rows(self, columns: int, max_rows: int) -> list[Row]:
         """Return as many items around the selected one as fit."""
         max_rows = max(max_rows, 1)
+        if self._plain:
+            return [self._sentence(i, columns) for i in range(len(self.items))]
         if self._wraps and any(not self._fits(item, columns) for item in self.items):
             return self._wrapped_rows(columns, max_rows)
         first = min(max(self.index - max_rows // 2, 0), max(len(self.items) - max_rows, 0))
@@ -113,6 +121,12 @@ class Menu:
         if len(self.items) > max_rows and shown:
             shown[-1] = [*shown[-1], *make_row(("faint", f"  {self.index + 1} of {len(self.items)}"))]
         return shown
+
+    def _sentence(self, i: int, columns: int) -> Row:
+        item = self.items[i]
+        marked = ", marked" if i in self._marked else ""
+        detail = f": {item.detail}" if item.detail else ""
+        return make_row(to_one_row(f"{i + 1}. {item.label}{marked}{detail}", columns - 1, make=escape_all))
 
     def _fits(self, item: MenuItem, columns: int) -> bool:
         """Return True if an item with its detail fits on one row unchanged."""
@@ -265,6 +279,7 @@ _FREE_TEXT = "\0own"
 _HINT = "Up/Down to move, Enter to select, Esc to skip"
 _PICKER_HINT = "Up/Down to move, Enter to select, type to filter, Esc to cancel"
 _HINT_MULTIPLE = "Up/Down to move, Space to mark, Enter to confirm, Esc to skip"
+_PLAIN_HINT_MULTIPLE = "Type numbers to mark answers, then the word enter"
 _PLAN_SYSTEM_PROMPT = (("approve", "Approve", "y"), ("revise", "Revise...", "r"), ("reject", "Reject", "n"))
 _YES_NO = (("yes", "Yes", "y"), ("no", "No", "n"))
 
@@ -275,16 +290,18 @@ class QuestionDialog:
     Args:
         request: The question.
         finish: Called with the answer.
+        plain: Whether it is read by a screen reader.
     """
 
-    def __init__(self, request: QuestionRequest, finish: OnDone) -> None:
+    def __init__(self, request: QuestionRequest, finish: OnDone, *, plain: bool = False) -> None:
         self.id = request.id
         self.text_request: TextRequest | None = None
         self._request = request
         self._finish = finish
+        self._plain = plain
         self._is_revising = False
         items = _items(request)
-        self._menu = Menu(items, multiple=request.multiple, wraps=True) if items else None
+        self._menu = Menu(items, multiple=request.multiple, wraps=True, plain=plain) if items else None
         if self._menu is None:
             self.text_request = TextRequest("Your answer")
 
@@ -322,11 +339,14 @@ class QuestionDialog:
         request = self._request
         title = request.title or ("Plan" if request.kind == "plan" else request.text)
         head = wrap_row(make_row(("warn", to_one_row(title, 10_000))), columns, break_words=True)
-        hint = _HINT_MULTIPLE if request.multiple else _HINT
+        if self._plain:
+            hint = _PLAIN_HINT_MULTIPLE if request.multiple else ""
+        else:
+            hint = _HINT_MULTIPLE if request.multiple else _HINT
         if self.text_request is not None or self._menu is None:
             label = self.text_request.label if self.text_request is not None else ""
             hint = f"{label} (Enter to send, Esc to go back)"
-        hint_rows = wrap_row(make_row(("faint", hint)), columns)
+        hint_rows = wrap_row(make_row(("faint", hint)), columns) if hint else []
         items = [] if self.text_request is not None or self._menu is None else self._menu.rows(columns, max_rows - 2)
         space = max(max_rows - len(hint_rows) - len(items), 1)
         if len(head) > space:  # the text of the question is printed above, too

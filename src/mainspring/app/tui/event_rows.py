@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.command_results import Changes, CommandResult, Fields, Picker, Table, Text
+from mainspring.app.chat.command_results import Changes, CommandResult, Fields, Picker, Table, Text, UiSetting
 from mainspring.app.run.error_advice import advise
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.format import format_tokens
@@ -48,6 +48,8 @@ def result_rows(result: CommandResult, columns: int, markdown: Callable[[str], l
                 for choice in choices
             ]
             return _title(title) + (rows or _empty_rows(empty, columns))
+        case UiSetting(key=key, value=value):
+            return [make_row(("faint", f"{key.capitalize()} set to {value}."))]
         case Changes(text=text, diffs=diffs):
             return output_rows(text, "", "") + diff_rows(diffs, columns)
         case _:

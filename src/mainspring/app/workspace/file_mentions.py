@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock
-from mainspring.models import ModelInfo
 from mainspring.permissions import PermissionDecision
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools.support.images import (
@@ -23,6 +22,9 @@ from mainspring.tools.support.images import (
     is_image,
     shrink_image,
 )
+
+if TYPE_CHECKING:
+    from mainspring.models import ModelInfo
 
 _MAX_FILE_BYTES = 256 << 10
 """Maximum number of bytes to attach from one file."""

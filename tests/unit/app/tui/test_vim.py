@@ -125,5 +125,5 @@ async def test_vim_is_a_setting_and_a_command(tmp_path: Path) -> None:
         tui.keys("\r")
         assert await tui.next_command(Slash) == Slash("/vim")
         tui.chat.publish(chat_events.CommandEnd("1", "vim", UiSetting("editing", "emacs")))
-        await tui.wait_for(lambda: "The input has the keys of emacs." in tui.written)
+        await tui.wait_for(lambda: "Editing set to emacs." in tui.written)
         assert not tui.session.screen.vim_mode

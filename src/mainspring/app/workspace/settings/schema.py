@@ -139,11 +139,13 @@ class UiSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         theme: Color theme: ``auto``, ``dark``, ``light``, ``high-contrast``, ``color-blind``, ``plain``.
         keys: Key bindings by action, to override the defaults.
         editing: Keys of the input: ``emacs`` or ``vim``.
+        screen_reader: Whether the chat prints plain lines for a screen reader, without redrawing. Only from your own settings.
     """
 
     theme: ThemeName = "auto"
     keys: dict[str, str] = {}
     editing: Literal["emacs", "vim"] = "emacs"
+    screen_reader: bool = False
 
 
 StatusLinePart = Literal[
