@@ -97,7 +97,7 @@ async def run_scenario(telemetry: Telemetry, folder: Path, script: Any = None) -
         subagents=[
             AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(answer_as_subagent, loop=True))
         ],
-        behavior=RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=5, jitter=0.0)),
+        behavior=RunOptions(retry=RetryConfig(max_retries=2, base_delay_seconds=0.005, jitter=0.0)),
         extra={"abort": lambda: agent.abort()},
     )
     agent.on(ToolGate, lambda ctx: {"block": "not this one"} if ctx.input.get("key") == "no" else None)

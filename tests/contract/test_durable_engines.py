@@ -239,7 +239,7 @@ async def test_failures_and_retries_replay_the_same_way(reopen: Reopen) -> None:
         world.done.append("fail")
         raise LookupError(f"no {key}")
 
-    retry = RunOptions(retry=RetryConfig(base_delay_ms=1))
+    retry = RunOptions(retry=RetryConfig(base_delay_seconds=0.001))
     agent = world.agent(tool(fail), world.tool("hold", blocking=True, idempotent=True), behavior=retry)
     async with DurableWorker(await reopen(), {"a": agent}) as agents:
         run = await agents.start("a", "Go.")

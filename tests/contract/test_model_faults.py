@@ -18,7 +18,7 @@ from mainspring.models.transport.port import Transport
 from tests.contract.wire_scenarios import SPEAKERS, TEXT, THINKING, Speaker
 from tests.unit.models.server import Answer, Server, chunked, head, plain, serve
 
-QUICK = RetryConfig(base_delay_ms=1, jitter=0, mid_stream=False)
+QUICK = RetryConfig(base_delay_seconds=0.001, jitter=0, mid_stream=False)
 TOOL = ToolDefinition("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
 each_protocol = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda s: s.name)

@@ -38,7 +38,7 @@ from mainspring.tools import Tool, ToolContext, tool
 RUNS, ALL_RUNS = 600, 2000
 PARTS = 4  # each test must finish in seconds
 QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
-NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
+NO_WAIT = RetryConfig(max_retries=1, base_delay_seconds=0, max_delay_seconds=0, jitter=0)
 FIRED = [name for name in HOOK_NAMES if not name.startswith(("child:", "mcp:", "skills:", "spawn:", "oauth:"))]
 PER_CALL = ("tool:gate", "tool:before", "tool:permit", "tool:start", "tool:error", "tool:transform", "tool:after")
 STOPS = ("abort", "abort", "cancel", "cancel twice", "both", "abort twice", "deadline")

@@ -15,7 +15,7 @@ from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
 SUBAGENT = AgentDefinition(name="scout", description="Looks things up.", system="Look things up.", tools=("look",))
-RETRY = RetryConfig(max_retries=2, base_delay_ms=1, jitter=0.0)
+RETRY = RetryConfig(max_retries=2, base_delay_seconds=0.001, jitter=0.0)
 
 _USAGE = Usage(120, 8, cache_read=40, reasoning_tokens=2, cost=Cost(0.0036, 0.0012, 0.0001))
 

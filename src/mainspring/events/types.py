@@ -413,11 +413,6 @@ class McpStartup(Event, frozen=True):
         """Return True if the server is connected."""
         return self.seconds is not None and self.error is None
 
-    @property
-    def duration_ms(self) -> float:
-        """Return the duration in milliseconds."""
-        return (self.seconds or 0.0) * 1000
-
 
 class McpServer(Event, frozen=True):
     """An MCP server is connected, or failed (``error``). ``exception`` is the failure itself, in this process only."""

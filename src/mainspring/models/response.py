@@ -44,11 +44,6 @@ class Failure(Struct, frozen=True, eq=False):
     cause: ModelError | None = None
 
     @property
-    def retry_after_ms(self) -> float | None:
-        """Milliseconds to wait, if the server sent a delay."""
-        return None if self.retry_after is None else self.retry_after * 1000
-
-    @property
     def success(self) -> bool:
         """Always False."""
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict, TypeVar, Unpack, cast
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -42,8 +42,8 @@ class RetryConfig(Struct, frozen=True):
     Attributes:
         enabled: Whether to retry.
         max_retries: Maximum number of retries after the first attempt.
-        base_delay_ms: Delay before the first retry, in milliseconds; doubles each time.
-        max_delay_ms: Maximum computed delay, in milliseconds, jitter included.
+        base_delay_seconds: Delay before the first retry; doubles each time.
+        max_delay_seconds: Maximum computed delay, jitter included.
         jitter: Fraction by which a delay is randomly increased or decreased; 0 turns it off.
         max_retry_after: Maximum delay, in seconds, that a server may request; if it requests more, the call fails instead.
         mid_stream: Whether to continue a response that was cut off after its first content, at most twice in a call.
@@ -51,11 +51,29 @@ class RetryConfig(Struct, frozen=True):
 
     enabled: bool = True
     max_retries: Annotated[int, Meta(ge=0)] = 3
-    base_delay_ms: Annotated[float, Meta(ge=0)] = 1000
-    max_delay_ms: Annotated[float, Meta(ge=0)] = 10000
+    base_delay_seconds: Annotated[float, Meta(ge=0)] = 1.0
+    max_delay_seconds: Annotated[float, Meta(ge=0)] = 10.0
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.25
     max_retry_after: Annotated[float, Meta(ge=0)] = 60.0
     mid_stream: bool = True
+
+    @classmethod
+    def from_settings(cls, settings: Any) -> Self:
+        """Create the retry settings from the ``retry`` section of ``settings.json``, whose delays are in milliseconds.
+
+        Args:
+            settings: The section as an object; an attribute that is None keeps the default.
+        """
+        base, longest = settings.base_delay_ms, settings.max_delay_ms
+        given: dict[str, Any] = {
+            "enabled": settings.enabled,
+            "max_retries": settings.max_retries,
+            "base_delay_seconds": None if base is None else base / 1000,
+            "max_delay_seconds": None if longest is None else longest / 1000,
+            "jitter": 0.0 if settings.enable_jitter is False else None,
+            "mid_stream": settings.mid_stream,
+        }
+        return cls(**{name: value for name, value in given.items() if value is not None})
 
 
 class RetryInfo(Struct, frozen=True):
@@ -74,11 +92,6 @@ class RetryInfo(Struct, frozen=True):
     def message(self) -> str:
         """Text of the error."""
         return self.error.message
-
-    @property
-    def delay_ms(self) -> float:
-        """Delay in milliseconds."""
-        return self.delay * 1000
 
 
 RetryContext = RetryInfo
@@ -144,10 +157,10 @@ def calculate_delay(
         ``base * 2**attempt``, varied by the jitter, limited to the maximum.
     """
     config = config or RetryConfig()
-    delay = min(config.base_delay_ms * 2.0 ** min(attempt, 64), config.max_delay_ms)
+    delay = min(config.base_delay_seconds * 2.0 ** min(attempt, 64), config.max_delay_seconds)
     if config.jitter:
         delay *= 1 + config.jitter * (2 * rng() - 1)
-    return min(max(0.0, delay), config.max_delay_ms) / 1000
+    return min(max(0.0, delay), config.max_delay_seconds)
 
 
 def next_delay(

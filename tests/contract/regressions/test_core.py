@@ -37,7 +37,7 @@ from mainspring.tools import Tool, ToolRegistry, ToolResult
 from tests.unit.loop.harness import as_message, assert_results_follow_calls
 
 QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
-NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
+NO_WAIT = RetryConfig(max_retries=1, base_delay_seconds=0, max_delay_seconds=0, jitter=0)
 
 
 @tool

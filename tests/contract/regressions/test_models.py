@@ -34,7 +34,7 @@ from tests.contract.wire_scenarios import (
 from tests.unit.models.server import Answer, Server, chunked, plain, serve
 
 KEY = "Zx81Kq0aPwLm55TtRr77"  # in no known format, so that only a comparison with the key can redact it
-NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
+NO_WAIT = RetryConfig(max_retries=1, base_delay_seconds=0, max_delay_seconds=0, jitter=0)
 
 HOSTS: dict[str, tuple[Speaker, dict[str, Any]]] = {
     "anthropic:claude-sonnet-4-5": (MESSAGES, {}),

@@ -13,7 +13,7 @@ from mainspring.run_options import RunOptions
 from mainspring.testing import ScriptedModel
 from tests.e2e.servers.chat import ChatServer, call, error
 
-FAST = RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0))
+FAST = RunOptions(retry=RetryConfig(base_delay_seconds=0.001, jitter=0))
 
 
 class Keys:

@@ -248,7 +248,7 @@ async def test_debug_and_trace_callbacks_receive_messages_and_events() -> None:
         failing,
         ScriptedCall("look", {"key": "bad"}),
         "end",
-        behavior=RunOptions(retry=RetryConfig(base_delay_ms=1)),
+        behavior=RunOptions(retry=RetryConfig(base_delay_seconds=0.001)),
     ).run("go")
     lines = [message for _, message, _ in recorder.calls_of("debug")]
     facts = [each for _, _, each in recorder.calls_of("debug")]

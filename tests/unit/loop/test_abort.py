@@ -186,7 +186,7 @@ async def test_time_limit_applies_to_every_kind_of_wait(where: str) -> None:
     ended: list[Any] = []
     agent.on(SessionEnd, lambda ctx: ended.append((ctx.status, ctx.error)))
     started = time.monotonic()
-    behavior = LoopOptions(max_seconds=0.05, abort_grace=0.01, retry=RetryConfig(base_delay_ms=9000, jitter=0))
+    behavior = LoopOptions(max_seconds=0.05, abort_grace=0.01, retry=RetryConfig(base_delay_seconds=9, jitter=0))
     result = await agent.run("go", behavior=behavior)
     assert time.monotonic() - started < 0.25
     assert (result.status, result.error, ended) == ("max_seconds", None, [("max_seconds", None)])

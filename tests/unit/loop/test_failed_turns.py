@@ -270,7 +270,7 @@ async def test_each_retry_is_published_before_its_wait() -> None:
     events: list[Any] = []
     bus = HookBus()
     bus.subscribe(events.append)
-    behavior = LoopOptions(retry=RetryConfig(max_retries=5, base_delay_ms=1, jitter=0))
+    behavior = LoopOptions(retry=RetryConfig(max_retries=5, base_delay_seconds=0.001, jitter=0))
     result = await agent_loop("go", LoopContext(), make_config(model, bus=bus, behavior=behavior))
     assert (result.text, result.turns) == ("ok", 1)
     retries = [e for e in events if e.type == "model_retry"]

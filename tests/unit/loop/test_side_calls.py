@@ -83,7 +83,7 @@ async def test_side_call_is_retried_and_publishes_nothing() -> None:
     other = Script(fail(NetworkError("down")), text_reply("found"))
     agent = make_agent(Script(text_reply("ok")), hooks={ContextTransform: select})
     agent.subscribe(events.append)
-    await agent.run("go", behavior=LoopOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
+    await agent.run("go", behavior=LoopOptions(retry=RetryConfig(base_delay_seconds=0.001, jitter=0)))
     assert len(other.requests) == 2
     assert "model_retry" not in [e.type for e in events]
 

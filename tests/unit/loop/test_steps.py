@@ -37,7 +37,7 @@ async def test_recorded_run_is_replayed_without_model_tools_or_clock() -> None:
         return lambda: [queue.pop()] if queue else []
 
     recorder = RecordingSteps()
-    retry = RetryConfig(base_delay_ms=1, max_delay_ms=1, jitter=0)
+    retry = RetryConfig(base_delay_seconds=0.001, max_delay_seconds=0.001, jitter=0)
     model = Script(
         fail(RateLimitedError("slow down")),
         tool_calls_reply(tool_call_reply("act", n="1"), tool_call_reply("act", n="bad"), tool_call_reply("nope")),

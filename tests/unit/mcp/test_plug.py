@@ -173,8 +173,7 @@ async def test_bootstrap_hooks_report_duration_and_outcome_of_each_server() -> N
     assert "broken" in ends["bad"].error.message
     for end in ends.values():
         assert 0 < end.seconds < 60
-        assert end.duration_ms == end.seconds * 1000
-    assert [(e.ok, e.duration_ms) for name, e in published if name == "mcp:bootstrap:start"] == [(False, 0)] * 2
+    assert [(e.ok, e.seconds) for name, e in published if name == "mcp:bootstrap:start"] == [(False, None)] * 2
 
 
 @pytest.mark.covers("HOK-34")

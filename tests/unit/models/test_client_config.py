@@ -93,7 +93,7 @@ def test_retry_settings_of_the_configuration_apply_unless_others_are_passed() ->
 
     assert LLMClient.from_config({})._retry == RetryConfig()
     assert LLMClient({"providers": {}, **config})._retry.max_retries == 1
-    assert LLMClient.from_config(config)._retry == RetryConfig(max_retries=1, base_delay_ms=20, jitter=0)
+    assert LLMClient.from_config(config)._retry == RetryConfig(max_retries=1, base_delay_seconds=0.02, jitter=0)
     assert LLMClient.from_config({"retry": {"enabled": False}})._retry.enabled is False
     assert LLMClient.from_config(config, retry_config=RetryConfig(max_retries=7))._retry.max_retries == 7
 

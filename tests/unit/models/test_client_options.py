@@ -126,7 +126,7 @@ async def test_signal_ends_the_retries_of_a_call() -> None:
     signal.cancel()
     model = ScriptedModel(NetworkError("gone"), "never")
 
-    result = await LLMClient(model, retry_config=RetryConfig(base_delay_ms=1)).invoke("Hi", signal=signal)
+    result = await LLMClient(model, retry_config=RetryConfig(base_delay_seconds=0.001)).invoke("Hi", signal=signal)
 
     assert isinstance(result, Failure)
     assert len(model.requests) == 1
@@ -189,7 +189,7 @@ async def test_complete_returns_one_message() -> None:
     with pytest.raises(AuthenticationError):
         await complete("mine:m", [Message.user("Hi")], registry=factory.registry)
     retried = ScriptedModel(NetworkError("gone"), "Back")
-    assert (await complete(retried, "Hi", retry_config=RetryConfig(base_delay_ms=1))).text == "Back"
+    assert (await complete(retried, "Hi", retry_config=RetryConfig(base_delay_seconds=0.001))).text == "Back"
 
 
 # --- structured responses ----------------------------------------------------------------------------------------------
@@ -396,11 +396,13 @@ async def test_retry_options_configure_with_retry() -> None:
             raise failures.pop(0)
         return "done"
 
-    options = RetryOptions(RetryConfig(base_delay_ms=500, max_delay_ms=60_000, jitter=0), retries.append, sleep=sleep)
+    options = RetryOptions(
+        RetryConfig(base_delay_seconds=0.5, max_delay_seconds=60, jitter=0), retries.append, sleep=sleep
+    )
 
     assert await with_retry(call, options) == "done"
     assert slept == [0.5, 1.0]
-    assert [(t.attempt, t.delay_ms) for t in retries] == [(1, 500), (2, 1000)]
+    assert [(t.attempt, t.delay) for t in retries] == [(1, 0.5), (2, 1)]
     assert RetryContext is RetryInfo
 
 
@@ -412,13 +414,13 @@ async def test_with_retry_repeats_calls_that_return_failures() -> None:
         success_response(1),
     ]
     retries: list[RetryContext] = []
-    options = RetryOptions(RetryConfig(base_delay_ms=1), retries.append)
+    options = RetryOptions(RetryConfig(base_delay_seconds=0.001), retries.append)
 
     async def call() -> Any:
         return results.pop(0)
 
     assert is_model_success(await with_retry(call, options))
-    assert [(t.error.code, t.delay_ms) for t in retries][1] == ("RATE_LIMITED", 5)
+    assert [(t.error.code, t.delay) for t in retries][1] == ("RATE_LIMITED", 0.005)
     results += [error_response("UNKNOWN", "odd"), success_response(1)]
     assert (await with_retry(call, options)).error == "UNKNOWN"
     assert [code for code in ErrorCode if models.is_retryable_error(code)] == [
@@ -430,7 +432,7 @@ async def test_with_retry_repeats_calls_that_return_failures() -> None:
 
 @pytest.mark.covers("RET-04")
 def test_longer_delays_can_be_configured() -> None:
-    patient = RetryConfig(max_delay_ms=60_000, jitter=0)
+    patient = RetryConfig(max_delay_seconds=60, jitter=0)
 
     assert [models.calculate_delay(n, patient) for n in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
 

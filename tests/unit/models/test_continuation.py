@@ -24,7 +24,7 @@ from mainspring.models import (
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.models.server import Answer, Received, Server, chunked, plain, serve
 
-FAST = RetryConfig(base_delay_ms=1, jitter=0)
+FAST = RetryConfig(base_delay_seconds=0.001, jitter=0)
 
 
 def sse(*events: dict[str, Any], name: bool = False) -> list[bytes]:
@@ -187,7 +187,9 @@ async def test_response_that_is_cut_again_and_again_fails_with_everything_receiv
     assert (last.text, last.stop_reason) == ("a1 b2 c3 ", "error")
 
 
-@pytest.mark.parametrize("options", [RetryConfig(mid_stream=False, base_delay_ms=1), RetryConfig(max_retries=0), None])
+@pytest.mark.parametrize(
+    "options", [RetryConfig(mid_stream=False, base_delay_seconds=0.001), RetryConfig(max_retries=0), None]
+)
 async def test_continuation_can_be_switched_off(options: RetryConfig | None) -> None:
     async with serve_posts(answer(chat, "half", cut=True), answer(chat, "whole")) as server:
         agent = Agent(model_at("compatible:m", server.url))

@@ -61,11 +61,11 @@ def test_delays_double_up_to_a_maximum() -> None:
 
     assert [calculate_delay(n, steady) for n in range(6)] == [1, 2, 4, 8, 10, 10]
     assert calculate_delay(5000, steady) == 10
-    assert RetryConfig() == RetryConfig(True, 3, 1000, 10000, 0.25, 60)
+    assert RetryConfig() == RetryConfig(True, 3, 1.0, 10.0, 0.25, 60)
     assert calculate_delay(2, rng=lambda: 0.0) == 3.0
     assert calculate_delay(2, rng=lambda: 1.0) == 5.0
     assert calculate_delay(2, rng=lambda: 0.5) == 4.0
-    assert calculate_delay(9, RetryConfig(jitter=0, max_delay_ms=60000)) == 60
+    assert calculate_delay(9, RetryConfig(jitter=0, max_delay_seconds=60)) == 60
     assert calculate_delay(9, rng=lambda: 0.0) == 7.5
     assert calculate_delay(9, rng=lambda: 1.0) == 10
     assert all(7.5 <= calculate_delay(9) <= 10 for _ in range(50))

@@ -227,7 +227,7 @@ def call_without_arguments(name: str) -> Reply:
 
 
 async def test_retries_are_counted_and_logged(session: Session) -> None:
-    behavior = RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=1, max_delay_ms=1))
+    behavior = RunOptions(retry=RetryConfig(max_retries=2, base_delay_seconds=0.001, max_delay_seconds=0.001))
     await make_logged_agent(session, NetworkError("lost"), NetworkError("lost again"), "done", behavior=behavior).run(
         "go"
     )

@@ -42,7 +42,7 @@ async def coded() -> ToolResult:
     return ToolResult(output="no", is_error=True, metadata={"code": f"it said {CANARY}"})
 
 
-QUICKLY = RetryConfig(max_retries=1, base_delay_ms=1, jitter=0.0)
+QUICKLY = RetryConfig(max_retries=1, base_delay_seconds=0.001, jitter=0.0)
 
 
 async def run(recorder: Recorder, **options: Any) -> None:

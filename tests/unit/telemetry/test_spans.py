@@ -24,7 +24,7 @@ from tests.unit.telemetry.recorder import Recorder
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
-QUICK = RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=1, max_delay_ms=1, jitter=0.0))
+QUICK = RunOptions(retry=RetryConfig(max_retries=2, base_delay_seconds=0.001, max_delay_seconds=0.001, jitter=0.0))
 USAGE = Usage(100, 20, cache_read=50, cache_write=10, reasoning_tokens=5, cost=Cost(0.01, 0.02))
 
 

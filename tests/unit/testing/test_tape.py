@@ -66,7 +66,7 @@ async def run_agent(
     tape: Tape, lookup_tool: CountingTool, model: Any = None, prompt: str = f"Find it, {SECRET}", **options: Any
 ) -> Any:
     model = tape.model("compatible:m", base_url="http://h/v1") if model is None else tape.model(model)
-    behavior = RunOptions(retry=RetryConfig(base_delay_ms=1 if tape.recording else 60_000), **options)
+    behavior = RunOptions(retry=RetryConfig(base_delay_seconds=0.001 if tape.recording else 60_000), **options)
     return await Agent(model, tools=[lookup_tool.tool()], steps=tape.steps, behavior=behavior).run(prompt)
 
 
@@ -84,7 +84,7 @@ async def record_run(path: Path, *answers: bytes, lookup_tool: CountingTool | No
         return await run_agent(tape, lookup_tool or CountingTool(), make_host_model(*answers))
 
 
-QUICK = RunOptions(retry=RetryConfig(base_delay_ms=1))
+QUICK = RunOptions(retry=RetryConfig(base_delay_seconds=0.001))
 TWO = (make_response(call="a"), make_response(call="bad"), make_response(text="Done."))
 
 

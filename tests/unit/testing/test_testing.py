@@ -41,7 +41,7 @@ async def test_script_can_fail_truncate_and_delay() -> None:
     agent = Agent(
         model,
         execution=MemoryEnv({}),
-        behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0, mid_stream=False)),
+        behavior=RunOptions(retry=RetryConfig(base_delay_seconds=0.001, jitter=0, mid_stream=False)),
     )
     with pytest.raises(AgentProviderError, match="cut"):
         await agent.run("go")

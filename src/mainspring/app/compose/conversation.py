@@ -346,16 +346,7 @@ def build_compaction(settings: Settings) -> Compaction | None:
 
 def build_retry(settings: RetrySettings) -> RetryConfig | None:
     """Create the retry policy from the settings, or return ``None`` if it is off."""
-    if not settings.enabled:
-        return None
-    given: dict[str, Any] = {
-        "max_retries": settings.max_retries,
-        "base_delay_ms": settings.base_delay_ms,
-        "max_delay_ms": settings.max_delay_ms,
-        "jitter": 0.0 if settings.enable_jitter is False else None,
-        "mid_stream": settings.mid_stream,
-    }
-    return RetryConfig(**{name: value for name, value in given.items() if value is not None})
+    return RetryConfig.from_settings(settings) if settings.enabled else None
 
 
 def open_session(

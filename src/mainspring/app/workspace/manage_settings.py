@@ -128,8 +128,8 @@ def _effective_defaults() -> dict[SettingKey, Any]:
     return {
         **{path: None if value is UNSET else value for path, value in agent.items()},
         ("retry", "maxRetries"): retry.max_retries,
-        ("retry", "baseDelayMs"): retry.base_delay_ms,
-        ("retry", "maxDelayMs"): retry.max_delay_ms,
+        ("retry", "baseDelayMs"): int(retry.base_delay_seconds * 1000),
+        ("retry", "maxDelayMs"): int(retry.max_delay_seconds * 1000),
         ("retry", "enableJitter"): retry.jitter > 0,
         ("retry", "midStream"): retry.mid_stream,
         ("compaction", "reserveTokens"): compaction.reserve,

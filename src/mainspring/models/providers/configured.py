@@ -59,16 +59,7 @@ class ConfiguredProviders:
     @property
     def retry(self) -> RetryConfig:
         """The retry settings."""
-        settings = _convert(_setting(self._config, "retry") or {}, _RetrySettings, "retry")
-        given: dict[str, Any] = {
-            "enabled": settings.enabled,
-            "max_retries": settings.max_retries,
-            "base_delay_ms": settings.base_delay_ms,
-            "max_delay_ms": settings.max_delay_ms,
-            "jitter": 0.0 if settings.enable_jitter is False else None,
-            "mid_stream": settings.mid_stream,
-        }
-        return RetryConfig(**{name: value for name, value in given.items() if value is not None})
+        return RetryConfig.from_settings(_convert(_setting(self._config, "retry") or {}, _RetrySettings, "retry"))
 
     def select(self) -> ProviderConfig:
         """Return the settings of the selected provider: of ``model``, else of ``providers.default``.

@@ -370,8 +370,8 @@ class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         enabled: Whether to retry.
         max_retries: Maximum number of retries.
-        base_delay_ms: Delay before the first retry; it doubles with each retry.
-        max_delay_ms: Maximum delay.
+        base_delay_ms: Delay before the first retry, in milliseconds; it doubles with each retry.
+        max_delay_ms: Maximum delay, in milliseconds.
         enable_jitter: Whether to vary delays randomly, so that many clients do not retry at the same time.
         mid_stream: Whether to continue a response that was cut off after its first content, at most twice in a call.
     """

@@ -24,7 +24,7 @@ from mainspring.tools import tool
 
 KEY = "sk-ant-api03-" + "a1B2c3D4e5" * 4
 USAGE = Usage(100, 20, cache_read=50, cost=Cost(0.01, 0.02))
-QUICK = RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=1, jitter=0.0))
+QUICK = RunOptions(retry=RetryConfig(max_retries=2, base_delay_seconds=0.001, jitter=0.0))
 
 
 @tool
