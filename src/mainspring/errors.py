@@ -296,7 +296,14 @@ class AgentAbortedError(AgentError):
 
 
 class AgentBusyError(AgentError):
-    """A second run was started during a run; use ``steer()`` or ``follow_up()``."""
+    """A second run was started during a run."""
+
+    def __init__(
+        self,
+        message: str = "This agent is already running. Wait for its run to end, send the run a message with agent.steer(...) or "
+        "agent.follow_up(...), or start a parallel run in its own conversation: agent.conversation().",
+    ) -> None:
+        super().__init__(message)
 
 
 class AgentOutputError(AgentError):

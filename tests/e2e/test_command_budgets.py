@@ -13,7 +13,7 @@ __all__ = ["command"]
     ("limit", "warning"),
     [
         (["--max-turns", "5"], "4 of 5 turns used. The run stops at the limit."),
-        (["--max-tokens", "1000000"], ""),
+        (["--max-total-tokens", "1000000"], ""),
     ],
 )
 def test_command_warns_once_when_a_limit_is_near(command: Command, limit: list[str], warning: str) -> None:

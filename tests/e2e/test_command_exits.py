@@ -34,7 +34,7 @@ FORMS = ["text", "json", "stream-json"]
         ([call("list_files")] * 3, ["--max-turns", "2"], 3, "max_turns", ["text"]),
         ([Reply("half an ans", finish="length")], [], 3, "completed", ["json"]),
         ([Reply("so slow", stall=True)], ["--max-seconds", "0.5"], 3, "max_seconds", ["stream-json"]),
-        ([call("list_files")] * 3, ["--max-tokens", "20"], 3, "max_tokens", ["stream-json"]),
+        ([call("list_files")] * 3, ["--max-total-tokens", "20"], 3, "max_total_tokens", ["stream-json"]),
         (
             [call("write_file", path="x", content="y"), "ok"],
             ["--on-deny", "stop"],

@@ -484,7 +484,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
 
     async def _prepare_run(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
         if self._lifecycle.is_preparing:
-            raise AgentBusyError("This agent is already processing a prompt. Use another agent for a parallel run.")
+            raise AgentBusyError
         self._result = None
         try:
             entered = await self._lifecycle.prepare_run(prompt, options)

@@ -83,7 +83,7 @@ class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 RunStatus = Literal[
     "completed",
     "max_turns",
-    "max_tokens",
+    "max_total_tokens",
     "max_seconds",
     "max_cost",
     "aborted",
@@ -92,7 +92,7 @@ RunStatus = Literal[
     "paused",
     "no_output",
 ]
-"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a denied call ended it; ``no_output`` that the model
+"""How a run ended. A limit has the name of its option; ``denied`` means that a denied call ended it; ``no_output`` that the model
 stopped without the requested structured output."""
 
 

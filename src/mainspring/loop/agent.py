@@ -281,9 +281,7 @@ class CoreAgent:
         deps: Any = None,
     ) -> RunResult:
         if self._signal is not None:
-            raise AgentBusyError(
-                "This agent is already running. Use steer() or follow_up() to reach the run, or start another agent."
-            )
+            raise AgentBusyError
         self._result = None
         self._check_run()
         prompts = to_messages(prompt)

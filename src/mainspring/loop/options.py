@@ -27,7 +27,7 @@ class LoopOptions(Options):
         ge=0,
         doc="Maximum number of tokens, input and output of all calls together.",
         setting=AgentSetting(
-            limits=Meta(ge=1), untrusted="lower", flag="--max-tokens", metavar="N",
+            limits=Meta(ge=1), untrusted="lower", flag="--max-total-tokens", metavar="N",
             doc="Maximum number of tokens, input and output together",
         ),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from mainspring.errors import AgentAbortedError, AgentError, AgentOutputError
 from mainspring.events import AgentStats, Event, EventStream, RunStatus
 from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import HookBus
-from mainspring.messages import AgentMessage, Cost, Message, StopReason, ToolResultBlock, Usage
+from mainspring.messages import UNKNOWN_COST, AgentMessage, Cost, Message, StopReason, ToolResultBlock, Usage
 from mainspring.tools.tool import OutputT
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
         return self.stats.usage
 
     @property
-    def cost(self) -> Cost | None:
-        """Cost in US dollars of the calls with a known price; ``None`` if no price is known. See `Usage.unpriced_calls`."""
-        return self.stats.usage.cost
+    def cost(self) -> Cost:
+        """Cost in US dollars of the calls with a known price. See `Cost.is_known` and `Usage.unpriced_calls`."""
+        return self.stats.usage.cost or UNKNOWN_COST
 
     @property
     def turns(self) -> int:

@@ -255,7 +255,7 @@ class RunState:
         if turns and limits.max_turns is not None and self.turn >= limits.max_turns:
             return "max_turns"
         if limits.max_total_tokens is not None and self.usage.total_tokens >= limits.max_total_tokens:
-            return "max_tokens"
+            return "max_total_tokens"
         if limits.max_cost is not None and self.cost >= limits.max_cost:
             return "max_cost"
         if limits.max_seconds is not None and self.seconds >= limits.max_seconds:

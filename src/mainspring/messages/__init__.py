@@ -27,7 +27,7 @@ from mainspring.messages.message import (
     to_messages,
     utc_now,
 )
-from mainspring.messages.usage import Cost, Usage
+from mainspring.messages.usage import UNKNOWN_COST, Cost, Usage
 
 if TYPE_CHECKING:
     from mainspring.messages.classic import ToolResultMessage as ToolResultMessage
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mainspring.messages.classic import to_classic_messages as to_classic_messages
 
 __all__ = [
+    "UNKNOWN_COST",
     "AgentMessage",
     "ContentBlock",
     "Cost",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Self
 
 from msgspec import Struct
 
 
 class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
-    """US dollars by category."""
+    """US dollars by category. Compare it with a number, which is its total: ``result.cost < 0.5``."""
 
     input: float = 0.0
     output: float = 0.0
@@ -20,6 +21,26 @@ class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
         """Return the sum, in US dollars."""
         return self.input + self.output + self.cache_read + self.cache_write
 
+    @property
+    def is_known(self) -> bool:
+        """Return False for the cost of calls without a known price: its total is not a number, and no comparison is true."""
+        return self.total == self.total
+
+    def __float__(self) -> float:
+        return self.total
+
+    def __lt__(self, other: Cost | float) -> bool:
+        return self.total < float(other)
+
+    def __le__(self, other: Cost | float) -> bool:
+        return self.total <= float(other)
+
+    def __gt__(self, other: Cost | float) -> bool:
+        return self.total > float(other)
+
+    def __ge__(self, other: Cost | float) -> bool:
+        return self.total >= float(other)
+
     def __add__(self, other: Cost) -> Cost:
         return Cost(
             self.input + other.input,
@@ -27,6 +48,10 @@ class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
         )
+
+
+UNKNOWN_COST = Cost(nan, nan, nan, nan)
+"""The cost of calls without a known price, which is not the same as free."""
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):

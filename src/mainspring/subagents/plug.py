@@ -60,7 +60,7 @@ _DESCRIPTION = (
 _MAX_DESCRIPTION_CHARS = 400  # characters of a kind's description; every request contains all of them
 _STATUS_NOTES = {
     "max_turns": "it reached its limit of turns",
-    "max_tokens": "it reached its limit of tokens",
+    "max_total_tokens": "it reached its limit of tokens",
     "max_cost": "it reached its limit of cost",
     "max_seconds": "it reached its limit of time",
     "denied": "a call was denied",

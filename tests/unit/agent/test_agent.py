@@ -63,7 +63,7 @@ async def test_second_run_is_rejected_while_the_first_prompt_is_processed() -> N
     first = asyncio.ensure_future(agent.run("first"))
     await processing.wait()
     assert agent.running
-    with pytest.raises(AgentBusyError, match="already processing a prompt"):
+    with pytest.raises(AgentBusyError, match="already running"):
         await agent.run("second")
     proceed.set()
     assert (await first).text == "one"

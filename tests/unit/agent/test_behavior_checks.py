@@ -139,7 +139,7 @@ def test_accepted_option_value_never_hangs_a_run(name: str, value: Any) -> None:
     except ConfigError:
         return
     result = agent.run_sync("go", raise_errors=False)
-    assert result.status in ("completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "error")
+    assert result.status in ("completed", "max_turns", "max_total_tokens", "max_seconds", "max_cost", "error")
 
 
 async def test_unknown_tool_in_a_limit_warns_once() -> None:

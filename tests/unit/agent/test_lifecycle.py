@@ -130,7 +130,7 @@ async def test_assist_requests_count_toward_run_limits() -> None:
     first = Reply(calls=[CALL], usage=Usage(output_tokens=100))
     agent = make_agent(first, "never", behavior=RunOptions(max_total_tokens=50))
     result = await agent.run("go")
-    assert result.status == "max_tokens"
+    assert result.status == "max_total_tokens"
     assert "limit" in result_of(agent).text
 
 

@@ -116,7 +116,7 @@ def test_text_on_a_terminal_streams_without_control_sequences() -> None:
             "--max-turns limit was reached after 3 model calls",
             3,
         ),
-        (RunOutcome(status="max_tokens"), "--max-tokens", 3),
+        (RunOutcome(status="max_total_tokens"), "--max-total-tokens", 3),
         (
             RunOutcome(status="completed", text="half", stop_reason="max_tokens"),
             "cut off at its output limit. Raise",

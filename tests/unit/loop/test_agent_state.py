@@ -381,9 +381,10 @@ async def test_error_before_the_run_is_always_raised() -> None:
     await started.wait()
     with pytest.raises(AgentBusyError) as caught:
         await core_agent.run("me too", raise_errors=False)
-    assert str(caught.value) == (
-        "This agent is already running. Use steer() or follow_up() to reach the run, or start another agent."
-    )
+    text = str(caught.value)
+    assert text.startswith("This agent is already running.")
+    for way in ("Wait for", "agent.steer(...)", "agent.follow_up(...)", "agent.conversation()"):
+        assert way in text
     assert core_agent.running
     core_agent.abort()
     with pytest.raises(AgentAbortedError):
@@ -414,7 +415,7 @@ def test_output_as_checks_the_type() -> None:
     [
         ({"max_turns": 2}, "max_turns"),
         ({"max_turns": 3}, "completed"),
-        ({"max_total_tokens": 20}, "max_tokens"),
+        ({"max_total_tokens": 20}, "max_total_tokens"),
         ({"max_total_tokens": 21}, "completed"),
         ({"max_turns": 0}, "max_turns"),
     ],

@@ -198,7 +198,7 @@ async def test_turns_are_unlimited_by_default() -> None:
 @pytest.mark.covers("BYD-20")
 async def test_token_time_and_cost_limits_stop_before_the_next_request() -> None:
     for limit, status in (
-        (LoopOptions(max_total_tokens=10), "max_tokens"),
+        (LoopOptions(max_total_tokens=10), "max_total_tokens"),
         (LoopOptions(max_seconds=0), "max_seconds"),
         (LoopOptions(max_cost=0.0), "max_cost"),
     ):

@@ -128,7 +128,11 @@ async def test_side_call_without_a_complete_response_fails() -> None:
 
 @pytest.mark.parametrize(
     ("limit", "status"),
-    [({"max_total_tokens": 10}, "max_tokens"), ({"max_cost": 0.5}, "max_cost"), ({"max_seconds": 0}, "max_seconds")],
+    [
+        ({"max_total_tokens": 10}, "max_total_tokens"),
+        ({"max_cost": 0.5}, "max_cost"),
+        ({"max_seconds": 0}, "max_seconds"),
+    ],
 )
 async def test_side_call_after_a_limit_is_rejected_with_the_limit(limit: dict[str, Any], status: str) -> None:
     rejected: list[str] = []
@@ -182,6 +186,6 @@ async def test_usage_added_by_a_caller_counts_toward_the_limits() -> None:
     agent = make_agent(Script(tool_call_reply("nope", tokens=1), text_reply("never")))
     agent.on(ContextTransform, lambda ctx: agent.add_usage(Usage(output_tokens=20), "child"))
     result = await agent.run("go", behavior=LoopOptions(max_total_tokens=21))
-    assert (result.status, result.usage.total_tokens) == ("max_tokens", 21)
+    assert (result.status, result.usage.total_tokens) == ("max_total_tokens", 21)
     assert result.stats.side_usage["child"].total_tokens == 20
     assert [u.total_tokens for u in result.stats.turn_usage] == [1]

@@ -53,7 +53,7 @@ class FakeClock(LiveSteps):
     ("budget", "status", "request_count"),
     [
         (Budget(max_turns=3), "max_turns", 3),
-        (Budget(max_total_tokens=35), "max_tokens", 4),
+        (Budget(max_total_tokens=35), "max_total_tokens", 4),
         (Budget(max_cost=0.25), "max_cost", 3),
     ],
 )
@@ -80,7 +80,7 @@ async def test_session_budget_limits_the_time() -> None:
 @pytest.mark.covers("BYD-20")
 @pytest.mark.parametrize(
     ("limit", "status"),
-    [({"max_turns": 4}, "max_turns"), ({"max_total_tokens": 100}, "max_tokens"), ({"max_cost": 1.0}, "max_cost")],
+    [({"max_turns": 4}, "max_turns"), ({"max_total_tokens": 100}, "max_total_tokens"), ({"max_cost": 1.0}, "max_cost")],
 )
 async def test_subagent_spending_counts_for_the_parent(limit: Any, status: str) -> None:
     children: list[Agent] = []
@@ -172,7 +172,7 @@ async def test_resumed_conversation_counts_earlier_spending() -> None:
 
     again = looking_agent(reply(call=False), messages=first.messages, session_budget=Budget(max_total_tokens=50))
 
-    assert (await again.run("go on")).status == "max_tokens"
+    assert (await again.run("go on")).status == "max_total_tokens"
     assert requests(again) == []
 
 
@@ -184,8 +184,8 @@ async def test_warning_fires_once_before_a_limit() -> None:
 
     result = await agent.run("go")
 
-    assert result.status == "max_tokens"
-    assert warnings == [("run", "max_tokens", 80, 100)]
+    assert result.status == "max_total_tokens"
+    assert warnings == [("run", "max_total_tokens", 80, 100)]
 
 
 async def test_warning_fires_at_exactly_the_share_of_a_cost_limit() -> None:
@@ -224,7 +224,7 @@ async def test_rejected_second_run_does_not_change_the_ledger() -> None:
 
     agent = make_agent(reply(), reply(), reply(call=False), tools=[make_look_tool(run_again)], max_total_tokens=20)
 
-    assert (await agent.run("go")).status == "max_tokens"
+    assert (await agent.run("go")).status == "max_total_tokens"
     assert agent.ledger.tokens == 20
 
 

@@ -16,7 +16,7 @@ AGENT_FLAGS = (
         kind=positive_int,
     ),
     AgentFlag(
-        "--max-tokens",
+        "--max-total-tokens",
         "maxTotalTokens",
         "N",
         "Maximum number of tokens, input and output together",

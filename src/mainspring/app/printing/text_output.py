@@ -121,7 +121,7 @@ class TextRenderer:
                 console.fail(_CUT_OFF if outcome.text.strip() else _CUT_OFF_IN_REASONING)
             case "denied":
                 console.fail(f"Stopped: {one_line(outcome.denied[-1] if outcome.denied else 'a call was denied', 500)}")
-            case "max_turns" | "max_tokens" | "max_seconds" | "max_cost":
+            case "max_turns" | "max_total_tokens" | "max_seconds" | "max_cost":
                 console.fail(_limit(outcome))
             case _:
                 pass
@@ -154,7 +154,7 @@ def _format_header(model: ModelIdentity, resumed: int) -> str:
 
 
 def _limit(outcome: RunOutcome) -> str:
-    flag = {"max_tokens": "max-tokens"}.get(outcome.status, outcome.status.replace("_", "-"))
+    flag = outcome.status.replace("_", "-")
     more = ", then resume with --continue" if outcome.session_id else ""
     return f"Stopped: the --{flag} limit was reached after {pluralize(outcome.turns, 'model call')}. Raise it{more}."
 

@@ -102,7 +102,7 @@ def format_budget_warning(warning: LimitWarning) -> str:
     spent, limit = warning.spent, warning.max
     share = {
         "max_cost": f"${spent:.2f} of ${limit:.2f}",
-        "max_tokens": f"{spent:,.0f} of {limit:,.0f} tokens",
+        "max_total_tokens": f"{spent:,.0f} of {limit:,.0f} tokens",
         "max_seconds": f"{spent:.0f} of {limit:.0f} seconds",
         "max_turns": f"{spent:.0f} of {limit:.0f} turns",
     }

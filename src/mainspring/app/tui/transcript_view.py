@@ -54,7 +54,7 @@ _STATUS_TEXTS = {
     "aborted": "Stopped",
     "denied": "Stopped: a tool call was denied",
     "max_turns": "Stopped: turn limit reached",
-    "max_tokens": "Stopped: token limit reached",
+    "max_total_tokens": "Stopped: token limit reached",
     "max_seconds": "Stopped: time limit reached",
     "max_cost": "Stopped: cost limit reached",
     "paused": "Paused",

@@ -185,7 +185,7 @@ class SpendingLimits:
             if budget.max_turns is not None:
                 yield scope, "max_turns", ledger.turns, budget.max_turns
             if budget.max_total_tokens is not None:
-                yield scope, "max_tokens", ledger.tokens, budget.max_total_tokens
+                yield scope, "max_total_tokens", ledger.tokens, budget.max_total_tokens
             if budget.max_cost is not None:
                 yield scope, "max_cost", ledger.cost, budget.max_cost
             if budget.max_seconds is not None:

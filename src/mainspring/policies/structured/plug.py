@@ -282,7 +282,7 @@ class StructuredOutput:
             more = "Allow more attempts (max_output_retries), simplify the schema"
             advice = "Raise max_output_tokens" if self.error.endswith(_CUT_OFF) else more
             hook.correct("no_output", AgentOutputError(_NO_OUTPUT.format(reason=self.error, advice=advice)))
-        elif not self.error and hook.status in ("max_turns", "max_tokens", "max_cost"):
+        elif not self.error and hook.status in ("max_turns", "max_total_tokens", "max_cost"):
             # A valid answer on the last turn that a limit allows is complete: no further request was needed.
             hook.correct("completed")
 

@@ -21,7 +21,7 @@ from tests.unit.app.tui.harness import open_tui
 def test_flags_reach_the_chat() -> None:
     line = (
         "--model openai:m --thinking high --system S --tools read_file,grep --session mine --fork "
-        "--max-turns 3 --max-seconds 4 --max-cost 0.5 --max-tokens 600 --max-output-tokens 70 --allow shell(ls) --plan "
+        "--max-turns 3 --max-seconds 4 --max-cost 0.5 --max-total-tokens 600 --max-output-tokens 70 --allow shell(ls) --plan "
         "--sandbox landlock --sandbox-network"
     )
     _, given = parse_arguments(line.split())

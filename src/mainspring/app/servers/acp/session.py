@@ -140,7 +140,7 @@ _STATUSES: dict[str, AcpStopReason] = {
     "max_turns": "max_turn_requests",
     "max_seconds": "max_turn_requests",
     "max_cost": "max_turn_requests",
-    "max_tokens": "max_tokens",
+    "max_total_tokens": "max_tokens",
     "aborted": "cancelled",
 }
 _STOP_REASONS: dict[str, AcpStopReason] = {"max_tokens": "max_tokens", "refusal": "refusal"}

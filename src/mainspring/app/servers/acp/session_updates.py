@@ -176,7 +176,7 @@ _MAX_TERMINAL_CHARS = 4_000
 
 _LIMITS = {
     "max_turns": "Turn limit reached",
-    "max_tokens": "Token limit reached",
+    "max_total_tokens": "Token limit reached",
     "max_seconds": "Time limit reached",
     "max_cost": "Cost limit reached",
     "denied": "A tool call was denied",
