@@ -269,8 +269,12 @@ async def test_approval_is_accepted_while_no_worker_runs(reopen: Reopen) -> None
         run = await agents.start("a", "Go.")
         waiting = await wait_for(run.pending)
         assert [w.call.input for w in waiting] == [{"key": "a"}, {"key": "b"}]
+        assert (await run.info()).state == "paused"
+        assert [r.id for r in await agents.list(state="paused")] == [run.id]
+        assert await agents.list(state="running") == []
     first, second = waiting
     client = DurableRun(await reopen(), run.id)
+    assert (await client.info()).state == "paused", "without a worker"
     with pytest.raises(DurableError, match="No call 'nobody' of run"):
         await client.approve("nobody")
     assert await client.approve(first.call.id, input={"key": "A"})
@@ -280,6 +284,8 @@ async def test_approval_is_accepted_while_no_worker_runs(reopen: Reopen) -> None
     async with DurableWorker(await reopen(), {"a": create_asking_agent}) as agents:
         result = await wait_for_result(agents.run(run.id))
         assert await run.pending() == ()
+        assert [r.state for r in await agents.list()] == ["done"]
+        assert await agents.list(state="paused") == []
     assert world.done == ["write A"]
     assert (result.status, result.text, result.turns) == ("completed", "Done.", 2)
     assert "not b" in next(r.text for m in result.messages for r in m.tool_results if r.is_error)

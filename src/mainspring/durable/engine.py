@@ -23,8 +23,9 @@ StepFunction = Callable[[], Awaitable[bytes]]
 """The work of a step. Returns the bytes to store."""
 
 
-RunState = Literal["waiting", "running", "done", "failed", "cancelled"]
-"""``waiting`` means waiting for a worker. A run that is paused for an approval is ``running``."""
+RunState = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
+"""``waiting`` means waiting for a worker, ``paused`` waiting for an approval. Engines do not know approvals: they return ``running`` for
+a paused run; `DurableRun` and `DurableClient` tell them apart."""
 
 
 FINAL_STATES: tuple[RunState, ...] = ("done", "failed", "cancelled")

@@ -36,6 +36,7 @@ OnEvent: TypeAlias = Callable[[str, Event], None]
 """Called with run ID and event as events happen. Events of an earlier attempt are not repeated."""
 
 
+_MAX_ACTIVE_RUNS = 10_000  # Runs in which paused ones are searched.
 _READ_BATCH = 64  # Size of the buffer of a follower; a slow reader keeps these events in memory.
 
 
@@ -72,7 +73,7 @@ class DurableRun:
             with suppress(DurableError):  # Deleted in the meantime, or of another version.
                 failure = decode(await self._engine.result(self.id), StoredResult).failure
                 found = replace(found, error=f"{failure.type}: {failure.text}" if failure else "")
-        return found
+        return replace(found, state="paused") if found.state == "running" and await self.pending() else found
 
     async def steer(self, text: str) -> None:
         """Send a steering message, which joins at the next step."""
@@ -226,7 +227,19 @@ class DurableClient:
 
     async def list(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
         """List runs, newest first."""
-        return await self.engine.runs(state=state, limit=limit)
+        if state in ("running", "paused"):
+            candidates = await self.engine.runs(state="running", limit=_MAX_ACTIVE_RUNS)
+        else:
+            candidates = await self.engine.runs(state=state, limit=limit)
+        found: list[RunInfo] = []
+        for run in candidates:
+            is_paused = run.state == "running" and await self.run(run.id).pending()
+            shown = replace(run, state="paused") if is_paused else run
+            if state in (None, shown.state):
+                found.append(shown)
+            if len(found) == limit:
+                break
+        return found
 
     async def delete(self, run_id: str) -> None:
         """Delete a finished run with all its data.

@@ -119,8 +119,8 @@ async def list_durable_runs(runs: DurableClient, limit: int) -> Sequence[RunDeta
 
 
 async def _report(run: DurableRun, info: RunInfo) -> RunDetails:
-    calls = await run.pending() if info.state == "running" else ()
-    status, error = "paused" if calls else info.state, info.error
+    calls = await run.pending() if info.state == "paused" else ()
+    status, error = info.state, info.error
     if info.state == "done":
         with suppress(DurableError):  # deleted since, or of another version
             result = await run.result()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from msgspec import Meta, Struct
 
+from mainspring.durable.engine import RunState as RunState
 from mainspring.events import RunStatus
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 RunId = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}[.][A-Za-z0-9_-]{1,64}$")]
 IdempotencyKey = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 AgentName = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
-RunState = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
 
 
 class StartRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
