@@ -2,7 +2,7 @@
 
 import asyncio
 
-from mainspring import Agent, ModelProvider, ModelRetry, TextDelta, ToolExecutionEnd, ToolExecutionStart, tool
+from mainspring import Agent, ModelCallRetry, ModelProvider, TextDelta, ToolExecutionEnd, ToolExecutionStart, tool
 
 
 @tool
@@ -23,7 +23,7 @@ async def main(model: ModelProvider | str | None = None) -> list[str]:
                     print(f"[{call.name} {call.input}]")
                 case ToolExecutionEnd(result=result, seconds=seconds):
                     print(f"[-> {result.text} in {seconds:.3f} s]")
-                case ModelRetry(attempt=attempt, delay=delay):
+                case ModelCallRetry(attempt=attempt, delay=delay):
                     print(f"[try {attempt} failed, again in {delay:.0f} s]")
                 case _:
                     pass

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         MessageUpdate as MessageUpdate,
     )
     from mainspring.events import (
-        ModelRetry as ModelRetry,
+        ModelCallRetry as ModelCallRetry,
     )
     from mainspring.events import (
         StreamError as StreamError,
@@ -256,7 +256,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "errors": "AgentAbortedError AgentBusyError AgentContextExceededError AgentError AgentOutputError AgentProviderError ConfigError ErrorCode MainspringError ModelError PermissionDeniedError ProviderError SessionError ToolError",
-    "events": "AgentEnd Event AgentStart Done EventStream MessageEnd MessageStart MessageUpdate ModelRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
+    "events": "AgentEnd Event AgentStart Done EventStream MessageEnd MessageStart MessageUpdate ModelCallRetry StreamError StreamEvent TextDelta ThinkingDelta ToolCallDelta ToolCallEnd ToolCallStart ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate TurnEnd TurnStart",
     "cancellation": "CancelToken",
     "loop.hooks": "Hook ToolFinished ToolBefore ToolGate PermissionCheck TurnAfter TurnBefore",
     "extensions": "ExtensionAPI Extensions",

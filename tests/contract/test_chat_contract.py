@@ -57,7 +57,7 @@ RUN_EVENTS = {
     run_events.SubagentStart,
     run_events.SubagentEvent,
     run_events.SubagentEnd,
-    run_events.ModelRetry,
+    run_events.ModelCallRetry,
     run_events.ContextCompacted,
     run_events.Notice,
     run_events.AgentEnd,

@@ -16,7 +16,7 @@ from mainspring.events import (
     EventStream,
     MessageEnd,
     MessageStart,
-    ModelRetry,
+    ModelCallRetry,
     StreamEvent,
     TextDelta,
     ToolExecutionEnd,
@@ -48,7 +48,7 @@ _TRACED: tuple[type[Event], ...] = (
     TurnEnd,
     MessageStart,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     ToolExecutionStart,
     ToolExecutionUpdate,
     ToolExecutionEnd,
@@ -162,7 +162,7 @@ class _CallbackRun:
             case TurnStart():
                 self._begin()
                 self._debug(f"turn {event.turn} begins", turn=event.turn, turn_id=event.turn_id)
-            case ModelRetry(exception=ModelError() as failure):
+            case ModelCallRetry(exception=ModelError() as failure):
                 wait = f"the model call is {'continued' if event.continues else 'retried'} in {event.delay:g}s"
                 self._debug(wait, attempt=event.attempt, error=ErrorReport.from_exception(failure))
             case _:

@@ -17,7 +17,7 @@ from mainspring.events import (
     ApprovalResult,
     AttemptStart,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     TextDelta,
     ThinkingDelta,
     ToolExecutionEnd,
@@ -36,7 +36,7 @@ FeedEvent = (
     | ToolExecutionStart
     | ToolExecutionUpdate
     | ToolExecutionEnd
-    | ModelRetry
+    | ModelCallRetry
     | ApprovalRequest
     | ApprovalResult
     | AgentEnd

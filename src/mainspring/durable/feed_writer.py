@@ -19,7 +19,7 @@ from mainspring.events import (
     Event,
     MessageEnd,
     MessageUpdate,
-    ModelRetry,
+    ModelCallRetry,
     TextDelta,
     ThinkingDelta,
     ToolExecutionEnd,
@@ -94,7 +94,7 @@ class FeedWriter:
                 self.publish(start)
             case ToolExecutionEnd() as end:
                 self.publish(replace(end, seconds=round(end.seconds, 3)))
-            case (TextDelta() | ThinkingDelta() | ToolExecutionUpdate() | ModelRetry()) as shown if (
+            case (TextDelta() | ThinkingDelta() | ToolExecutionUpdate() | ModelCallRetry()) as shown if (
                 not self._replaying()
             ):
                 self.publish(shown)

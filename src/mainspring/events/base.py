@@ -22,7 +22,7 @@ class Event(Struct, frozen=True, eq=False, omit_defaults=True, tag_field="type",
     """A fact about a run or a chat. Immutable, and JSON on every wire: see `mainspring.events.codec`.
 
     Attributes:
-        type: The name in JSON: the class name in snake case.
+        type: The name in JSON: the class name in snake case, or the tag of the class.
         in_process: Fields for listeners in this process. They are not encoded.
     """
 

@@ -157,7 +157,7 @@ class MessageEnd(Event, frozen=True):
         return self.message.text if isinstance(self.message, Message) else ""
 
 
-class ModelRetry(Event, frozen=True):
+class ModelCallRetry(Event, frozen=True, tag="model_retry"):
     """A model call failed and will be made again in ``delay`` seconds.
 
     ``continues`` is true if its response was cut off after its first content, and the next call continues it.
@@ -543,7 +543,7 @@ RunEvent = (
     | ToolCallStart
     | ToolCallDelta
     | ToolCallEnd
-    | ModelRetry
+    | ModelCallRetry
     | ToolsChange
     | UsageUpdate
     | ContextCompacted

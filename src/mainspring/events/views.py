@@ -28,7 +28,7 @@ from mainspring.events.types import (
     MessageEnd,
     MessageStart,
     MessageUpdate,
-    ModelRetry,
+    ModelCallRetry,
     SubagentEnd,
     SubagentEvent,
     ToolExecutionEnd,
@@ -69,7 +69,7 @@ def without_blocks(event: Event) -> Event | None:
     return event
 
 
-LOGGED_EVENTS = (AgentStart, MessageEnd, ModelRetry, UsageUpdate, ToolExecutionEnd, ContextCompacted, AgentEnd)
+LOGGED_EVENTS = (AgentStart, MessageEnd, ModelCallRetry, UsageUpdate, ToolExecutionEnd, ContextCompacted, AgentEnd)
 """The events that have more than content; see `without_content`."""
 
 
@@ -99,7 +99,7 @@ def without_content(event: Event, redact: Callable[[str], str]) -> Event | None:
             return replace(event, result=replace(result, content=redact(text), details=details), title="", display=None)
         case ContextCompacted():
             return replace(event, summary="")
-        case ModelRetry() | UsageUpdate():
+        case ModelCallRetry() | UsageUpdate():
             return event
         case _:
             return None
@@ -115,7 +115,7 @@ def redact_errors(event: Event, redact: Callable[[str], str]) -> Event:
             info = error and replace(error, message=redact(error.message))
             return replace(event, message=replace(message, error=redact(text)), error=info)
         case (
-            ModelRetry(error=error)
+            ModelCallRetry(error=error)
             | McpServer(error=ErrorInfo() as error)
             | SubagentEnd(error=ErrorInfo() as error)
             | AgentEnd(error=ErrorInfo() as error)

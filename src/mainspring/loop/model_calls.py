@@ -31,7 +31,7 @@ from mainspring.events import (
     Event,
     MessageEnd,
     MessageStart,
-    ModelRetry,
+    ModelCallRetry,
     Notice,
     StreamError,
     StreamEvent,
@@ -213,7 +213,9 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     def publish_retry(retry: RetryInfo) -> None:
         error = ErrorInfo.from_exception(retry.error)
         bus.publish(
-            ModelRetry(retry.attempt, retry.max_retries, retry.delay, error, retry.error, continues=retry.mid_stream)
+            ModelCallRetry(
+                retry.attempt, retry.max_retries, retry.delay, error, retry.error, continues=retry.mid_stream
+            )
         )
 
     if bus.is_heard(MessageStart):

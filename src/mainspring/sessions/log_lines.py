@@ -17,7 +17,7 @@ from mainspring.events import (
     ErrorInfo,
     Event,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     RunEvent,
     ToolExecutionEnd,
     UnknownEventError,
@@ -136,7 +136,7 @@ def _convert_event(line: _FirstVersionLine) -> LogEvent | None:
         case "side_call":
             event = UsageUpdate(line.turn, line.usage, Usage(), line.reason)
         case "retry":
-            event = ModelRetry(line.count, 0, 0.0, line.error_info or ErrorInfo(type="", message=""))
+            event = ModelCallRetry(line.count, 0, 0.0, line.error_info or ErrorInfo(type="", message=""))
         case "tool_call":
             result = ToolResultBlock(line.call, line.tool, line.error, line.status != "ok")
             status = cast("Any", "skipped" if line.status == "not_run" else line.status)

@@ -12,7 +12,7 @@ from mainspring.events import (
     Event,
     MessageEnd,
     MessageStart,
-    ModelRetry,
+    ModelCallRetry,
     SpanContext,
     StreamError,
     ToolExecutionEnd,
@@ -88,7 +88,7 @@ class ModelCallSpan:
         self._chunks += 1
         self._last = now
 
-    def retry(self, event: ModelRetry) -> None:
+    def retry(self, event: ModelCallRetry) -> None:
         """Record a failed attempt that is retried."""
         self._retries += 1
         assert event.exception is not None
@@ -235,7 +235,7 @@ class RunSpan:
                 self._end_model_call(message)
             case StreamError():
                 self._end_model_call(event.message, event.exception, aborted=event.reason == "aborted")
-            case ModelRetry() if self._chat is not None:
+            case ModelCallRetry() if self._chat is not None:
                 self._chat.retry(event)
             case ToolExecutionStart():
                 self._start_call(event)

@@ -38,7 +38,7 @@ from mainspring.events import (
     McpServer,
     MessageEnd,
     MessageStart,
-    ModelRetry,
+    ModelCallRetry,
     Notice,
     SubagentEvent,
     TextDelta,
@@ -188,10 +188,10 @@ def test_stream_json_redacts_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     error = ErrorInfo(type="NetworkError", message="no route with correct-horse-battery")
     failed = Message("assistant", error=error.message)
     events: list[Event] = [
-        ModelRetry(1, 3, 0.5, error),
+        ModelCallRetry(1, 3, 0.5, error),
         MessageEnd(failed, error=error),
         McpServer("files", error=error),
-        SubagentEvent(("scout-1",), ModelRetry(1, 3, 0.5, error)),
+        SubagentEvent(("scout-1",), ModelCallRetry(1, 3, 0.5, error)),
     ]
 
     out, _, _ = print_run("stream-json", events=events)

@@ -18,7 +18,7 @@ from mainspring.events import (
     ErrorInfo,
     MessageEnd,
     MessageUpdate,
-    ModelRetry,
+    ModelCallRetry,
     RunStatus,
     TextDelta,
     TextEnd,
@@ -170,7 +170,7 @@ async def test_events_are_stored_without_secrets_and_without_what_only_this_proc
     failure = ErrorInfo(type="E", message="refused value-9f8e7d6c5b4a")
     log = FeedLog(1)
     draft = cast("Any", object())
-    retry = ModelRetry(1, 2, 0.5, failure, exception=cast("Any", ValueError()))
+    retry = ModelCallRetry(1, 2, 0.5, failure, exception=cast("Any", ValueError()))
     await write_feed(log, [TextDelta(0, "a", draft, 3), retry, AgentEnd("r", (), "error", error=failure)])
     _, text, retried, end = cast("Any", log.events)
     assert (text.draft, retried.exception) == (None, None)

@@ -141,4 +141,4 @@ def test_schema_does_not_mention_in_process_fields() -> None:
     definitions = json.loads(schema(RunEvent, "Events, version 1", "All events."))
     assert (definitions["title"], definitions["description"]) == ("Events, version 1", "All events.")
     assert set(definitions["$defs"][TextStart.__name__]["properties"]) == {"type", "index"}
-    assert "exception" not in definitions["$defs"]["ModelRetry"]["properties"]
+    assert "exception" not in definitions["$defs"]["ModelCallRetry"]["properties"]

@@ -9,7 +9,7 @@ from mainspring.events import (
     ErrorInfo,
     Event,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     TextDelta,
     ToolExecutionEnd,
     UsageUpdate,
@@ -33,7 +33,7 @@ def test_log_of_events_contains_no_content() -> None:
     events: list[Event] = [
         AgentStart("r", "main", system=TEXT, tools=("look",)),
         MessageEnd(message, error=ERROR),
-        ModelRetry(1, 2, 0.5, ERROR),
+        ModelCallRetry(1, 2, 0.5, ERROR),
         UsageUpdate(1, Usage(3, 1), Usage(3, 1), "title"),
         ToolExecutionEnd(CALL, result, TEXT, 0.5, "error"),
         ContextCompacted("asked", summary=TEXT),

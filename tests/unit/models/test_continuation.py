@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Agent, RunOptions, tool
 from mainspring.errors import AgentProviderError, NetworkError
-from mainspring.events import Event, MessageUpdate, ModelRetry, TextDelta, TextEnd, TextStart, UsageUpdate
+from mainspring.events import Event, MessageUpdate, ModelCallRetry, TextDelta, TextEnd, TextStart, UsageUpdate
 from mainspring.messages import Message, Usage
 from mainspring.models import (
     Failure,
@@ -154,7 +154,7 @@ async def test_cut_response_is_continued_in_one_message(name: str, script: Scrip
     assert len(agent.messages) == 2, "the note to the model is not stored"
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == whole
     assert [type(e) for e in events if isinstance(e, TextStart | TextEnd)] == [TextStart, TextEnd]
-    retries = [event for event in events if isinstance(event, ModelRetry)]
+    retries = [event for event in events if isinstance(event, ModelCallRetry)]
     assert [(retry.attempt, retry.max_retries, retry.continues) for retry in retries] == [(1, 2, True), (2, 2, True)][
         :cuts
     ]

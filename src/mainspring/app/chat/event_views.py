@@ -26,7 +26,7 @@ from mainspring.events import (
     LimitWarning,
     MessageEnd,
     MessageSource,
-    ModelRetry,
+    ModelCallRetry,
     Notice,
     RunEvent,
     SubagentEnd,
@@ -110,7 +110,7 @@ class AgentEventView:
                 self._publish(ThinkingDelta(index, text))
             case SubagentEvent(path=path, event=inner):
                 self._show(inner, path)
-            case ModelRetry(error=error):
+            case ModelCallRetry(error=error):
                 message = one_line(redact_environment(error.message))
                 self._publish(replace(event, error=replace(error, message=message)))
             case ContextCompacted():

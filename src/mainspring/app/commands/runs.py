@@ -31,7 +31,7 @@ from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     AttemptStart,
-    ModelRetry,
+    ModelCallRetry,
     TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -271,7 +271,7 @@ def _describe_event(event: FeedEvent) -> str:
             return f"{call.name} {one_line(msgspec.json.encode(call.input).decode())}"
         case ToolExecutionEnd(call=call, result=result) if result.is_error:
             return f"{call.name} failed: {one_line(result.text)}"
-        case ModelRetry(delay=delay, error=error):
+        case ModelCallRetry(delay=delay, error=error):
             return f"Model call failed ({one_line(error.message)}). {event.action} in {delay:.1f}s"
         case ApprovalRequest(id=id, call=call):
             return f"Waiting for approval: {id} ({call.name})"

@@ -21,7 +21,7 @@ from mainspring.events import (
     ErrorInfo,
     Event,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     ToolExecutionEnd,
     UsageUpdate,
 )
@@ -239,7 +239,7 @@ class _AgentSpans:
                         input=call.input,
                     )
                 )
-            case ModelRetry() as retry:
+            case ModelCallRetry() as retry:
                 self._retries += 1
                 self._add_event(retry, at, {"error": _error(retry.error), "count": retry.attempt})
             case ContextCompacted() as compacted:

@@ -11,7 +11,7 @@ from mainspring.events import (
     Event,
     LimitWarning,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     Notice,
     TextDelta,
     ToolExecutionEnd,
@@ -72,7 +72,7 @@ class TextRenderer:
                 console.info(f"> {call.name} {summarize_call(call)}".rstrip())
             case ToolExecutionEnd():
                 self._tool_end(event)
-            case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
+            case ModelCallRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
                 console.info(
                     f"{event.action} in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(error.message))}"
                 )

@@ -11,7 +11,7 @@ from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.format import format_tokens
 from mainspring.app.tui.safe_text import to_one_row, width
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, to_text, wrap_row, wrap_rows
-from mainspring.events import ContextCompacted, ModelRetry, Notice
+from mainspring.events import ContextCompacted, ModelCallRetry, Notice
 from mainspring.text import pluralize
 
 _GAP = 2
@@ -140,7 +140,7 @@ def _rows(
             return _question(event, columns, markdown)
         case chat_events.QuestionResult(outcome=outcome):
             return _text_rows("faint", f"    {_OUTCOMES[outcome]}")
-        case ModelRetry(attempt=attempt, max_retries=max_retries, delay=delay, error=error):
+        case ModelCallRetry(attempt=attempt, max_retries=max_retries, delay=delay, error=error):
             return _text_rows(
                 "warn", f"{event.action} in {delay:.0f}s (attempt {attempt} of {max_retries}): {error.message}"
             )

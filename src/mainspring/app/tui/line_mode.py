@@ -29,7 +29,7 @@ from mainspring.app.tui.safe_text import escape_all, to_encoding, to_one_row
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
-from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult, ModelRetry, ToolExecutionStart
+from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult, ModelCallRetry, ToolExecutionStart
 
 _COLUMNS = 80
 _SPOKEN_COLUMNS = 1_000
@@ -93,7 +93,7 @@ class Announcer:
                 return [make_row(to_one_row(f"Running {about}", _SPOKEN_COLUMNS, make=escape_all)), *spoken]
             case chat_events.QuestionRequest(kind=kind, title="") if kind != "plan":
                 return []  # the question contains the text
-            case ModelRetry(delay=delay):
+            case ModelCallRetry(delay=delay):
                 return [*spoken, make_row(f"Retrying in {math.ceil(delay)} seconds.")]
             case chat_events.StatusChange(status=status):
                 before, self._facts = self._facts, _status_facts(status)

@@ -20,7 +20,7 @@ from mainspring.events import (
     ApprovalRequest,
     ApprovalResult,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     Notice,
     SubagentEnd,
     SubagentEvent,
@@ -221,7 +221,7 @@ class TranscriptView:
                 if isinstance(event, AgentStart):
                     self._clock.restart()
                 self._retry_at = 0.0
-            case ModelRetry(delay=delay):
+            case ModelCallRetry(delay=delay):
                 self._retry_at = self._clock.to_work_time(now) + delay
             case _:
                 pass

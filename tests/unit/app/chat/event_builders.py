@@ -10,7 +10,7 @@ from mainspring.events import (
     ErrorInfo,
     Event,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     SubagentEnd,
     SubagentEvent,
     SubagentStats,
@@ -137,8 +137,8 @@ def run_end(
     )
 
 
-def retry(attempt: int, max_retries: int, delay: float, reason: str) -> ModelRetry:
-    return ModelRetry(attempt, max_retries, delay, ErrorInfo(type="Error", message=reason))
+def retry(attempt: int, max_retries: int, delay: float, reason: str) -> ModelCallRetry:
+    return ModelCallRetry(attempt, max_retries, delay, ErrorInfo(type="Error", message=reason))
 
 
 def shown(event: ToolExecutionStart | ToolExecutionEnd | ApprovalRequest) -> ToolDisplay:

@@ -15,7 +15,7 @@ from mainspring.events import (
     Event,
     LimitWarning,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     Notice,
     SubagentEnd,
     SubagentEvent,
@@ -54,7 +54,7 @@ def test_errors_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
     error = ErrorInfo(type="NetworkError", message="no route with correct-horse-battery")
     failed = MessageEnd(Message("assistant", (TextBlock("So"),), error=error.message), error=error)
 
-    published = view(ModelRetry(1, 3, 0.5, error), failed, SubagentEvent(("scout-1",), failed))
+    published = view(ModelCallRetry(1, 3, 0.5, error), failed, SubagentEvent(("scout-1",), failed))
 
     assert [event.type for event in published] == ["model_retry", "message_end", "subagent_event"]
     assert all(b"no route with" in encode(event) for event in published)

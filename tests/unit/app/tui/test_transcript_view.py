@@ -365,7 +365,7 @@ def test_wait_for_the_user_is_shown_and_not_counted_as_work() -> None:
 def test_wait_before_a_retry_counts_down() -> None:
     view = make_view(40)
     view.add_event(run_events.AgentStart("r"), 10.0)
-    view.add_event(run_events.ModelRetry(1, 3, 8.0, ErrorInfo(type="E", message="busy")), 10.0)
+    view.add_event(run_events.ModelCallRetry(1, 3, 8.0, ErrorInfo(type="E", message="busy")), 10.0)
     assert [to_text(view.live_rows(now, 10)).split("  ")[0][2:] for now in (10.0, 13.5, 17.9, 18.0)] == [
         "Retrying in 8s", "Retrying in 5s", "Retrying in 1s", "Working...",
     ]  # fmt: skip

@@ -30,7 +30,7 @@ from mainspring.events import (
     ContextCompacted,
     Event,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     Notice,
     SubagentEnd,
     SubagentEvent,
@@ -250,7 +250,7 @@ class SessionUpdateEncoder:
                 self._replaying = False
             case ContextCompacted() if not self._replaying:
                 yield agent_thought("Conversation compacted.\n")
-            case ModelRetry(error=error, delay=delay):
+            case ModelCallRetry(error=error, delay=delay):
                 yield agent_thought(f"{event.action} in {delay:g}s: {error.message}\n")
             case Notice(text=text, level=level) if level != "info" and not self._replaying:
                 yield agent_thought(f"{text}\n")

@@ -16,7 +16,7 @@ from mainspring.events import (
     ApprovalResult,
     AttemptStart,
     MessageEnd,
-    ModelRetry,
+    ModelCallRetry,
     TextDelta,
     ThinkingDelta,
     ToolExecutionEnd,
@@ -153,7 +153,7 @@ class AgUiEncoder:
             case ToolExecutionUpdate(call_id=id):
                 update = {"toolCallId": self._client_call_id(id), "output": event.output, "title": event.title}
                 out.append(_custom("tool_update", update))
-            case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
+            case ModelCallRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
                 retry = {
                     "attempt": attempt,
                     "max_retries": limit,

@@ -20,7 +20,7 @@ from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     ApprovalResult,
-    ModelRetry,
+    ModelCallRetry,
     Option,
     SubagentEvent,
     SubagentStart,
@@ -300,7 +300,7 @@ def progress_text(event: ChatEvent) -> str:
             return f"{name} {summary}".strip()
         case SubagentStart(name=name, task=task) | SubagentEvent(event=SubagentStart(name=name, task=task)):
             return f"{name}: {' '.join(task.split())[:120]}"
-        case ModelRetry(error=error, delay=delay):
+        case ModelCallRetry(error=error, delay=delay):
             return f"{event.action} in {delay:g}s: {error.message}"
         case _:
             return ""
