@@ -26,7 +26,26 @@ SCENARIOS = {
     "growth": "400 tool turns in one run",
     "first": "start of the process to the first request at the server",
 }
+IMPORT_BASE = "import asyncio, ssl"
+IMPORT = "from mainspring import Agent"
+IMPORT_AIM = 2.1
+"""Ratio of the import of an agent to that of the modules which any asynchronous program with TLS needs."""
+
+
+def measure_import() -> None:
+    """Print the CPU time of the import of an agent beside that of asyncio and ssl."""
+    pairs = [
+        (start_up([sys.executable, "-c", IMPORT_BASE], 3), start_up([sys.executable, "-c", IMPORT], 3))
+        for _ in range(5)
+    ]
+    base, agent = (statistics.median(column) for column in zip(*pairs, strict=True))
+    print(
+        f"{'import':<12}{IMPORT!r}: {agent * 1e3:.0f} ms, {IMPORT_BASE!r}: {base * 1e3:.0f} ms, ratio {agent / base:.2f} (aim {IMPORT_AIM})"
+    )
+
+
 SEPARATE_BENCHMARKS = {
+    "import": measure_import,
     "wire": model_layer.measure,
     "sessions": sessions.measure,
     "telemetry": telemetry.measure,

@@ -54,6 +54,31 @@ def lazy_function(module: str, name: str) -> Any:
     return call
 
 
+class _LazyClass:
+    """See `lazy_class`."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module = module
+        self._name = name
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(self._module), self._name)(*arguments, **options)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        loaded = sys.modules.get(self._module)  # if it is not loaded, no instance exists
+        return loaded is not None and isinstance(instance, getattr(loaded, self._name))
+
+
+def lazy_class(module: str, name: str) -> Any:
+    """Create a class that is imported when it is first called. ``isinstance`` works and imports nothing.
+
+    Args:
+        module: The module.
+        name: The class.
+    """
+    return _LazyClass(module, name)
+
+
 class LazyObject:
     """An object that is created when one of its attributes is used first."""
 

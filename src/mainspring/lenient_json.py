@@ -8,7 +8,6 @@ control characters in strings, keys without quotes, single and curly quotes, `Tr
 its characters. A text that ends too early differs from an invalid one: its state is `cut`, and its value is the part read.
 """
 
-import json
 import re
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -273,6 +272,8 @@ class _Parser:
         if self.peek() != '"':
             self.fail("A string cannot contain line breaks or control characters. Write \\n.")
         self.at += 1
+        import json
+
         try:
             return json.loads(self.text[start : self.at])
         except json.JSONDecodeError as error:

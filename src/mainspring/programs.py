@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 
 def find_program(name: str, *, path: str | None = None, project: str | None = None) -> str | None:
@@ -22,6 +20,8 @@ def find_program(name: str, *, path: str | None = None, project: str | None = No
     Returns:
         The absolute path of the program; None if it is not found.
     """
+    import shutil
+
     root = os.path.realpath(project or os.getcwd())
     for folder in search_folders(os.environ.get("PATH", os.defpath) if path is None else path):
         if os.path.isabs(folder) and not _is_below(folder, root):
@@ -33,6 +33,8 @@ def find_program(name: str, *, path: str | None = None, project: str | None = No
 
 def explain_missing_program(name: str) -> str:
     """Return why `find_program` does not find a program, as the end of a sentence that starts with the program."""
+    import shutil
+
     root = os.path.realpath(os.getcwd())
     for folder in search_folders(os.environ.get("PATH", os.defpath)):
         found = shutil.which(name, path=folder)
@@ -58,4 +60,5 @@ def search_folders(path: str) -> Sequence[str]:
 
 def _is_below(path: str, root: str) -> bool:
     """Return True if a path is in the project; nothing is if the project is the root of the file system."""
-    return root != os.sep and Path(os.path.realpath(path)).is_relative_to(root)
+    found, folder = os.path.normcase(os.path.realpath(path)), os.path.normcase(root)
+    return root != os.sep and (found == folder or found.startswith(folder.rstrip(os.sep) + os.sep))

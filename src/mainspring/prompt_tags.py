@@ -6,7 +6,6 @@ prompt, piped in or from a mentioned file, is enclosed in tags, too, and can be 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -36,6 +35,8 @@ def escape_json(value: Any) -> str:
         ValueError: If it is not JSON, or nested too deep.
     """
     try:
+        import json
+
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, RecursionError) as error:
         raise ValueError(f"cannot be written as JSON: {error}") from None

@@ -115,3 +115,23 @@ def test_input_works_before_agent_and_renderer_are_loaded() -> None:
     assert not [name for name in names if name.startswith(late)]
     assert "mainspring.app.tui.markdown" not in names
     assert "mainspring.app.chat.engine" not in names
+
+
+def test_import_of_agent_loads_few_modules() -> None:
+    names = loaded_modules("from mainspring import Agent")
+    own = {name for name in names if name.startswith("mainspring.")}
+    unused = (
+        "extensions.", "subagents.", "env.local", "env.process", "env.memory", "tools.arguments", "tools.validation", "tools.builtin",
+        "models.wrappers", "models.wire", "models.providers", "models.http_model", "mcp.plug", "sessions", "permissions", "skills.",
+        "durable", "telemetry", "testing", "app", "memory",
+    )  # fmt: skip
+    assert not [name for name in own for part in unused if name.startswith(f"mainspring.{part}")]
+    assert len(own) <= 100, "an agent needs few modules: import the others on use (mainspring.lazy)"
+    assert third_party(names) == {"msgspec", "typing_extensions"}
+
+
+def test_import_of_agent_loads_few_packages_of_python() -> None:
+    code = "import asyncio, ssl, msgspec, sys\nbefore = set(sys.modules)\nfrom mainspring import Agent\nprint(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    others = {name for name in done.stdout.split() if not name.startswith("mainspring")}
+    assert others <= {"copy", "fnmatch", "unicodedata", "posixpath"}

@@ -1,6 +1,8 @@
 """Lazy patterns and lazy functions behave like the real ones."""
 
 import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -56,3 +58,12 @@ def test_lazy_function_calls_the_function() -> None:
     assert join("a", "b") == "a/b"
     with pytest.raises(AttributeError):
         lazy_function("os.path", "nothing")()
+
+
+def test_lazy_class_is_imported_by_a_call_and_not_by_isinstance() -> None:
+    code = (
+        "import sys\nfrom mainspring.lazy import lazy_class\nkind = lazy_class('decimal', 'Decimal')\n"
+        "assert not isinstance(1, kind) and 'decimal' not in sys.modules\n"
+        "assert isinstance(kind('2'), kind) and not isinstance(2, kind)"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)

@@ -31,11 +31,9 @@ from mainspring.agent.plugs import (
     find_tool_search,
 )
 from mainspring.agent.policies import RunPolicies
-from mainspring.env import LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentOutputError, ConfigError, ProviderConfigError
 from mainspring.events import ContextCompacted, RunStatus
-from mainspring.extensions.plug import Extensions
-from mainspring.lazy import lazy_function
+from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
 from mainspring.messages import AgentMessage, Message, convert_to_llm
 from mainspring.models import ModelProvider, ModelRequest, ProviderConfig, ThinkingLevel, create_model, default_registry
@@ -43,17 +41,25 @@ from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
 from mainspring.policies.budgets import Ledger
-from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
 from mainspring.run_options import RunOptions as Behavior
-from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
 from mainspring.tools import LazyTool, RunContext, Tool
 
 if TYPE_CHECKING:  # a caller that passes one has imported it
+    from mainspring.env import LocalEnv
+    from mainspring.extensions.plug import Extensions
+    from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
     from mainspring.policies.structured import StructuredOutput
     from mainspring.policies.structured.partial import PartialOutput
     from mainspring.policies.structured.plug import takes_context
+    from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
     from mainspring.tools.schema.output import OutputSchema, call_function
 else:
+    LocalEnv = lazy_function("mainspring.env.local", "LocalEnv")
+    Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
+    NestedSteps = lazy_class("mainspring.subagents.run", "NestedSteps")
+    ParentContext = lazy_class("mainspring.subagents.run", "ParentContext")
+    Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
+    compact_history = lazy_function("mainspring.policies.compaction.summary", "compact_history")
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")

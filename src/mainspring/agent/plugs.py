@@ -15,8 +15,7 @@ from mainspring import mcp
 from mainspring.agent.lifecycle import AssistPlug
 from mainspring.errors import AgentError, ConfigError
 from mainspring.events import OauthRefresh
-from mainspring.extensions.plug import Extensions
-from mainspring.lazy import lazy_function
+from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import SessionEnd, SessionStart
 from mainspring.mcp.tool_search import ToolSearchPlug
@@ -24,14 +23,17 @@ from mainspring.messages import Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
 from mainspring.models.auth.credentials import TokenRefreshed, on_token_refresh
 from mainspring.policies.disclosure import Disclosure, DisclosureOptions, LoadMode
-from mainspring.subagents import Subagents
 from mainspring.tools import Tool
 
 if TYPE_CHECKING:
     from mainspring.agent.options import AgentOptions, DisclosureOption, SkillsOption, SubagentsOption
     from mainspring.callbacks import CallbacksPlug
+    from mainspring.extensions.plug import Extensions
     from mainspring.mcp import McpConnector, McpPlug, SamplingRequest, SamplingResult
+    from mainspring.subagents import Subagents
 else:
+    Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
+    Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
     CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
 
 

@@ -7,7 +7,6 @@ Also warnings about options that name unknown tools, which would otherwise silen
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -134,5 +133,7 @@ def warn_unknown_tools(named: Mapping[str, Iterable[str]], tools: ToolRegistry, 
             if name in known or name.startswith("mcp__") or text in already_warned:
                 continue
             already_warned.add(text)
+            import difflib
+
             near = difflib.get_close_matches(name, known, 1)
             warnings.warn(f"{text}{f'. Did you mean {near[0]!r}?' if near else ''}", ConfigWarning, stacklevel=2)

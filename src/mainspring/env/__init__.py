@@ -2,59 +2,43 @@
 
 from typing import TYPE_CHECKING
 
-from mainspring.env.beneath import RealPath
-from mainspring.env.jobs import Job, JobManager
-from mainspring.env.local import LocalEnv
-from mainspring.env.paths import explain
-from mainspring.env.protocol import ExecutionEnv, ProcessConnection
-from mainspring.env.types import (
-    CapturedOutput,
-    DirEntry,
-    FileKind,
-    FileStat,
-    HttpResponse,
-    OutputLimits,
-    ProcessResult,
-    StreamName,
-    WalkedPath,
-    WalkResult,
-)
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mainspring.env.beneath import RealPath as RealPath
     from mainspring.env.confined import ConfinedEnv as ConfinedEnv
     from mainspring.env.editor import EditorBuffers as EditorBuffers
     from mainspring.env.editor import EditorEnv as EditorEnv
     from mainspring.env.editor import TerminalProvider as TerminalProvider
+    from mainspring.env.jobs import Job as Job
+    from mainspring.env.jobs import JobManager as JobManager
+    from mainspring.env.local import LocalEnv as LocalEnv
     from mainspring.env.memory import MemoryEnv as MemoryEnv
+    from mainspring.env.paths import explain as explain
+    from mainspring.env.protocol import ExecutionEnv as ExecutionEnv
+    from mainspring.env.protocol import ProcessConnection as ProcessConnection
+    from mainspring.env.types import CapturedOutput as CapturedOutput
+    from mainspring.env.types import DirEntry as DirEntry
+    from mainspring.env.types import FileKind as FileKind
+    from mainspring.env.types import FileStat as FileStat
+    from mainspring.env.types import HttpResponse as HttpResponse
+    from mainspring.env.types import OutputLimits as OutputLimits
+    from mainspring.env.types import ProcessResult as ProcessResult
+    from mainspring.env.types import StreamName as StreamName
+    from mainspring.env.types import WalkedPath as WalkedPath
+    from mainspring.env.types import WalkResult as WalkResult
 
-__all__ = [
-    "CapturedOutput",
-    "ConfinedEnv",
-    "DirEntry",
-    "EditorBuffers",
-    "EditorEnv",
-    "ExecutionEnv",
-    "FileKind",
-    "FileStat",
-    "HttpResponse",
-    "Job",
-    "JobManager",
-    "LocalEnv",
-    "MemoryEnv",
-    "OutputLimits",
-    "ProcessConnection",
-    "ProcessResult",
-    "RealPath",
-    "StreamName",
-    "TerminalProvider",
-    "WalkResult",
-    "WalkedPath",
-    "explain",
-]
-
-# Environments that not every program needs are loaded on first use.
-_, __getattr__ = lazy_exports(
+__all__, __getattr__ = lazy_exports(
     __name__,
-    {"confined": "ConfinedEnv", "editor": "EditorBuffers EditorEnv TerminalProvider", "memory": "MemoryEnv"},
+    {
+        "beneath": "RealPath",
+        "confined": "ConfinedEnv",
+        "editor": "EditorBuffers EditorEnv TerminalProvider",
+        "jobs": "Job JobManager",
+        "local": "LocalEnv",
+        "memory": "MemoryEnv",
+        "paths": "explain",
+        "protocol": "ExecutionEnv ProcessConnection",
+        "types": "CapturedOutput DirEntry FileKind FileStat HttpResponse OutputLimits ProcessResult StreamName WalkResult WalkedPath",
+    },
 )

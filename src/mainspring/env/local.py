@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -111,7 +108,7 @@ class LocalEnv(ThreadedFiles):
         self._hidden = tuple(hidden_variables)
         self.search_path = self.variables.get("PATH", os.environ.get("PATH", os.defpath)) or "."
         self._locks = PathLocks()
-        self._mark = secrets.token_hex(8)
+        self._mark = os.urandom(8).hex()
         self._watcher = OrphanReaper(self._mark)
         self.jobs = JobManager(lambda watcher=self._watcher: asyncio.to_thread(watcher.start))
         self.scratch: dict[str, Any] = {}
@@ -304,6 +301,8 @@ class _SpoolDirectory:
         """Return the folder. Blocking."""
         with self._lock:
             if not self._folder:
+                import tempfile
+
                 self._folder = os.path.realpath(tempfile.mkdtemp(prefix="mainspring-"))
             return self._folder
 
@@ -316,6 +315,8 @@ class _SpoolDirectory:
         """Remove the folder."""
         folder, self._folder = self._folder, ""
         if folder:
+            import shutil
+
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -366,4 +367,6 @@ def is_shell(program: str) -> bool:
 
 def _find_program(name: str, project: str) -> str | None:
     beside = os.path.join(os.path.dirname(sys.executable), name)
+    import shutil
+
     return find_program(name, project=project) or shutil.which(beside)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
-import shutil
 import stat as stat_module
 import sys
 from collections.abc import Callable, Iterable
@@ -181,7 +179,7 @@ def _write_over(folder: Folder, name: str, data: bytes, old: FileIO, path: str) 
 
 
 def _replace(folder: Folder, name: str, data: bytes, old: FileIO | None, path: str) -> None:
-    temporary = f".{name[:100]}.{secrets.token_hex(4)}.tmp"
+    temporary = f".{name[:100]}.{os.urandom(4).hex()}.tmp"
     descriptor = folder.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666 if old is None else 0o600)
     try:
         with FileIO(descriptor, "w"):
@@ -295,7 +293,7 @@ def rename_file(source: str, target: str, parents: bool) -> None:
 
 def _copy(source: Folder, old: str, target: Folder, new: str) -> None:
     """Copy a file or link to another file system, with mode, attributes, and times."""
-    temporary = f".{new[:100]}.{secrets.token_hex(4)}.tmp"
+    temporary = f".{new[:100]}.{os.urandom(4).hex()}.tmp"
     try:
         if stat_module.S_ISLNK(source.stat(old).st_mode):
             link = os.readlink(source.at(old), dir_fd=source.descriptor)
@@ -314,6 +312,8 @@ def _copy_content(descriptor: int, folder: Folder, name: str) -> None:
         facts = os.fstat(descriptor)
         file = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
         with FileIO(file, "w") as target:
+            import shutil
+
             shutil.copyfileobj(source, target, 1 << 20)
             with contextlib.suppress(PermissionError):  # not every user may set the owner
                 _copy_owner_and_mode(descriptor, file)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import signal as signal_module
 import time
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
@@ -357,7 +356,7 @@ async def start_process(
 ) -> RunningProcess:
     """Start a program in its own session, without a terminal; ``mark`` is the prefix of the run's mark."""
     loop = asyncio.get_running_loop()
-    mark += secrets.token_hex(8)
+    mark += os.urandom(8).hex()
     transport, pipes = await loop.subprocess_exec(
         lambda: _Pipes(loop),
         *arguments,
@@ -496,7 +495,7 @@ async def open_connection(arguments: Sequence[str], cwd: str, env: Mapping[str, 
     Raises:
         OSError: If it cannot be started.
     """
-    mark = secrets.token_hex(8)
+    mark = os.urandom(8).hex()
     loop = asyncio.get_running_loop()
     transport, pipes = await loop.subprocess_exec(
         lambda: SubprocessStreamProtocol(1 << 18, loop),

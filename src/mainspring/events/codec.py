@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
@@ -113,6 +112,8 @@ def schema(union: Any, title: str, description: str = "") -> str:
     if description:
         head["description"] = description
     body = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in named]} if named else schemas[0]
+    import json
+
     return json.dumps({**head, **body, "$defs": dict(sorted(definitions.items()))}, indent=2) + "\n"
 
 

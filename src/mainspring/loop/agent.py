@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
 from mainspring.events import Event, MessageUpdate, StreamEvent
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import LoopOptions
@@ -29,8 +30,13 @@ from mainspring.loop.state import (
 )
 from mainspring.loop.steps import LiveSteps, QueueReader, Steps
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, convert_to_llm, to_messages
-from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel, ToolAliasModel
+from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel
 from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry, provider_tool_names
+
+if TYPE_CHECKING:
+    from mainspring.models import ToolAliasModel
+else:
+    ToolAliasModel = lazy_function("mainspring.models.wrappers.tool_aliases", "ToolAliasModel")
 
 
 @runtime_checkable

@@ -13,12 +13,13 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
 from mainspring.errors import AgentAbortedError, ToolError
 from mainspring.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolInputCoerced
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import (
     BeforeToolRun,
     McpToolBefore,
@@ -44,13 +45,17 @@ from mainspring.tools import (
     ToolResult,
     error_result,
     output_bytes,
-    parse_arguments,
     replace_images,
     result_from_exception,
     run_tool,
     to_tool_result,
 )
 from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
+
+if TYPE_CHECKING:
+    from mainspring.tools import parse_arguments
+else:
+    parse_arguments = lazy_function("mainspring.tools.arguments.parse", "parse_arguments")
 
 CallStatus = Literal["ok", "error", "denied", "skipped"]
 

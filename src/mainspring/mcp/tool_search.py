@@ -6,7 +6,6 @@ The search ranks tools with BM25 over names, servers, descriptions, and paramete
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -243,6 +242,8 @@ class _SearchTool:
             if tool is not None:
                 found[tool.name] = tool
                 continue
+            import difflib
+
             near = difflib.get_close_matches(name[:200], [self._wire_name(t.name) for t in tools[:1000]], 3)
             hint = f"; near it: {', '.join(map(escape_text, near))}" if near else ""
             notes.append(f"No locked tool is named {escape_text(name[:200])}{hint}")

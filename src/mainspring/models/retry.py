@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict, TypeVar, Unpack, cast
@@ -17,8 +16,11 @@ from mainspring.events import StreamEvent, StreamStart
 from mainspring.lazy import lazy_function
 
 if TYPE_CHECKING:
+    from random import random as _random
+
     from mainspring.models.errors import classify_exception
 else:
+    _random = lazy_function("random", "random")
     classify_exception = lazy_function("mainspring.models.errors", "classify_exception")
 
 __all__ = [
@@ -64,12 +66,12 @@ class RetryConfig(Struct, frozen=True):
         Args:
             settings: The section as an object; an attribute that is None keeps the default.
         """
-        base, longest = settings.base_delay_ms, settings.max_delay_ms
+        base, maximum = settings.base_delay_ms, settings.max_delay_ms
         given: dict[str, Any] = {
             "enabled": settings.enabled,
             "max_retries": settings.max_retries,
             "base_delay_seconds": None if base is None else base / 1000,
-            "max_delay_seconds": None if longest is None else longest / 1000,
+            "max_delay_seconds": None if maximum is None else maximum / 1000,
             "jitter": 0.0 if settings.enable_jitter is False else None,
             "mid_stream": settings.mid_stream,
         }
@@ -122,7 +124,7 @@ class RetryOptions(Struct, frozen=True):
     on_retry: OnRetry | None = None
     signal: CancelToken | None = None
     sleep: SleepFunction = cancellable_sleep
-    rng: Callable[[], float] = random.random
+    rng: Callable[[], float] = _random
 
 
 class RetryFields(TypedDict, total=False):
@@ -143,9 +145,7 @@ def is_retryable_error(error: BaseException | str) -> bool:
     return error in RETRYABLE_CODES if isinstance(error, str) else classify_exception(error).retryable
 
 
-def calculate_delay(
-    attempt: int, config: RetryConfig | None = None, *, rng: Callable[[], float] = random.random
-) -> float:
+def calculate_delay(attempt: int, config: RetryConfig | None = None, *, rng: Callable[[], float] = _random) -> float:
     """Return the seconds to wait before a retry.
 
     Args:
@@ -164,7 +164,7 @@ def calculate_delay(
 
 
 def next_delay(
-    error: ModelError, attempt: int, config: RetryConfig, rng: Callable[[], float] = random.random
+    error: ModelError, attempt: int, config: RetryConfig, rng: Callable[[], float] = _random
 ) -> float | None:
     """Return the seconds to wait before the next attempt, or ``None`` to stop.
 

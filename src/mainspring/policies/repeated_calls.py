@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Hashable, Mapping
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -138,6 +137,8 @@ def _normalize_result(result: ToolResultBlock) -> tuple[str, ...]:
 
 
 def _digest(value: Any) -> bytes:
+    from hashlib import blake2b
+
     return blake2b(msgspec.json.encode(value, order="sorted", enc_hook=repr), digest_size=16).digest()
 
 

@@ -1,6 +1,8 @@
 """Tools: definitions, argument checks, and the built-in tools (`mainspring.tools.builtin`)."""
 
-from mainspring.tools.arguments.parse import ParsedArguments, parse_arguments
+from typing import TYPE_CHECKING
+
+from mainspring.lazy import lazy_exports
 from mainspring.tools.define import LazyTool, define_tool, tool
 from mainspring.tools.execute import (
     error_result,
@@ -33,6 +35,10 @@ from mainspring.tools.tool import (
     ToolResult,
     to_tool_result,
 )
+
+if TYPE_CHECKING:
+    from mainspring.tools.arguments.parse import ParsedArguments as ParsedArguments
+    from mainspring.tools.arguments.parse import parse_arguments as parse_arguments
 
 __all__ = [
     "Access",
@@ -67,3 +73,5 @@ __all__ = [
     "to_tool_result",
     "tool",
 ]
+
+_, __getattr__ = lazy_exports(__name__, {"arguments.parse": "ParsedArguments parse_arguments"})

@@ -1,6 +1,5 @@
 """Problems of failed checks: the path, and a message that a model can act on."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeGuard, cast
 
@@ -49,6 +48,8 @@ def format_path(path: Iterable[str | int]) -> str:
         elif step.replace("-", "_").isidentifier():
             parts.append(f".{step}")
         else:
+            import json
+
             parts.append(f"[{json.dumps(step, ensure_ascii=False)}]")
     return "".join(parts)
 
@@ -56,6 +57,8 @@ def format_path(path: Iterable[str | int]) -> str:
 def format_value(value: Any) -> str:
     """Format a value as JSON, cut to a readable length."""
     try:
+        import json
+
         text = json.dumps(value, ensure_ascii=False, default=repr)
     except (ValueError, TypeError, RecursionError):
         return f"a value of type {type(value).__name__}"

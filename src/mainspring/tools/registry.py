@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from mainspring.errors import ConfigError
@@ -68,6 +66,8 @@ class ToolRegistry:
     def unknown(self, name: str, aliases: Mapping[str, str] | None = None) -> str:
         """Return the message for a call of an unknown tool: similar names, or the available names, as the model knows them."""
         known = [(aliases or {}).get(tool, tool) for tool in self.active]
+        import difflib
+
         near = difflib.get_close_matches(name, known, 3) or known[:20]
         return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "No tools are available.")
 
@@ -160,4 +160,6 @@ def _shorten_name(name: str) -> str:
     plain = name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
     if len(plain) <= _MAX_NAME_LENGTH:
         return plain
+    import hashlib
+
     return f"{plain[: _MAX_NAME_LENGTH - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -7,7 +7,6 @@ OpenAPI is supported.
 A schema is compiled once. Do not change it afterward.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -394,6 +393,8 @@ def _additional_items_text(converter: _ErrorConverter, error: Any, value: Any) -
 
 
 def _unevaluated_items_text(converter: _ErrorConverter, error: Any, value: Any) -> str:
+    import json
+
     return f"Unevaluated items are not allowed ({_format_unexpected(map(json.loads, error.kind.unexpected))})"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -201,6 +200,8 @@ def _resolve_name(name: str) -> Target:
         return ALIASES[name]
     if name in HOOKS:
         return Target(HOOKS[name])
+    import difflib
+
     near = difflib.get_close_matches(name, HOOK_NAMES, 1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Hooks: {', '.join(HOOK_NAMES)}"
     raise ConfigError(f"Unknown hook: {name!r}. {hint}")

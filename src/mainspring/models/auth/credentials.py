@@ -12,15 +12,19 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Literal, Protocol, runtime_checkable
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from mainspring.errors import ModelError, ProviderConfigError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 from mainspring.models.transport.environment import is_loopback
+
+if TYPE_CHECKING:
+    from urllib.parse import urlsplit
+else:
+    urlsplit = lazy_function("urllib.parse", "urlsplit")
 
 _JWT = lazy_re(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
 

@@ -6,8 +6,6 @@ import os
 import ssl
 import sys
 from functools import lru_cache
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from mainspring.errors import NetworkError, ProviderConfigError
 
@@ -17,6 +15,8 @@ def is_loopback(host: str) -> bool:
     """Return True if the host is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
+    from ipaddress import ip_address
+
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -29,6 +29,8 @@ def proxy_for(url: str) -> str | None:
     Raises:
         NetworkError: The only proxy is a SOCKS proxy, which is not supported.
     """
+    from urllib.parse import urlsplit
+
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host) or not _has_proxy_settings():

@@ -11,10 +11,9 @@ and in sessions, so the state is restored when a session is resumed.
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -379,7 +378,7 @@ class ReadBeforeEdit:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
             return False
-        history, name = self._history(), PurePath(real).name
+        history, name = self._history(), os.path.basename(real)
         for i in range(len(history) - 1, -1, -1):
             message = history[i]
             if not isinstance(message, Message) or message.role != "user":
@@ -395,6 +394,8 @@ class ReadBeforeEdit:
         return False
 
     async def _hash(self, path: RealPath) -> str:
+        import hashlib
+
         data = await self._env.read_bytes(path)
         if len(data) <= _MAX_INLINE_BYTES:
             return hashlib.sha256(data).hexdigest()

@@ -9,14 +9,13 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Struct
 
 from mainspring.errors import ToolError
 from mainspring.lazy import lazy_function, lazy_re
-from mainspring.tools.arguments.coerce import coerce
 from mainspring.tools.problems import format_issues, format_path, is_dict
 from mainspring.tools.schema.types import (
     MISSING,
@@ -27,7 +26,13 @@ from mainspring.tools.schema.types import (
     schemas_for_types,
     type_name,
 )
-from mainspring.tools.validation import get_validator
+
+if TYPE_CHECKING:
+    from mainspring.tools.arguments.coerce import coerce
+    from mainspring.tools.validation import get_validator
+else:
+    coerce = lazy_function("mainspring.tools.arguments.coerce", "coerce")
+    get_validator = lazy_function("mainspring.tools.validation", "get_validator")
 
 _adapt_type = lazy_function("mainspring.tools.schema.adapted", "adapt_type")
 _adapt_parameter = lazy_function("mainspring.tools.schema.adapted", "adapt_parameter")

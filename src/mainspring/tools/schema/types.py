@@ -1,10 +1,10 @@
 """Create the JSON Schema of types, and convert JSON data to them."""
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import PurePath
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -32,6 +32,11 @@ _KINDS: tuple[tuple[type, str], ...] = ((bool, "boolean"), (str, "string"), (int
 def is_pydantic_model(kind: Any) -> bool:
     """Return True for a pydantic model class; detected by its methods, since pydantic is never imported here."""
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
+
+
+def _is_path_type(kind: Any) -> bool:
+    pathlib = sys.modules.get("pathlib")  # if it is not loaded, no such type exists
+    return pathlib is not None and isinstance(kind, type) and issubclass(kind, pathlib.PurePath)
 
 
 def is_struct_type(kind: Any) -> bool:
@@ -114,7 +119,7 @@ def _decode_custom(kind: Any, value: Any, strict: bool = True) -> Any:
             return kind.model_validate(value)
         except ValueError as problem:
             raise pydantic_error(problem) from problem
-    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, (str, kind)):
+    if _is_path_type(kind) and isinstance(value, (str, kind)):
         return kind(value)
     raise NotImplementedError(f"{kind!r} cannot be created from JSON.")
 
@@ -150,7 +155,7 @@ class _CustomTypes:
             return {"$ref": _PREFIX + self._references[kind]}
         if is_pydantic_model(kind):
             return self.include(kind.__name__, lambda template: kind.model_json_schema(ref_template=template))
-        if isinstance(kind, type) and issubclass(kind, PurePath):
+        if _is_path_type(kind):
             return {"type": "string", "format": "path"}
         raise NotImplementedError
 
