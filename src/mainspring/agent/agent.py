@@ -29,6 +29,7 @@ from mainspring.agent.plugs import (
     create_plugs,
     find_skill_activator,
     find_tool_search,
+    to_environment,
 )
 from mainspring.agent.policies import RunPolicies
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentOutputError, ConfigError, ProviderConfigError
@@ -44,17 +45,24 @@ from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
 from mainspring.tools import LazyTool, RunContext, Tool
 
-if TYPE_CHECKING:  # a caller that passes one has imported it
-    from mainspring.env import LocalEnv
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm, TypeVar
+
     from mainspring.extensions.plug import Extensions
     from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
     from mainspring.policies.structured import StructuredOutput
     from mainspring.policies.structured.partial import PartialOutput
-    from mainspring.policies.structured.plug import takes_context
+    from mainspring.policies.structured.plug import validator_takes_context
     from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
     from mainspring.tools.schema.output import OutputSchema, call_function
+
+    AgentDepsT = TypeVar("AgentDepsT", contravariant=True, default=None)  # defaults of TypeVars need Python 3.13
+    AgentOutputT = TypeVar("AgentOutputT", covariant=True, default=str)
+    _D = TypeVar("_D", default=None)
+    _T = TypeVar("_T", default=str)
 else:
-    LocalEnv = lazy_function("mainspring.env.local", "LocalEnv")
+    from typing import TypeVar
+
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
     NestedSteps = lazy_class("mainspring.subagents.run", "NestedSteps")
     ParentContext = lazy_class("mainspring.subagents.run", "ParentContext")
@@ -64,29 +72,17 @@ else:
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
     call_function = lazy_function("mainspring.tools.schema.output", "call_function")
-    takes_context = lazy_function("mainspring.policies.structured.plug", "takes_context")
+    validator_takes_context = lazy_function("mainspring.policies.structured.plug", "validator_takes_context")
+    AgentDepsT = TypeVar("AgentDepsT", contravariant=True)
+    AgentOutputT = TypeVar("AgentOutputT", covariant=True)
+    _D = TypeVar("_D")
+    _T = TypeVar("_T")
 
 _ASIDE = (
     "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
     "It does not change the task.\n\n"
 )
 
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeForm, TypeVar
-
-    # Python 3.11 has no defaults of its own
-    AgentDepsT = TypeVar("AgentDepsT", contravariant=True, default=None)
-    AgentOutputT = TypeVar("AgentOutputT", covariant=True, default=str)
-    _D = TypeVar("_D", default=None)
-    _T = TypeVar("_T", default=str)
-else:
-    from typing import TypeVar
-
-    AgentDepsT = TypeVar("AgentDepsT", contravariant=True)
-    AgentOutputT = TypeVar("AgentOutputT", covariant=True)
-    _D = TypeVar("_D")
-    _T = TypeVar("_T")
 SystemPrompt = str | Callable[[RunContext[_D]], str] | Callable[[RunContext[_D]], Awaitable[str]]
 """A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
 
@@ -188,7 +184,6 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         behavior = add_output_type(output_type, options.pop("behavior", None))
         if output_type is not str:
             self._get_output_schema(behavior.schema)  # so that an invalid type is an error here
-        execution = options.pop("execution", None)
         installed = create_plugs(options)
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
@@ -205,9 +200,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         options["tools"] = normalize_tools(options.get("tools", ()))
         super().__init__(
             self._use_key(_resolve_model(model, provider, self.get_api_key)),
-            env=LocalEnv(execution or ".")
-            if execution is None or isinstance(execution, str | os.PathLike)
-            else execution,
+            env=to_environment(options.pop("execution", None)),
             system=system if isinstance(system, str) else "",
             behavior=behavior,
             plugs=installed,
@@ -294,7 +287,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         Raises:
             ConfigError: If it takes another number of arguments.
         """
-        takes_context(validator)
+        validator_takes_context(validator)
         self._output_validators.append(validator)
         return validator
 

@@ -28,13 +28,22 @@ from mainspring.tools import Tool
 if TYPE_CHECKING:
     from mainspring.agent.options import AgentOptions, DisclosureOption, SkillsOption, SubagentsOption
     from mainspring.callbacks import CallbacksPlug
+    from mainspring.env import ExecutionEnv, LocalEnv
     from mainspring.extensions.plug import Extensions
     from mainspring.mcp import McpConnector, McpPlug, SamplingRequest, SamplingResult
     from mainspring.subagents import Subagents
 else:
+    LocalEnv = lazy_function("mainspring.env.local", "LocalEnv")
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
     Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
     CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
+
+
+def to_environment(execution: ExecutionEnv | str | os.PathLike[str] | None) -> ExecutionEnv:
+    """Return the environment of the option ``execution``: a folder of this machine, or an environment."""
+    if execution is None or isinstance(execution, str | os.PathLike):
+        return LocalEnv(execution or ".")
+    return execution
 
 
 def create_plugs(options: AgentOptions) -> list[Plugin]:

@@ -25,7 +25,7 @@ StepFunction = Callable[[], Awaitable[bytes]]
 
 RunState = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
 """``waiting`` means waiting for a worker, ``paused`` waiting for an approval. Engines do not know approvals: they return ``running`` for
-a paused run; `DurableRun` and `DurableClient` tell them apart."""
+a paused run; `DurableRun` and `DurableClient` distinguish the two."""
 
 
 FINAL_STATES: tuple[RunState, ...] = ("done", "failed", "cancelled")

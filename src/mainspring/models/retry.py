@@ -64,7 +64,7 @@ class RetryConfig(Struct, frozen=True):
         """Create the retry settings from the ``retry`` section of ``settings.json``, whose delays are in milliseconds.
 
         Args:
-            settings: The section as an object; an attribute that is None keeps the default.
+            settings: The section as an object; None keeps a default.
         """
         base, maximum = settings.base_delay_ms, settings.max_delay_ms
         given: dict[str, Any] = {
