@@ -1,9 +1,12 @@
 """Write the pages of the API reference: the names of every public package. The site generator adds their docstrings.
 
-`python scripts/make_reference.py FOLDER` writes one page per package and an index into the folder.
+`python scripts/make_reference.py FOLDER` writes one page per package and an index into the folder. Without a folder, it writes
+docs/python-api.md, the list of all public names; a test compares that page with the code.
 """
 
 import ast
+import inspect
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -35,6 +38,9 @@ PACKAGES = {
     "mainspring.errors": "Every exception that Mainspring raises.",
 }
 """Every package with a public API, and its purpose."""
+
+
+SURFACE = Path(__file__).resolve().parent.parent / "docs" / "python-api.md"
 
 
 def find_public_names(package: str) -> list[str]:
@@ -80,6 +86,34 @@ def _find_source(package: str, name: str) -> str:
     return package
 
 
+def describe(package: str, name: str) -> str:
+    """Return the first sentence of a name's docstring; for a constant or a type, its value."""
+    value = getattr(import_module(package), name)
+    if isinstance(value, type) or callable(value):
+        text = inspect.getdoc(value) or ""
+        if text and text != inspect.getdoc(type(value)):
+            return re.split(r"(?<=[.]) |\n", text)[0]
+    return f"Constant or type of `{find_definition(package, name).rpartition('.')[0]}`."
+
+
+def build_surface() -> str:
+    """Return the page that lists all public names, each with its purpose."""
+    lines = [
+        "# Public Python API",
+        "",
+        "The names on this page are stable: a minor version before 1.0, and a major version afterwards, may change them and describes how to",
+        "adapt. `dir()` of each module shows the same names. Everything else is internal. `python scripts/make_reference.py` writes this page.",
+        "",
+    ]
+    for package in filter(has_package, PACKAGES):
+        lines += [f"## {package}", "", PACKAGES[package], "", "| Name | |", "|---|---|"]
+        for name in find_public_names(package):
+            text = describe(package, name).replace("|", "\\|")
+            lines.append(f"| `{name}` | {text} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def main(folder: Path) -> None:
     """Write the pages of all packages, and an index."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,4 +125,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        SURFACE.write_text(build_surface(), encoding="utf-8")

@@ -284,4 +284,4 @@ __all__, __getattr__ = lazy_exports(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return __all__

@@ -332,3 +332,10 @@ class SessionError(MainspringError):
 
 class DurableError(MainspringError):
     """A run does not exist, has failed, or cannot be resumed by the current code."""
+
+
+def __dir__() -> list[str]:
+    """Return the names that this module defines, without its imports."""
+    return [
+        name for name, value in globals().items() if name[0] != "_" and getattr(value, "__module__", "") == __name__
+    ]

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from scripts import make_reference
+
 mainspring = importlib.import_module("mainspring")
 
 
@@ -15,9 +17,18 @@ def test_exported_names_resolve(name: str) -> None:
     assert getattr(mainspring, name) is not None
 
 
-def test_exports_are_listed_once_and_shown_by_dir() -> None:
-    assert len(mainspring.__all__) == len(set(mainspring.__all__))
-    assert set(mainspring.__all__) <= set(dir(mainspring))
+@pytest.mark.parametrize("package", make_reference.PACKAGES)
+def test_dir_shows_the_exports_and_nothing_else(package: str) -> None:
+    names = make_reference.find_public_names(package)
+    assert len(names) == len(set(names))
+    assert dir(importlib.import_module(package)) == names
+
+
+def test_page_lists_the_public_names() -> None:
+    page = make_reference.SURFACE.read_text(encoding="utf-8")
+    assert page == make_reference.build_surface(), (
+        "a public name or its docstring changed: run python scripts/make_reference.py"
+    )
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -26,3 +26,7 @@ __all__ = [
     "StepSlot",
     "Worker",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

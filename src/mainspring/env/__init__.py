@@ -42,3 +42,7 @@ __all__, __getattr__ = lazy_exports(
         "types": "CapturedOutput DirEntry FileKind FileStat HttpResponse OutputLimits ProcessResult StreamName WalkResult WalkedPath",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -119,3 +119,7 @@ __all__ = [
     "encode",
     "schema",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

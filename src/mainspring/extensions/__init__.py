@@ -50,3 +50,7 @@ __all__, __getattr__ = lazy_exports(
         "registry": "Command Shortcut",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

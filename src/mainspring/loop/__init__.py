@@ -37,3 +37,7 @@ __all__ = [
     "agent_loop",
     "output_bytes",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

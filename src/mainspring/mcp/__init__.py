@@ -46,3 +46,7 @@ __all__, __getattr__ = lazy_exports(
         "in_memory": "InMemoryConnector InMemoryServer",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

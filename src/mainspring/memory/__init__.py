@@ -33,3 +33,7 @@ __all__ = [
     "render_prompt",
     "validate_note",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

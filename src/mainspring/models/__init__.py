@@ -146,3 +146,7 @@ __all__, __getattr__ = lazy_exports(
         "wire.anthropic": "build_anthropic_system_param normalize_message",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

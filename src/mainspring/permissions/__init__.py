@@ -44,3 +44,7 @@ __all__, __getattr__ = lazy_exports(
         "rules": "Effect RuleSource PermissionRule RuleSet parse_rule find_unused_rules",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,3 +3,7 @@
 from mainspring.presets.preset import BUILD_AGENT, PLAN_AGENT, Preset, basic, merge_presets
 
 __all__ = ["BUILD_AGENT", "PLAN_AGENT", "Preset", "basic", "merge_presets"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -131,3 +131,7 @@ _, __getattr__ = lazy_exports(
         "transcript": "TranscriptItem Transcript TranscriptCall read_transcript",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -40,3 +40,7 @@ __all__, __getattr__ = lazy_exports(
         "validation": "Verdict check_skills",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -28,3 +28,7 @@ __all__, __getattr__ = lazy_exports(
         "plug": "Subagents SPAWN_TOOL",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

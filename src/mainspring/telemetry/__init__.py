@@ -20,3 +20,7 @@ _, __getattr__ = lazy_exports(
         "plug": "Tracing install_tracing",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

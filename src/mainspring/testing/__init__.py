@@ -20,3 +20,7 @@ __all__ = [
     "Tape",
     "TapeMode",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

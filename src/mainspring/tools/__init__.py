@@ -75,3 +75,7 @@ __all__ = [
 ]
 
 _, __getattr__ = lazy_exports(__name__, {"arguments.parse": "ParsedArguments parse_arguments"})
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,3 +16,7 @@ __all__, __getattr__ = lazy_exports(
         "commands": "parse_line",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

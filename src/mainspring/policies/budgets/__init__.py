@@ -20,3 +20,7 @@ __all__ = [
     "ToolOutputBudget",
     "tool_budget_handlers",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

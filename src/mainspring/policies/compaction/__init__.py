@@ -23,3 +23,7 @@ __all__ = [
     "is_summary",
     "parse_summary_message",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -19,3 +19,7 @@ __all__, __getattr__ = lazy_exports(
         "mainspring.tools.schema.output": "OutputSchema",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__
