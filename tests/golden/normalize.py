@@ -41,7 +41,7 @@ def to_lines(values: Iterable[Any], names: Mapping[str, str]) -> str:
     def replace_all(value: Any, key: str = "", *, is_estimate: bool = False) -> Any:
         match value:
             case dict():
-                is_estimate = bool(value.get("estimated_calls"))  # of a stopped call
+                is_estimate = is_estimate or bool(value.get("estimated_calls"))  # of a stopped call
                 return {replace_text(str(k)): replace_all(v, str(k), is_estimate=is_estimate) for k, v in value.items()}
             case list() | tuple():
                 return [replace_all(item, key) for item in value]
