@@ -34,7 +34,7 @@ _TYPE_NAMES = {
 
 @cache
 def fields(kind: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Return the fields of a type. Kept, because msgspec evaluates the annotations of all fields in each call."""
+    """Return the fields of a type. Cached, because msgspec evaluates the annotations of all fields in each call."""
     return structs.fields(kind)
 
 
