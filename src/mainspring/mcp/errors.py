@@ -73,11 +73,12 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
         return McpError(
             name, f"MCP server {name!r} requires a login{status}. Run: mainspring mcp login {name}", "login"
         )
-    if end.session_gone:
+    code: Any = getattr(found, "code", None)
+    # The SDK uses the code -32001 for timeouts, servers use it for lost sessions.
+    if end.session_gone or (code == -32001 and "session" in text.lower()):
         end.session_gone = False
         return McpError(name, f"MCP server {name!r} no longer recognizes this session", "session")
-    code: Any = getattr(found, "code", None)
-    closed = kind == "MCPError" and (code == -32000 or "onnection closed" in text)
+    closed = kind == "MCPError" and "onnection closed" in text  # Servers use the same code for any error of their own.
     if reason == "connect":
         return McpError(name, f"Cannot connect to MCP server {name!r}: {await _reason(found, text, end)}", "connect")
     if reason == "lost" and end.process is None and not closed:

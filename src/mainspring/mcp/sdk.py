@@ -95,9 +95,10 @@ def _error_hook(end: EndpointState) -> Any:
 
     async def check_response(response: httpx2.Response) -> None:
         if response.status_code >= 400:
-            end.record_refusal(response.status_code)
             if "mcp-session-id" in response.request.headers and await _is_session_expired(response):
                 end.session_gone = True
+            else:
+                end.record_refusal(response.status_code)
 
     return check_response
 
@@ -105,9 +106,9 @@ def _error_hook(end: EndpointState) -> Any:
 async def _is_session_expired(response: httpx2.Response) -> bool:
     """Return True if the server does not know the session.
 
-    The protocol uses 404; some servers send 410, or 400 with a note.
+    The protocol uses 404; some servers send 410, or 400 or 401 with a note.
     """
-    if response.status_code == 400:
+    if response.status_code == 400 or (response.status_code == 401 and "www-authenticate" not in response.headers):
         return b"session" in (await response.aread()).lower()
     return response.status_code in (404, 410)
 

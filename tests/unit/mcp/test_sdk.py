@@ -34,7 +34,7 @@ async def test_http_server_receives_the_configured_headers() -> None:
         assert server.requests[-1][0] == "DELETE"
 
 
-@pytest.mark.parametrize("status", [404, 410, 400])
+@pytest.mark.parametrize("status", [404, 410, 400, 401])
 async def test_expired_session_is_renewed_and_the_call_repeated(status: int) -> None:
     async with HttpServer().running() as server, connect_mcp(server.url) as web:
         server.forgotten = status

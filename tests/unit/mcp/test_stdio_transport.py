@@ -140,8 +140,10 @@ async def test_invalid_tools_are_skipped_and_unusual_results_are_readable() -> N
         ('{"jsonrpc":"2.0","id":KEY,"error":"out of luck"}', "out of luck"),
         ('{"jsonrpc":"2.0","id":KEY,"result":null}', "not a valid protocol message"),
         ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[],"structuredContent":{"v":DEEP}}}', "not a valid protocol message"),
+        ('{"jsonrpc":"2.0","id":KEY,"error":{"code":-32000,"message":"db locked"}}', "MCP server 'raw': db locked"),
+        ('{"jsonrpc":"2.0","id":KEY,"result":null,"error":{"code":-32000,"message":"db locked"}}', "MCP server 'raw': db locked"),
     ],
-    ids=["nan", "surrogate", "code", "text", "null", "deep"],
+    ids=["nan", "surrogate", "code", "text", "null", "deep", "server-error", "null-and-error"],
 )  # fmt: skip
 async def test_broken_response_ends_its_call_and_keeps_the_connection(line: str, expected_text: Any) -> None:
     async with connect_mcp(raw_server_config(timeout=15.0)) as server:
