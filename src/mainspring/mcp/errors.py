@@ -44,8 +44,8 @@ class EndpointState:
         self.status = None
 
     async def exit_code(self) -> int | None:
-        """Return the exit code of the program, if it ended; wait a moment for a program that is ending."""
-        if self.process is None:
+        """Return the exit code of the program, if it ended on its own; wait a moment for a program that is ending."""
+        if self.process is None or self.process.ended_by_client:
             return None
         with suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), 0.2)

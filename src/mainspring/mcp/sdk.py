@@ -14,6 +14,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from msgspec.structs import replace
+
 from mainspring import __version__
 from mainspring.errors import ConfigError
 from mainspring.extras import install_command
@@ -278,7 +280,22 @@ class SdkConnector:
     @asynccontextmanager
     async def _connect(self, config: McpServerConfig, side: ClientHandler) -> AsyncGenerator[McpConnection]:
         await self.preload()
-        end = EndpointState(config)
+        async with AsyncExitStack() as stack:
+            end = EndpointState(config)
+            try:
+                connection = await stack.enter_async_context(self._connect_once(config, side, end))
+            except McpError:
+                if config.mode != "auto" or await end.exit_code() is None:
+                    raise
+                # Some programs end at a request before `initialize`, and the newer protocol begins with one.
+                older = replace(config, mode="legacy")
+                connection = await stack.enter_async_context(self._connect_once(older, side, EndpointState(older)))
+            yield connection
+
+    @asynccontextmanager
+    async def _connect_once(
+        self, config: McpServerConfig, side: ClientHandler, end: EndpointState
+    ) -> AsyncGenerator[McpConnection]:
         lost = asyncio.Event()
         stage = "connect"
         try:

@@ -112,6 +112,7 @@ def test_call_ids_of_a_request_are_unique(name: str) -> None:
     ]
     scratch = EncodingCache()
     history = [Message.user("go")]
+    cached: list[Any] = []
     for _ in range(3):
         history += turn
         cached = json.loads(encode(ModelRequest(history, scratch=scratch), profile))[field]
