@@ -25,6 +25,7 @@ class EndpointState:
         config: Configuration of the server.
         process: Process of a program on this machine.
         status: Last HTTP error status.
+        status_text: Text of that response; empty if it has none.
         session_gone: Whether the server no longer knows the session.
     """
 
@@ -32,12 +33,13 @@ class EndpointState:
         self.config = config
         self.process: ServerProcess | None = None
         self.status: int | None = None
+        self.status_text = ""
         self.session_gone = False
 
-    def record_refusal(self, status: int) -> None:
+    def record_refusal(self, status: int, text: str = "") -> None:
         """Record an HTTP error. A required login has priority over later errors."""
         if self.status not in _LOGIN:
-            self.status = status
+            self.status, self.status_text = status, text
 
     def clear_refusals(self) -> None:
         """Clear the recorded error after it was handled."""
@@ -108,7 +110,8 @@ async def _reason(error: BaseException, text: str, end: EndpointState) -> str:
         return text
     url = redact_environment(end.config.url)
     if end.status is not None:
-        return f"{url} returned HTTP {end.status}. Check the url, headers, and transport."
+        text = redact_environment(end.status_text)[:_MAX_CHARS]
+        return f"{url} returned HTTP {end.status}{f' ({text})' if text else ''}. Check the url, headers, and transport."
     if type(error).__name__ == "MCPError":
         return text
     return f"cannot reach {url}: {text}"

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _READ_SECONDS = 300.0
 _MAX_EVENT_BYTES = 64 << 20
+_MAX_REASON_BYTES = 10_000
 
 
 @asynccontextmanager
@@ -100,9 +101,18 @@ def _error_hook(end: EndpointState) -> Any:
             if "mcp-session-id" in response.request.headers and await _is_session_expired(response):
                 end.session_gone = True
             else:
-                end.record_refusal(response.status_code)
+                end.record_refusal(response.status_code, await _read_reason(response))
 
     return check_response
+
+
+async def _read_reason(response: httpx2.Response) -> str:
+    """Return the text of a short error response; empty for web pages."""
+    length = response.headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > _MAX_REASON_BYTES:
+        return ""
+    text = " ".join((await response.aread()).decode("utf-8", "replace").split())
+    return "" if text.lstrip('"').startswith("<") else text
 
 
 async def _is_session_expired(response: httpx2.Response) -> bool:
