@@ -26,7 +26,7 @@ from mainspring.tools.support.images import (
 if TYPE_CHECKING:
     from mainspring.models import ModelInfo
 
-_MAX_FILE_BYTES = 256 << 10
+MAX_FILE_BYTES = 256 << 10
 """Maximum number of bytes to attach from one file."""
 
 _MAX_IMAGE_FILE_BYTES = 64 << 20
@@ -145,7 +145,7 @@ class MentionReader:
         if found.kind == "directory":
             names = [f"{e.name}/" if e.kind == "directory" else e.name for e in await env.list_dir(real_path)]
             return wrap_in_tag("folder", "\n".join(names), path=path)
-        data = await env.read_bytes(real_path, limit=_MAX_FILE_BYTES)
+        data = await env.read_bytes(real_path, limit=MAX_FILE_BYTES)
         if self._with_images and is_image(data):
             image = await _fit_image(path, await env.read_bytes(real_path, limit=_MAX_IMAGE_FILE_BYTES + 1))
             self.images.append(image)
