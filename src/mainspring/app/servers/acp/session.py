@@ -6,7 +6,6 @@ import asyncio
 import binascii
 import logging
 import os
-import stat
 import uuid
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,13 +36,12 @@ from mainspring.app.servers.acp.session_updates import (
 )
 from mainspring.app.servers.acp.tool_calls import PermissionRequester
 from mainspring.app.servers.stdio import ChatRegistry
-from mainspring.app.workspace.file_mentions import MAX_FILE_BYTES
+from mainspring.app.workspace.file_mentions import is_attachable
 from mainspring.errors import MainspringError
 from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult, MessageEnd
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message
 from mainspring.redaction import redact_environment
-from mainspring.tools.support.images import is_image
 
 PromptBlock = (
     schema.TextContentBlock
@@ -109,7 +107,7 @@ def _link_text(uri: str, name: str, cwd: str) -> str:
     if target is None:
         return f"{name} ({uri})" if name and name != uri else uri
     path, lines = _mention(uri, cwd), _lines_of(uri)
-    if '"' in path or "\n" in path or not _is_attachable(target):
+    if '"' in path or "\n" in path or not is_attachable(target):
         return f" {'./' * path.startswith('@')}{path}{lines} "
     return f' @"{path}"{lines} '
 
@@ -125,20 +123,6 @@ def _lines_of(uri: str) -> str:
         return ""
     first, last = found[1], found[2] or found[1]
     return f" (line {first})" if first == last else f" (lines {first}-{last})"
-
-
-def _is_attachable(path: str) -> bool:
-    """Return True if a mention of the path can be attached: a folder, an image, or a text file that exists."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return os.path.isdir(path)
-        with open(path, "rb") as file:
-            start = file.read(MAX_FILE_BYTES)
-    except PermissionError:
-        return True  # the error of the mention says why
-    except OSError:
-        return False
-    return b"\0" not in start or is_image(start)
 
 
 def _embedded_attachment(resource: schema.TextResourceContents | schema.BlobResourceContents, cwd: str) -> Attachment:
