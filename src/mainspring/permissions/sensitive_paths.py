@@ -80,8 +80,7 @@ class PathGroup(Struct, frozen=True):
             return True
         found = frozenset(parts)
         return any(
-            plain <= found
-            and matches(pattern, parts, include_descendants=True)  # the first test is a hundred times faster
+            plain <= found and matches(pattern, parts, include_descendants=True)  # the first test is fast
             for pattern, plain in self.multi_component_patterns
         )
 
