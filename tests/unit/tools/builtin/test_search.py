@@ -558,4 +558,5 @@ async def test_accents_of_names_match_however_they_are_composed(
     (folder / normalize(form, "Übersicht.md")).write_text("needle\n")
     asked = {name: normalize(other, value) for name, value in arguments.items()}
     result = await run_on_both(both_contexts, tool, **asked)
-    assert "sicht.md" in result.text or result.text.startswith("1:needle"), result.text
+    assert (result.is_error, result.metadata.get("outcome", "matches")) == (False, "matches"), result.text
+    assert "sicht.md" in result.text or result.text.startswith("1:needle")
