@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -59,6 +61,20 @@ def format_mention(path: str) -> str:
     """Return the text that mentions a path, quoted if needed."""
     is_plain = _MENTION.fullmatch(f"@{path}") is not None and not path.endswith(tuple(_TRAILING))
     return f"@{path}" if is_plain or '"' in path else f'@"{path}"'
+
+
+def is_attachable(path: str) -> bool:
+    """Return True if a mention of a path can be attached: a folder, an image, or a text file that exists."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return os.path.isdir(path)
+        with open(path, "rb") as file:
+            start = file.read(_MAX_FILE_BYTES)
+    except PermissionError:
+        return True  # the error of the mention contains the reason
+    except OSError:
+        return False
+    return b"\0" not in start or is_image(start)
 
 
 class MentionReader:

@@ -3,6 +3,8 @@
 import os
 import stat
 from pathlib import Path
+from typing import Any
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given
@@ -22,6 +24,17 @@ async def test_result_describes_the_change(ctx: ToolContext, project: Path) -> N
     assert updated.text == "Updated src/new/a.py (2 lines, 12 bytes)."
     assert updated.metadata["diff"] == "--- a/src/new/a.py\n+++ b/src/new/a.py\n@@ -1 +1,2 @@\n-x = 1\n+x = 2\n+y = 3\n"
     assert (project / "src/new/a.py").read_bytes() == b"x = 2\ny = 3\n"
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+async def test_name_with_other_accents_is_the_same_file(form: Any) -> None:
+    other = "NFD" if form == "NFC" else "NFC"
+    env = MemoryEnv({normalize(form, "für/é.txt"): "old"})
+    ctx = ToolContext(env=env)
+    assert "Updated" in (await write_file(ctx, path=normalize(other, "für/é.txt"), content="new")).text
+    await write_file(ctx, path=normalize(other, "für/ä.txt"), content="beside it")
+    assert {os.path.dirname(name) for name in env.files} == {normalize(form, "für")}
+    assert len(env.files) == 2
 
 
 @given(st.text(st.characters(codec="utf-8")))
