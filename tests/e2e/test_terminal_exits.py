@@ -33,11 +33,15 @@ def check_restored(terminal: Terminal, stty: str, modes: str) -> None:
 def test_terminal_is_restored_after_a_kill(chat: TerminalChat, number: signal.Signals) -> None:
     terminal = chat.terminal
     stty, modes = terminal.stty(), terminal.modes
-    chat.begin(script=[Reply(text="It goes on\n\nand on", stall=True)])
+    todos = call("todo_write", todos=[{"content": "Read the code", "status": "in_progress"}])
+    chat.begin(script=[todos, Reply(text="It goes on\n\nand on", stall=True)])
     terminal.send("Go")
     terminal.wait("and on")
+    terminal.wait("Todos: 0 of 1 done")
     os.kill(terminal.pid_of("-m mainspring"), number)
     check_restored(terminal, stty, modes)
+    below = terminal.screen().partition("\nand on\n")[2]
+    assert not [word for word in ("Working", "Todos:", "test-model", "> ") if word in below], below
 
 
 @pytest.mark.covers("CLI-19")
