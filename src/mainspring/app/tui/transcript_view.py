@@ -81,18 +81,17 @@ BlockKind = Literal["", "user", "text", "tool", "command", "other"]
 
 
 class WorkClock:
-    """A clock that stops while a question waits for the user."""
+    """A clock that stops while a question waits for the user.
+
+    Attributes:
+        run_waited: The seconds of all waits of the run that have ended.
+    """
 
     def __init__(self) -> None:
         self._open: set[str] = set()
         self._since = 0.0
         self._waited = 0.0
-        self._run_waited = 0.0
-
-    @property
-    def waited(self) -> float:
-        """The seconds of all waits that have ended."""
-        return self._waited
+        self.run_waited = 0.0
 
     @property
     def is_waiting(self) -> bool:
@@ -120,16 +119,15 @@ class WorkClock:
     def _add(self, now: float) -> None:
         if not self._open:
             self._waited += now - self._since
-            self._run_waited += now - self._since
+            self.run_waited += now - self._since
 
     def to_work_time(self, now: float) -> float:
         """Return the time without the waits so far."""
         return (self._since if self._open else now) - self._waited
 
-    def restart(self) -> float:
-        """Return the seconds of waiting since the last call."""
-        waited, self._run_waited = self._run_waited, 0.0
-        return waited
+    def restart(self) -> None:
+        """Start to count the waits of another run."""
+        self.run_waited = 0.0
 
 
 class TokenCounter:
@@ -262,15 +260,17 @@ class TranscriptView:
             ):
                 return []
             case ToolExecutionStart():
-                self._tools.on_start(event, now, self._clock.waited)
+                self._tools.on_start(event, now)
                 rows: list[Row] = []
                 kind: BlockKind = "tool"
             case ToolExecutionEnd():
-                rows, kind = self._tools.on_end(event, self.columns, self._clock.waited), "tool"
+                rows, kind = self._tools.on_end(event, self.columns), "tool"
             case MessageEnd():
                 rows, kind = self._user(event), "user"
             case ApprovalRequest():
                 rows, kind = self._approval(event), "tool"
+            case ApprovalResult(decision="deny"):
+                return []  # the row of the call says so
             case ApprovalResult(decision=decision):
                 rows, kind = [make_row(("faint", f"    {_DECISIONS.get(decision, decision)}"))], "tool"
             case AgentEnd():
@@ -313,7 +313,7 @@ class TranscriptView:
         if self._retry_at > now:
             message = f"Retrying in {math.ceil(self._retry_at - now)}s"
         else:
-            message = f"{to_one_row((self._working or 'Working').rstrip('.'), max(self.columns - 20, 10))}..."
+            message = to_one_row(f"{(self._working or 'Working').rstrip('.')}...", max(self.columns - 17, 10))
         stop = "  Esc to stop"
         is_narrow = width(spinner + message + took + stop) + 2 >= self.columns
         return make_row(("accent", f"{spinner} "), message, ("faint", took + ("" if is_narrow else stop)))
@@ -322,6 +322,10 @@ class TranscriptView:
         """Change the theme."""
         self.look = theme
         self._answer.set_theme(theme)
+
+    def to_work_seconds(self, seconds: float) -> float:
+        """Return the seconds of the run without its waits for the user."""
+        return max(seconds - self._clock.run_waited, 0.0)
 
     @property
     def is_waiting(self) -> bool:
@@ -404,7 +408,8 @@ class TranscriptView:
             rows += wrap_rows(output_rows(chat_events.error_hint(event.error), "faint", ""), self.columns)
         elif event.status != "completed":
             rows += output_rows(_STATUS_TEXTS.get(event.status, event.status.replace("_", " ")), "warn", "")
-        seconds = max(stats.seconds - self._clock.restart(), 0.0)
+        seconds = self.to_work_seconds(stats.seconds)
+        self._clock.restart()
         if seconds >= _MIN_SECONDS_FOR_SUMMARY or stats.turns > 1:
             turns = pluralize(stats.turns, "model call")
             facts = ", ".join((format_seconds(seconds), turns, format_total(stats.usage)))
