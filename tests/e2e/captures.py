@@ -59,7 +59,7 @@ class Camera:
         self.columns = columns
 
     def save(self, terminal: Terminal, name: str) -> str:
-        """Save the visible screen as `NAME-COLUMNS.txt`, and return it. Fails if a row is wider than the window."""
+        """Save the visible screen as `NAME-COLUMNS.txt`, and return it."""
         screen = terminal.screen()
         (self._folder / f"{name}-{self.columns}.txt").write_text(screen + "\n", encoding="utf-8")
         return screen
@@ -157,10 +157,10 @@ def show_attachments(chat: TerminalChat, camera: Camera) -> None:
     terminal.run("send-keys", "-l", " @nowhere.txt")
     terminal.wait("@nowhere.txt")
     terminal.keys("Enter")
-    terminal.wait("nowhere.txt")
-    terminal.wait_gone("Esc to stop")
+    terminal.wait(lambda screen: "was not sent" in screen and screen.count("> look at") == 2)
     camera.save(terminal, "attach-missing")
     terminal.keys("C-u")
+    terminal.wait(lambda screen: screen.count("> look at") == 1)
     _send(terminal, "keys in @.env")
     terminal.wait("No")
     camera.save(terminal, "attach-sensitive")
@@ -211,8 +211,7 @@ def show_errors(chat: TerminalChat, camera: Camera) -> None:
     terminal.wait("Back.")
     terminal.wait_gone("Esc to stop")
     _send(terminal, "Go again")
-    terminal.wait("key")
-    terminal.wait_gone("Esc to stop")
+    terminal.wait(lambda screen: "Error" in screen.rpartition("> Go again")[2])
     camera.save(terminal, "error")
 
 
@@ -221,10 +220,9 @@ def show_figures(chat: TerminalChat, camera: Camera) -> None:
     terminal = chat.begin(script=[ANSWER])
     _run(terminal, "Go", "two more tests")
     _send(terminal, "/compact")
-    terminal.wait("ompact")
-    terminal.wait_gone("Esc to stop")
+    terminal.wait("unchanged")
     camera.save(terminal, "compact")
-    for name, text in (("context", "system prompt"), ("cost", "total"), ("config", "agent.")):
+    for name, text in (("context", "system prompt"), ("cost", "total"), ("config", "Settings")):
         _send(terminal, f"/{name}")
         terminal.wait(text)
         camera.save(terminal, name)
@@ -245,10 +243,10 @@ def show_sessions(chat: TerminalChat, camera: Camera) -> None:
     terminal.keys("Enter")
     terminal.wait("Noted")
     _send(terminal, "/fork")
-    terminal.wait("ork")
+    terminal.wait("forked")
     camera.save(terminal, "fork")
     _send(terminal, "/export")
-    terminal.wait("export")
+    terminal.wait("aved")
     camera.save(terminal, "export")
 
 
@@ -334,19 +332,17 @@ def show_killed(chat: TerminalChat, camera: Camera) -> None:
     terminal.wait("Todos: 1 of 3 done")
     os.kill(terminal.pid_of("-m mainspring"), signal.SIGKILL)
     terminal.wait(lambda screen: screen.split("\n")[-1].startswith("ready$"))
-    screen = camera.save(terminal, "killed")
-    assert "Todos" not in screen, screen
-    assert "test-model" not in screen.rpartition("> Go")[2], screen
+    camera.save(terminal, "killed")
 
 
 @scene
 def show_screen_reader(chat: TerminalChat, camera: Camera) -> None:
     terminal = chat.terminal
-    chat.server.script = [call("shell", command="echo out-42"), "It is done."]
+    chat.server.script = [call("shell", command="touch made"), "It is done."]
     terminal.keys("C-u", f"clear; {chat.command} --screen-reader", "Enter")
     terminal.wait(lambda screen: screen.split("\n")[-1].startswith(">"))
     terminal.keys("Do it", "Enter")
-    terminal.wait("Your choice")
+    terminal.wait("choice")
     camera.save(terminal, "screen-reader-approval")
     terminal.keys("1", "Enter")
     terminal.wait("It is done.")

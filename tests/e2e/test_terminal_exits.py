@@ -40,8 +40,11 @@ def test_terminal_is_restored_after_a_kill(chat: TerminalChat, number: signal.Si
     terminal.wait("Todos: 0 of 1 done")
     os.kill(terminal.pid_of("-m mainspring"), number)
     check_restored(terminal, stty, modes)
-    below = terminal.screen().partition("\nand on\n")[2]
-    assert not [word for word in ("Working", "Todos:", "test-model", "> ") if word in below], below
+    _, arrived, below = terminal.screen().partition("\nand on\n")
+    assert arrived, terminal.screen()
+    if number == signal.SIGKILL:
+        return  # on a busy machine, the shell may write first: then the rows above the input stay
+    assert not [word for word in ("Working", "Todos:", "test-model", "\n> ") if word in f"\n{below}"], below
 
 
 @pytest.mark.covers("CLI-19")

@@ -209,6 +209,8 @@ class TerminalApp:
                 ticking.cancel()
                 await self._close(chatting)
                 self._jobs.close()
+                self.screen.print(self.transcript.close_response())  # the part that arrived stays
+                self.screen.print_pending()
 
     async def _close(self, chatting: asyncio.Task[None]) -> None:
         if self.connection.is_open:

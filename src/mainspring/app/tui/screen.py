@@ -388,6 +388,11 @@ class Screen:
         if redraw:
             self.app.invalidate()
 
+    def print_pending(self) -> None:
+        """Print the finished rows now, in place of a frame or after the last one."""
+        pending, self._pending = self._pending, []
+        print_formatted_text(self.output, [*to_fragments(pending)], self._style, color_depth=self.app.color_depth)
+
     def invalidate(self) -> None:
         """Draw a frame soon."""
         self.app.invalidate()
@@ -441,9 +446,8 @@ class Screen:
             clip_row(each, size.columns - 1) for each in self._live_rows(size.columns, size.rows, max_rows)
         ]
         if self._pending:
-            pending, self._pending = self._pending, []
             self.app.renderer.erase(leave_alternate_screen=False)
-            print_formatted_text(self.output, [*to_fragments(pending)], self._style, color_depth=self.app.color_depth)
+            self.print_pending()
         elif self.app.is_taller_than(self.app.layout):
             self.app.renderer.erase(leave_alternate_screen=False)
 

@@ -107,7 +107,7 @@ class TerminalGuard:
 
     def set_live_rows(self, count: int) -> None:
         """Note how many rows above the cursor are erased if this process is killed."""
-        count = min(count, _QUIT - 1)
+        count = min(max(count, 0), _QUIT - 1)
         if count != self._live_rows and self._pipe >= 0:
             self._live_rows = count
             with contextlib.suppress(OSError):

@@ -176,6 +176,7 @@ class TranscriptView:
 
     Attributes:
         todos: The todo list of the agent.
+        live_response_rows: Number of the last live rows that show an open response.
     """
 
     def __init__(self, theme: Theme, columns: int, rows: int, collapsed: CollapsedOutput | None = None) -> None:
@@ -197,6 +198,7 @@ class TranscriptView:
         self._retry_at = 0.0
         self._shell = ShellView(self.collapsed)
         self.todos = TodoView()
+        self.live_response_rows = 0
 
     def add_event(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         """Show an event. Return the rows to print."""
@@ -281,10 +283,11 @@ class TranscriptView:
                 kind = "command" if isinstance(event, chat_events.CommandEnd) else "other"
                 rows = event_rows(event, self.columns, self._markdown, self.collapsed)
         # Other events are printed above the open response.
-        closed = [] if isinstance(event, _NON_BREAKING_EVENTS) else self._close_answer()
+        closed = [] if isinstance(event, _NON_BREAKING_EVENTS) else self.close_response()
         return closed + self._with_separator(kind, rows)
 
-    def _close_answer(self) -> list[Row]:
+    def close_response(self) -> list[Row]:
+        """Return the rows of an open response that are not printed yet."""
         return self._with_separator("text", self._answer.close(self.columns)) if self._answer.has_output else []
 
     def live_rows(self, now: float, max_rows: int) -> list[Row]:
@@ -303,8 +306,11 @@ class TranscriptView:
             rows.append(self._working_row(now, spinner, self._run_started_at))
         space = max(max_rows - len(rows) - 1, 0)
         tail = self._answer.tail(self.columns, space)
-        gap: list[Row] = [[]] if tail and not self._blank and self._last != "text" else []
-        return [*gap, *tail, *rows][-max_rows:] if max_rows > 0 else []
+        if tail and not self._blank and self._last != "text":
+            tail = [[], *tail]
+        shown = [*tail, *rows][-max_rows:] if max_rows > 0 else []
+        self.live_response_rows = max(len(shown) - len(rows), 0)
+        return shown
 
     def _working_row(self, now: float, spinner: str, started_at: float) -> Row:
         took = f"  {format_seconds(now - started_at)}{self._tokens.format()}"
@@ -388,7 +394,7 @@ class TranscriptView:
             return []
         self.collapsed.store("Reasoning", lambda: output_rows(thinking, "faint", "  "))
         rows = [make_row(("faint", f"Thought for {format_seconds(took)}{self.collapsed.hint}"))]
-        return self._close_answer() + self._with_separator("other", rows)
+        return self.close_response() + self._with_separator("other", rows)
 
     def _approval(self, event: ApprovalRequest) -> list[Row]:
         if event.display is None or not event.display.diffs:
