@@ -68,7 +68,7 @@ class AgentOptions(TypedDict, total=False):
         hooks: Handlers for the agent's lifetime, by hook.
         messages: Initial history.
         steps: Side effects of runs; for durable engines, recording, and tests.
-        ledger: The `ledger` of the agent whose run started this agent; spending is added to it, too.
+        ledger: A `Ledger` that agents share, or the `ledger` of another agent: spending is added to it, too, and its limit applies.
         tool_aliases: The alias of a tool for the model, by the tool's own name.
         eager: Whether to prepare the first run now, in the background; see `CoreAgent.warmup`.
         convert: Conversion of the history to model messages.
