@@ -109,6 +109,22 @@ class AgentOptions(TypedDict, total=False):
     get_api_key: ApiKeyProvider | None
 
 
+class ConversationOptions(TypedDict, total=False):
+    """Options of `Agent.conversation`.
+
+    Attributes:
+        session: Storage of the conversation, with its earlier messages. Default: only in memory.
+        history: Earlier messages, for example from `decode_messages`.
+        ledger: A `Ledger` that conversations share: spending is added to it, too, and its limit applies.
+        plugs: Further plugins for this conversation only.
+    """
+
+    session: Session | None
+    history: str | Iterable[AgentMessage]
+    ledger: Ledger | None
+    plugs: Iterable[Plugin]
+
+
 class StreamOptions(TypedDict, total=False):
     """Options for one run only.
 

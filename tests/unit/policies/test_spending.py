@@ -361,7 +361,7 @@ async def test_failed_and_aborted_calls_release_their_reservation() -> None:
 
 async def test_shared_limit_bounds_subagents() -> None:
     shared = Ledger(limit=Budget(max_turns=3))
-    spawn = Reply(calls=(ScriptedCall("spawn_agent", {"task": "look"}),))
+    spawn = Reply(calls=(ScriptedCall("spawn", {"task": "look"}),))
     agent = make_agent(spawn, reply(), reply(), reply(), tools=[make_look_tool()], subagents=True, ledger=shared)
 
     result = await agent.run("go")
