@@ -47,6 +47,12 @@ class Conversation(Generic[DepsT, OutputT]):
 
     __slots__ = ("_agent", "_create", "_history", "_ledger", "_plugs", "_session", "deps")
 
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, types: Any) -> Any:
+            """Return ``Conversation[Deps]`` as ``Conversation[Deps, str]``: Python 3.11 knows no defaults of type parameters."""
+            return super().__class_getitem__(types if isinstance(types, tuple) else (types, str))
+
     def __init__(
         self,
         create: Callable[[dict[str, Any]], Agent[Any, OutputT]],

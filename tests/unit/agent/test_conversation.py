@@ -207,6 +207,7 @@ async def test_output_type_and_validators_apply() -> None:
     assert output == Answer(2)
     typed = Agent(ScriptedModel("x"), deps_type=User, execution=MemoryEnv({}))
     assert_type(typed.conversation(deps=User("ada")), Conversation[User, str])
+    assert Conversation[User] == Conversation[User, str]
     with pytest.raises(ConfigError):
         typed.conversation(deps=1)  # pyright: ignore[reportArgumentType]
 
