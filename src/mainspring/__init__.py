@@ -10,6 +10,7 @@ from mainspring.lazy import TYPE_CHECKING, lazy_exports
 if TYPE_CHECKING:
     from mainspring.agent.agent import Agent as Agent
     from mainspring.agent.agent import create_agent as create_agent
+    from mainspring.agent.conversation import Conversation as Conversation
     from mainspring.callbacks import AgentCallbacks as AgentCallbacks
     from mainspring.cancellation import CancelToken as CancelToken
     from mainspring.errors import (
@@ -262,7 +263,7 @@ _HOMES = {
     "extensions": "ExtensionAPI Extensions",
     "extensions.command_hooks": "CommandHook CommandHooks",
     "loop": "RunHandle AgentStats Approve CoreAgent Deny HookBus LoopConfig LoopContext PendingCalls Plugin RunResult Steps agent_loop",
-    "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock Usage",
+    "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock Usage decode_messages encode_messages",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
     "policies.relevant_history": "MessageHistory RelevantHistory",
     "policies.request_settings": "ThinkingDecay",
@@ -275,6 +276,7 @@ _HOMES = {
     "permissions": "Permissions",
     "presets": "Preset merge_presets",
     "agent.agent": "Agent create_agent",
+    "agent.conversation": "Conversation",
     "callbacks": "AgentCallbacks",
     "sessions": "Session",
     "subagents": "AgentDefinition Subagents",

@@ -211,6 +211,13 @@ def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
     return MODEL_ERRORS[code](message, code=code, **fields)
 
 
+def single_conversation_error(plug: str) -> ConfigError:
+    """Return the error of a plugin that stores data of one conversation and cannot serve another."""
+    return ConfigError(
+        f"{plug} belongs to one conversation. Create one for each: agent.conversation(session=session, plugs=[{plug}(...)])."
+    )
+
+
 def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Reject unknown keywords and suggest the intended one. For functions with ``**options``, which Python does not check.
 

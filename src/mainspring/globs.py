@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import NamedTuple
+from unicodedata import normalize
 
 from mainspring.lazy import lazy_re
 
@@ -64,17 +65,18 @@ def split_at_wildcard(path: str) -> tuple[str, str]:
 def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that returns True if a relative path matches.
 
-    A pattern without a slash matches names in any folder; one with a slash matches the whole path.
+    A pattern without a slash matches names in any folder; one with a slash matches the whole path. It does not matter how accents
+    are composed.
 
     Raises:
         GlobError: If brackets or braces are not closed, or the pattern contains ``..``.
     """
-    alternatives = [_regex(p) for p in expand_braces(pattern)]
+    alternatives = [_regex(p) for p in expand_braces(normalize("NFC", pattern))]
     try:
         found = re.compile("|".join([f"(?:{a})" for a in alternatives]), re.DOTALL).fullmatch
     except re.error as e:
         raise GlobError(f"{pattern!r} is not a valid glob: {e}") from None
-    return lambda path: found(path) is not None
+    return lambda path: found(path if path.isascii() else normalize("NFC", path)) is not None
 
 
 def max_depth(pattern: str) -> int | None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from mainspring.lazy import lazy_re
+
 ReadFunction = Callable[[], Awaitable[bytes]]
 """Reads available bytes; empty at the end."""
 WriteFunction = Callable[[bytes], Awaitable[None]]
 """Writes bytes, and waits while the other side does not read."""
+
+
+_ESCAPES = lazy_re(rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})")
+"""Escapes of a JSON text: a backslash, a surrogate pair, and, as a group, half a pair."""
 
 
 class LineTooLongError(Exception):
@@ -84,11 +90,15 @@ class LineTransport(LineReader):
     async def line(self) -> bytes | None:
         """Return the next line that is not blank, without its end, or ``None`` at the end.
 
+        Half a surrogate pair, which JavaScript writes for a text that it cut within a character, is replaced: decoders reject the line.
+
         Raises:
             LineTooLongError: If the line is too long, even if its end is not read yet. The next call returns the line after it.
         """
         while (line := await super().line()) is not None and not line.strip():
             pass
+        if line is not None and (b"\\ud" in line or b"\\uD" in line):
+            return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], line)
         return line
 
     async def send(self, line: bytes) -> None:

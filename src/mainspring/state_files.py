@@ -1,11 +1,28 @@
-"""Atomic writes of the program's own files (settings, memory, tokens)."""
+"""Reads and atomic writes of the program's own files (settings, memory, tokens)."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
+
+
+def read_regular_file(file: Path, limit: int = -1) -> bytes:
+    """Read a file of settings, state, or instructions. A FIFO or a device is an error: reading it could block forever.
+
+    Args:
+        file: The file; links are followed.
+        limit: Maximum number of bytes to read; -1 for all.
+
+    Raises:
+        OSError: If it cannot be read, or is not a regular file.
+    """
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+    with file.open("rb") as stream:
+        return stream.read(limit)
 
 
 def resolve_project_file(file: Path, folder: Path) -> Path:

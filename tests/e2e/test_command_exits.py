@@ -365,6 +365,15 @@ def test_output_that_cannot_be_written_is_an_error(command: Command, line: str) 
     assert "Cannot write" not in done.err
 
 
+def test_errors_that_cannot_be_written_do_not_change_the_exit_code(command: Command) -> None:
+    command.server.script.append("ok")
+
+    full = "/dev/full" if os.path.exists("/dev/full") else "/dev/null"
+    done = command.shell(f"$MAINSPRING -p x 2>{full}")
+
+    assert (done.code, done.out) == (0, "ok\n")
+
+
 def test_run_ends_with_all_streams_closed(command: Command) -> None:
     command.server.script.append("unheard")
 
@@ -405,6 +414,30 @@ def test_run_works_if_the_home_is_not_writable(command: Command, tmp_path: Path)
 
     assert (done.code, done.out) == (0, "ok\n")
     assert "Note: " in done.err
+
+
+def test_fifo_in_place_of_an_optional_file_does_not_block(command: Command) -> None:
+    servers, commands, state = (
+        command.folder / ".mcp.json",
+        command.folder / ".agent" / "commands",
+        command.home / ".agent",
+    )
+    commands.mkdir(parents=True)
+    state.mkdir(exist_ok=True)
+    for file in (servers, commands / "x.md", state / "mcp.json"):
+        os.mkfifo(file)
+    assert command.run("trust").code == 0
+    command.server.script.append("ok")
+
+    done = command.run("-p", "x")
+
+    assert (done.code, done.out) == (0, "ok\n")
+    assert f"Cannot read {servers}: it is not a regular file. Its MCP servers are ignored." in done.err
+
+    os.unlink(state / "trust.json")
+    os.mkfifo(state / "trust.json")
+    done = command.run("-p", "x")
+    assert (done.code, "trust.json: it is not a regular file" in done.err) == (2, True)
 
 
 def test_run_works_in_a_deleted_folder(command: Command) -> None:

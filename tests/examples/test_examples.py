@@ -1,10 +1,12 @@
 """Each example runs with a scripted model."""
 
 import importlib.util
+import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from starlette.testclient import TestClient
 
 from mainspring.extensions import NonInteractiveUI
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
@@ -84,4 +86,42 @@ def test_every_example_is_listed_and_tested(repository: Path) -> None:
     page = (repository / "examples" / "README.md").read_text(encoding="utf-8")
     for path in sorted((repository / "examples").glob("*.py")):
         assert f"({path.name})" in page
-        assert f"async def test_{path.stem}(" in Path(__file__).read_text(encoding="utf-8")
+        assert f"def test_{path.stem}(" in Path(__file__).read_text(encoding="utf-8")
+
+
+def test_web_backend(repository: Path) -> None:
+    model = ScriptedModel(
+        lambda request: (
+            ScriptedCall("packing_list", {"city": "Oslo"})
+            if not request.messages[-1].tool_results
+            else f"{request.messages[-1].tool_results[0].text} {len(request.messages)} messages."
+        ),
+        loop=True,
+    )
+    with TestClient(load_example(repository, "web_backend").create_app(model)) as client:
+        assert client.get("/chats/ada/events").status_code == 204
+        assert client.post("/chats/ada", json={"prompt": "Hi"}).json() == {"started": True}
+        streams = [client.get("/chats/ada/events").text for _ in range(2)]
+        resumed = client.get("/chats/ada/events", headers={"last-event-id": "3"}).text
+        with client.websocket_connect("/chats/bob/socket") as socket:
+            socket.send_text("Hi")
+            events = [socket.receive_json()]
+            while events[-1]["event"]["type"] != "agent_end":
+                events.append(socket.receive_json())
+        client.post("/chats/ada/save")
+        message = {"role": "user", "parts": [{"type": "text", "text": "And now?"}]}
+        ui = client.post("/chats/ada/ui", json={"messages": [message]})
+
+    assert streams[0] == streams[1]
+    assert "Ada took" not in streams[0]
+    assert "ada took an umbrella to Oslo. 3 messages." in streams[0]
+    assert streams[0].endswith(resumed)
+    assert resumed.startswith("id: 4\n")
+    assert [e["id"] for e in events] == list(range(1, len(events) + 1))
+    assert events[-1]["event"]["text"] == "bob took an umbrella to Oslo. 3 messages."
+    assert ui.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    chunks = [line.removeprefix("data: ") for line in ui.text.splitlines() if line]
+    assert chunks[-1] == "[DONE]"
+    read = [json.loads(chunk) for chunk in chunks[:-1]]
+    assert [c["type"] for c in read][:2] == ["start", "start-step"]
+    assert "".join(c["delta"] for c in read if c["type"] == "text-delta") == "ada took an umbrella to Oslo. 7 messages."

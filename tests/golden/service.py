@@ -56,10 +56,11 @@ async def _control(server: RunningServer, id: str, run: Run) -> None:
 
 
 async def _read_all(server: RunningServer, id: str) -> dict[str, list[Any]]:
-    """Read the events of a finished run from the first, in both formats.
+    """Read the events of a finished run from the first, in all formats.
 
-    AG-UI events are recorded without their IDs, which number our own events.
+    Events of foreign formats are recorded without their IDs, which number our own events.
     """
     own = [{"id": e.id, "event": e.name, "data": e.data} async for e in server.ann.follow(id)]
     ag_ui = [{"event": e.name, "data": e.data} async for e in server.ann.follow(id, "?format=ag-ui")]
-    return {"sse": own, "ag-ui": ag_ui}
+    ui = [{"event": e.name, "data": e.data} async for e in server.ann.follow(id, "?format=ui-messages")]
+    return {"sse": own, "ag-ui": ag_ui, "ui-messages": ui}

@@ -21,7 +21,7 @@ from tests.golden.normalize import to_lines
 from tests.golden.runs import DURABLE_RUNS, RUNS
 from tests.golden.service import record_service
 
-STABLE = {"acp", "ag-ui", "callbacks", "extensions", "hooks", "telemetry"}
+STABLE = {"acp", "ag-ui", "callbacks", "extensions", "hooks", "telemetry", "ui-messages"}
 CHANGING = {"event-log", "rpc", "sse", "stream-json"}
 FOLDER = Path(__file__).parent
 

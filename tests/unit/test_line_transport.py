@@ -1,9 +1,12 @@
 """Lines from any chunks, within a limit of memory; lines that are written whole, one after the other."""
 
 import asyncio
+import json
+import re
 import tracemalloc
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,3 +178,19 @@ async def test_closed_connection_names_the_peer() -> None:
     wire = LineTransport(asyncio.Queue[bytes]().get, write, MAX_BYTES, peer="server")
     with pytest.raises(BrokenPipeError, match=r"^The server closed the connection: write to closed file\.$"):
         await wire.send(b"one")
+
+
+@given(st.text(st.sampled_from('\ud83d\ude00\ud800\udfffa\\u"d83') | st.characters()))
+async def test_half_a_surrogate_pair_does_not_make_a_line_invalid(text: str) -> None:
+    chunks = iter([json.dumps({"id": 7, "text": text}).encode() + b"\n"])
+
+    async def read() -> bytes:
+        return next(chunks, b"")
+
+    async def write(data: bytes) -> None:
+        raise AssertionError(data)
+
+    line = await LineTransport(read, write, 1 << 20).line()
+    assert line is not None
+    whole = json.loads(json.dumps(text))
+    assert msgspec.json.decode(line) == {"id": 7, "text": re.sub("[\ud800-\udfff]", "\ufffd", whole)}

@@ -9,11 +9,13 @@ from mainspring.lazy import lazy_exports
 if TYPE_CHECKING:
     from mainspring.agent.agent import Agent as Agent
     from mainspring.agent.agent import create_agent as create_agent
+    from mainspring.agent.conversation import Conversation as Conversation
 
 
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
         "agent": "Agent create_agent",
+        "conversation": "Conversation",
     },
 )

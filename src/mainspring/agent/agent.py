@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 from msgspec.structs import replace
 
+from mainspring.agent.conversation import Conversation
 from mainspring.agent.lifecycle import PreparedRun, SessionLifecycle
 from mainspring.agent.options import (
     AgentOptions,
+    ConversationOptions,
     RunOptions,
     StreamOptions,
     add_output_type,
@@ -23,16 +25,26 @@ from mainspring.agent.options import (
     validate_run_options,
 )
 from mainspring.agent.plugs import (
+    INHERITED_OPTIONS,
     bind_sampling,
     close_servers,
     configure_disclosure,
+    conversation_plugs,
     create_plugs,
     find_skill_activator,
     find_tool_search,
     to_environment,
 )
 from mainspring.agent.policies import RunPolicies
-from mainspring.errors import AgentAbortedError, AgentBusyError, AgentOutputError, ConfigError, ProviderConfigError
+from mainspring.env.scoped import scope_environment
+from mainspring.errors import (
+    AgentAbortedError,
+    AgentBusyError,
+    AgentOutputError,
+    ConfigError,
+    ProviderConfigError,
+    check_option_names,
+)
 from mainspring.events import ContextCompacted, RunStatus
 from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
@@ -198,6 +210,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         ledger = options.pop("ledger", None)
         options.pop("provider", None)
         options["tools"] = normalize_tools(options.get("tools", ()))
+        self._inherited = {name: value for name, value in options.items() if name in INHERITED_OPTIONS}
         super().__init__(
             self._use_key(_resolve_model(model, provider, self.get_api_key)),
             env=to_environment(options.pop("execution", None)),
@@ -218,6 +231,46 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         """Abort the run, which raises AgentAbortedError. Does nothing without a run. Thread-safe."""
         self._lifecycle.abort(reason)
         super().abort(reason)
+
+    @overload
+    def conversation(
+        self: Agent[None, AgentOutputT], *, deps: None = None, **options: Unpack[ConversationOptions]
+    ) -> Conversation[None, AgentOutputT]: ...
+    @overload
+    def conversation(
+        self: Agent[_D, AgentOutputT], *, deps: _D, **options: Unpack[ConversationOptions]
+    ) -> Conversation[_D, AgentOutputT]: ...
+    def conversation(self, *, deps: Any = None, **options: Unpack[ConversationOptions]) -> Conversation[Any, Any]:
+        """Create a conversation of its own with this agent, for example for each user of a server.
+
+        Args:
+            deps: The dependencies of its runs, of the agent's ``deps_type``.
+            **options: See `ConversationOptions`.
+
+        Raises:
+            ConfigError: If the dependencies have the wrong type, or the session is of another conversation.
+        """
+        validate_deps(deps, self._deps_type)
+        check_option_names("conversation", options, ConversationOptions.__optional_keys__)
+        return Conversation(self._create_counterpart, deps, **options)
+
+    def _create_counterpart(self, options: dict[str, Any]) -> Agent[Any, Any]:
+        """Create the agent of another conversation: it shares the model, tools, servers, and the handlers of the application."""
+        plugs = [*conversation_plugs(self.plugs), *options.pop("plugs")]
+        agent: Agent[Any, Any] = Agent(
+            self.model,
+            system=self._system_function or self.context.system,
+            behavior=self.behavior,
+            execution=scope_environment(self.env),
+            plugs=plugs,
+            steps=self.steps.for_child() if isinstance(self.steps, NestedSteps) else None,
+            **cast("Any", {**self._inherited, **options}),
+        )
+        agent._deps_type, agent._output_validators = self._deps_type, self._output_validators
+        agent._output_schema, agent.get_api_key = self._output_schema, self.get_api_key
+        for register in self.registrations or ():
+            register(agent)
+        return agent
 
     async def shutdown(self, reason: str = "exit") -> None:
         """Notify handlers of `session:shutdown` that the session is closed in this process, and stop its MCP servers. This happens
@@ -519,7 +572,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         try:
             return await self.run(prompt, **options)
         finally:
-            await close_servers(self)  # connections belong to this event loop, which ends now
+            await close_servers(self, shared=True)  # connections belong to this event loop, which ends now
             await self.model.aclose()
 
 

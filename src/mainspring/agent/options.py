@@ -68,7 +68,7 @@ class AgentOptions(TypedDict, total=False):
         hooks: Handlers for the agent's lifetime, by hook.
         messages: Initial history.
         steps: Side effects of runs; for durable engines, recording, and tests.
-        ledger: The `ledger` of the agent whose run started this agent; spending is added to it, too.
+        ledger: A `Ledger` that agents share, or the `ledger` of another agent: spending is added to it, too, and its limit applies.
         tool_aliases: The alias of a tool for the model, by the tool's own name.
         eager: Whether to prepare the first run now, in the background; see `CoreAgent.warmup`.
         convert: Conversion of the history to model messages.
@@ -107,6 +107,22 @@ class AgentOptions(TypedDict, total=False):
     get_follow_up: QueueReader | None
     extra: Mapping[str, Any] | None
     get_api_key: ApiKeyProvider | None
+
+
+class ConversationOptions(TypedDict, total=False):
+    """Options of `Agent.conversation`.
+
+    Attributes:
+        session: Storage of the conversation, with its earlier messages. Default: only in memory.
+        history: Earlier messages, for example from `decode_messages`.
+        ledger: A `Ledger` that conversations share: spending is added to it, too, and its limit applies.
+        plugs: Further plugins for this conversation only.
+    """
+
+    session: Session | None
+    history: str | Iterable[AgentMessage]
+    ledger: Ledger | None
+    plugs: Iterable[Plugin]
 
 
 class StreamOptions(TypedDict, total=False):

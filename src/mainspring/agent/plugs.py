@@ -192,10 +192,26 @@ def bind_sampling(agent: CoreAgent) -> None:
         plug.set_sampler(lambda request: _answer_sampling_request(agent, request))
 
 
-async def close_servers(agent: CoreAgent) -> None:
-    """Stop the servers of an agent; they are started again when needed."""
-    for plug in find_mcp_plugs(agent.plugs):
-        await plug.aclose()
+async def close_servers(agent: CoreAgent, *, shared: bool = False) -> None:
+    """Stop the servers of an agent; they are started again when needed.
+
+    Args:
+        agent: The agent.
+        shared: Whether to stop servers that it shares with other conversations, too.
+    """
+    for plug in agent.plugs:
+        if type(plug).__module__ == "mainspring.mcp.plug" and (shared or isinstance(plug, mcp.McpPlug)):
+            await cast("McpPlug", plug).aclose()
+
+
+INHERITED_OPTIONS = frozenset({"convert", "extra", "hooks", "name", "tool_aliases", "tools", "transform"})
+"""Options of an agent that its conversations have, too."""
+
+
+def conversation_plugs(plugs: Iterable[Plugin]) -> list[Plugin]:
+    """Return plugins in their form for another conversation."""
+    found: Iterable[Plugin | None] = (getattr(p, "for_conversation", p.for_child)() for p in plugs)
+    return [plug for plug in found if plug is not None]
 
 
 def find_mcp_plugs(plugs: Iterable[Plugin]) -> list[McpPlug]:

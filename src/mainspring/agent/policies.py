@@ -19,6 +19,7 @@ from mainspring.loop import CoreAgent, LiveSteps
 from mainspring.loop.hooks import SessionStart, TurnBefore
 from mainspring.loop.policy import ORDER_GUARDS, ORDER_SPENDING, PolicyContext, PolicyHandlers
 from mainspring.models import ModelProvider
+from mainspring.models.token_limits import estimate_request_usage
 from mainspring.policies.budgets import Budget, Ledger, SpendingLimits
 from mainspring.run_options import POLICIES, RunOptions
 from mainspring.tools import LazyTool, Tool, ToolRegistry
@@ -80,7 +81,7 @@ class RunPolicies:
         run = PolicyContext(agent, model, tools, lambda: offered_tool_specs(agent), self._states, session_states)
         handlers = [
             *self._tool_name_check_handlers(options),
-            *self._spending_limit_handlers(options, self._run),
+            *self._spending_limit_handlers(options, self._run, model),
             *(each for policy in POLICIES for each in policy(options, run)),
         ]
         removers = [agent.bus.add(hooks, order=order) for order, hooks in handlers]
@@ -89,6 +90,8 @@ class RunPolicies:
         finally:
             for remove in removers:
                 remove()
+            if self._limits is not None:
+                self._limits.release()
             self._run = self._limits = None
 
     def _tool_name_check_handlers(self, options: RunOptions) -> PolicyHandlers:
@@ -102,7 +105,7 @@ class RunPolicies:
         ):  # a subagent has the limits of its parent, and not all of its tools
             yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._agent.tools, self._warned)}
 
-    def _spending_limit_handlers(self, options: RunOptions, ledger: Ledger) -> PolicyHandlers:
+    def _spending_limit_handlers(self, options: RunOptions, ledger: Ledger, model: ModelProvider) -> PolicyHandlers:
         run = Budget(
             max_cost=options.max_cost,
             max_total_tokens=options.max_total_tokens,
@@ -111,10 +114,11 @@ class RunPolicies:
         )
         session = options.session_budget or Budget()
         self._limits = limits = SpendingLimits(
-            run, session, ledger, self._agent.bus, self._agent.steps.elapsed, warn_at=options.warn_at
-        )
+            run, session, ledger, self._agent.bus, self._agent.steps.elapsed,
+            lambda request: estimate_request_usage(request, model.info), warn_at=options.warn_at,
+        )  # fmt: skip
         yield ORDER_SPENDING, {UsageUpdate: limits.usage, "agent:done": limits.done}
-        if run != Budget() or session != Budget():
+        if run != Budget() or session != Budget() or limits.has_shared_limits:
             yield ORDER_SPENDING, {TurnBefore: limits.before}
 
 

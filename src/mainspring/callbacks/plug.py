@@ -100,6 +100,10 @@ class CallbacksPlug(Plugin):
         """Return ``None``: the parent's `child:*` hooks report subagents."""
         return None
 
+    def for_conversation(self) -> Plugin:
+        """Return the plugin for another conversation: the same callbacks."""
+        return CallbacksPlug(self.callbacks, random=self._random, parent=self._parent)
+
     def _on_event(self, event: Event) -> None:
         if isinstance(event, AgentStart):
             plugs = self._agent.plugs if self._agent is not None else ()

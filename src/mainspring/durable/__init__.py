@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainspring.durable.engine import Engine, RunInfo, RunLog, RunMessage, RunState, StepSlot, Worker
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem
 from mainspring.durable.memory import MemoryEngine
+from mainspring.durable.run_feed import RunFeed
 from mainspring.durable.steps import DurableSteps
 from mainspring.durable.worker import DurableClient, DurableRun, DurableWorker, Factory
 
@@ -19,6 +20,7 @@ __all__ = [
     "FeedEvent",
     "FeedItem",
     "MemoryEngine",
+    "RunFeed",
     "RunInfo",
     "RunLog",
     "RunMessage",

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from mainspring.durable.engine import RunLog
-from mainspring.durable.feed import FeedEvent
+from mainspring.durable.feed import FeedEvent, FeedItem
 from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     ApprovalResult,
     AttemptStart,
+    ErrorInfo,
     Event,
     MessageEnd,
     MessageUpdate,
@@ -29,6 +30,7 @@ from mainspring.events import (
 )
 from mainspring.events.codec import without_in_process
 from mainspring.events.views import redact_errors
+from mainspring.loop import RunResult
 from mainspring.redaction import redact_environment
 
 _FLUSH_SIZE = 200
@@ -50,6 +52,23 @@ def _dedup_key(event: FeedEvent) -> str:
             return ""
 
 
+class FeedLog(Protocol):
+    """The feed of one run. A `RunLog` is one."""
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt, more after the run was resumed."""
+        ...
+
+    async def read_feed(self, after: int) -> Sequence[FeedItem]:
+        """Return events after a number, in batches."""
+        ...
+
+    async def emit(self, events: Sequence[FeedEvent]) -> None:
+        """Send events to followers."""
+        ...
+
+
 class FeedWriter:
     """Writes the events of a run to its feed. Call `begin` first and `close` last, and run `write` concurrently.
 
@@ -59,7 +78,7 @@ class FeedWriter:
         replaying: Returns True if an earlier attempt has already reported the current events.
     """
 
-    def __init__(self, log: RunLog, interval_seconds: float, replaying: Callable[[], bool]) -> None:
+    def __init__(self, log: FeedLog, interval_seconds: float, replaying: Callable[[], bool]) -> None:
         self._log = log
         self._interval_seconds = interval_seconds
         self._replaying = replaying
@@ -116,6 +135,15 @@ class FeedWriter:
         self._some.set()
         if len(self._events) >= _FLUSH_SIZE or isinstance(event, ApprovalRequest | ApprovalResult | AgentEnd):
             self._full.set()
+
+    def publish_end(self, run_id: str, ended: RunResult | BaseException) -> None:
+        """Queue the end of the run."""
+        if isinstance(ended, BaseException):
+            info = ErrorInfo.from_exception(ended, f"{type(ended).__name__}: {ended}")
+            self.publish(AgentEnd(run_id, (), "error", error=info))
+        else:
+            info = ErrorInfo.from_exception(ended.error) if ended.error else None
+            self.publish(AgentEnd(run_id, (), ended.status, ended.text, error=info))
 
     async def write(self) -> None:
         """Write queued events until `close`. Run it concurrently with the run."""

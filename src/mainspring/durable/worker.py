@@ -21,7 +21,7 @@ from mainspring.durable.feed_writer import FeedWriter
 from mainspring.durable.records import StoredResult, decode, encode
 from mainspring.durable.steps import DurableSteps
 from mainspring.errors import DurableError
-from mainspring.events import AgentEnd, ApprovalRequest, ErrorInfo, Event
+from mainspring.events import ApprovalRequest, Event
 from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, TextBlock, to_messages
 
@@ -347,12 +347,10 @@ class DurableWorker(DurableClient):
             result = await running
         except Exception as error:
             cause = _first_cause(error)
-            info = ErrorInfo.from_exception(cause, f"{type(cause).__name__}: {cause}")
-            feed_writer.publish(AgentEnd(run_id, (), "error", error=info))
+            feed_writer.publish_end(run_id, cause)
             return cause
         else:
-            info = ErrorInfo.from_exception(result.error) if result.error else None
-            feed_writer.publish(AgentEnd(run_id, (), result.status, result.text, error=info))
+            feed_writer.publish_end(run_id, result)
             return result
         finally:
             feed_writer.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import hashlib
 import posixpath
 import signal as signals
 import time
@@ -181,7 +182,8 @@ class EditorEnv(EnvWrapper[LocalEnv]):
     """The environment of a machine, seen through an editor. An `ExecutionEnv`.
 
     The editor is asked only for text files of the project that exist on disk; a file that cannot be read or written on disk cannot be
-    read or written through the editor either. Programs, and so searches, see the saved content.
+    read or written through the editor either. Programs, and so searches, see the saved content. Text that the editor had in common with
+    the disk is not unsaved: if only the disk has changed since, for example, by a command, the disk is read.
 
     Args:
         env: The environment; it is closed with this one.
@@ -194,6 +196,7 @@ class EditorEnv(EnvWrapper[LocalEnv]):
         self._buffers = buffers
         self._terminals = terminals
         self._unsaved: dict[str, int] = {}
+        self._saved: dict[str, bytes] = {}
         self.search_path = env.search_path
 
     def display_name(self, path: str) -> str:
@@ -238,7 +241,13 @@ class EditorEnv(EnvWrapper[LocalEnv]):
         self._unsaved.pop(real_path, None)
         text = _text(disk)
         edited = None if text is None else await self._buffers.read(str(real_path))
-        if text is None or edited is None or _is_same_text(text, edited):
+        if text is None or edited is None:
+            return disk
+        saved, found = _digest(text), _digest(edited)
+        if saved == found:
+            self._saved[real_path] = saved
+            return disk
+        if self._saved.get(real_path) == found:  # the editor has not loaded what a program wrote to disk
             return disk
         if "\r\n" in text and "\r" not in edited:  # editors report lines, not line endings
             edited = edited.replace("\n", "\r\n")
@@ -257,6 +266,8 @@ class EditorEnv(EnvWrapper[LocalEnv]):
         self._unsaved.pop(real, None)
         if not await self._buffers.write(str(real), text) or not await self._exists_on_disk(real):
             await self._env.write_bytes(real, data, parents=parents)
+        elif await self._env.read_bytes(real, limit=_MAX_FILE_BYTES) == data:
+            self._saved[real] = _digest(text)
 
     async def _exists_on_disk(self, real_path: str) -> bool:
         """Return True if a file can be read on disk; without permission, the error of the disk is raised."""
@@ -339,10 +350,7 @@ def _text(data: bytes) -> str | None:
         return None
 
 
-def _is_same_text(disk: str, buffer_text: str) -> bool:
-    """Return True if the editor's text equals the text on disk, except for line endings and a final newline."""
-    return _normalize_newlines(disk) == _normalize_newlines(buffer_text)
-
-
-def _normalize_newlines(text: str) -> str:
-    return text.replace("\r\n", "\n").removeprefix("\ufeff").removesuffix("\n")
+def _digest(text: str) -> bytes:
+    """Return a digest that is equal for texts that differ only in line endings and a final newline."""
+    plain = text.replace("\r\n", "\n").removeprefix("\ufeff").removesuffix("\n")
+    return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()

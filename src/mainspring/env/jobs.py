@@ -106,6 +106,10 @@ class JobManager:
         self._jobs: dict[str, Job] = {}
         self._count = 0
 
+    def create_sibling(self) -> JobManager:
+        """Return a manager of other commands in the same environment."""
+        return JobManager(self._before_start)
+
     @property
     def all(self) -> tuple[Job, ...]:
         """Return the jobs in the order in which they started; only the most recent finished ones are stored."""

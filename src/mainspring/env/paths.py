@@ -59,9 +59,16 @@ def path_variants(path: str) -> tuple[str, ...]:
     if path.startswith("@") and len(path) > 1:
         found.append(path[1:])
     found += [_ESCAPED.sub(lambda m: _byte(int(m[1], 16)), p) for p in found]
-    if not _normalizes_to_ascii(path):
-        found += [unicodedata.normalize(form, p) for form in ("NFC", "NFD") for p in found]
+    found += [variant for p in found for variant in composed_variants(p)]
     return tuple(dict.fromkeys(found))[1:]
+
+
+def composed_variants(path: str) -> tuple[str, ...]:
+    """Return the path with its accents composed and decomposed: file systems and programs use either form for a name."""
+    if path.isascii() or _normalizes_to_ascii(path):
+        return ()
+    forms = [unicodedata.normalize(form, path) for form in ("NFC", "NFD")]
+    return tuple([form for form in forms if form != path])
 
 
 def _byte(value: int) -> str:

@@ -235,7 +235,7 @@ class LimitWarning(Event, frozen=True):
 
     Attributes:
         limit: The limit: the status of a run that reaches it, ``tool_output``, or ``tool_calls``.
-        scope: ``run``, ``session``, or ``turn``.
+        scope: ``run``, ``session``, ``turn``, or ``ledger`` for the limit of a shared `Ledger`.
         spent: The amount so far, in the unit of the limit: US dollars, tokens, turns, seconds, bytes, or calls.
         max: The limit.
         exceeded: False while the limit is only near.

@@ -387,6 +387,12 @@ class Extensions(Plugin):
         """
         return _SubagentExtensions(self)
 
+    def for_conversation(self) -> Plugin:
+        """Return the plugin for another conversation: its functions are called again, for the agent of that conversation."""
+        return Extensions(
+            self._given, ui=self._ui, find=self._find, discovered=self._found, reserved=self._reserved_commands
+        )
+
     # --- changes at runtime -----------------------------------------------------------------------------------------
 
     @property

@@ -48,7 +48,10 @@ class Plugin(Protocol):
         ...
 
     def for_child(self) -> Plugin | None:
-        """Return the plugin that a subagent gets, if any."""
+        """Return the plugin that a subagent gets, if any.
+
+        A conversation of the agent (`Agent.conversation`) gets the same, unless the plugin has a method ``for_conversation``.
+        """
         ...
 
 
@@ -162,6 +165,8 @@ class CoreAgent:
         steps: How runs reach the model, tools, clock, and queues.
         session_id: Name of the session that stores the conversation.
         extra: Application data that every tool gets in its context.
+        registrations: Functions that register the application's handlers and listeners with another agent; ``None`` while plugins are
+            installed.
         tool_aliases: The names under which the model knows tools, by the tool's own name.
     """
 
@@ -192,7 +197,8 @@ class CoreAgent:
         self.env = env
         self.behavior = behavior or LoopOptions()
         self.bus = HookBus(hooks)
-        self.hooks = HookRegistry(self.bus)
+        self.hooks = HookRegistry(self._register)
+        self.registrations: list[Callable[[CoreAgent], object]] | None = None
         self.steps = steps or LiveSteps()
         self.session_id = ""
         self.extra: Mapping[str, Any] = extra or {}
@@ -217,6 +223,7 @@ class CoreAgent:
         self._warming: asyncio.Task[None] | None = None
         for plug in self.plugs:
             plug.install(self)
+        self.registrations = []
         provider_tool_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
         if eager:
             with suppress(RuntimeError):  # without an event loop, the first run does the warmup
@@ -531,13 +538,33 @@ class CoreAgent:
             ConfigError: If the hook is unknown.
         """
         if handler is not None:
-            return self.bus.on(event, handler, order=order, subagents=subagents)
+            return self._register(event, handler, order=order, subagents=subagents)
 
         def register(handler: Handler[HookT]) -> Handler[HookT]:
-            self.bus.on(event, handler, order=order, subagents=subagents)
+            self._register(event, handler, order=order, subagents=subagents)
             return handler
 
         return register
+
+    def _register(
+        self, event: type[Any] | str, handler: Handler[Any], *, order: int = 0, subagents: bool = False
+    ) -> Callable[[], None]:
+        remove = self.bus.on(event, handler, order=order, subagents=subagents)
+        return self._record(lambda agent: agent.on(event, handler, order=order, subagents=subagents), remove)
+
+    def _record(self, registration: Callable[[CoreAgent], object], remove: Callable[[], None]) -> Callable[[], None]:
+        """Record a registration of the application, for other conversations, and return the function that removes it."""
+        registrations = self.registrations
+        if registrations is None:  # a plugin is being installed; each conversation has its own
+            return remove
+        registrations.append(registration)
+
+        def remove_both() -> None:
+            remove()
+            if registration in registrations:
+                registrations.remove(registration)
+
+        return remove_both
 
     def subscribe(self, observer: EventListener, *, subagents: bool = False) -> Callable[[], None]:
         """Call ``observer`` with every event of every run.
@@ -552,10 +579,11 @@ class CoreAgent:
             TypeError: If the listener is async; only handlers can be async.
         """
         reject_async(observer)
-        return self.bus.subscribe(
+        remove = self.bus.subscribe(
             lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event),
             subagents=subagents,
         )
+        return self._record(lambda agent: agent.subscribe(observer, subagents=subagents), remove)
 
 
 def _check_options(options: LoopOptions) -> LoopOptions:

@@ -48,10 +48,11 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.loop.state import RunState
-from mainspring.messages import Message, ToolDefinition, Usage
+from mainspring.messages import ContentBlock, Message, TextBlock, ToolDefinition, Usage
 from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
 from mainspring.models.retry import as_provider_error
+from mainspring.text import truncate_middle
 from mainspring.tools.execute import NOT_RUN_STREAM_ERROR
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ MAX_HOOK_RETRIES = 3
 
 _WINDOW_UNIT = 1024
 _FULL_SHARE = 0.9  # The output limit is lowered to fit into the window, with a margin.
+
+
+MAX_PARTIAL_CHARS = 256_000
+"""Maximum length of the stored text of a response that ended early; that of the usual output limits is shorter."""
+
+_LEFT_OUT = "\n[... {more} characters left out ...]\n"
 
 
 async def prepare_request(run: RunState) -> ModelRequest | None:
@@ -271,6 +278,7 @@ async def _fail_turn(
     partial = partial or Message("assistant", provider=config.model.provider, model=config.model.model)
     message = replace(
         partial,
+        content=tuple(map(_shorten_text, partial.content)),
         usage=usage if usage.total_tokens else partial.usage,
         stop_reason=reason,
         error=text,
@@ -299,6 +307,13 @@ async def _fail_turn(
         if error is not None:  # an aborted run ends without it
             await run.notify(TurnEnd(run.turn, message, ()))
     raise raised from None
+
+
+def _shorten_text(block: ContentBlock) -> ContentBlock:
+    """Shorten the text of a response that ended early: up to 32 MB arrive, and all of it would be in every later request."""
+    if isinstance(block, TextBlock) and len(block.text) > MAX_PARTIAL_CHARS:
+        return TextBlock(truncate_middle(block.text, MAX_PARTIAL_CHARS // 2, MAX_PARTIAL_CHARS // 2, _LEFT_OUT))
+    return block
 
 
 def _stopped_usage(
@@ -360,11 +375,26 @@ def _open_stream(
     return retry_stream(
         lambda: open_request(request),
         retry,
-        partial(continue_stream, open_request, request, model.info, on_cut=partial(_add_cut_usage, run)),
+        partial(
+            continue_stream,
+            open_request,
+            request,
+            model.info,
+            on_cut=partial(_add_cut_usage, run),
+            can_continue=partial(_can_continue, run),
+        ),
         sleep=steps.sleep,
         on_retry=on_retry,
         signal=run.signal,
     )
+
+
+def _can_continue(run: RunState, usage: Usage) -> bool:
+    """Return False if a limit of the run forbids the call that would continue a response."""
+    limit = run.exceeded_limit(turns=False, more=usage)
+    if limit:
+        run.bus.publish(Notice(f"The response is not continued: the run has reached its limit ({limit}).", "warn"))
+    return limit is None
 
 
 async def _add_cut_usage(run: RunState, usage: Usage) -> None:

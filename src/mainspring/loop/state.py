@@ -246,17 +246,20 @@ class RunState:
         if self.signal.cancelled:
             raise AgentAbortedError(self.signal.reason)
 
-    def exceeded_limit(self, *, turns: bool = True) -> RunStatus | None:
+    def exceeded_limit(self, *, turns: bool = True, more: Usage | None = None) -> RunStatus | None:
         """Return the limit that forbids another model call, if any.
 
-        With ``turns=False`` ignore the limit of turns.
+        With ``turns=False`` ignore the limit of turns. ``more`` is usage that is not counted yet.
         """
         limits = self.config.behavior
         if turns and limits.max_turns is not None and self.turn >= limits.max_turns:
             return "max_turns"
-        if limits.max_total_tokens is not None and self.usage.total_tokens >= limits.max_total_tokens:
+        tokens, cost = self.usage.total_tokens, self.cost
+        if more is not None:
+            tokens, cost = tokens + more.total_tokens, cost + (more.cost.total if more.cost else 0.0)
+        if limits.max_total_tokens is not None and tokens >= limits.max_total_tokens:
             return "max_total_tokens"
-        if limits.max_cost is not None and self.cost >= limits.max_cost:
+        if limits.max_cost is not None and cost >= limits.max_cost:
             return "max_cost"
         if limits.max_seconds is not None and self.seconds >= limits.max_seconds:
             return "max_seconds"

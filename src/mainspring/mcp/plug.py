@@ -245,6 +245,10 @@ class McpPlug(Plugin):
     def for_child(self) -> Plugin | None:
         """Return ``None``: a subagent inherits the tools and connections of its parent."""
 
+    def for_conversation(self) -> Plugin:
+        """Return the plugin for another conversation, which shares the tools and connections."""
+        return SharedServers(self)
+
     def set_sampler(self, sampler: SamplingCallback) -> None:
         """Set the function that sends prompts of servers to the model."""
         self._asking.sample_model = sampler
@@ -373,7 +377,11 @@ class McpPlug(Plugin):
             await self._agent.bus.notify(event)
 
     async def _on_session_start(self, hook: SessionStart) -> None:
-        """Handle the start of a run, possibly in a new event loop without connections."""
+        """Handle the start of a run."""
+        await self.ensure_started()
+
+    async def ensure_started(self) -> None:
+        """Start the servers if the event loop is new and has no connections."""
         if self._startup_task is None or self._startup_task.get_loop() is not asyncio.get_running_loop():
             await self.prepare()
 
@@ -412,6 +420,16 @@ class McpPlug(Plugin):
         if server in self._ready():
             text = f"MCP server {server.name!r} was not connected yet; it is now, and its tools are offered from the next request on."
         hook.result = ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
+
+    def current_tools(self) -> tuple[Tool, ...]:
+        """Return the tools of the servers that are connected now."""
+        if self._tools_changed:
+            self._update_tools(between_runs=True)
+        return self._added_tools
+
+    async def answer_unknown_tool(self, hook: ToolUnknown) -> None:
+        """Handle a call of an unknown tool of a server: the server may still be connecting, or have failed."""
+        await self._on_tool_unknown(hook)
 
     def _update_tools(self, *, between_runs: bool = False) -> None:
         """Update the agent's tools: by server in the order of the configuration, and by name within a server.
@@ -492,3 +510,58 @@ def _try_add(agent: CoreAgent, tool: Tool) -> bool:
         logger.warning("Skipped a tool of an MCP server: %s", error)
         return False
     return True
+
+
+class SharedServers(Plugin):
+    """The servers of another agent, for a conversation of that agent.
+
+    Args:
+        servers: The plugin of the other agent.
+    """
+
+    def __init__(self, servers: McpPlug) -> None:
+        self._servers = servers
+        self._agent: CoreAgent | None = None
+        self._offered: tuple[Tool, ...] = ()
+        self._added_tools: list[Tool] = []
+
+    def install(self, agent: CoreAgent) -> None:
+        """Register the handlers with the agent of the conversation."""
+        self._agent = agent
+        if self._servers.servers:
+            agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
+            agent.on(ContextTransform, lambda _: self._update_tools(), order=_HOOK_ORDER)
+            agent.on(ToolUnknown, self._servers.answer_unknown_tool)
+
+    def for_child(self) -> Plugin | None:
+        """Return ``None``: a subagent inherits the tools and connections of its parent."""
+
+    def for_conversation(self) -> Plugin:
+        """Return the plugin for another conversation."""
+        return SharedServers(self._servers)
+
+    async def prepare(self) -> None:
+        """Start the servers, and wait for them; see `McpPlug.prepare`."""
+        await self._servers.prepare()
+        self._update_tools()
+
+    async def settle(self) -> None:
+        """Wait until every server is ready or has failed."""
+        await self._servers.settle()
+        self._update_tools()
+
+    async def aclose(self) -> None:
+        """Close the connections for all conversations, when the event loop ends."""
+        await self._servers.aclose()
+
+    async def _on_session_start(self, hook: SessionStart) -> None:
+        await self._servers.ensure_started()
+        self._update_tools()
+
+    def _update_tools(self) -> None:
+        agent, tools = self._agent, self._servers.current_tools()
+        if agent is None or tools is self._offered:
+            return
+        for tool in self._added_tools:
+            agent.tools.remove(tool.name)
+        self._offered, self._added_tools = tools, [tool for tool in tools if _try_add(agent, tool)]

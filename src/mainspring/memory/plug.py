@@ -358,6 +358,10 @@ class Memory:
         """Return the memory for a subagent, which can read notes but not add any."""
         return Memory(self.files.user, self.files.project)
 
+    def for_conversation(self) -> Memory:
+        """Return the memory for another conversation."""
+        return Memory(self.files.user, self.files.project, confirm=self.on_confirm)
+
     def read(self) -> str:
         """Return the part of the system prompt with the memory, read now.
 

@@ -3,7 +3,13 @@
 from typing import TYPE_CHECKING
 
 from mainspring.lazy import lazy_exports
-from mainspring.messages.codec import decode_message, encode_message, strip_surrogates
+from mainspring.messages.codec import (
+    decode_message,
+    decode_messages,
+    encode_message,
+    encode_messages,
+    strip_surrogates,
+)
 from mainspring.messages.content import (
     ContentBlock,
     ImageBlock,
@@ -55,7 +61,9 @@ __all__ = [
     "to_finish_reason",
     "convert_to_llm",
     "decode_message",
+    "decode_messages",
     "encode_message",
+    "encode_messages",
     "image_placeholder",
     "sanitize_stored_tool_results",
     "split_tool_results",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -57,6 +58,24 @@ def decode_message(data: bytes | str, custom: dict[str, type] | None = None) -> 
     if isinstance(message, CustomMessage) and custom and (kind := custom.get(message.custom_type)):
         return msgspec.structs.replace(message, data=msgspec.convert(message.data, kind))
     return message
+
+
+def encode_messages(messages: Iterable[AgentMessage]) -> bytes:
+    """Encode a history (``agent.messages``, ``conversation.messages``) as a JSON array, without loss."""
+    return b"[" + b",".join(map(encode_message, messages)) + b"]"
+
+
+def decode_messages(data: bytes | str, custom: dict[str, type] | None = None) -> list[AgentMessage]:
+    """Decode a history from JSON, for ``agent.conversation(history=...)`` or ``Agent(messages=...)``.
+
+    Args:
+        data: A result of `encode_messages`, or an array of messages in a form that `decode_message` accepts.
+        custom: The type of the data for each ``custom_type``; other data stay plain dicts and lists.
+
+    Raises:
+        msgspec.ValidationError: If the text is not an array of messages.
+    """
+    return [decode_message(bytes(raw), custom) for raw in msgspec.json.decode(data, type=list[msgspec.Raw])]
 
 
 def _decode_other_names(data: bytes | str) -> AgentMessage:

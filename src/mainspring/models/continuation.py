@@ -43,6 +43,7 @@ async def continue_stream(
     options: RetryOptions,
     *,
     on_cut: Callable[[Usage], Any] | None = None,
+    can_continue: Callable[[Usage], bool] | None = None,
 ) -> AsyncGenerator[StreamEvent, None]:
     """Make a call again from its partial response, and stream the rest of the response.
 
@@ -55,6 +56,7 @@ async def continue_stream(
         options: Retry options.
         on_cut: Called with the usage of each call that was cut off; may be async. Without it, the usage is added to that of the
             message.
+        can_continue: Called with the usage of a call that was cut off; returns False if a limit forbids the next one.
 
     Raises:
         ModelError: The last failure; ``partial`` contains everything that was received.
@@ -66,8 +68,10 @@ async def continue_stream(
         usage = estimate_stopped_usage(asked, received, info)
         received = join_messages(beginning, received)
         failure.partial = replace(received, usage=usage)
-        if cuts == MAX_CONTINUATIONS or not await sleep_before_retry(
-            failure, cuts, options, max_continuations=MAX_CONTINUATIONS
+        if (
+            cuts == MAX_CONTINUATIONS
+            or (can_continue is not None and not can_continue(usage))
+            or not await sleep_before_retry(failure, cuts, options, max_continuations=MAX_CONTINUATIONS)
         ):
             if on_cut is None:
                 failure.partial = replace(received, usage=cut_usage + usage)

@@ -89,7 +89,7 @@ def _advise(error: ModelError, url: str, provider: str, model: str) -> str:
     names = [*(profile.url_variables if profile else ()), f"the setting providers.{provider}.baseUrl"]
     end = next((e for e in _ENDPOINTS if address.path.endswith(e)), "")
     missing = f", perhaps to {address.scheme}://{address.netloc}{address.path.removesuffix(end)}/v1" if end else ""
-    hint = missing if "/v1" not in address.path else ""
+    hint = missing if "/v1" not in address.path and "/deployments/" not in address.path else ""
     return (
         f"Nothing was found at {address.scheme}://{address.netloc}{address.path}, so the base URL of {provider} seems wrong, or the "
         f"model {model} does not exist. Set {' or '.join(names)}{hint}. Then run `mainspring check`."

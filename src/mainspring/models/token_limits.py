@@ -126,6 +126,11 @@ def estimate_request_tokens(request: ModelRequest) -> int:
     return estimate_request_length(request)
 
 
+def estimate_request_usage(request: ModelRequest, info: ModelInfo) -> Usage:
+    """Estimate the tokens of a request and their cost, if the model's prices are known; its response is not included."""
+    return with_cost(Usage(estimate_request_tokens(request)), info)
+
+
 def estimate_request_length(request: ModelRequest) -> int:
     """Estimate the tokens of a request from its length, tools included."""
     blocks = sum(_estimate_block_tokens(block) for message in request.messages for block in message.content)

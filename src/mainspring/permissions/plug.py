@@ -234,6 +234,12 @@ class Permissions:
         """Return the permissions of a subagent: the same rules, user, and grants, never more than its parent has."""
         return copy.copy(self)
 
+    def for_conversation(self) -> Permissions:
+        """Return the permissions of another conversation: the same rules and user, with its own grants."""
+        other: Permissions = copy.copy(self)
+        other._session = _SessionGrants(self.engine)
+        return other
+
     @contextmanager
     def temporary_rules(self, *rules: PermissionRule) -> Generator[None]:
         """Add rules while the context is open, for subagents too."""

@@ -56,12 +56,12 @@ class PathGroup(Struct, frozen=True):
     Attributes:
         patterns: All patterns, as components.
         names: Regular expression for a component that is one of the names.
-        multi_component_patterns: The patterns with more than one name.
+        multi_component_patterns: The patterns with more than one name, each with its names without wildcards.
     """
 
     patterns: tuple[tuple[str, ...], ...]
     names: re.Pattern[str]
-    multi_component_patterns: tuple[tuple[str, ...], ...]
+    multi_component_patterns: tuple[tuple[tuple[str, ...], frozenset[str]], ...]
 
     @classmethod
     def compile(cls, texts: Iterable[str]) -> PathGroup:
@@ -71,13 +71,18 @@ class PathGroup(Struct, frozen=True):
         names = lazy_re(
             "|".join(translate_name(name, wildcards.MARKED) for name in single.values()) or r"(?!)", re.DOTALL
         )
-        return cls(patterns, names, tuple(p for p in patterns if p not in single))
+        multiple = [p for p in patterns if p not in single]
+        return cls(patterns, names, tuple((p, frozenset(filter(_is_plain, _literal_core(p)))) for p in multiple))
 
     def contains(self, parts: tuple[str, ...]) -> bool:
         """Return True if a path matches a pattern, or is below a match."""
         if any(self.names.fullmatch(part) for part in parts):
             return True
-        return any(matches(p, parts, include_descendants=True) for p in self.multi_component_patterns)
+        found = frozenset(parts)
+        return any(
+            plain <= found and matches(pattern, parts, include_descendants=True)  # the first test is fast
+            for pattern, plain in self.multi_component_patterns
+        )
 
     def may_contain(self, parts: tuple[str, ...]) -> bool:
         """Return True if unknown pieces make it likely that a path matches a pattern."""
@@ -158,6 +163,11 @@ def _likely(pattern: str, part: str) -> bool:
 def _components(text: str) -> tuple[str, ...]:
     pattern = compile_path_pattern(text)
     return tuple(map(fold, pattern.loose if pattern.anchor == "root" else (ANY_DEPTH, *pattern.loose)))
+
+
+def _is_plain(name: str) -> bool:
+    """Return True if a name of a pattern matches only itself."""
+    return wildcards.ANY_TEXT not in name and wildcards.ANY_CHAR not in name
 
 
 def _literal_core(pattern: tuple[str, ...]) -> tuple[str, ...]:

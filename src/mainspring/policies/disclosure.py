@@ -194,13 +194,13 @@ class Disclosure:
         if self._is_listening or agent is None or not self.has_lazy_servers:
             return
         self._is_listening = True
-        agent.on(SystemTransform, self._on_system_transform, order=_CATALOG_ORDER)
-        agent.on(TurnBefore, self._on_turn_before, order=_TURN_ORDER)
-        agent.on(ToolGate, self._on_tool_gate, order=_GATE_ORDER)
-        agent.on(ToolResultsAfter, self._on_tool_results)
-        agent.on(BeforeRun, self._on_agent_before)
-        agent.on(ContextCompacted, self._on_context_compacted)
-        agent.on(SessionEnd, self._end)
+        agent.bus.on(SystemTransform, self._on_system_transform, order=_CATALOG_ORDER)
+        agent.bus.on(TurnBefore, self._on_turn_before, order=_TURN_ORDER)
+        agent.bus.on(ToolGate, self._on_tool_gate, order=_GATE_ORDER)
+        agent.bus.on(ToolResultsAfter, self._on_tool_results)
+        agent.bus.on(BeforeRun, self._on_agent_before)
+        agent.bus.on(ContextCompacted, self._on_context_compacted)
+        agent.bus.on(SessionEnd, self._end)
 
     def for_child(self) -> Disclosure:
         """Return the counterpart for a subagent, which unlocks tools for itself."""

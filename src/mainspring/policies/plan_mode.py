@@ -103,6 +103,12 @@ class PlanMode:
         child._read_only, child._child = self._read_only, True
         return child
 
+    def for_conversation(self) -> PlanMode:
+        """Return the plugin for another conversation, which starts in plan mode."""
+        other = PlanMode(folder=self._folder, now=self._now)
+        other._read_only = self._read_only
+        return other
+
     def exit(self) -> None:
         """End plan mode: from now on only the other policies decide."""
         self.state.active = False

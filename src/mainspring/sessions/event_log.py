@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from mainspring.errors import single_conversation_error
 from mainspring.events import (
     AgentEnd,
     AgentStart,
@@ -226,6 +227,10 @@ class SessionEventLog(Plugin):
         child = SessionEventLog(self._session, **self._options)
         child._file, child._child = self._file, True
         return child
+
+    def for_conversation(self) -> Plugin:
+        """Raise ConfigError: the data belong to one conversation."""
+        raise single_conversation_error("SessionEventLog")
 
     def close(self, reason: str = "exit") -> None:
         """Log that the conversation was closed in this process.

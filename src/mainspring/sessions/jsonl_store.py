@@ -443,7 +443,10 @@ class JsonlStore:
 
         An empty file is the leftover of a process that was killed while creating it.
         """
-        return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{validate_session_id(name)}{_SUFFIX}"))
+        try:
+            return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{validate_session_id(name)}{_SUFFIX}"))
+        except PermissionError:  # The first write reports it, and the session continues in memory.
+            return False
 
     def delete(self, name: str) -> None:
         """Delete a session permanently."""

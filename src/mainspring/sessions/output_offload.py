@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from mainspring.errors import AgentAbortedError, MainspringError, SessionError
+from mainspring.errors import AgentAbortedError, MainspringError, SessionError, single_conversation_error
 from mainspring.lazy import lazy_function, lazy_re
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import ContextTransform, MessagesAdded, SessionStart, ToolTransform
@@ -106,6 +106,10 @@ class OffloadOutputsPlug(Plugin):
     def for_child(self) -> Plugin:
         """Return a plugin for a subagent, which stores outputs in the same place and restores none of its parent's."""
         return OffloadOutputsPlug(self.store, threshold=self.threshold, select="off", exclude=self.exclude)
+
+    def for_conversation(self) -> Plugin:
+        """Raise ConfigError: the data belong to one conversation."""
+        raise single_conversation_error("OffloadOutputsPlug")
 
     async def close(self) -> None:
         """Forget all outputs: they end with the session."""

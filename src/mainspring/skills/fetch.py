@@ -75,10 +75,10 @@ def parse_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> Install
         raise SkillError(f"Invalid branch, tag, or commit: {ref!r}")
     path = _validate_subfolder(path)
     here = Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(given))))
-    if "://" not in given and here.exists():
+    if "://" not in given and os.path.exists(here):
         if ref:
             return InstallSpec(url=f"file://{here}", git=True, ref=ref, path=path)
-        if here.is_file():
+        if os.path.isfile(here):
             return InstallSpec(
                 url=str(here.parent), git=False, path="" if here.name.lower() == "skill.md" else here.name
             )

@@ -208,6 +208,17 @@ class SkillsPlug(Plugin):
         child._gate = AllowedToolsGate(child.active, self._gate)
         return child
 
+    def for_conversation(self) -> Plugin:
+        """Return the same skills for another conversation, all inactive; a catalog that was discovered is shared."""
+        return SkillsPlug(
+            self.config,
+            catalog=self._catalog,
+            catalog_mode=self.catalog_mode,
+            usage=self._usage,
+            toolsets=self._toolsets,
+            confirm=self.confirm,
+        )
+
     async def prepare(self) -> None:
         """Discover the skills, and offer them if there are any."""
         await self.activator.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
-from mainspring.state_files import write_text_atomically
+from mainspring.state_files import read_regular_file, write_text_atomically
 
 STATE_FILE_NAME = ".registry.json"
 """Its name in the user's folder for skills. Hidden, so that it is not a skill."""
@@ -91,10 +92,12 @@ class SkillStateFile:
             return dict(self._entries)
         file = self._folder / STATE_FILE_NAME
         try:
-            data = file.read_bytes()
+            data = read_regular_file(file)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
+            if not os.access(self._folder, os.X_OK):  # The settings report the folder.
+                return {}
             raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
         try:
             read = msgspec.json.decode(data, type=_File)

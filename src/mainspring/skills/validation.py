@@ -340,9 +340,9 @@ def check_skills(path: Path) -> tuple[Verdict, ...]:
     Raises:
         SkillError: If the path does not exist.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise SkillError(f"{path} does not exist.")
-    if path.is_file():
+    if os.path.isfile(path):
         single = path.name.lower().endswith(SUFFIX)
         return (_check_file(SkillFile(path, None if single else path.parent, str(path))),)
     places = scan_folder(path)

@@ -319,6 +319,16 @@ class Subagents(Plugin):
         child._counter, child._parent = self._counter, self
         return child
 
+    def for_conversation(self) -> Plugin:
+        """Return the plugin for another conversation, with its own subagents and counter."""
+        return Subagents(
+            self.definitions.values(),
+            depth=self.max_depth,
+            concurrency=self.max_parallel,
+            limit=self._counter.limit,
+            max_characters=self.max_result_chars,
+        )
+
     @property
     def stats(self) -> tuple[SubagentStats, ...]:
         """Return the statistics of the last run's subagents in the order in which they finished."""

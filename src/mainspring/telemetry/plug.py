@@ -84,6 +84,10 @@ class Tracing(Plugin):
         child._kind = SUBAGENT
         return child
 
+    def for_conversation(self) -> Plugin:
+        """Return the plugin for another conversation, whose runs have their own traces."""
+        return Tracing(self.telemetry)
+
     def span_of(self, event: Event) -> SpanContext | None:
         """Return the IDs of the span that begins with an event, or ``None`` if no span begins or telemetry is off.
 

@@ -11,11 +11,16 @@ import pytest
 
 from mainspring import Agent
 from mainspring.app.workspace.instructions import InstructionReader
-from mainspring.app.workspace.settings import InstructionSettings
+from mainspring.app.workspace.paths import UserPaths
+from mainspring.app.workspace.saved_rules import GrantStore
+from mainspring.app.workspace.settings import InstructionSettings, load_settings
+from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import LocalEnv
 from mainspring.permissions import Permissions
+from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.shell_analysis.references import find_hosts
 from mainspring.skills.discovery import scan_folder
+from mainspring.skills.state import SkillStateFile
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 
@@ -135,3 +140,48 @@ async def test_inaccessible_optional_files_are_skipped(tmp_path: Path, monkeypat
     assert not scan_folder(tmp_path / ".agent" / "skills").found
     reader = InstructionReader(InstructionSettings(files=(".agent/AGENTS.md",)), str(tmp_path), None, trusted=True)
     assert (await reader.read_initial()).files == ()
+
+
+async def test_import_with_a_long_name_is_plain_text(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text(f"Rules\n@{'a' * 5000}\n@{'d/' * 1000}x.md\n")
+    (file,) = (await InstructionReader(InstructionSettings(), str(tmp_path), None, trusted=True).read_initial()).files
+    assert "Rules" in file.text
+
+
+@pytest.fixture
+def closed_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an ``.agent`` folder that this user cannot open. Root can open everything, so the system calls are replaced."""
+    folder = tmp_path / ".agent"
+    (folder / "skills").mkdir(parents=True)
+    (folder / "settings.json").write_text("{}")
+    stat, access, scan = os.stat, os.access, os.scandir
+
+    def refuse(call: Any) -> Any:
+        def called(path: Any, *arguments: Any, **options: Any) -> Any:
+            if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(f"{folder}/"):
+                raise PermissionError(13, "Permission denied", os.fspath(path))
+            return call(path, *arguments, **options)
+
+        return called
+
+    monkeypatch.setattr(os, "stat", refuse(stat))
+    monkeypatch.setattr(os, "lstat", refuse(os.lstat))
+    monkeypatch.setattr(os, "scandir", refuse(scan))
+    monkeypatch.setattr(
+        os, "access", lambda path, *a, **k: not os.fspath(path).startswith(str(folder)) and access(path, *a, **k)
+    )
+    return folder
+
+
+def test_inaccessible_project_folder_is_reported(closed_folder: Path) -> None:
+    assert load_settings(str(closed_folder.parent)).warnings == (
+        f"Cannot read {closed_folder} (Permission denied). Default settings are used.",
+    )
+
+
+def test_inaccessible_user_folder_trusts_nothing_and_grants_nothing(closed_folder: Path) -> None:
+    home = UserPaths(closed_folder)
+    assert not TrustStore(home).list()
+    assert not GrantStore(home).list()
+    assert not SkillStateFile(closed_folder / "skills").entries()
+    assert not JsonlStore(closed_folder).exists("some-id")

@@ -125,3 +125,36 @@ async def test_partial_read_is_a_slice_of_the_whole_file(
     whole = await env.read_bytes("f")
     assert await env.read_bytes("f", offset=at, limit=length) == whole[at : at + length]
     assert (await env.stat("f")).size == len(whole)
+
+
+async def test_text_that_the_editor_has_not_reloaded_does_not_hide_the_disk(
+    env: EditorEnv, editor: Editor, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("old\n")
+    editor.open[str(file)] = "old"
+    assert await env.read_bytes("a.py") == b"old\n"
+    file.write_text("formatted\n")
+    assert await env.read_bytes("a.py") == b"formatted\n", "a command changed the file, and nothing is unsaved"
+    assert await env.read_files(["a.py"], limit=100) == [b"formatted\n"]
+    assert (await env.stat("a.py")).size == 10
+    editor.open[str(file)] = "typed"
+    assert await env.read_bytes("a.py") == b"typed", "the user's unsaved text wins"
+    await env.write_bytes("a.py", b"written")
+    assert await env.read_bytes("a.py") == b"written", "the editor has not saved it yet"
+
+
+async def test_text_that_the_editor_saved_does_not_hide_a_later_change_of_the_disk(tmp_path: Path) -> None:
+    class SavingEditor(Editor):
+        async def write(self, path: str, text: str) -> bool:
+            Path(path).write_text(text)
+            return await super().write(path, text)
+
+    editor = SavingEditor()
+    env = EditorEnv(LocalEnv(tmp_path), editor)
+    file = tmp_path / "a.py"
+    file.write_text("old\n")
+    await env.write_bytes("a.py", b"written\n")
+    file.write_text("formatted\n")
+    assert editor.open[str(file)] == "written\n"
+    assert await env.read_bytes("a.py") == b"formatted\n"

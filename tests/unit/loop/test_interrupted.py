@@ -8,6 +8,7 @@ import pytest
 from mainspring.errors import AgentAbortedError, AgentProviderError, ModelError
 from mainspring.loop import LoopOptions, RunResult
 from mainspring.loop.hooks import TurnAfter
+from mainspring.loop.model_calls import MAX_PARTIAL_CHARS
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelInfo, ModelRequest
 from mainspring.models.codec.normalize import iter_complete_turns
@@ -54,6 +55,19 @@ async def test_interrupted_text_stays_in_the_context_with_a_note(options: dict[s
         "user",
         f"[Your response above was interrupted ({cause}) before it was complete; the user saw it up to there.]",
     )
+
+
+async def test_very_long_text_of_a_failed_response_is_stored_in_part() -> None:
+    text = "first" + "x" * 3 * MAX_PARTIAL_CHARS + "last"
+    model = Script(Reply(text, error=ModelError("The response is too long.", reason="too_large")), Reply("ok"))
+    agent = make_agent(model)
+    with pytest.raises(AgentProviderError):
+        await agent.run("go")
+
+    stored = agent.messages[-1].text
+    assert (stored[:6], stored[-5:]) == ("firstx", "xlast")
+    assert "characters left out" in stored
+    assert len(stored) < MAX_PARTIAL_CHARS + 100
 
 
 async def test_text_that_a_content_filter_stopped_is_not_sent_again() -> None:

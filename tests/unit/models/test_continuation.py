@@ -9,11 +9,12 @@ import pytest
 
 from mainspring import Agent, RunOptions, tool
 from mainspring.errors import AgentProviderError, NetworkError
-from mainspring.events import Event, MessageUpdate, ModelCallRetry, TextDelta, TextEnd, TextStart, UsageUpdate
+from mainspring.events import Event, MessageUpdate, ModelCallRetry, Notice, TextDelta, TextEnd, TextStart, UsageUpdate
 from mainspring.messages import Message, Usage
 from mainspring.models import (
     Failure,
     LLMClient,
+    ModelInfo,
     ModelProvider,
     ModelRequest,
     RetryConfig,
@@ -265,6 +266,21 @@ async def test_each_cut_call_is_reported_as_usage_and_the_message_has_that_of_it
     stored = agent.messages[-1]
     assert isinstance(stored, Message)
     assert stored.usage == Usage(30, 2)
+
+
+@pytest.mark.parametrize("limit", [{"max_total_tokens": 5}, {"max_cost": 0.000001}])
+async def test_response_is_not_continued_beyond_a_limit_of_the_run(limit: dict[str, Any]) -> None:
+    info = ModelInfo("scripted-1", "scripted", prices=(1.0, 10.0, 0.0, 0.0))
+    model = ScriptedModel(Reply("half an answer", truncate_after=1, chunk_count=2), Reply(" answer"), info=info)
+    agent = Agent(model)
+    notices: list[Notice] = []
+    agent.on(Notice, notices.append)
+
+    with pytest.raises(AgentProviderError):
+        await agent.run("a prompt that is long enough for the limit", behavior=RunOptions(retry=FAST, **limit))
+
+    assert len(model.requests) == 1
+    assert f"the run has reached its limit ({next(iter(limit)).replace('total_', '')})" in notices[-1].text
 
 
 async def test_client_continues_and_adds_the_usage_of_the_cut_call() -> None:

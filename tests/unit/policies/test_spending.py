@@ -1,15 +1,18 @@
 """Budgets of runs, sessions, and their subagents."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring import Agent, Cost, Message, RunOptions, Usage, define_tool
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import AgentBusyError, AgentProviderError, ModelError
+from mainspring.errors import AgentBusyError, AgentProviderError, ErrorCode, ModelError
+from mainspring.events import LimitWarning
 from mainspring.loop import LiveSteps
 from mainspring.loop.hooks import SideModelCall, TurnAfter, TurnBefore
 from mainspring.models import ModelRequest
@@ -269,3 +272,145 @@ def test_spending_of_a_synchronous_run_is_counted() -> None:
 
     assert agent.run_sync("go").status == "completed"
     assert agent.ledger.turns == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "calls"),
+    [
+        (Budget(max_turns=3), "max_turns", 3),
+        (Budget(max_total_tokens=35), "max_total_tokens", 4),
+        (Budget(max_cost=0.25), "max_cost", 3),
+    ],
+)
+async def test_ledger_limit_bounds_all_agents_that_share_it(limit: Budget, status: str, calls: int) -> None:
+    shared = Ledger(limit=limit)
+    agents = [make_agent(*[reply(call=False)] * 9, ledger=shared) for _ in range(2)]
+
+    statuses = [(await agents[i % 2].run("go")).status for i in range(6)]
+
+    assert statuses == ["completed"] * calls + [status] * (6 - calls)
+    assert shared.turns == sum(len(requests(agent)) for agent in agents) == calls
+
+
+async def run_in_parallel(shared: Ledger, count: int, message: Reply) -> list[str]:
+    """Run agents that share a ledger, and let their model calls begin before any of them ends."""
+    started, release = 0, anyio.Event()
+
+    async def wait(hook: TurnBefore) -> None:
+        nonlocal started
+        if hook.stop is None:
+            started += 1
+            await release.wait()
+
+    results: list[str] = []
+
+    async def run() -> None:
+        agent = make_agent(message, ledger=shared, tools=[make_look_tool()])
+        agent.on(TurnBefore, wait, order=1000)
+        results.append((await agent.run("x" * 400)).status)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(count):
+            group.start_soon(run)
+        await anyio.wait_all_tasks_blocked()
+        assert started + len(results) == count
+        release.set()
+    return results
+
+
+async def test_parallel_runs_do_not_exceed_a_shared_limit_of_turns() -> None:
+    shared = Ledger(limit=Budget(max_turns=7))
+
+    results = await run_in_parallel(shared, 50, reply(call=False))
+
+    assert shared.turns == 7
+    assert (results.count("completed"), results.count("max_turns")) == (7, 43)
+
+
+async def test_parallel_runs_reserve_their_prompts() -> None:
+    shared = Ledger(limit=Budget(max_total_tokens=1000))
+
+    results = await run_in_parallel(shared, 50, Reply("done", usage=Usage(100, 20)))
+
+    assert results.count("completed") == 10, "each prompt has an estimated 100 tokens"
+    assert shared.tokens == 1200
+
+
+async def test_parallel_runs_reserve_the_average_cost_of_earlier_calls() -> None:
+    shared = Ledger(limit=Budget(max_cost=1.0))
+    shared.add(Usage(cost=Cost(output=0.2)), turns=1)
+
+    results = await run_in_parallel(shared, 50, reply(cost=0.2, call=False))
+
+    assert results.count("completed") == 4
+    assert shared.cost == pytest.approx(1.0)
+
+
+async def test_failed_and_aborted_calls_release_their_reservation() -> None:
+    shared = Ledger(limit=Budget(max_total_tokens=1000))
+    failing = make_agent(ModelError("bad", code=ErrorCode.UNKNOWN), ledger=shared)
+    with pytest.raises(AgentProviderError):
+        await failing.run("x" * 3000)
+    hanging = Agent(ScriptedModel(Reply("never", delay=3600)), ledger=shared, execution=MemoryEnv({}))
+    async with hanging.stream("x" * 3000):
+        await anyio.wait_all_tasks_blocked()
+    shared.tokens = 0  # an aborted call is charged; only what it reserved matters here
+
+    assert (await run_in_parallel(shared, 9, Reply("done", usage=Usage(100)))).count("completed") == 9
+
+
+async def test_shared_limit_bounds_subagents() -> None:
+    shared = Ledger(limit=Budget(max_turns=3))
+    spawn = Reply(calls=(ScriptedCall("spawn", {"task": "look"}),))
+    agent = make_agent(spawn, reply(), reply(), reply(), tools=[make_look_tool()], subagents=True, ledger=shared)
+
+    result = await agent.run("go")
+
+    assert result.status == "max_turns"
+    assert shared.turns == len(requests(agent)) == 3
+
+
+async def test_both_limits_of_nested_ledgers_apply() -> None:
+    company = Ledger(limit=Budget(max_turns=3))
+    teams = [Ledger(company, limit=Budget(max_turns=2)) for _ in range(2)]
+    agents = [make_agent(*[reply(call=False)] * 9, ledger=team) for team in teams]
+
+    statuses = [(await agents[i].run("go")).status for i in (0, 0, 0, 1, 1)]
+
+    assert statuses == ["completed", "completed", "max_turns", "completed", "max_turns"]
+    assert [company.turns, *[team.turns for team in teams]] == [3, 2, 1]
+
+
+async def test_shared_limit_of_seconds_counts_active_runs() -> None:
+    shared = Ledger(limit=Budget(max_seconds=100))
+    first = looking_agent(ledger=shared, steps=FakeClock())
+    seen: list[float] = []
+    first.on("turn:after", lambda hook: seen.append(shared.seconds))
+
+    result = await first.run("go")
+
+    assert result.status == "max_seconds"
+    assert 0 < seen[0] < seen[-1] <= 110, "the run in progress is included"
+    assert (await looking_agent(ledger=shared).run("go")).turns == 0
+
+
+async def test_warning_names_the_ledger() -> None:
+    warned: list[LimitWarning] = []
+    agent = looking_agent(ledger=Ledger(limit=Budget(max_turns=5)), hooks={LimitWarning: warned.append})
+
+    await agent.run("go")
+
+    assert [(w.scope, w.limit, w.spent, w.max) for w in warned] == [("ledger", "max_turns", 4, 5)]
+
+
+def test_threads_share_a_limit() -> None:
+    shared = Ledger(limit=Budget(max_turns=60))
+
+    def work(number: int) -> list[str]:
+        agent = make_agent(*[reply(call=False)] * 20, ledger=shared)
+        return [agent.run_sync("go").status for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        statuses = [status for each in pool.map(work, range(4)) for status in each]
+
+    assert statuses.count("completed") == shared.turns == 60

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pwd
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -156,6 +157,11 @@ def test_invalid_session_file_is_skipped_and_reported() -> None:
 def test_user_folder_can_be_changed_by_environment_variables(other: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "h")} | {other: str(tmp_path / "x")}
     assert user_home(environ) == (tmp_path / "x" / ".agent" if other == "HOME" else tmp_path / "x")
+
+
+def test_empty_home_is_the_home_of_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "")
+    assert user_home({"HOME": ""}) == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".agent" != Path("/.agent")
 
 
 async def test_session_without_a_home_folder_is_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

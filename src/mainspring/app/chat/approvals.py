@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mainspring.app.chat.commands import Approve
-from mainspring.app.chat.questions import PendingQuestions
+from mainspring.app.chat.questions import PendingQuestions, WorkTimeSteps
 from mainspring.app.chat.tool_display import ToolLabeler, diffs_from_preview
 from mainspring.app.chat.types import ApprovalDecision
 from mainspring.app.compose.conversation import Conversation
@@ -63,6 +63,7 @@ class ApprovalManager:
         self._permissions = conversation.permissions
         self.files = RuleFiles(conversation.settings.home, conversation.env.cwd)
         agent = conversation.agent
+        agent.steps = WorkTimeSteps(lambda: self._questions.waited_seconds)
         agent.on(ToolFinished, lambda hook: self._on_tool_finished(agent.name, hook.call_id), order=_ORDER_LAST)
 
     def start_run(self) -> None:

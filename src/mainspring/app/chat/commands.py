@@ -146,7 +146,7 @@ class Abort(ChatCommandBase, frozen=True):
 
 
 class Background(ChatCommandBase, frozen=True):
-    """Move the running shell commands of the agent to the background; the run continues. ``/jobs`` lists them."""
+    """Move the running shell commands to the background; the run continues. ``/jobs`` lists them."""
 
 
 class SetModel(ChatCommandBase, frozen=True):

@@ -48,12 +48,13 @@ from mainspring.app.chat.slash_commands import SlashCommands
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.tool_display import truncate_middle
 from mainspring.cancellation import CancelToken
-from mainspring.env import CapturedOutput, OutputLimits, ProcessResult
+from mainspring.env import CapturedOutput, Job, OutputLimits, ProcessResult, StreamName
 from mainspring.errors import ConfigError, MainspringError, ModelError
+from mainspring.events import Notice
 from mainspring.messages import Message, utc_now
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.sessions import MessageEntry
-from mainspring.tools.support.background import BackgroundSwitch
+from mainspring.tools.support.background import BackgroundSwitch, MovableCommand, describe_status
 
 _BUSY_MESSAGE = "A run is in progress. Stop it first."
 _MAX_MODEL_OUTPUT = 16 << 10
@@ -147,7 +148,7 @@ class CommandQueue:
 
 
 class ShellRunner:
-    """Runs shell commands that the user types, which need no approval, and moves those of the agent to the background.
+    """Runs shell commands that the user types, which need no approval, and moves running commands to the background.
 
     Args:
         current: The conversation, whose environment runs them.
@@ -155,7 +156,7 @@ class ShellRunner:
         status: Measures the context that their output fills.
         publish: Publishes an event of the chat.
         tasks: The tasks of the chat.
-        switch: Moves the running commands of the agent.
+        switch: Moves the running commands, also those of the agent.
     """
 
     def __init__(
@@ -189,8 +190,8 @@ class ShellRunner:
         return ""
 
     def move_all(self) -> str:
-        """Move the running commands of the agent to the background. Return why that is rejected, or an empty string."""
-        return "" if self._switch.move_all() else "No command of the agent is running."
+        """Move the running commands to the background. Return why that is rejected, or an empty string."""
+        return "" if self._switch.move_all() else "No command is running."
 
     def abort(self, reason: str) -> None:
         """Abort all running commands."""
@@ -205,7 +206,15 @@ class ShellRunner:
             self._publish(ShellStart(id, command.line, command.tell))
             env, is_full = self._current.conversation.env, self._current.full_output
             limits = _FULL_OUTPUT_LIMITS if is_full else _SHELL_LIMITS
-            result = await env.run(command.line, on_output=on_output, signal=signal, limits=limits)
+
+            async def run(stop: CancelToken, receive: Callable[[StreamName, bytes], object]) -> ProcessResult:
+                return await env.run(command.line, on_output=receive, signal=stop, limits=limits)
+
+            moving = MovableCommand(command.line, run, env.jobs, self._switch)
+            result = await moving.run(on_output, signal, on_end=self._report_job)
+            if isinstance(result, Job):
+                await self._report_move(id, command, result)
+                return
             output = _format_output(result)
             spool = result.spool if is_full and result.stdout.omitted + result.stderr.omitted else None
             shown = output if is_full else truncate_middle(output)[0]
@@ -217,6 +226,18 @@ class ShellRunner:
             self._publish(error_notice(error))
         finally:
             del self._signals[id]
+
+    async def _report_move(self, id: str, command: Shell, job: Job) -> None:
+        output = job.output.decode("utf-8", "replace")
+        note = f"[moved to the background as {job.id}; "
+        self._publish(ShellEnd(id, 0, f"{truncate_middle(output)[0]}{note}/jobs {job.id} shows its output]"))
+        if command.tell:
+            text = output[-_MAX_MODEL_OUTPUT:] + f"{note}jobs(action=read, id={job.id}) shows its output]"
+            await self._add_to_conversation(command.line, text, 0)
+
+    def _report_job(self, job: Job) -> None:
+        if not job.was_reported:
+            self._publish(Notice(f"{job.id}: {describe_status(job)}. Show its output with /jobs {job.id}."))
 
     async def _add_to_conversation(self, line: str, output: str, exit_code: int) -> None:
         status = "" if exit_code == 0 else f"\n[exit code {exit_code}]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -16,11 +15,11 @@ from mainspring.app.chat.commands import Attachment
 from mainspring.app.chat.events import ChatEvent, QueueChange, user_message_event
 from mainspring.app.chat.types import Queued
 from mainspring.app.compose.conversation import Conversation
-from mainspring.app.workspace.file_mentions import MentionReader, require_vision
+from mainspring.app.workspace.file_mentions import MentionReader, fit_image, require_vision
 from mainspring.errors import AgentError, ConfigError, PermissionDeniedError
 from mainspring.events import Event, MessageEnd, Notice
 from mainspring.loop.hooks import BeforeInject
-from mainspring.messages import AgentMessage, ContentBlock, ImageBlock, Message, TextBlock, utc_now
+from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, utc_now
 from mainspring.permissions import PermissionDecision, PermissionRequest, Reply
 from mainspring.permissions.plug import build_request
 from mainspring.prompt_tags import wrap_in_tag
@@ -275,10 +274,10 @@ async def build_message(queued: QueuedMessage, conversation: Conversation, ask: 
         text = await files.attach(queued.text)
         if pasted or files.images:
             require_vision(conversation.choice.model.info, conversation.choice.name.spec)
+        images = [await fit_image(a.name or "The pasted image", a.data) for a in pasted]
     except (ConfigError, PermissionDeniedError) as error:
         raise MessageNotSentError(f"The message was not sent. {error}") from error
     texts = [text, *[wrap_in_tag("file", a.text, path=a.name or "text") for a in queued.attachments if a.text]]
     blocks: list[ContentBlock] = [TextBlock("\n\n".join(filter(None, texts)))] if any(texts) else []
-    blocks += [ImageBlock(a.media_type, base64.b64encode(a.data).decode()) for a in pasted]
-    blocks += files.images
+    blocks += [*images, *files.images]
     return Message.user(blocks, id=queued.id, timestamp=utc_now())

@@ -104,7 +104,7 @@ class ProjectCommands:
         jobs, words = self._current.conversation.env.jobs, arguments.split()
         if not words:
             rows = [(job.id, describe_status(job), f"{job.total:,}", job.command) for job in jobs.all]
-            empty = "No background commands. Press Ctrl-B to move a running command of the agent to the background."
+            empty = "No background commands. Press Ctrl-B to move a running command to the background."
             return Table(("job", "state", "bytes", "command"), tuple(rows), "Background commands", empty)
         job = jobs.get(words[-1])
         if job is None or len(words) > 2 or (len(words) == 2 and words[0] != "kill"):

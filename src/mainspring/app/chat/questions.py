@@ -3,16 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from mainspring.app.chat.commands import Answer, Approve
 from mainspring.app.chat.events import ChatEvent, QuestionRequest, QuestionResult
 from mainspring.events import ApprovalRequest, ApprovalResult, Notice, Option
 from mainspring.extensions.context import NoticeLevel
+from mainspring.loop.steps import LiveSteps
 from mainspring.tools.interaction import PlanReview, ProposedPlan, Reply, UserQuestion
 
 AnswerT = TypeVar("AnswerT", Approve, Answer)
+
+
+_MIN_TIMER_SECONDS = 0.1
+
+
+class WorkTimeSteps(LiveSteps):
+    """Steps of runs whose clock and timers stop while a question waits for the user.
+
+    Args:
+        read_waited_seconds: Returns the seconds during which a question has waited so far.
+    """
+
+    __slots__ = ("_read_waited_seconds",)
+
+    def __init__(self, read_waited_seconds: Callable[[], float]) -> None:
+        super().__init__()
+        self._read_waited_seconds = read_waited_seconds
+
+    def elapsed(self) -> float:
+        """Return the seconds of a monotonic clock that stops during waits for the user."""
+        return super().elapsed() - self._read_waited_seconds()
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
+        """Call ``callback`` after ``seconds`` of work; the returned function cancels the call."""
+        due, loop = self.elapsed() + seconds, asyncio.get_running_loop()
+
+        def check() -> None:
+            nonlocal timer
+            if (left := due - self.elapsed()) > 0:
+                timer = loop.call_later(max(left, _MIN_TIMER_SECONDS), check)
+            else:
+                callback()
+
+        timer = loop.call_later(seconds, check)
+        return lambda: timer.cancel()
+
+    def for_child(self) -> Self:
+        """Return the steps of a subagent, whose time stops with that of its parent."""
+        return self
 
 
 class PendingQuestions:
@@ -28,6 +69,13 @@ class PendingQuestions:
         self.is_attended = attended
         self._open: dict[str, tuple[ApprovalRequest | QuestionRequest, asyncio.Future[Approve | Answer]]] = {}
         self._count = 0
+        self._waited_seconds = 0.0
+        self._waiting_since = 0.0
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds during which a question has waited for the user."""
+        return self._waited_seconds + (time.monotonic() - self._waiting_since if self._open else 0.0)
 
     def new_id(self) -> str:
         """Return an ID for the next question."""
@@ -44,6 +92,8 @@ class PendingQuestions:
 
     async def _ask(self, request: ApprovalRequest | QuestionRequest, kind: type[AnswerT]) -> AnswerT:
         future: asyncio.Future[Approve | Answer] = asyncio.get_running_loop().create_future()
+        if not self._open:
+            self._waiting_since = time.monotonic()
         self._open[request.id] = (request, future)
         self._publish(request)
         answer: Approve | Answer | None = None
@@ -51,7 +101,10 @@ class PendingQuestions:
             answer = await future
             return cast("AnswerT", answer)
         finally:
+            waited = self.waited_seconds
             del self._open[request.id]
+            if not self._open:
+                self._waited_seconds = waited
             self._publish(_result_event(request, answer))
 
     def resolve(self, answer: Approve | Answer) -> str:

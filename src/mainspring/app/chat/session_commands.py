@@ -318,7 +318,7 @@ class InfoCommands:
         rows.append(
             (*_usage_row("total", spent)[:4], f"{max(status.tokens, known.total_tokens):,}", format_spent(spent))
         )
-        rows += [(f"limit of {scope}", "", "", "", "", limit) for scope, limit in self._list_limits()]
+        rows += [(f"limit of {scope}: {limit}", "", "", "", "", "") for scope, limit in self._list_limits()]
         return Table(("model", "in", "out", "cached", "tokens", "cost"), tuple(rows), "Cost")
 
     def _list_limits(self) -> list[tuple[str, str]]:

@@ -222,6 +222,14 @@ def discard_stream(stream: TextIO) -> None:
         pass
 
 
+def discard_failed_stream(stream: TextIO) -> None:
+    """Discard a stream if its last text cannot be written; otherwise the interpreter would exit with code 120."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        discard_stream(stream)
+
+
 def _is_terminal(stream: TextIO) -> bool:
     try:
         return stream.isatty()

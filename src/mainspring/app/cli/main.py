@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 
@@ -39,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         exit_on_interrupt()
         drop_relative_entries()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in (["--version"], ["-V"]) and _is_version_printed():
-        return 0
     if arguments is None:
+        if given in (["--version"], ["-V"]) and _is_version_printed():
+            return 0
         gc.set_threshold(_COLLECT_AFTER)
     try:
         return _run(given, owns_process=arguments is None)
@@ -57,10 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_version_printed() -> bool:
     """Print the version. Return False if that fails, which only the modules loaded for other commands can report."""
     try:
-        print(f"mainspring {__version__}", flush=True)
-    except (OSError, ValueError):
+        # Not `print`: text that cannot be written stays in the buffer of stdout, and fails once more at exit.
+        os.write(1, f"mainspring {__version__}\n".encode())
+    except OSError:
         return False
-    return sys.stdout is not None
+    return True
 
 
 def _run(arguments: list[str], *, owns_process: bool) -> int:
@@ -76,6 +78,9 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     except console.OutputError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+    finally:
+        if owns_process:
+            console.discard_failed_stream(sys.stderr)
 
 
 def _dispatch(arguments: list[str], *, owns_process: bool) -> int:

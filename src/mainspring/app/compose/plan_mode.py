@@ -86,7 +86,7 @@ def build_plan_prompt(name: str, cwd: str, report: RunEventHandler) -> str:
     folder = Path(cwd, PLANS_FOLDER)
     if name:
         path = Path(cwd, os.path.expanduser(name))
-        path = path if path.is_file() else folder / name
+        path = path if os.path.isfile(path) else folder / name
     else:
         path = max(folder.glob("*.md"), default=folder)
     try:

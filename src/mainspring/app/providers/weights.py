@@ -53,7 +53,7 @@ async def ensure_weights(model: object, report: RunEventHandler, signal: CancelT
     """
     if not isinstance(model, DownloadableModel) or model.weights is None or await model.is_ready():
         return
-    if not offline:
+    if not offline and not embedded.is_offline():
         report(Notice(format_announcement(model.weights)))
     await model.download(progress_callback(model.weights, report), signal, offline=offline)
 

@@ -31,10 +31,11 @@ def result_to_markdown(shown: CommandResult | None) -> str:
         case Table(columns=columns, rows=rows, title=title, empty=empty):
             return _titled(title, _table(columns, rows) if rows else empty or "none")
         case Picker(title=title, choices=choices, empty=empty):
-            lines = [
-                f"{'  ' * choice.depth}- {_escape_markdown(choice.label)}{' (now)' if choice.current else ''}: `{choice.line}`"
-                for choice in choices
-            ]
+            lines: list[str] = []
+            for choice in choices:
+                facts = "; ".join(filter(None, ("now" if choice.current else "", choice.detail)))
+                label = _escape_markdown(choice.label) + (f" ({_escape_markdown(facts)})" if facts else "")
+                lines.append(f"{'  ' * choice.depth}- {label}: `{choice.line}`")
             return _titled(title, "\n".join(lines) or empty or "none")
         case Changes(text=text, diffs=diffs):
             return "\n\n".join([text, *[fence(format_diff(diff), "diff") for diff in diffs]])

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mainspring.app.chat.events import SessionChange, ShellEnd, ShellOutput, ShellStart
 from mainspring.app.tui.diff_view import diff_rows
@@ -73,7 +72,6 @@ class RunningCall(Struct):
     since: float
     title: str = ""
     output: str = ""
-    waited: float = 0.0
 
 
 class ToolCallView:
@@ -88,17 +86,11 @@ class ToolCallView:
         self._running: dict[str, RunningCall] = {}
         self._shown: set[str] = set()
 
-    def on_start(self, event: ToolExecutionStart, now: float, waited: float = 0.0) -> None:
-        """Note the start of a call.
-
-        Args:
-            event: The start.
-            now: The time.
-            waited: Seconds that questions have waited for the user so far.
-        """
+    def on_start(self, event: ToolExecutionStart, now: float) -> None:
+        """Note the start of a call."""
         display = event.display or _NO_DISPLAY
         name = display.name or event.call.name
-        self._running[event.call.id] = RunningCall(name, display.summary, now, waited=waited)
+        self._running[event.call.id] = RunningCall(name, display.summary, now)
 
     def on_update(self, event: ToolExecutionUpdate) -> None:
         """Note progress of a call."""
@@ -110,18 +102,10 @@ class ToolCallView:
         """Note that the approval of a call already showed its changes."""
         self._shown.add(call_id)
 
-    def on_end(self, event: ToolExecutionEnd, columns: int, waited: float = 0.0) -> list[Row]:
-        """Return the rows of a call that has ended.
-
-        Args:
-            event: The end.
-            columns: Width of the screen.
-            waited: Seconds that questions have waited for the user so far.
-        """
+    def on_end(self, event: ToolExecutionEnd, columns: int) -> list[Row]:
+        """Return the rows of a call that has ended."""
         display = event.display or _NO_DISPLAY
         running = self._running.pop(event.call.id, None)
-        if running is not None and waited > running.waited:
-            event = replace(event, seconds=max(event.seconds - (waited - running.waited), 0.0))
         rows = [_head(event, display, running.summary if running else "", columns)]
         for edit in display.edits:
             if edit.denied or edit.failed:

@@ -209,6 +209,8 @@ class TerminalApp:
                 ticking.cancel()
                 await self._close(chatting)
                 self._jobs.close()
+                self.screen.print(self.transcript.close_response())  # the part that arrived stays
+                self.screen.print_pending()
 
     async def _close(self, chatting: asyncio.Task[None]) -> None:
         if self.connection.is_open:
@@ -328,7 +330,7 @@ class TerminalApp:
                     self._inputs.return_unsent(self._last_prompt)
                 reason = "failed" if event.error else "done"
                 text = event.error.message if event.error else event.text or event.status
-                self._notify(reason, text, event.stats.seconds)
+                self._notify(reason, text, self.transcript.to_work_seconds(event.stats.seconds))
             case chat_events.CommandEnd(name="btw") | chat_events.CommandRejected() if (
                 self.screen.hint == SIDE_QUESTION_HINT
             ):
@@ -422,7 +424,9 @@ class TerminalApp:
         above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
         if not above and not below and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS:
             return [[]]
-        return [*above, *below] if not (above and below) else [*above, [], *below]
+        is_todo_first = bool(todos) and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS and space > 0
+        gap: list[Row] = [[]] if below and (above or is_todo_first) else []
+        return [*above, *gap, *below]
 
     def _dialog_rows(self, dialog: Dialog, columns: int, max_rows: int) -> list[Row]:
         if dialog.text_request is not None or self.screen.dialog_takes_keys():

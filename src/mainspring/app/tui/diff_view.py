@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from mainspring.app.tui.safe_text import escape_all, expand_tabs, strip_emoji_modifiers, truncate
-from mainspring.app.tui.styled_text import Row, make_row
+from mainspring.app.tui.styled_text import Row, make_row, wrap_row
 from mainspring.app.tui.theme import is_narrow
 from mainspring.events import FileDiff, Hunk
 from mainspring.text import pluralize
@@ -21,7 +21,7 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, max_rows: int | None = No
 
     Args:
         diffs: The diffs.
-        columns: Width of the screen; the terminal wraps longer lines.
+        columns: Width of the screen; longer lines are wrapped.
         max_rows: Maximum number of rows; the last row contains the number of hidden rows.
     """
     rows: list[Row] = []
@@ -46,12 +46,14 @@ def hunk_rows(hunk: Hunk, columns: int) -> list[Row]:
     """Return the rows of a hunk."""
     place = _HUNK_HEADER.match(hunk.header)
     if place is None or is_narrow(columns):
-        return [make_row(("hunk", escape_all(hunk.header))), *(_line(line, "") for line in hunk.lines)]
+        head = [make_row(("hunk", escape_all(hunk.header)))]
+        return head + [row for line in hunk.lines for row in _line(line, "", columns)]
     old, new = int(place[2]), int(place[3])
     size = len(str(max(old, new) + len(hunk.lines)))
     where = escape_all(f"{place[1]}{place[4]}").strip()
     head = [make_row(("hunk", f"  {' ' * size} {truncate(where, columns - size - 4)}"))] if where else []
-    return head + [_line(line, f"{number:>{size}} ") for number, line in _number_lines(hunk, old, new)]
+    numbered = _number_lines(hunk, old, new)
+    return head + [row for number, line in numbered for row in _line(line, f"{number:>{size}} ", columns)]
 
 
 def _number_lines(hunk: Hunk, old: int, new: int) -> Iterator[tuple[str, str]]:
@@ -68,12 +70,13 @@ def _number_lines(hunk: Hunk, old: int, new: int) -> Iterator[tuple[str, str]]:
             old += mark != "+"
 
 
-def _line(line: str, number: str) -> Row:
+def _line(line: str, number: str, columns: int) -> list[Row]:
     shown = expand_tabs(strip_emoji_modifiers(escape_all(line[1:])))
     mark = line[:1] or " "
     style = _STYLES.get(mark)
     parts: Row = make_row(("faint", f"  {number}"))
-    return parts + (make_row((style, f"{mark} {shown}")) if style else make_row(f"{mark} {shown}"))
+    row = parts + (make_row((style, f"{mark} {shown}")) if style else make_row(f"{mark} {shown}"))
+    return wrap_row(row, columns, " " * (len(number) + 4), break_words=True)
 
 
 def _file_header(diff: FileDiff, columns: int) -> Row:

@@ -39,15 +39,13 @@ def result_rows(result: CommandResult, columns: int, markdown: Callable[[str], l
             body = _table(heads, rows, columns) if rows else _empty_rows(empty, columns)
             return _title(title) + body
         case Picker(title=title, choices=choices, empty=empty):
-            rows = [
-                make_row(
-                    ("chosen", "* ") if choice.current else "  ",
-                    to_one_row(f"{'  ' * choice.depth}{choice.label}", columns - 3),
-                    ("faint", f"  {to_one_row(choice.line, 60)}"),
-                )
-                for choice in choices
-            ]
-            return _title(title) + (rows or _empty_rows(empty, columns))
+            listed: list[Row] = []
+            for choice in choices:
+                label = to_one_row(f"{'  ' * choice.depth}{choice.label}", columns - 3)
+                facts = "  ".join(to_one_row(text, 60) for text in (choice.line, choice.detail) if text)
+                row = make_row(("chosen", "* ") if choice.current else "  ", label, ("faint", f"  {facts}"))
+                listed += wrap_row(row, columns, "    ")
+            return _title(title) + (listed or _empty_rows(empty, columns))
         case UiSetting(key=key, value=value):
             return [make_row(("faint", f"{key.capitalize()} set to {value}."))]
         case Changes(text=text, diffs=diffs):

@@ -61,7 +61,7 @@ KEYS: tuple[KeyAction, ...] = (
     KeyAction(
         "unfold", (("c-o",),), "Ctrl-O", "Show the last collapsed output in full; press again for the one before"
     ),
-    KeyAction("background", (("c-b",),), "Ctrl-B", "Move the running command of the agent to the background"),
+    KeyAction("background", (("c-b",),), "Ctrl-B", "Move the running command to the background"),
     KeyAction("mode", (("s-tab",),), "Shift-Tab", "Switch the mode: default, accept edits, plan"),
     KeyAction(
         "editor",

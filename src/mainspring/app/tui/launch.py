@@ -53,6 +53,8 @@ class TuiLauncher:
         if reconfigure is not None and not theme.utf8:
             reconfigure(encoding=detect_encoding(os.environ), errors="replace")
         self._app = app = self._create_app(theme)
+        transcript = app.transcript
+        app.screen.note_live_rows = lambda rows: self._guard.set_live_rows(rows - transcript.live_response_rows)
         for command in first_commands(self._options):
             app.connection.send(command)
         self._guard.write("\r")  # to the start of the first frame

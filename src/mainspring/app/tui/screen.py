@@ -203,6 +203,7 @@ class Screen:
         dialog: The question that is shown.
         editing_queued_id: ID of the queued message that is being edited.
         last_key: Time of the last key.
+        note_live_rows: Called with the number of rows above the cursor after each frame.
     """
 
     def __init__(
@@ -226,6 +227,7 @@ class Screen:
         self.answer = Buffer(multiline=True)
         self.dialog: Dialog | None = None
         self.last_key = 0.0
+        self.note_live_rows: Callable[[int], object] = lambda count: None
         self._typed_at = 0.0
         self._asked_at = 0.0
         self.editing_queued_id = ""
@@ -386,6 +388,11 @@ class Screen:
         if redraw:
             self.app.invalidate()
 
+    def print_pending(self) -> None:
+        """Print the finished rows now, in place of a frame or after the last one."""
+        pending, self._pending = self._pending, []
+        print_formatted_text(self.output, [*to_fragments(pending)], self._style, color_depth=self.app.color_depth)
+
     def invalidate(self) -> None:
         """Draw a frame soon."""
         self.app.invalidate()
@@ -439,14 +446,15 @@ class Screen:
             clip_row(each, size.columns - 1) for each in self._live_rows(size.columns, size.rows, max_rows)
         ]
         if self._pending:
-            pending, self._pending = self._pending, []
             self.app.renderer.erase(leave_alternate_screen=False)
-            print_formatted_text(self.output, [*to_fragments(pending)], self._style, color_depth=self.app.color_depth)
+            self.print_pending()
         elif self.app.is_taller_than(self.app.layout):
             self.app.renderer.erase(leave_alternate_screen=False)
 
     def _after_frame(self, _: object) -> None:
         self.output.end()
+        if (shown := self.app.renderer.last_rendered_screen) is not None:
+            self.note_live_rows(shown.get_cursor_position(self.app.layout.current_window).y)
 
     def _input_rows(self) -> int:
         menu = _MENU_ROWS if self.buffer.complete_state else 0

@@ -21,6 +21,8 @@ RESTORE = (
 )
 """Resets all modes that the screen sets."""
 
+_QUIT = 255
+"""Byte that ends the forked process; smaller ones are the number of live rows above the cursor."""
 _IGNORED_SIGNALS = ("SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT", "SIGTSTP", "SIGTTOU", "SIGTTIN", "SIGPIPE")
 
 
@@ -38,6 +40,7 @@ class TerminalGuard:
         self._before: list[Any] | None = None
         self._pipe = -1
         self._child = 0
+        self._live_rows = 0
 
     def __enter__(self) -> Self:
         try:
@@ -69,23 +72,31 @@ class TerminalGuard:
                     os.closerange(low, number)
                 low = number + 1
             os.closerange(low, 4096)
-            if not os.read(reading, 1):
-                if self._is_ours():
-                    self.restore()
-                self.write("\x1b[J")  # erase what was drawn below the cursor
+            received = rows = b"\0"
+            while received and received[-1] != _QUIT:
+                rows = received
+                received = os.read(reading, 4096)
+            if not received:
+                self._erase(rows[-1])
         finally:
             os._exit(0)
 
-    def _is_ours(self) -> bool:
-        """Return True if no shell has taken over the terminal and set its own modes.
+    def _erase(self, live_rows: int) -> None:
+        """Restore the terminal and erase what the killed process drew around the cursor.
 
-        Line editors of shells let the terminal turn keys into signals; the screen handles these keys itself.
+        If a shell has taken over the terminal, it has written above the cursor, and may have set its own modes: line editors of shells let
+        the terminal turn keys into signals; the screen handles these keys itself.
         """
         try:
-            ours = os.tcgetpgrp(self._tty) == os.getpgrp()
-            return ours or not termios.tcgetattr(self._tty)[3] & termios.ISIG
+            is_ours = os.tcgetpgrp(self._tty) == os.getpgrp()
+            has_own_modes = not is_ours and bool(termios.tcgetattr(self._tty)[3] & termios.ISIG)
         except (OSError, termios.error):
-            return True
+            is_ours, has_own_modes = True, False
+        if is_ours:
+            self.write("\r" + (f"\x1b[{live_rows}A" if live_rows else ""))
+        if not has_own_modes:
+            self.restore()
+        self.write("\x1b[J")
 
     def disable_echo(self) -> None:
         """Turn off echo and line buffering, so that keys typed before the screen opens are not lost."""
@@ -94,6 +105,14 @@ class TerminalGuard:
             now[3] &= ~(termios.ECHO | termios.ICANON)
             termios.tcsetattr(self._tty, termios.TCSANOW, now)
 
+    def set_live_rows(self, count: int) -> None:
+        """Note how many rows above the cursor are erased if this process is killed."""
+        count = min(max(count, 0), _QUIT - 1)
+        if count != self._live_rows and self._pipe >= 0:
+            self._live_rows = count
+            with contextlib.suppress(OSError):
+                os.write(self._pipe, bytes((count,)))
+
     def write(self, text: str) -> None:
         """Write to the terminal immediately."""
         with contextlib.suppress(OSError):
@@ -101,6 +120,7 @@ class TerminalGuard:
 
     def restore(self) -> None:
         """Restore the terminal now. Does nothing if the terminal is closed."""
+        self.set_live_rows(0)
         self.write(RESTORE)
         if self._before is not None:
             with contextlib.suppress(termios.error):
@@ -116,7 +136,7 @@ class TerminalGuard:
         """End the forked process."""
         if self._pipe >= 0:
             with contextlib.suppress(OSError):
-                os.write(self._pipe, b"q")
+                os.write(self._pipe, bytes((_QUIT,)))
             os.close(self._pipe)
             self._pipe = -1
         if self._child:

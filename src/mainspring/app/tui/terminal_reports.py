@@ -34,6 +34,8 @@ _LATE_REPORT = re.compile(r"\]\d+;|P(?:>\||[01][+$]r)|_G|\[[?>]\d|\[\d+(?:;\d+)*
 _MAX_LATE_SECONDS = 0.5
 _MAX_WAIT_SECONDS = 2.0
 _MAX_STORED_CHARS = 4096
+_MAX_KEY_CHARS = 12
+"""Maximum number of characters that one key sends."""
 
 _State = Literal["text", "escape", "csi", "x10", "console", "string", "paste"]
 
@@ -62,6 +64,8 @@ class ReportFilter(Vt100Parser):
         """Parse input of the terminal."""
         if self._state not in ("text", "paste") and self._clock() - self._since > _MAX_WAIT_SECONDS:
             self._reset()  # the end of the report never came
+        if self._state == "paste" and len(data) <= _MAX_KEY_CHARS and self._clock() - self._since > _MAX_WAIT_SECONDS:
+            self._end_lost_paste(data)
         if (
             self._state == "text"
             and self._clock() - self._escape_released_at < _MAX_LATE_SECONDS
@@ -118,12 +122,19 @@ class ReportFilter(Vt100Parser):
         self._reset()
         self._pass_on(text)
 
+    def _end_lost_paste(self, data: str) -> None:
+        """End a paste whose end was lost on the way, for example, by a multiplexer: otherwise no key would work any more."""
+        if _PASTE_END not in self._sequence + data:
+            self._reset()
+            self._pass_on(_PASTE_END)
+
     def _feed_paste(self, data: str, at: int) -> int:
         """Collect a paste up to its end. Return where the text after it starts."""
         overlap = self._sequence[-len(_PASTE_END) + 1 :]
         end = (overlap + data[at:]).find(_PASTE_END)
         if end < 0:
             self._sequence = (overlap + data[at:])[-len(_PASTE_END) :]
+            self._since = self._clock()
             self._pass_on(data[at:])
             return len(data)
         stop = at + end + len(_PASTE_END) - len(overlap)

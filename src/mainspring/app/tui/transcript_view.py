@@ -81,18 +81,17 @@ BlockKind = Literal["", "user", "text", "tool", "command", "other"]
 
 
 class WorkClock:
-    """A clock that stops while a question waits for the user."""
+    """A clock that stops while a question waits for the user.
+
+    Attributes:
+        run_waited: The seconds of all waits of the run that have ended.
+    """
 
     def __init__(self) -> None:
         self._open: set[str] = set()
         self._since = 0.0
         self._waited = 0.0
-        self._run_waited = 0.0
-
-    @property
-    def waited(self) -> float:
-        """The seconds of all waits that have ended."""
-        return self._waited
+        self.run_waited = 0.0
 
     @property
     def is_waiting(self) -> bool:
@@ -120,16 +119,15 @@ class WorkClock:
     def _add(self, now: float) -> None:
         if not self._open:
             self._waited += now - self._since
-            self._run_waited += now - self._since
+            self.run_waited += now - self._since
 
     def to_work_time(self, now: float) -> float:
         """Return the time without the waits so far."""
         return (self._since if self._open else now) - self._waited
 
-    def restart(self) -> float:
-        """Return the seconds of waiting since the last call."""
-        waited, self._run_waited = self._run_waited, 0.0
-        return waited
+    def restart(self) -> None:
+        """Start to count the waits of another run."""
+        self.run_waited = 0.0
 
 
 class TokenCounter:
@@ -178,6 +176,7 @@ class TranscriptView:
 
     Attributes:
         todos: The todo list of the agent.
+        live_response_rows: Number of the last live rows that show an open response.
     """
 
     def __init__(self, theme: Theme, columns: int, rows: int, collapsed: CollapsedOutput | None = None) -> None:
@@ -199,6 +198,7 @@ class TranscriptView:
         self._retry_at = 0.0
         self._shell = ShellView(self.collapsed)
         self.todos = TodoView()
+        self.live_response_rows = 0
 
     def add_event(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         """Show an event. Return the rows to print."""
@@ -262,15 +262,17 @@ class TranscriptView:
             ):
                 return []
             case ToolExecutionStart():
-                self._tools.on_start(event, now, self._clock.waited)
+                self._tools.on_start(event, now)
                 rows: list[Row] = []
                 kind: BlockKind = "tool"
             case ToolExecutionEnd():
-                rows, kind = self._tools.on_end(event, self.columns, self._clock.waited), "tool"
+                rows, kind = self._tools.on_end(event, self.columns), "tool"
             case MessageEnd():
                 rows, kind = self._user(event), "user"
             case ApprovalRequest():
                 rows, kind = self._approval(event), "tool"
+            case ApprovalResult(decision="deny"):
+                return []  # the row of the call says so
             case ApprovalResult(decision=decision):
                 rows, kind = [make_row(("faint", f"    {_DECISIONS.get(decision, decision)}"))], "tool"
             case AgentEnd():
@@ -281,10 +283,11 @@ class TranscriptView:
                 kind = "command" if isinstance(event, chat_events.CommandEnd) else "other"
                 rows = event_rows(event, self.columns, self._markdown, self.collapsed)
         # Other events are printed above the open response.
-        closed = [] if isinstance(event, _NON_BREAKING_EVENTS) else self._close_answer()
+        closed = [] if isinstance(event, _NON_BREAKING_EVENTS) else self.close_response()
         return closed + self._with_separator(kind, rows)
 
-    def _close_answer(self) -> list[Row]:
+    def close_response(self) -> list[Row]:
+        """Return the rows of an open response that are not printed yet."""
         return self._with_separator("text", self._answer.close(self.columns)) if self._answer.has_output else []
 
     def live_rows(self, now: float, max_rows: int) -> list[Row]:
@@ -303,8 +306,11 @@ class TranscriptView:
             rows.append(self._working_row(now, spinner, self._run_started_at))
         space = max(max_rows - len(rows) - 1, 0)
         tail = self._answer.tail(self.columns, space)
-        gap: list[Row] = [[]] if tail and not self._blank and self._last != "text" else []
-        return [*gap, *tail, *rows][-max_rows:] if max_rows > 0 else []
+        if tail and not self._blank and self._last != "text":
+            tail = [[], *tail]
+        shown = [*tail, *rows][-max_rows:] if max_rows > 0 else []
+        self.live_response_rows = max(len(shown) - len(rows), 0)
+        return shown
 
     def _working_row(self, now: float, spinner: str, started_at: float) -> Row:
         took = f"  {format_seconds(now - started_at)}{self._tokens.format()}"
@@ -313,7 +319,7 @@ class TranscriptView:
         if self._retry_at > now:
             message = f"Retrying in {math.ceil(self._retry_at - now)}s"
         else:
-            message = f"{to_one_row((self._working or 'Working').rstrip('.'), max(self.columns - 20, 10))}..."
+            message = to_one_row(f"{(self._working or 'Working').rstrip('.')}...", max(self.columns - 17, 10))
         stop = "  Esc to stop"
         is_narrow = width(spinner + message + took + stop) + 2 >= self.columns
         return make_row(("accent", f"{spinner} "), message, ("faint", took + ("" if is_narrow else stop)))
@@ -322,6 +328,10 @@ class TranscriptView:
         """Change the theme."""
         self.look = theme
         self._answer.set_theme(theme)
+
+    def to_work_seconds(self, seconds: float) -> float:
+        """Return the seconds of the run without its waits for the user."""
+        return max(seconds - self._clock.run_waited, 0.0)
 
     @property
     def is_waiting(self) -> bool:
@@ -384,7 +394,7 @@ class TranscriptView:
             return []
         self.collapsed.store("Reasoning", lambda: output_rows(thinking, "faint", "  "))
         rows = [make_row(("faint", f"Thought for {format_seconds(took)}{self.collapsed.hint}"))]
-        return self._close_answer() + self._with_separator("other", rows)
+        return self.close_response() + self._with_separator("other", rows)
 
     def _approval(self, event: ApprovalRequest) -> list[Row]:
         if event.display is None or not event.display.diffs:
@@ -404,7 +414,8 @@ class TranscriptView:
             rows += wrap_rows(output_rows(chat_events.error_hint(event.error), "faint", ""), self.columns)
         elif event.status != "completed":
             rows += output_rows(_STATUS_TEXTS.get(event.status, event.status.replace("_", " ")), "warn", "")
-        seconds = max(stats.seconds - self._clock.restart(), 0.0)
+        seconds = self.to_work_seconds(stats.seconds)
+        self._clock.restart()
         if seconds >= _MIN_SECONDS_FOR_SUMMARY or stats.turns > 1:
             turns = pluralize(stats.turns, "model call")
             facts = ", ".join((format_seconds(seconds), turns, format_total(stats.usage)))

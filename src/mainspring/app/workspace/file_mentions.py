@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -59,6 +61,20 @@ def format_mention(path: str) -> str:
     """Return the text that mentions a path, quoted if needed."""
     is_plain = _MENTION.fullmatch(f"@{path}") is not None and not path.endswith(tuple(_TRAILING))
     return f"@{path}" if is_plain or '"' in path else f'@"{path}"'
+
+
+def is_attachable(path: str) -> bool:
+    """Return True if a mention of a path can be attached: a folder, an image, or a text file that exists."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return os.path.isdir(path)
+        with open(path, "rb") as file:
+            start = file.read(_MAX_FILE_BYTES)
+    except PermissionError:
+        return True  # the error of the mention contains the reason
+    except OSError:
+        return False
+    return b"\0" not in start or is_image(start)
 
 
 class MentionReader:
@@ -147,7 +163,7 @@ class MentionReader:
             return wrap_in_tag("folder", "\n".join(names), path=path)
         data = await env.read_bytes(real_path, limit=_MAX_FILE_BYTES)
         if self._with_images and is_image(data):
-            image = await _fit_image(path, await env.read_bytes(real_path, limit=_MAX_IMAGE_FILE_BYTES + 1))
+            image = await fit_image(f"@{path}", await env.read_bytes(real_path, limit=_MAX_IMAGE_FILE_BYTES + 1))
             self.images.append(image)
             return wrap_in_tag("file", f"[the image is attached: {image.media_type}]", path=path)
         if b"\0" in data:
@@ -160,20 +176,28 @@ class MentionReader:
         return wrap_in_tag("file", text, path=path)
 
 
-async def _fit_image(path: str, data: bytes) -> ImageBlock:
-    """Return an image, made smaller if models do not accept its size."""
+async def fit_image(name: str, data: bytes) -> ImageBlock:
+    """Return an image, made smaller if models do not accept its size.
+
+    Args:
+        name: Its name, for errors.
+        data: Its bytes.
+
+    Raises:
+        ConfigError: If it is not an image, or too large.
+    """
     if len(data) > _MAX_IMAGE_FILE_BYTES:
-        raise ConfigError(f"@{path} is larger than {_MAX_IMAGE_FILE_BYTES >> 20} MiB, the limit for images.")
+        raise ConfigError(f"{name} is larger than {_MAX_IMAGE_FILE_BYTES >> 20} MiB, the limit for images.")
     image = await asyncio.to_thread(inspect_image, data)
     if image.fault:
-        raise ConfigError(f"@{path} cannot be attached: {image.fault}.")
+        raise ConfigError(f"{name} cannot be attached: {image.fault}.")
     media_type = image.media_type
     if len(data) > MAX_IMAGE_BYTES or max(image.width, image.height) > MAX_EDGE:
         try:
             fit = await asyncio.to_thread(shrink_image, data, MAX_IMAGE_BYTES)
         except ImageError as error:
             if len(data) > MAX_IMAGE_BYTES or max(image.width, image.height) > MAX_IMAGE_EDGE:
-                raise ConfigError(f"@{path} is too large to attach, and cannot be made smaller: {error}.") from None
+                raise ConfigError(f"{name} is too large to attach, and cannot be made smaller: {error}.") from None
         else:
             data, media_type = fit.data, fit.media_type
     return ImageBlock(media_type, base64.b64encode(data).decode())

@@ -227,7 +227,9 @@ def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _LoadedFile | No
 
 def _imported_files(text: str, path: Path, real: str) -> list[Path]:
     """Return the files that an instruction file imports: of each name the first of its candidates that exists. Blocks."""
-    return [next((c for c in candidates if c.is_file()), candidates[0]) for candidates in imports_in(text, path, real)]
+    return [
+        next((c for c in candidates if os.path.isfile(c)), candidates[0]) for candidates in imports_in(text, path, real)
+    ]
 
 
 def imports_in(text: str, path: Path, real: str) -> Iterator[tuple[Path, ...]]:

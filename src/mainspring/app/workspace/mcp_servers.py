@@ -26,7 +26,7 @@ from mainspring.errors import ConfigError
 from mainspring.events import Notice
 from mainspring.lenient_json import JsonError, JsonNode, parse_jsonc
 from mainspring.locks import LockTimeoutError, lock_directory
-from mainspring.state_files import resolve_project_file, write_text_atomically
+from mainspring.state_files import read_regular_file, resolve_project_file, write_text_atomically
 
 if TYPE_CHECKING:
     from mainspring.mcp import McpPlug, McpServerConfig
@@ -165,7 +165,7 @@ def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> Non
     try:
         if file.stat().st_size > _MAX_BYTES:
             raise OSError("larger than 1 MiB")
-        text = file.read_text("utf-8-sig")
+        text = read_regular_file(file).decode("utf-8-sig")
         sources.append((str(file), parse_jsonc(text).to_python() if text.strip() else None))
     except (FileNotFoundError, NotADirectoryError):
         pass
@@ -288,7 +288,7 @@ def _rewrite(file: Path, change: Any, *, private: bool) -> None:
         target = Path(os.path.realpath(file)) if private else resolve_project_file(file, _root(file))
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         with lock_directory(target.parent):
-            text = target.read_text(encoding="utf-8-sig") if target.exists() else ""
+            text = read_regular_file(target).decode("utf-8-sig") if target.exists() else ""
             write_text_atomically(target, change(text if text.strip() else _EMPTY), private=private)
     except JsonError as error:
         raise ConfigError(f"{file}:{error.line}:{error.column}: {error.reason} Your changes were not saved.") from None

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mainspring.sessions.paths import user_home
+
 PROJECT_FOLDER = ".agent"
 SETTINGS_FILE = "settings.json"
 
@@ -50,11 +52,8 @@ class UserPaths(Struct, frozen=True):
 
 def find_user_paths(environ: Mapping[str, str]) -> UserPaths | None:
     """Return the user's folder: ``$MAINSPRING_HOME``, or ``~/.agent``; None without a home directory."""
-    given = environ.get("MAINSPRING_HOME", "").strip()
-    if given:
-        return UserPaths(Path(os.path.abspath(os.path.expanduser(given))))
-    base = environ.get("HOME", "").strip() or os.path.expanduser("~")
-    return UserPaths(Path(base) / PROJECT_FOLDER) if os.path.isabs(base) else None
+    root = user_home(environ)
+    return UserPaths(root) if root else None
 
 
 def find_project_settings(cwd: str, user: UserPaths | None) -> Path | None:
@@ -74,11 +73,17 @@ def find_project_root(cwd: str, name: str, user: UserPaths | None) -> Path | Non
     inside = find_repository(folder)
     for place in (folder, *folder.parents):
         own = place / PROJECT_FOLDER / name
-        if os.path.lexists(own) and not (user and _is_same_file(own, user.root / name)):
+        is_found = os.path.lexists(own) or (name == SETTINGS_FILE and is_inaccessible_folder(own.parent))
+        if is_found and not (user and _is_same_file(own, user.root / name)):
             return place
         if inside is None or place == inside:
             return None
     return None
+
+
+def is_inaccessible_folder(path: Path) -> bool:
+    """Return True for a folder whose files this user cannot open."""
+    return os.path.isdir(path) and not os.access(path, os.X_OK)
 
 
 def find_repository(folder: Path) -> Path | None:

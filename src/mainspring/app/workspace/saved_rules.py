@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.workspace.folder_identity import read_birth_time, read_inode
-from mainspring.app.workspace.paths import UserPaths
+from mainspring.app.workspace.paths import UserPaths, is_inaccessible_folder
 from mainspring.app.workspace.settings import parse_settings
 from mainspring.app.workspace.settings.jsonc import edit_jsonc
 from mainspring.errors import ConfigError
@@ -24,7 +24,7 @@ from mainspring.lazy import lazy_function
 from mainspring.lenient_json import JsonError
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.permissions import PermissionRule, RuleSet, RuleSource, parse_rule
-from mainspring.state_files import write_text_atomically
+from mainspring.state_files import read_regular_file, write_text_atomically
 
 if TYPE_CHECKING:
     from mainspring.permissions import is_portable, relative_program
@@ -97,10 +97,12 @@ class GrantStore:
         if self.file is None:
             return ()
         try:
-            data = self.file.read_bytes()
+            data = read_regular_file(self.file)
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as error:
+            if is_inaccessible_folder(self.file.parent):  # The settings report the folder.
+                return ()
             raise ConfigError(f"Cannot read {self.file}: {error.strerror or error}.") from error
         try:
             found = msgspec.json.decode(data, type=_File).projects

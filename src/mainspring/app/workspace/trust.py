@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.workspace.paths import UserPaths
+from mainspring.app.workspace.paths import UserPaths, is_inaccessible_folder
 from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_function
 from mainspring.locks import LockTimeoutError, lock_directory
-from mainspring.state_files import write_text_atomically
+from mainspring.state_files import read_regular_file, write_text_atomically
 
 if TYPE_CHECKING:
     from mainspring.app.workspace.acting import ActiveContent, find_active_content, find_active_content_below
@@ -69,10 +69,12 @@ class TrustStore:
         if self._file is None:
             return ()
         try:
-            data = self._file.read_bytes()
+            data = read_regular_file(self._file)
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as error:
+            if is_inaccessible_folder(self._file.parent):  # The settings report the folder.
+                return ()
             raise ConfigError(f"Cannot read {self._file}: {error.strerror or error}.") from error
         try:
             return msgspec.json.decode(data, type=_File).folders
@@ -139,7 +141,7 @@ class TrustStore:
             ConfigError: If it is not a folder, or is much more than a project (the root or a home folder).
         """
         path = Path(os.path.realpath(os.path.expanduser(folder)))
-        if not path.is_dir():
+        if not os.path.isdir(path):
             raise ConfigError(f"Folder not found: {path}")
         if path == Path(path.anchor) or path in _homes():
             raise ConfigError(

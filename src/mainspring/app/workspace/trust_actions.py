@@ -31,7 +31,7 @@ def list_active_content(
         ConfigError: If the folder does not exist.
     """
     path = Path(os.path.realpath(_resolve_folder(folder, place, environ)))
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise ConfigError(f"Folder not found: {path}")
     return tuple(find_active_content_below(path))
 

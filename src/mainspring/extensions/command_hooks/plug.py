@@ -295,6 +295,10 @@ class CommandHooks(Plugin):
         hooks = [h for h in self.hooks if h.event in _OF_CALLS]
         return CommandHooks(hooks, ui=self._ui, transcript=self._transcript, depth=self._depth) if hooks else None
 
+    def for_conversation(self) -> Plugin:
+        """Return the plugin for another conversation: the same commands."""
+        return CommandHooks(self.hooks, ui=self._ui, transcript=self._transcript, depth=self._depth)
+
     # --- around runs ------------------------------------------------------------------------------------------------
 
     async def _opened(self, hook: SessionOpen) -> None:

@@ -341,10 +341,10 @@ async def _call_in_order(
 class HookRegistry:
     """Registers handlers of hooks and events; available as ``agent.hooks``."""
 
-    __slots__ = ("_bus",)
+    __slots__ = ("_register",)
 
-    def __init__(self, bus: HookBus) -> None:
-        self._bus = bus
+    def __init__(self, register: Callable[[Any, Handler[Any]], Callable[[], None]]) -> None:
+        self._register = register
 
     def hook(self, event: type[_H] | str, handler: Handler[_H]) -> Callable[[], None]:
         """Register ``handler``; the returned function removes it.
@@ -352,7 +352,7 @@ class HookRegistry:
         Raises:
             ConfigError: If the hook is unknown.
         """
-        return self._bus.on(event, handler)
+        return self._register(event, handler)
 
 
 def _set_fields(context: Hook | Event, answer: Mapping[str, Any] | None) -> None:

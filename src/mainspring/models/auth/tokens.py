@@ -18,7 +18,7 @@ from msgspec import Struct
 from mainspring.errors import ProviderConfigError
 from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.json_values import as_dict, as_number
-from mainspring.state_files import write_atomically
+from mainspring.state_files import read_regular_file, write_atomically
 
 REFRESH_MARGIN = 300.0
 """Seconds before expiry at which a token is no longer used: minutes may pass until the host checks it."""
@@ -215,7 +215,7 @@ class TokenFile:
 
     def _content(self) -> dict[str, Any]:
         try:
-            content = as_dict(json.loads(self.path.read_bytes()))
+            content = as_dict(json.loads(read_regular_file(self.path)))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mainspring.models.embedded.weights import DEFAULT as DEFAULT
     from mainspring.models.embedded.weights import WEIGHTS as WEIGHTS
     from mainspring.models.embedded.weights import ModelWeights as ModelWeights
+    from mainspring.models.embedded.weights import is_offline as is_offline
     from mainspring.models.embedded.weights import models_dir as models_dir
 
 __all__, __getattr__ = lazy_exports(
@@ -26,6 +27,6 @@ __all__, __getattr__ = lazy_exports(
         "engine": "check_engine is_engine_installed engine_install_hint",
         "download": "download_weights is_downloaded",
         "provider": "EmbeddedModel build create_embedded_model",
-        "weights": "DEFAULT WEIGHTS ModelWeights models_dir",
+        "weights": "DEFAULT WEIGHTS ModelWeights is_offline models_dir",
     },
 )

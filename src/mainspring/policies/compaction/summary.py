@@ -249,7 +249,7 @@ class SummaryCompactor:
 
     def _build_history(
         self, messages: Sequence[AgentMessage], cut: int, summary: str, keep: int, chars_per_token: float
-    ) -> Sequence[AgentMessage]:
+    ) -> Sequence[AgentMessage] | None:
         old, new = messages[:cut], messages[cut:]
         before = [m for m in old if summary_format.is_summary(m)]
         earlier, files, prompts = (
@@ -266,11 +266,19 @@ class SummaryCompactor:
         pinned = self._pinned_messages(old)
         head = summary_format.summary_message(text, files, _fit_prompts(prompts, prompt_chars))
         result = [head, *pinned, *new]
+        tokens_before, tokens_after = (
+            estimate_tokens(messages, chars_per_token),
+            estimate_tokens(result, chars_per_token),
+        )
+        if summary and tokens_after > max(tokens_before, _SUMMARY_TOKENS):
+            logger.warning("The summary is longer than the conversation, which is unchanged.")
+            self.problem = f"The summary is longer ({tokens_after:,} tokens) than the messages that it replaces."
+            return None
         self.last_result = CompactionResult(
             summary=summary,
             first_kept=next((m.id or "" for m in (*pinned, *new) if isinstance(m, Message)), ""),
-            tokens_before=estimate_tokens(messages, chars_per_token),
-            tokens_after=estimate_tokens(result, chars_per_token),
+            tokens_before=tokens_before,
+            tokens_after=tokens_after,
             files=files,
             calls=self.calls,
         )

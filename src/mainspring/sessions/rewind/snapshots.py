@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mainspring.env import ExecutionEnv, RealPath, explain
 from mainspring.env.beneath import PathChangedError
+from mainspring.errors import single_conversation_error
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import BeforeToolRun, ToolFinished
 from mainspring.permissions import Permissions
@@ -153,6 +154,10 @@ class FileSnapshots(Plugin):
     def for_child(self) -> Plugin:
         """Return this plugin: changes by a subagent are recorded in the same session."""
         return FileSnapshots(self.session, self.blobs)
+
+    def for_conversation(self) -> Plugin:
+        """Raise ConfigError: the data belong to one conversation."""
+        raise single_conversation_error("FileSnapshots")
 
     async def _on_tool_start(self, hook: BeforeToolRun) -> None:
         tool = self._agent.tools.get(hook.name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from mainspring.env import RealPath, explain
 from mainspring.env.beneath import PathChangedError
-from mainspring.env.paths import display_path
+from mainspring.env.paths import composed_variants, display_path
 from mainspring.globs import GlobError, compile_glob, max_depth, split_at_wildcard
 from mainspring.tools.support.paths import failure
 from mainspring.tools.support.search.file_list import FileList, list_files_below
@@ -129,7 +129,8 @@ def _report(
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:
     path = str(arguments.get("path") or ".")
-    return [Access("fs-read", _split(path, str(arguments.get("pattern", "")))[0])]
+    start = _split(path, str(arguments.get("pattern", "")))[0]
+    return [Access("fs-read", p) for p in (start, *composed_variants(start))]
 
 
 glob = Tool(

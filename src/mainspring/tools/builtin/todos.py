@@ -129,7 +129,7 @@ def _report(todos: Sequence[Todo]) -> ToolResult:
     )
     lines = [f"{_MARKS[todo.status]} {todo.content}" for todo in todos]
     listed = [{"content": todo.content, "status": todo.status} for todo in todos]
-    return ToolResult(output="\n".join([*lines, f"({summary})"]), title=f"Todos: {summary}", metadata={"todos": listed})
+    return ToolResult(output="\n".join([*lines, f"({summary})"]), title=summary, metadata={"todos": listed})
 
 
 todo_write = Tool(

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mainspring.env import RealPath
-from mainspring.env.paths import display_path, is_inside
+from mainspring.env.paths import composed_variants, display_path, is_inside
 from mainspring.lazy import lazy_function
-from mainspring.tools.support.paths import failure, os_error_result
+from mainspring.tools.support.paths import failure, os_error_result, resolve_spelling
 from mainspring.tools.support.text_files import DecodedText, decode_text
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
@@ -25,7 +25,7 @@ _MAX_COMPARED = 16 << 20
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     path, content = arguments["path"], arguments["content"]
     try:
-        real = RealPath(await ctx.resolve(path))
+        real = await resolve_spelling(ctx, path)
     except OSError as e:
         return os_error_result("write", display_path(path), e)
     name = display_path(real, ctx.env.cwd)
@@ -110,7 +110,8 @@ def _sha256(data: bytes) -> str:
 
 
 def _access(arguments: Mapping[str, Any]) -> list[Access]:
-    return [Access("fs-write", str(arguments.get("path", "")))]
+    path = str(arguments.get("path", ""))
+    return [Access("fs-write", p) for p in (path, *composed_variants(path))]
 
 
 write_file = Tool(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import Job, OutputLimits, ProcessResult, StreamName, explain
+from mainspring.env.jobs import JobFunction, JobManager
 from mainspring.env.variables import NONINTERACTIVE_VARIABLES
 from mainspring.lazy import lazy_re
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
@@ -232,45 +233,87 @@ async def run_movable(
     Raises:
         OSError: If it cannot be started.
     """
-    signal, switch, receive = CancelToken(), ctx.extra[BACKGROUND_KEY], [on_output]
-    stop_following = ctx.signal.on_cancel(lambda: signal.cancel(ctx.signal.reason))
-    running = asyncio.ensure_future(
-        ctx.env.run(
-            command,
-            env={**NONINTERACTIVE_VARIABLES, **ctx.environment},
-            on_output=lambda stream, data: receive[0](stream, data),
-            signal=signal,
-            limits=limits,
-        )
-    )
-    moved = asyncio.ensure_future(switch.wait())
-    try:
-        await asyncio.wait({running, moved}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if not running.done() and moved.done():
-            job = _adopt(ctx, command, running, signal)
-            receive[0] = job.feed
-            return job
-        if not running.done():
-            signal.cancel("timeout")
-            return replace(await running, timed_out=True, cancelled=False)
-        return running.result()
-    except asyncio.CancelledError:
-        signal.cancel()
-        await asyncio.wait({running})
-        raise
-    finally:
-        moved.cancel()
-        stop_following()
+    variables = {**NONINTERACTIVE_VARIABLES, **ctx.environment}
+
+    async def run(signal: CancelToken, receive: Callable[[StreamName, bytes], object]) -> ProcessResult:
+        return await ctx.env.run(command, env=variables, on_output=receive, signal=signal, limits=limits)
+
+    moving = MovableCommand(command, run, ctx.env.jobs, ctx.extra[BACKGROUND_KEY])
+    return await moving.run(on_output, ctx.signal, timeout, _report_end(ctx))
 
 
-def _adopt(ctx: ToolContext, command: str, running: asyncio.Future[ProcessResult], signal: CancelToken) -> Job:
-    """Continue a running command as a job."""
+class MovableCommand:
+    """A command in the foreground that the user can move to the background.
 
-    async def run(stop: CancelToken, _: object) -> ProcessResult:
-        stop.on_cancel(lambda: signal.cancel(stop.reason))
-        return await running
+    Args:
+        command: The script.
+        run: Runs it until it exits.
+        jobs: The background commands, to which it is added if it is moved.
+        switch: Moves it.
+    """
 
-    return ctx.env.jobs.start(command, run, _report_end(ctx))
+    def __init__(self, command: str, run: JobFunction, jobs: JobManager, switch: BackgroundSwitch) -> None:
+        self._command = command
+        self._run = run
+        self._jobs = jobs
+        self._switch = switch
+        self._signal = CancelToken()
+        self._before = Job("", command)  # stores the output in the foreground
+
+    async def run(
+        self,
+        on_output: Callable[[StreamName, bytes], object],
+        signal: CancelToken,
+        timeout: float | None = None,
+        on_end: Callable[[Job], object] | None = None,
+    ) -> ProcessResult | Job:
+        """Run the command until it exits or is moved. Return its result, or the job that it became.
+
+        Args:
+            on_output: Receives the output in the foreground.
+            signal: Stops the command in the foreground.
+            timeout: Time limit in the foreground.
+            on_end: Called when the job has ended.
+
+        Raises:
+            OSError: If it cannot be started.
+        """
+        receivers = [self._before.feed, on_output]
+
+        def receive(stream: StreamName, data: bytes) -> None:
+            for feed in receivers:
+                feed(stream, data)
+
+        stop_following = signal.on_cancel(lambda: self._signal.cancel(signal.reason))
+        running = asyncio.ensure_future(self._run(self._signal, receive))
+        moved = asyncio.ensure_future(self._switch.wait())
+        try:
+            await asyncio.wait({running, moved}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done() and moved.done():
+                job = self._become_job(running, on_end)
+                receivers[:] = [job.feed]
+                return job
+            if not running.done():
+                self._signal.cancel("timeout")
+                return replace(await running, timed_out=True, cancelled=False)
+            return running.result()
+        except asyncio.CancelledError:
+            self._signal.cancel()
+            await asyncio.wait({running})
+            raise
+        finally:
+            moved.cancel()
+            stop_following()
+
+    def _become_job(self, running: asyncio.Future[ProcessResult], on_end: Callable[[Job], object] | None) -> Job:
+        async def run(stop: CancelToken, _: object) -> ProcessResult:
+            stop.on_cancel(lambda: self._signal.cancel(stop.reason))
+            return await running
+
+        job = self._jobs.start(self._command, run, on_end)
+        job.feed("stdout", self._before.output)
+        job.read_offset = job.total  # the result in the foreground contains this output
+        return job
 
 
 def _report_end(ctx: ToolContext) -> Callable[[Job], object]:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from mainspring.env import FileStat, RealPath, explain
-from mainspring.env.paths import display_path, is_inside, is_lookalike_name, path_variants
+from mainspring.env.paths import composed_variants, display_path, is_inside, is_lookalike_name, path_variants
 from mainspring.tools.tool import Access, Scope, ToolContext, ToolErrorCode, ToolResult
 
 _MAX_SUGGESTED = 5
@@ -50,6 +50,30 @@ def file_accesses(scope: Scope, arguments: Mapping[str, Any]) -> list[Access]:
     """Return accesses for the path of a call and for its alternative spellings."""
     path = str(arguments.get("path", ""))
     return [Access(scope, p) for p in (path, *path_variants(path))]
+
+
+async def resolve_spelling(ctx: ToolContext, path: str) -> RealPath:
+    """Return the real path of what exists with the accents of the path composed in any way, or else of what can be made in a folder that exists.
+
+    Raises:
+        OSError: If the path cannot be resolved.
+    """
+    real = RealPath(await ctx.resolve(path))
+    variants = [RealPath(await ctx.resolve(variant)) for variant in composed_variants(path)]
+    if variants:
+        for part in (str, posixpath.dirname):
+            for spelling in (real, *variants):
+                if await _exists(ctx, RealPath(part(spelling))):
+                    return spelling
+    return real
+
+
+async def _exists(ctx: ToolContext, path: RealPath) -> bool:
+    try:
+        await ctx.env.stat(path)
+    except OSError:
+        return False
+    return True
 
 
 async def resolve_file(ctx: ToolContext, path: str, what: str) -> ResolvedFile | ToolResult:

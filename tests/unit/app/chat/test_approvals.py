@@ -1,5 +1,6 @@
 """Approvals: once, for the session, always, for some of the edits, and with other arguments."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from mainspring.app.chat.command_results import Picker, Table
 from mainspring.app.chat.commands import Approve, Prompt, SetMode, Slash
 from mainspring.app.chat.events import CommandEnd, StatusChange
 from mainspring.app.chat.types import ApprovalDecision
+from mainspring.app.run.options import PermissionFlags
 from mainspring.events import AgentEnd, ApprovalRequest, EditOutcome, Notice, ToolExecutionEnd
 from mainspring.testing.scripted_model import Reply, ScriptedCall
 from mainspring.tools.support.editing.review import parse_edit_outcomes
@@ -634,3 +636,22 @@ async def test_note_that_would_be_refused_is_shown_with_the_reason(folder: Path,
 
     assert "the edit would fail" in request.reason
     assert end.result.text.startswith("Not remembered")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_wait_for_an_answer_is_not_counted_as_time_of_the_run(folder: Path, home: Path, waits: bool) -> None:
+    calls = [ScriptedCall("shell", {"command": "touch made" if waits else "sleep 60"}), "done"]
+    options = {"agent": {"maxSeconds": 1.0}} | ({} if waits else {"rules": PermissionFlags(allow=("shell",))})
+    async with chatting(folder, home, *calls, ask=options) as chat:
+        await chat.send(Prompt("go"))
+        asked = await chat.until(ApprovalRequest) if waits else None
+        ending = asyncio.ensure_future(chat.until(AgentEnd))
+        if asked is not None:
+            ended, _ = await asyncio.wait({ending}, timeout=1.5)
+            assert not ended
+            await chat.send(Approve(asked.id, "once"))
+        end = await ending
+        [called] = chat.of(ToolExecutionEnd)
+
+    assert end.status == ("completed" if waits else "max_seconds")
+    assert called.seconds < 1.4

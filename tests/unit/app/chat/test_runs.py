@@ -357,7 +357,8 @@ async def test_queued_message_can_be_sent_as_steering(folder: Path, home: Path) 
 
 async def test_images_and_text_files_are_attached(folder: Path, home: Path) -> None:
     model = ScriptedModel("seen")
-    image = Attachment(media_type="image/png", data=b"\x89PNG")
+    Image.new("RGB", (3000, 20), "red").save(picture := io.BytesIO(), "PNG")
+    image = Attachment(media_type="image/png", data=picture.getvalue())
     note = Attachment(media_type="text/plain", text="notes", name="n.txt")
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("look @a.txt", (image, note)))
@@ -368,6 +369,18 @@ async def test_images_and_text_files_are_attached(folder: Path, home: Path) -> N
     assert '<file path="n.txt">' in message.text
     [sent] = [block for block in message.content if isinstance(block, ImageBlock)]
     assert sent.media_type == "image/png"
+    assert Image.open(io.BytesIO(base64.b64decode(sent.data))).width == 1568
+
+
+async def test_pasted_data_that_is_not_an_image_stops_the_message(folder: Path, home: Path) -> None:
+    model = ScriptedModel("never")
+    async with chatting(folder, home, model) as chat:
+        await chat.send(Prompt("look", (Attachment(media_type="image/png", data=b"\x89PNG"),)))
+        end = await chat.until(AgentEnd)
+
+    assert end.error is not None
+    assert end.error.message.startswith("The message was not sent. The pasted image cannot be attached: ")
+    assert model.requests == []
 
 
 @pytest.mark.parametrize("mention", ["@nothing.txt", "@data.bin", "@huge.png", "@a.txt @nothing.txt"])

@@ -464,7 +464,7 @@ async def test_running_command_moves_to_the_background(folder: Path, home: Path,
         shown = await chat.slash("/jobs job1")
         late = await chat.send(Background())
 
-    assert "No command of the agent is running" in none.refused
+    assert "No command is running" in none.refused
     assert late.refused
     assert moved.result.text.startswith("first\n[the user moved the command to the background as job1. ")
     assert "You get a message when it ends." in moved.result.text
@@ -475,7 +475,30 @@ async def test_running_command_moves_to_the_background(folder: Path, home: Path,
     assert second.text == "it ended"
     assert "The end of its output:\nsecond" in chat.model.requests[-1].messages[-1].text
     assert isinstance(shown.shown, Text)
-    assert (shown.shown.text, shown.shown.title[:12]) == ("second", "job1: exit 0")
+    assert (shown.shown.text, shown.shown.title[:12]) == ("first\nsecond", "job1: exit 0")
+
+
+async def test_command_of_the_user_moves_to_the_background(folder: Path, home: Path, ready: Path) -> None:
+    script = f"echo first; touch {ready}; until [ -e {ready}.go ]; do sleep 0.02; done; echo second"
+    async with chatting(folder, home, "seen") as chat:
+        await chat.send(Shell(script))
+        await wait_for_file(ready)
+        await chat.until(ShellOutput, lambda event: "first" in event.text)
+        assert (await chat.send(Background())).accepted
+        moved = await chat.until(ShellEnd)
+        (ready.parent / "ready.go").touch()
+        notice = await chat.until(Notice)
+        shown = await chat.slash("/jobs job1")
+        await chat.send(Prompt("go"))
+        await chat.until(AgentEnd)
+
+    assert moved.output == "first\n[moved to the background as job1; /jobs job1 shows its output]"
+    assert notice.text.startswith("job1: exit 0 after ")
+    assert notice.text.endswith(". Show its output with /jobs job1.")
+    assert isinstance(shown.shown, Text)
+    assert shown.shown.text == "first\nsecond"
+    request = str([message.text for message in chat.model.requests[-1].messages])
+    assert "first\\n[moved to the background as job1; jobs(action=read, id=job1) shows its output]" in request
 
 
 async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_run(

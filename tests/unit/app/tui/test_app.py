@@ -96,7 +96,7 @@ async def test_todo_list_stays_in_view_while_items_are_open(tmp_path: Path) -> N
     async with open_tui(tmp_path) as tui:
         tui.chat.publish(todo_list(("read", "completed"), ("write the parser", "pending"), ("test it", "in_progress")))
         await tui.wait_for(lambda: tui.drawn)
-        assert tui.drawn == "Todos: 1 of 3 done\n  > test it\n  - write the parser\n"
+        assert tui.drawn == "\nTodos: 1 of 3 done\n  > test it\n  - write the parser\n"
         for columns in (40, 80, 200):
             rows = tui.session.live_rows(columns, 24, 18)
             assert all(len(line) < columns for line in to_text(rows).splitlines())
@@ -597,6 +597,11 @@ async def test_notifications_need_an_unfocused_terminal(tmp_path: Path) -> None:
         await tui.wait_for(lambda: tui.session.notifier.focused is False)
         tui.chat.publish(make.run_end("completed", text="all done", seconds=9))
         await tui.wait_for(lambda: "\x1b]9;all done\a" in tui.raw)
+        tui.session.transcript.to_work_seconds = lambda seconds: 1.0  # the rest of the time, a question was open
+        tui.chat.publish(make.run_end("completed", text="too short", seconds=9))
+        tui.chat.publish(chat_events.WorkingChange(""), run_events.Notice("and then"))
+        await tui.wait_for(lambda: "and then" in tui.written)
+        assert "too short" not in tui.raw
 
 
 async def test_idle_app_draws_nothing(tmp_path: Path) -> None:

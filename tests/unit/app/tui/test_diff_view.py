@@ -1,6 +1,7 @@
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.styled_text import to_text
 from mainspring.events import FileDiff, Hunk
+from mainspring.tools.support.editing.diffs import parse_diff
 
 DIFF = FileDiff(
     path="src/a.py",
@@ -49,3 +50,9 @@ def test_diff_is_limited_to_max_rows() -> None:
 def test_created_and_deleted_files_are_labeled() -> None:
     assert "(new)" in to_text(diff_rows([FileDiff(path="a", change="create")], 80))
     assert "(deleted)" in to_text(diff_rows([FileDiff(path="a", change="delete")], 80))
+
+
+def test_long_lines_continue_below_their_text() -> None:
+    [diff] = parse_diff("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-return x\n+" + "return line.partition('#')[0].split()\n")
+    rows = to_text(diff_rows([diff], 40)).splitlines()
+    assert rows[-2:] == ["  1 + return", "      line.partition('#')[0].split()"]

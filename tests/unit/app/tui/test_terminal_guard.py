@@ -58,3 +58,26 @@ def test_terminal_is_restored(end: str, code: int, tmp_path: Path) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+@pytest.mark.covers("CLI-19")
+@pytest.mark.parametrize(("counts", "expected"), [((), b"\r"), ((3, 300, 2), b"\r\x1b[2A"), ((3, 0), b"\r")])
+def test_live_rows_of_a_killed_process_are_erased(counts: tuple[int, ...], expected: bytes, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    end = "".join(f"guard.set_live_rows({count}); " for count in counts) + "os.kill(os.getpid(), 9)"
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM.format(end=end)],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.DEVNULL,
+            cwd=tmp_path,
+        )
+        read = b""
+        while not read.endswith(b"\x1b[J"):
+            read += os.read(ours, 1000)
+        assert process.wait(10) == -signal.SIGKILL
+        assert read.partition(b"ready")[2] == expected + RESTORE.encode() + b"\x1b[J"
+    finally:
+        os.close(ours)
+        os.close(theirs)

@@ -143,6 +143,27 @@ def test_paste_is_complete_however_it_arrives(text: str, sizes: list[int]) -> No
     assert [press.data for press in keyboard.presses] == [text, "z"]
 
 
+def test_paste_without_an_end_does_not_swallow_later_keys() -> None:
+    keyboard = Keyboard()
+    keyboard.keys("\x1b[200~pasted\nte", "xt")
+    keyboard.now += 3
+    keyboard.keys("\r")
+    keyboard.keys("\x03")
+    assert [press.data for press in keyboard.presses] == ["pasted\ntext", "\r", "\x03"]
+    keyboard.keys("\x1b[201~z")
+    assert keyboard.presses[-1].data == "z", "the end that came late is not text"
+
+
+@pytest.mark.parametrize("rest", ["1~", "t\x1b[201~", "a long rest of the paste\x1b[201~"])
+def test_paste_may_pause(rest: str) -> None:
+    keyboard = Keyboard()
+    keyboard.keys("\x1b[200~pasted\x1b[20" if rest == "1~" else "\x1b[200~pasted")
+    keyboard.now += 3
+    keyboard.keys(rest)
+    text = "pasted" + rest.removesuffix("\x1b[201~").removesuffix("1~")
+    assert [press.data for press in keyboard.presses] == [text]
+
+
 @pytest.mark.parametrize("busy", [False, True])
 async def test_reports_do_nothing_in_the_chat(tmp_path: Path, busy: bool) -> None:
     opened = tmp_path / "opened"

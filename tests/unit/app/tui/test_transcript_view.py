@@ -353,10 +353,12 @@ def test_wait_for_the_user_is_shown_and_not_counted_as_work() -> None:
     waiting = [to_text(view.live_rows(now, 10)) for now in (13.0, 50.3, 99.9)]
     assert "? Waiting for you  3.0 s\n" in waiting[0]
     assert len(set(waiting)) == 1  # nothing moves
+    assert view.to_work_seconds(3.0) == 3.0
     view.add_event(run_events.ApprovalResult("q", "once"), 113.0)
     assert "Working...  4.0 s  Esc to stop" in to_text(view.live_rows(114.0, 10))
-    ended = make.tool_end("t", "shell", "Shell", "make", seconds=104.0)
+    ended = make.tool_end("t", "shell", "Shell", "make", seconds=4.0)
     assert render(view, ended, now=115.0) == "* Shell make 4.0 s\n"
+    assert view.to_work_seconds(110.0) == 10.0
     end = make.run_end("completed")
     stats = msgspec.structs.replace(end.stats, seconds=110.0, turns=2)
     assert render(view, msgspec.structs.replace(end, stats=stats), now=120.0).strip().startswith("10 s, 2 model calls")
@@ -370,3 +372,18 @@ def test_wait_before_a_retry_counts_down() -> None:
         "Retrying in 8s", "Retrying in 5s", "Retrying in 1s", "Working...",
     ]  # fmt: skip
     assert all(len(line) < 40 for line in to_text(view.live_rows(12.0, 10)).splitlines())
+
+
+def test_denied_call_is_reported_once() -> None:
+    view = make_view()
+    view.add_event(make.approval("q", "t", "shell", "Shell", "run", "make"), 10.0)
+    denied = render(view, run_events.ApprovalResult("q", "deny"), now=11.0)
+    allowed = render(view, run_events.ApprovalResult("q", "session"), now=12.0)
+    assert (denied, allowed.strip()) == ("", "Allowed for this session")
+
+
+def test_working_row_ends_with_one_ellipsis() -> None:
+    view = make_view(40)
+    view.add_event(run_events.AgentStart("r"), 10.0)
+    view.add_event(chat_events.WorkingChange("Waiting for the model that is slow today..."), 10.0)
+    assert to_text(view.live_rows(10.0, 10))[2:] == "Waiting for the mode...  0.0 s\n"

@@ -205,6 +205,7 @@ def test_failed_editor_is_an_error(tmp_path: Path) -> None:
         (Table(("id", "name"), (("1", "one\ntwo"),)), "id  name\n1   one two\n"),
         (Table(("id",), (), empty="nothing yet"), "nothing yet\n"),
         (Picker("Pick", (Choice("one", "/a"), Choice("two", "/b", current=True, depth=1))), "Pick\n  one  /a\n* two  /b\n"),
+        (Picker("Pick", (Choice("one", "/a", "2h ago, 3 prompts"),)), "Pick\n  one  /a  2h ago, 3 prompts\n"),
         (Changes("undone", (FileDiff(path="a", added=1),)), "undone\n  a +1 -0\n"),
     ],
 )  # fmt: skip

@@ -218,6 +218,14 @@ async def test_failed_summary_does_not_replace_the_history(bad: str | Exception)
         assert all(after < size * 0.7 for size, after in pairwise(sizes))
 
 
+async def test_summary_that_is_longer_than_the_messages_does_not_replace_them() -> None:
+    compactor = SummaryCompactor()
+    messages = make_conversation(40)
+
+    assert await compactor.compact(messages, reason="threshold", side_call=FakeSummarizer("word " * 50_000)) is None
+    assert compactor.problem.startswith("The summary is longer")
+
+
 @pytest.mark.parametrize("bad", ["", ModelError("down"), ModelTimeoutError("too slow")])
 async def test_summary_that_fails_for_a_long_text_is_made_of_its_halves(bad: str | Exception) -> None:
     messages = make_conversation(60)

@@ -182,7 +182,27 @@ async def test_line_endings_byte_order_mark_and_encoding_are_preserved() -> None
     files, _, _ = await apply_lines({"y": latin}, "*** Update File: y", "@@", "-b", "+B")
     assert files["y"] == "é\nB\n".encode("latin-1")
     files, _, _ = await apply_lines({"z": b"a\r\nb"}, "*** Update File: z", "@@", "+c")
-    assert files["z"] == b"a\r\nb\r\nc\r\n"
+    assert files["z"] == b"a\r\nb\r\nc"
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "after"),
+    [
+        (b"a\nb", ("-a", "+A", " b"), b"A\nb"),
+        (b"a\nb\nc", ("-a", "+A"), b"A\nb\nc"),
+        (b"a\nb", (" a", "-b", "+B", "+C"), b"a\nB\nC"),
+        (b"a\r\nb", (" a", "-b", "+B"), b"a\r\nB"),
+        (b"a\nb", (" b", "+c"), b"a\nb\nc"),
+        (b"a\nb", ("+c",), b"a\nb\nc"),
+        (b"a\nb", (" a", "-b"), b"a"),
+        (b"a\nb", (" b", "+"), b"a\nb\n"),
+        (b"a\nb\n\n", ("-a", "+A"), b"A\nb\n\n"),
+    ],
+)
+async def test_file_without_a_final_newline_gets_none(before: bytes, lines: tuple[str, ...], after: bytes) -> None:
+    files, text, is_error = await apply_lines({"z": before}, "*** Update File: z", "@@", *lines)
+    assert not is_error, text
+    assert files["z"] == after
 
 
 LINE = st.text("ab \t", max_size=3)

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -530,3 +531,32 @@ async def test_folder_replaced_by_a_link_is_not_searched(
     ctx = ToolContext(env=local_env, paths={"src": str(project / "src")})  # the path that was judged
     with pytest.raises(PermissionDeniedError, match="symbolic link to another place"):
         await tool(ctx, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        (glob, {"pattern": "Übersicht.md"}),
+        (glob, {"pattern": "*sicht*"}),
+        (glob, {"pattern": "Ü*", "path": "für 한글"}),
+        (glob, {"pattern": "für 한글/*.md"}),
+        (grep, {"pattern": "needle", "glob": "Ü*"}),
+        (grep, {"pattern": "needle", "glob": "Übersicht.md"}),
+        (grep, {"pattern": "needle", "path": "für 한글"}),
+        (grep, {"pattern": "needle", "path": "für 한글/Übersicht.md"}),
+        (grep, {"pattern": "needle", "path": "für 한글/*.md"}),
+        (list_files, {"path": "für 한글"}),
+    ],
+)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+async def test_accents_of_names_match_however_they_are_composed(
+    both_contexts: tuple[ToolContext, ToolContext], project: Path, tool: Tool, arguments: dict[str, str], form: Any
+) -> None:
+    other = "NFD" if form == "NFC" else "NFC"
+    folder = project / normalize(form, "für 한글")
+    folder.mkdir()
+    (folder / normalize(form, "Übersicht.md")).write_text("needle\n")
+    asked = {name: normalize(other, value) for name, value in arguments.items()}
+    result = await run_on_both(both_contexts, tool, **asked)
+    assert (result.is_error, result.metadata.get("outcome", "matches")) == (False, "matches"), result.text
+    assert "sicht.md" in result.text or result.text.startswith("1:needle")

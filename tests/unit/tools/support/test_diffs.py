@@ -1,7 +1,9 @@
 """Diffs: computed, cut, and parsed again."""
 
 import difflib
+from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,13 +87,28 @@ def test_common_lines_are_counted_once(old: list[str], new: list[str]) -> None:
     assert not all(rest) or (rest[0][0] != rest[1][0] and rest[0][-1] != rest[1][-1])
 
 
-def test_long_diffs_are_cut_and_large_changes_summarized() -> None:
-    cut = compute_diff("", "x" * 99 + "\n" + "y\n" * 1_000 + "z" * 20_000, "f").text
+def test_long_diffs_are_cut() -> None:
+    cut = compute_diff("", "x" * 99 + "\n" + "y\n" * 1_000 + "z" * 300_000, "f").text
     assert len(cut) < MAX_DIFF_BYTES + 100
     assert cut.endswith("bytes more)\n")
-    assert compute_diff("a\nb\n", "a\n" + "c\n" * 3_000, "f").text == (
-        "--- a/f\n+++ b/f\n(lines 2 to 2 replaced by 3000 lines)\n"
-    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (range(20), [*range(10), *range(100, 4_000), *range(11, 20)]),
+        ([], range(3_000)),
+        (range(3_000), []),
+        (range(2_500), range(1, 2_500, 2)),
+    ],
+)
+def test_diff_of_many_lines_is_complete(before: Sequence[int], after: Sequence[int]) -> None:
+    old, new = [f"{i}" for i in before], [f"{i}" for i in after]
+    computed = compute_diff("".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new), "f")
+    [diff] = parse_diff(computed.text)
+
+    assert (diff.added, diff.removed) == (computed.added, computed.removed)
+    assert _apply_hunks(old, [(hunk.header, hunk.lines) for hunk in diff.hunks]) == new
 
 
 def test_missing_newline_is_marked_and_not_parsed() -> None:

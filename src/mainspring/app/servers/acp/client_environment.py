@@ -131,8 +131,8 @@ class ClientFiles:
 
     async def read(self, path: str) -> str | None:
         """Return the text of a file as the editor has it."""
-        if not self.session or not self._capabilities.read_text_file:
-            return None
+        if not self.session or not (self._capabilities.read_text_file and self._capabilities.write_text_file):
+            return None  # a change of unsaved text could not be written back, and saving it would undo the change
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return (await self._client.read_text_file(session_id=self.session, path=path)).content

@@ -36,8 +36,10 @@ from mainspring.app.servers.acp.session_updates import (
 )
 from mainspring.app.servers.acp.tool_calls import PermissionRequester
 from mainspring.app.servers.stdio import ChatRegistry
+from mainspring.app.workspace.file_mentions import is_attachable
 from mainspring.errors import MainspringError
 from mainspring.events import AgentEnd, AgentStart, ApprovalRequest, ApprovalResult, MessageEnd
+from mainspring.lazy import lazy_re
 from mainspring.messages import Message
 from mainspring.redaction import redact_environment
 
@@ -52,6 +54,7 @@ PromptBlock = (
 
 def parse_prompt(blocks: Sequence[PromptBlock], cwd: str) -> tuple[str, tuple[Attachment, ...]]:
     """Return the text and the attachments of a prompt. A link to a file becomes a mention, so permission rules decide whether it is attached.
+    A link to anything that cannot be attached stays a link.
 
     Args:
         blocks: The prompt.
@@ -99,18 +102,33 @@ def _mention(uri: str, cwd: str) -> str:
 
 
 def _link_text(uri: str, name: str, cwd: str) -> str:
-    if path_from_uri(uri) is None:
+    """Return a mention that attaches the file, or the text of a link to anything that cannot be attached."""
+    target = path_from_uri(uri)
+    if target is None:
         return f"{name} ({uri})" if name and name != uri else uri
-    path = _mention(uri, cwd)
-    if '"' in path or "\n" in path:  # a mention cannot express this path
-        return path
-    return f' @"{path}" '
+    path, lines = _mention(uri, cwd), _lines_of(uri)
+    if '"' in path or "\n" in path or not is_attachable(target):
+        return f" {'./' * path.startswith('@')}{path}{lines} "
+    return f' @"{path}"{lines} '
+
+
+_LINES = lazy_re(r"L(\d+)(?:(?:-L?|:)(\d+))?")
+"""The lines of a selection in the fragment of a URI: ``L5``, ``L5:9`` (Zed), ``L5-9``, or ``L5-L9``."""
+
+
+def _lines_of(uri: str) -> str:
+    """Return the lines that a URI selects, in words, or an empty string."""
+    found = _LINES.fullmatch(urlsplit(uri).fragment) if path_from_uri(uri) else None
+    if found is None:
+        return ""
+    first, last = found[1], found[2] or found[1]
+    return f" (line {first})" if first == last else f" (lines {first}-{last})"
 
 
 def _embedded_attachment(resource: schema.TextResourceContents | schema.BlobResourceContents, cwd: str) -> Attachment:
     name = _mention(resource.uri, cwd)
     if isinstance(resource, schema.TextResourceContents):
-        return Attachment(media_type="text/plain", text=resource.text, name=name)
+        return Attachment(media_type="text/plain", text=resource.text, name=name + _lines_of(resource.uri))
     kind = resource.mime_type or ""
     if not kind.startswith("image/"):
         reason = f"{name} is {kind or 'of an unknown kind'}. Send text, images, or a link to the file."

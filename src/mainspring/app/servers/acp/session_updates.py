@@ -27,6 +27,7 @@ from mainspring.app.servers.markdown import result_to_markdown
 from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
+    ApprovalResult,
     ContextCompacted,
     Event,
     MessageEnd,
@@ -201,6 +202,7 @@ class SessionUpdateEncoder:
         self._messages = 0
         self._saying = ""
         self._known: set[str] = set()
+        self._waiting: dict[str, str] = {}
         self._printed: dict[str, str] = {}
         self._replaying = False
         self._status: Status | None = None
@@ -233,6 +235,9 @@ class SessionUpdateEncoder:
                     yield user_message(text)
             case ToolExecutionStart() | ToolExecutionUpdate() | ToolExecutionEnd() | ApprovalRequest():
                 yield from self._call(event)
+            case ApprovalResult(id=id, decision=decision) if call := self._waiting.pop(id, ""):
+                if decision not in ("deny", "never", "aborted") and call in self._known:
+                    yield _progress(call, status="in_progress")
             case SubagentStart() | SubagentEnd():
                 yield from self._subagent(event.id, event)
             case SubagentEvent(path=path, event=inner):
@@ -272,8 +277,12 @@ class SessionUpdateEncoder:
     ) -> Iterator[Update]:
         match event:
             case ApprovalRequest(call=call):
-                if not event.agent and call.id not in self._known:
-                    yield self._start(call, event.display, event.resource, "pending")
+                if not event.agent:
+                    self._waiting[event.id] = call.id
+                    if call.id in self._known:
+                        yield _progress(call.id, status="pending")
+                    else:
+                        yield self._start(call, event.display, event.resource, "pending")
             case ToolExecutionStart(call=call, display=display):
                 if call.id in self._known:
                     yield _progress(call.id, status="in_progress")
@@ -411,7 +420,7 @@ def _text(text: str) -> schema.TextContentBlock:
 def _progress(
     id: str,
     *,
-    status: Literal["in_progress", "completed", "failed"] | None = None,
+    status: Literal["pending", "in_progress", "completed", "failed"] | None = None,
     title: str | None = None,
     content: list[tool_calls.ToolCallContent] | None = None,
     locations: list[schema.ToolCallLocation] | None = None,

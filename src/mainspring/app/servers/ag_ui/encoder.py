@@ -47,6 +47,37 @@ class ClientRunIds(Struct, frozen=True, kw_only=True):
     answered: frozenset[tuple[str, int, str]] = frozenset()
 
 
+class ClientCallIds:
+    """The tool call IDs that a client gets: some models reuse an ID, and a client would take both calls for the same one."""
+
+    def __init__(self) -> None:
+        self._sent: set[str] = set()
+        self._known: dict[str, str] = {}
+
+    def skip(self, call_id: str) -> None:
+        """Reserve the ID of a call that the client already has."""
+        self._sent.add(call_id)
+
+    def add(self, call_id: str) -> str:
+        """Return the ID for a new call."""
+        known, count = call_id, 1
+        while known in self._sent:
+            count += 1
+            known = f"{call_id}~{count}"
+        self._sent.add(known)
+        self._known[call_id] = known
+        return known
+
+    def get(self, call_id: str) -> str:
+        """Return the client's ID of the last call with an ID."""
+        return self._known.get(call_id, call_id)
+
+
+def encode_arguments(call: ToolUseBlock) -> str:
+    """Return the arguments of a call as JSON, or the model's text if it is not valid."""
+    return call.raw_input or msgspec.json.encode(call.input, enc_hook=str).decode()
+
+
 class AgUiEncoder:
     """Encodes the events of one run, in order.
 
@@ -74,8 +105,7 @@ class AgUiEncoder:
         self._waiting: dict[str, ApprovalRequest] = {}
         self._announced_questions: set[tuple[str, int, str]] = set()
         self._held_events: list[FeedEvent] = []
-        self._calls: dict[str, str] = {}
-        self._sent_calls: set[str] = set()
+        self._calls = ClientCallIds()
         self._unanswered: dict[str, None] = {}
         self.last_calls: dict[str, str] = {}
         """Tool calls of the last model response, by the IDs that the client uses."""
@@ -145,13 +175,11 @@ class AgUiEncoder:
             case MessageEnd(number=number, message=Message() as message):
                 self._message(out, number, message)
             case ToolExecutionEnd(call=call, result=result):
-                self._result(out, self._client_call_id(call.id), result)
+                self._result(out, self._calls.get(call.id), result)
             case ToolExecutionStart(call=call):
-                out.append(
-                    _custom("tool_start", {"toolCallId": self._client_call_id(call.id), "toolCallName": call.name})
-                )
+                out.append(_custom("tool_start", {"toolCallId": self._calls.get(call.id), "toolCallName": call.name}))
             case ToolExecutionUpdate(call_id=id):
-                update = {"toolCallId": self._client_call_id(id), "output": event.output, "title": event.title}
+                update = {"toolCallId": self._calls.get(id), "output": event.output, "title": event.title}
                 out.append(_custom("tool_update", update))
             case ModelCallRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
                 retry = {
@@ -240,7 +268,8 @@ class AgUiEncoder:
     def _message(self, out: list[Event], number: int, message: Message) -> None:
         name, text = self._open, message.text
         if number <= self._known_messages:
-            self._sent_calls.update(call.id for call in message.tool_uses)
+            for call in message.tool_uses:
+                self._calls.skip(call.id)
         elif message.role == "assistant":
             self._close_reasoning(out)
             if not name:  # a message that was not streamed, or that contains only tool calls
@@ -256,24 +285,13 @@ class AgUiEncoder:
             _encode_message(out, f"{self._run_id}/message/{number}", "user", text)
 
     def _call(self, out: list[Event], call: ToolUseBlock, parent: str) -> None:
-        known, count = call.id, 1
-        while (
-            known in self._sent_calls
-        ):  # some models reuse tool call IDs, and a client would take both calls for the same one
-            count += 1
-            known = f"{call.id}~{count}"
-        self._sent_calls.add(known)
-        self._calls[call.id] = known
+        known = self._calls.add(call.id)
         self.last_calls[known] = call.id
         self._unanswered[known] = None
         started = {"type": "TOOL_CALL_START", "toolCallId": known, "toolCallName": call.name, "parentMessageId": parent}
         out.append(started)
-        arguments = call.raw_input or msgspec.json.encode(call.input, enc_hook=str).decode()
-        out.append({"type": "TOOL_CALL_ARGS", "toolCallId": known, "delta": arguments})
+        out.append({"type": "TOOL_CALL_ARGS", "toolCallId": known, "delta": encode_arguments(call)})
         out.append({"type": "TOOL_CALL_END", "toolCallId": known})
-
-    def _client_call_id(self, call_id: str) -> str:
-        return self._calls.get(call_id, call_id)
 
     def _result(self, out: list[Event], known: str, result: ToolResultBlock) -> None:
         if client_call_state(result):
@@ -316,7 +334,7 @@ class AgUiEncoder:
         }
         if waiting.agent:  # this stream does not contain its tool call
             return {**request, "subagentRunId": f"{self._run_id}.{waiting.agent}"}
-        return {**request, "toolCallId": self._client_call_id(call.id)}
+        return {**request, "toolCallId": self._calls.get(call.id)}
 
     def _on_run_ended(self, out: list[Event], event: AgentEnd) -> None:
         self._close(out)

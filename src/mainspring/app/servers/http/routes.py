@@ -24,9 +24,18 @@ from mainspring.app.run_service.schemas import (
     StartRun,
 )
 from mainspring.app.run_service.service import ServiceError
+from mainspring.app.servers.ag_ui.encoder import AgUiEncoder
 from mainspring.app.servers.ag_ui.input import RunAgentInput
 from mainspring.app.servers.http.responses import error_response, json_response
-from mainspring.app.servers.http.sse import ID_PATTERN, Format, encode_ag_ui, encode_ag_ui_run, parse_id
+from mainspring.app.servers.http.sse import (
+    ID_PATTERN,
+    UI_MESSAGE_MARK,
+    Format,
+    encode_ag_ui_run,
+    encode_foreign,
+    encode_ui_messages,
+    parse_id,
+)
 from mainspring.app.servers.http.state import ServerState as Service
 
 _Count = Annotated[int, Meta(ge=1, le=500)]
@@ -55,7 +64,8 @@ class FollowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     format: Annotated[
         Format | None,
         Meta(
-            description="`ag-ui` for events of AG-UI; `Accept: application/vnd.ag-ui.event-stream` has the same effect."
+            description="`ag-ui` for events of AG-UI (`Accept: application/vnd.ag-ui.event-stream` has the same effect), "
+            "`ui-messages` for the UI message stream of the Vercel AI SDK."
         ),
     ] = None
 
@@ -206,7 +216,13 @@ async def _events(call: ApiRequest) -> ASGIApp:
     if (full := call.service.reject_if_full(tenant)) is not None:
         return full
     if kind == "ag-ui":
-        events = encode_ag_ui(run_id, lambda number: service.follow(tenant, run_id, number), after)
+        events = encode_foreign(AgUiEncoder(run_id), lambda number: service.follow(tenant, run_id, number), after)
+    elif kind == "ui-messages":
+        response = call.service.stream(
+            tenant, encode_ui_messages(run_id, lambda number: service.follow(tenant, run_id, number), after)
+        )
+        response.headers += UI_MESSAGE_MARK
+        return response
     else:
         events = call.service.event_encoder.encode_run(run_id, service.follow(tenant, run_id, after[0]))
     return call.service.stream(tenant, events)

@@ -19,12 +19,13 @@ from starlette.types import Receive, Scope, Send
 
 from mainspring.app.servers.ag_ui.encoder import AgUiEncoder, warning
 from mainspring.app.servers.ag_ui.runs import AgUiRun
+from mainspring.app.servers.ag_ui.ui_messages import DONE, UI_MESSAGE_HEADERS, UiMessageEncoder
 from mainspring.app.servers.http.metrics import Metrics
 from mainspring.durable.feed import FeedEvent, FeedItem
 from mainspring.events import AgentEnd
 from mainspring.events.codec import schema_components
 
-Format = Literal["native", "ag-ui"]
+Format = Literal["native", "ag-ui", "ui-messages"]
 
 
 class WireEvent(Struct, frozen=True, weakref=True):
@@ -91,17 +92,29 @@ class EventEncoder:
             yield event
 
 
-async def encode_ag_ui(
-    run_id: str, follow: Callable[[int], AsyncIterator[FeedItem]], after: tuple[int, int] = (0, 0)
+async def encode_foreign(
+    translator: AgUiEncoder | UiMessageEncoder,
+    follow: Callable[[int], AsyncIterator[FeedItem]],
+    after: tuple[int, int] = (0, 0),
 ) -> AsyncGenerator[WireEvent, None]:
-    """Yield events in the AG-UI format. For a client that resumes, earlier events are encoded again to restore the state, but not sent."""
-    translator = AgUiEncoder(run_id)
+    """Yield events in another format. For a client that resumes, earlier events are encoded again to restore the state, but not sent."""
     async for item in follow(0):
         encoded = translator.encode(item.event)
         ends = len(encoded) if isinstance(item.event, AgentEnd) else 0
         for part, event in enumerate(encoded, 1):
             if (item.number, part) > after:
                 yield _to_wire_event(f"{item.number}.{part}", event, last=part == ends)
+
+
+async def encode_ui_messages(
+    run_id: str, follow: Callable[[int], AsyncIterator[FeedItem]], after: tuple[int, int] = (0, 0)
+) -> AsyncGenerator[WireEvent, None]:
+    """Yield events as a UI message stream, with its final mark."""
+    async with aclosing(encode_foreign(UiMessageEncoder(run_id), follow, after)) as events:
+        async for event in events:
+            yield WireEvent(event.id, event.name, event.data)
+            if event.last:
+                yield WireEvent("", "done", DONE.encode(), last=True)
 
 
 async def encode_ag_ui_run(
@@ -153,6 +166,10 @@ _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-accel-buffering", b"no"),
 ]
+UI_MESSAGE_MARK = [
+    (name.encode(), value.encode()) for name, value in UI_MESSAGE_HEADERS.items() if name.startswith("x-vercel")
+]
+"""The header with which a client recognizes a UI message stream."""
 _CHUNK_BYTES = 65_536
 
 
@@ -208,7 +225,7 @@ class EventStreamResponse:
         self._metrics = metrics
         self._patience = timeouts or StreamTimeouts()
         self._on_disconnect = on_disconnect
-        self._headers = [*_HEADERS, (b"location", location.encode())] if location else _HEADERS
+        self.headers = [*_HEADERS, (b"location", location.encode())] if location else [*_HEADERS]
         self._is_complete = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,7 +253,7 @@ class EventStreamResponse:
                 await send({"type": "http.response.body", "body": body, "more_body": more})
 
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            await send({"type": "http.response.start", "status": 200, "headers": self.headers})
             await put(f"retry: {int(self._patience.retry * 1000)}\n\n".encode())
             async with aclosing(self._events) as events:
                 await self._pump(events, put, scope["holds"])

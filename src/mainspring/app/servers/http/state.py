@@ -105,7 +105,7 @@ class ServerState:
         *,
         on_disconnect: Callable[[], Awaitable[None]] | None = None,
         location: str = "",
-    ) -> ASGIApp:
+    ) -> EventStreamResponse:
         """Return a stream for one follower.
 
         Args:

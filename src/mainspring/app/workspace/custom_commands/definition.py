@@ -12,6 +12,7 @@ from msgspec import Struct
 from mainspring.errors import ConfigError
 from mainspring.frontmatter import parse_front_matter
 from mainspring.lazy import lazy_re
+from mainspring.state_files import read_regular_file
 from mainspring.text import truncate_to_fit
 
 CommandScope = Literal["user", "project"]
@@ -173,8 +174,7 @@ def read_command(file: Path) -> str:
         ConfigError: If the file is too large, or not UTF-8.
         OSError: If it cannot be read.
     """
-    with file.open("rb") as opened:
-        data = opened.read(_MAX_BYTES + 1)
+    data = read_regular_file(file, _MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise ConfigError(f"The file is larger than {_MAX_BYTES // 1024} KiB.")
     try:

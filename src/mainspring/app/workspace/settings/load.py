@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.app.workspace.paths import UserPaths, find_project_settings, find_user_paths
+from mainspring.app.workspace.paths import UserPaths, find_project_settings, find_user_paths, is_inaccessible_folder
 from mainspring.app.workspace.settings.schema import (
     AppConfig,
     PermissionSettings,
@@ -236,7 +236,7 @@ def _read(file: Path, *, trusted: bool = True) -> SettingsSource:
     except (FileNotFoundError, NotADirectoryError):
         return SettingsSource(str(file))
     except OSError as error:
-        if not os.access(file.parent, os.X_OK):
+        if is_inaccessible_folder(file.parent):
             return SettingsSource(
                 str(file), warnings=[f"Cannot read {file.parent} ({error.strerror}). Default settings are used."]
             )

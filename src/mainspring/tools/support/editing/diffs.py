@@ -17,8 +17,9 @@ _HEADER = lazy_re(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _START = lazy_re(r"( [-+])(\d+)")
 """The first line of a hunk in a header."""
 
-MAX_DIFF_BYTES = 16_384
+MAX_DIFF_BYTES = 256 << 10
 _MAX_LINES = 2_000
+"""Maximum number of lines to compare with each other."""
 _CONTEXT = 3
 
 
@@ -45,13 +46,17 @@ def compute_diff(before: str, after: str, path: str, *, max_bytes: int = MAX_DIF
     first = max(0, head - _CONTEXT)
     last_old, last_new = len(old) - max(0, tail - _CONTEXT), len(new) - max(0, tail - _CONTEXT)
     a, b = old[first:last_old], new[first:last_new]
-    if max(len(a), len(b)) > _MAX_LINES:
-        removed, added = len(old) - head - tail, len(new) - head - tail
-        note = f"(lines {head + 1} to {len(old) - tail} replaced by {added} lines)"
-        return Diff(f"--- a/{path}\n+++ b/{path}\n{note}\n", added, removed)
-    lines = [_complete(line) for line in unified_diff(a, b, f"a/{path}", f"b/{path}")]
-    if first:
-        lines = [_START.sub(lambda m: m[1] + str(int(m[2]) + first), i) if i.startswith("@@") else i for i in lines]
+    if max(len(a), len(b)) > _MAX_LINES:  # one hunk: comparing so many lines takes too long
+        ranges = f"@@ -{first + bool(a)},{len(a)} +{first + bool(b)},{len(b)} @@\n"
+        body = [" " + line for line in old[first:head]]
+        body += ["-" + line for line in old[head : len(old) - tail]]
+        body += ["+" + line for line in new[head : len(new) - tail]]
+        body += [" " + line for line in old[len(old) - tail : last_old]]
+        lines = [f"--- a/{path}\n", f"+++ b/{path}\n", ranges, *map(_complete, body)]
+    else:
+        lines = [_complete(line) for line in unified_diff(a, b, f"a/{path}", f"b/{path}")]
+        if first:
+            lines = [_START.sub(lambda m: m[1] + str(int(m[2]) + first), i) if i.startswith("@@") else i for i in lines]
     added, removed = (sum(line.startswith(sign) for line in lines[2:]) for sign in "+-")
     return Diff(_truncate(replace_surrogates("".join(lines)), max_bytes), added, removed)
 

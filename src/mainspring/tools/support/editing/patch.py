@@ -215,7 +215,7 @@ def _replace_lines(
     end = view.line_starts[after] if after < len(view.line_starts) else len(view.text)
     ends_open = after == len(lines) and not view.text.endswith("\n")
     before = "\n".join(old) + ("" if ends_open else "\n")
-    text = "".join([line + "\n" for line in new])
+    text = "\n".join(new) + ("" if ends_open or not new else "\n")
     try:
         return splice(view, Match(((begin, end),), before, fuzz), text)
     except UnclearIndentationError:
@@ -230,7 +230,7 @@ def _insert_lines(view: NormalizedText, lines: Sequence[str], at: int, new: Sequ
     ending = view.ending_around(max(0, place - 1))
     text = "".join([line + ending for line in new])
     if at >= len(lines) and view.text and not view.text.endswith("\n"):
-        text = ending + text
+        text = ending + text.removesuffix(ending)  # the file still ends without a newline
     here = view.to_raw_index(place)
     return view.raw[:here] + text + view.raw[here:]
 

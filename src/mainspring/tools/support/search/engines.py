@@ -148,7 +148,7 @@ _NOT_UTF8 = (
 """Regular expression of ripgrep for bytes that are not UTF-8."""
 _ASCII_ESCAPE = lazy_re(r"\\[^\WwWdDsSbBpPxuUk]|\\[^\w]")
 _ANY_CHARACTER = lazy_re(r"[.\\]|\[\^|\(\?")
-_SIMPLE_NAME = lazy_re(r"[\w.*?-]+")
+_SIMPLE_NAME = lazy_re(r"[\w.*?-]+", re.ASCII)
 
 
 async def search_folder(

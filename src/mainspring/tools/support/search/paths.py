@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from mainspring.env import FileStat, RealPath, explain
 from mainspring.env.beneath import PathChangedError
-from mainspring.env.paths import display_path
+from mainspring.env.paths import composed_variants, display_path
 from mainspring.errors import PermissionDeniedError
 from mainspring.globs import has_wildcard, split_at_wildcard
-from mainspring.tools.support.paths import failure
+from mainspring.tools.support.paths import failure, resolve_spelling
 from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
 
 
@@ -75,8 +75,9 @@ async def resolve_search_root(ctx: ToolContext, path: str, verb: str = "search")
 
 
 def search_accesses(path: str) -> list[Access]:
-    """Return the read accesses of a path argument: the path, and the folder before its first wildcard."""
-    return [Access("fs-read", p) for p in dict.fromkeys((path, path_before_wildcard(path)))]
+    """Return the read accesses of a path argument: the path, and the folder before its first wildcard, with all accents."""
+    paths = (path, path_before_wildcard(path))
+    return [Access("fs-read", p) for p in dict.fromkeys((*paths, *[v for p in paths for v in composed_variants(p)]))]
 
 
 def filter_paths(paths: Iterable[str], filters: Sequence[Callable[[str], bool]]) -> list[str]:
@@ -107,4 +108,4 @@ def hidden_files_note(count: int) -> str:
 
 async def resolve_checked(ctx: ToolContext, path: str) -> RealPath:
     """Return the approved real path of the search root."""
-    return RealPath(await ctx.resolve(path))
+    return await resolve_spelling(ctx, path)

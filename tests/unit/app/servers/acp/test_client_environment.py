@@ -4,11 +4,12 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from acp import text_block
+from acp import Client, schema, text_block
 
+from mainspring.app.servers.acp.client_environment import ClientFiles
 from mainspring.testing import ScriptedCall
 from tests.helpers.processes import ended
 from tests.helpers.sandboxes import layer as sandbox_layer
@@ -149,3 +150,13 @@ async def test_command_stops_when_the_session_or_the_editor_closes(tmp_path: Pat
     prompting.cancel()
     await asyncio.wait((prompting,))
     assert await asyncio.to_thread(ended, terminal.process.pid)
+
+
+@pytest.mark.parametrize(("reads", "writes"), [(True, False), (False, True)])
+async def test_unsaved_text_that_cannot_be_written_back_is_not_read(reads: bool, writes: bool) -> None:
+    editor = Editor()
+    editor.open["/a.py"] = "typed"
+    can = schema.FileSystemCapabilities(read_text_file=reads, write_text_file=writes)
+    files = ClientFiles(cast("Client", editor), can)
+    files.session = "s"
+    assert await files.read("/a.py") is None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,57 @@ async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> 
         assert "what is in the file" in sent
         assert "embedded text" in sent
         assert "iVBORw0KGgo=" in sent
+
+
+@pytest.mark.parametrize(
+    ("uri", "sent"),
+    [
+        ("note.txt", '@"note.txt" \n\n<file path="note.txt">\nfirst\nsecond\n</file>'),
+        ("note.txt#L2:3", '@"note.txt" (lines 2-3) \n\n<file path="note.txt">'),
+        ("note.txt?symbol=f#L2:2", '@"note.txt" (line 2) \n\n<file'),
+        ("note.txt#L2-L3", '@"note.txt" (lines 2-3) \n\n<file'),
+        ("note.txt#intro", '@"note.txt" \n\n<file'),
+        ("data.bin", "Look at data.bin "),
+        ("missing.txt#L7", "Look at missing.txt (line 7) "),
+        ("folder", '<folder path="folder">'),
+        ("pipe", "Look at pipe "),
+        ("@scope/x", "Look at ./@scope/x "),
+    ],
+)
+async def test_link_is_attached_or_stays_a_link(tmp_path: Path, home: Path, uri: str, sent: str) -> None:
+    (tmp_path / "note.txt").write_text("first\nsecond\n")
+    (tmp_path / "data.bin").write_bytes(b"\0\1")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    editor = Editor()
+    async with run_client(tmp_path, home, editor, "seen") as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        link = schema.ResourceContentBlock(type="resource_link", name="x", uri=f"file://{tmp_path}/{uri}")
+        answer = await connection.prompt(session_id=session.session_id, prompt=[text_block("Look at"), link])
+        assert answer.stop_reason == "end_turn"
+    assert sent in model.requests[0].messages[-1].text
+
+
+async def test_embedded_selection_names_its_lines(tmp_path: Path, home: Path) -> None:
+    editor = Editor()
+    async with run_client(tmp_path, home, editor, "seen") as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+        selection = schema.TextResourceContents(uri=f"file://{tmp_path}/a.rs#L23:27", text="selected")
+        block = schema.EmbeddedResourceContentBlock(type="resource", resource=selection)
+        await connection.prompt(session_id=session.session_id, prompt=[block])
+    assert '<file path="a.rs (lines 23-27)">\nselected\n</file>' in model.requests[0].messages[-1].text
+
+
+@pytest.mark.parametrize("answer", ["once", "deny"])
+async def test_call_is_pending_while_its_approval_waits(tmp_path: Path, home: Path, answer: str) -> None:
+    script: list[Any] = [ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "done"]
+    editor = Editor(answer)
+    async with run_client(tmp_path, home, editor, *script) as (connection, _):
+        session = await connection.new_session(cwd=str(tmp_path))
+        await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
+    states = [u.status for _, u in editor.updates if u.session_update in ("tool_call", "tool_call_update")]
+    end = ["in_progress", "completed"] if answer == "once" else ["failed"]
+    assert states == ["in_progress", "pending", *end]
 
 
 async def test_failed_run_is_a_request_error(tmp_path: Path, home: Path) -> None:

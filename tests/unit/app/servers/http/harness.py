@@ -136,7 +136,8 @@ async def parse_events(lines: aiohttp.StreamReader) -> AsyncIterator[ServerEvent
             name, _, value = text.partition(": ")
             fields[name] = value
         elif "data" in fields:
-            yield ServerEvent(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
+            data = fields["data"]
+            yield ServerEvent(fields.get("id", ""), fields["event"], data if data == "[DONE]" else json.loads(data))
             fields = {}
         else:
             fields = {}
