@@ -36,7 +36,6 @@ from mainspring.agent.plugs import (
     to_environment,
 )
 from mainspring.agent.policies import RunPolicies
-from mainspring.env.scoped import scope_environment
 from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
@@ -60,6 +59,7 @@ from mainspring.tools import LazyTool, RunContext, Tool
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, TypeVar
 
+    from mainspring.env.scoped import scope_environment
     from mainspring.extensions.plug import Extensions
     from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
     from mainspring.policies.structured import StructuredOutput
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
+    scope_environment = lazy_function("mainspring.env.scoped", "scope_environment")
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
     NestedSteps = lazy_class("mainspring.subagents.run", "NestedSteps")
     ParentContext = lazy_class("mainspring.subagents.run", "ParentContext")

@@ -5,7 +5,6 @@ Typed structs are converted leniently: matching fields are used, the rest is ign
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from types import UnionType
@@ -38,6 +37,8 @@ def parse_object_leniently(data: bytes) -> dict[str, Any]:
         ValueError: The data is not a JSON object, or it is nested too deeply.
     """
     try:
+        import json
+
         value = as_dict(json.loads(data.decode("utf-8", "replace"), strict=False))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
