@@ -10,6 +10,7 @@ from mainspring.lazy import TYPE_CHECKING, lazy_exports
 if TYPE_CHECKING:
     from mainspring.agent.agent import Agent as Agent
     from mainspring.agent.agent import create_agent as create_agent
+    from mainspring.agent.handoffs import Handoff as Handoff
     from mainspring.callbacks import AgentCallbacks as AgentCallbacks
     from mainspring.cancellation import CancelToken as CancelToken
     from mainspring.errors import (
@@ -275,6 +276,7 @@ _HOMES = {
     "permissions": "Permissions",
     "presets": "Preset merge_presets",
     "agent.agent": "Agent create_agent",
+    "agent.handoffs": "Handoff",
     "callbacks": "AgentCallbacks",
     "sessions": "Session",
     "subagents": "AgentDefinition Subagents",
