@@ -49,8 +49,17 @@ from mainspring.events import ContextCompacted, RunStatus
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
+from mainspring.loop.state import RunRedirect
 from mainspring.messages import AgentMessage, Message, convert_to_llm
-from mainspring.models import ModelProvider, ModelRequest, ProviderConfig, ThinkingLevel, create_model, default_registry
+from mainspring.models import (
+    ModelProvider,
+    ModelRequest,
+    ProviderConfig,
+    ThinkingLevel,
+    ToolAliasModel,
+    create_model,
+    default_registry,
+)
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
@@ -58,11 +67,12 @@ from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
 from mainspring.run_options import RunOptions as Behavior
 from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
-from mainspring.tools import LazyTool, RunContext, Tool
+from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry, provider_tool_names
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, TypeVar
 
+    from mainspring.agent.handoffs import Handoff, Handoffs, Successor
     from mainspring.policies.structured import StructuredOutput
     from mainspring.policies.structured.partial import PartialOutput
     from mainspring.policies.structured.plug import validator_takes_context
@@ -75,6 +85,8 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
+    Handoffs = lazy_function("mainspring.agent.handoffs", "Handoffs")
+    Successor = lazy_function("mainspring.agent.handoffs", "Successor")
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
@@ -116,6 +128,8 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             model, an enum, a `Literal`, a list, ``A | B``, ...), an output function (its arguments are the schema, its result is
             the output), a list of those, or a JSON Schema. Default: the text of the response.
         system: System prompt: text, or a function of the `RunContext` that returns it at the start of each run.
+        handoffs: Agents to which the model can hand the conversation over, each as it is or in a `Handoff` with options. The
+            output of a run is that of the agent that answers.
         **options: Further options, see `AgentOptions`.
 
     Raises:
@@ -140,6 +154,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         deps_type: TypeForm[AgentDepsT] = ...,
         output_type: TypeForm[AgentOutputT] = ...,
         system: SystemPrompt[AgentDepsT] = "",
+        handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -150,6 +165,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         deps_type: TypeForm[AgentDepsT] = ...,
         output_type: Callable[..., Awaitable[AgentOutputT]],
         system: SystemPrompt[AgentDepsT] = "",
+        handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -161,6 +177,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         output_type: Callable[..., AgentOutputT]
         | Sequence[Callable[..., AgentOutputT] | Callable[..., Awaitable[AgentOutputT]]],
         system: SystemPrompt[AgentDepsT] = "",
+        handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -171,6 +188,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         deps_type: TypeForm[_D] = ...,
         output_type: Mapping[str, Any],
         system: SystemPrompt[_D] = "",
+        handoffs: Iterable[Handoff[_D, Any] | Agent[_D, Any]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     def __init__(
@@ -178,21 +196,27 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         model: ModelProvider | str | None = None,
         *,
         deps_type: Any = None,
-        output_type: Any = str,
+        output_type: Any = ...,
         system: SystemPrompt[Any] = "",
+        handoffs: Iterable[Any] = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         model, provider = adapt_model(model), adapt_model(options.get("provider"))
         validate_agent_options(options, model=model, provider=provider, system=system)
+        self.given_options = frozenset(options)
         self._deps_type: Any = None if deps_type is type(None) else deps_type
         self._system_function = None if isinstance(system, str) else system
         self._output_validators: list[Callable[..., Any]] = []
         self._output_schema: tuple[Any, OutputSchema] | None = None
+        is_typed, output_type = output_type is not ..., str if output_type is ... else output_type
         behavior = add_output_type(output_type, options.pop("behavior", None))
         if output_type is not str:
             self._get_output_schema(behavior.schema)  # so that an invalid type is an error here
         execution = options.pop("execution", None)
         installed = create_plugs(options)
+        self._handoffs: Handoffs | None = Handoffs(handoffs, has_output_type=is_typed) if handoffs else None
+        if self._handoffs is not None:
+            installed.append(self._handoffs)
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
             self._subagents.bind_host(
@@ -200,7 +224,9 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             )
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._run_model: ModelProvider | None = None
+        self._run_options: tuple[dict[str, Any], Behavior] = {}, Behavior()
         self._structured: StructuredOutput | None = None
+        self._detach_output: Callable[[], None] = lambda: None
         self._lifecycle = SessionLifecycle(self, self.extensions)
         self.get_api_key: ApiKeyProvider | None = options.pop("get_api_key", None)
         ledger = options.pop("ledger", None)
@@ -436,7 +462,8 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         validate_deps(deps, self._deps_type)
         run: RunHandle[Any] = super().stream(prompt, subagents=subagents, deps=deps, **options)
         schema = (options.get("behavior") or Behavior()).merged_with(self.behavior).schema
-        run.create_output_reader = lambda: PartialOutput(self._get_output_schema(schema)).read
+        find = self._handoffs.get_output_schema if self._handoffs is not None else None
+        run.create_output_reader = lambda: PartialOutput(self._get_output_schema(schema), find).read
         return run
 
     @overload
@@ -500,21 +527,76 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             prompt, options = entered.prompt, entered.options
         settled = behavior.merged_with(self.behavior)
         offered = [*self.tools, *self._lazy] if given is None else given
+        values = {"behavior": behavior, "system": options.get("system"), "model": model and request}
+        values["tools"] = None if given is None else ToolRegistry(given)
+        self._run_options = {name: value for name, value in values.items() if value is not None}, settled
         with ExitStack() as ending:
-            self._structured = None
-            if settled.schema is not None or self._output_validators:
-                self._structured = StructuredOutput(
-                    self._get_output_schema(settled.schema),
-                    retries=settled.max_output_retries,
-                    validators=self._output_validators,
-                )
-                ending.callback(self._structured.attach_to_bus(self.bus, self._create_context))
+            ending.callback(self._expect_output, None)
+            self._expect_output(self._create_structured(settled))
             ending.enter_context(self._policies.attached(settled, offered, request))
             self._run_model = request
             ending.callback(setattr, self, "_asked", None)
             return await super()._run(
                 prompt, model=request, behavior=behavior, tools=given, **{"deps": deps, **options}
             )
+
+    async def prepare_successor(self, deps: AgentDepsT) -> Successor[AgentOutputT]:
+        """Return what the run of another agent needs to continue as this one; see `Handoff`."""
+        validate_deps(deps, self._deps_type)
+        await self.warmup(wait_for_late=False)
+        system = self.context.system
+        if self._system_function is not None:
+            system = await call_function(self._system_function, self._create_context(deps))
+        tools = self.context.tools
+        return Successor(
+            self.name,
+            self.model,
+            system,
+            tools,
+            self.behavior,
+            self.tool_aliases,
+            self._create_structured(self.behavior),
+        )
+
+    def redirect_run(self, to: Successor[Any], *, resumed: bool = False) -> None:
+        """Continue the active run as another agent, under the limits and hooks of this one.
+
+        Args:
+            to: The other agent.
+            resumed: Whether the handoff was in an earlier run: then the model, system prompt, and tools of this run apply.
+        """
+        assert self._current.redirect is not None
+        given, settled = self._run_options
+        to = replace(to, **{name: given[name] for name in ("model", "system", "tools") if resumed and name in given})
+        aliases = provider_tool_names([t.name for t in to.tools], to.tool_aliases)
+        behavior: Behavior = given["behavior"].merged_with(to.behavior).merged_with(settled)
+        self._run_model = to.model
+        if given["behavior"].schema is None:
+            self._expect_output(to.output)
+        model = ToolAliasModel(to.model, aliases) if aliases else to.model
+        self._current.redirect(
+            RunRedirect(
+                agent=to.name, model=model, system=to.system, tools=to.tools, behavior=behavior, aliases=aliases
+            )
+        )
+
+    @property
+    def output_schema(self) -> OutputSchema | None:
+        """The expected output; ``None`` for the text of the response."""
+        return self._get_output_schema(self.behavior.schema)
+
+    def _create_structured(self, behavior: Behavior) -> StructuredOutput | None:
+        if behavior.schema is None and not self._output_validators:
+            return None
+        schema, retries = self._get_output_schema(behavior.schema), behavior.max_output_retries
+        return StructuredOutput(schema, retries=retries, validators=self._output_validators)
+
+    def _expect_output(self, output: StructuredOutput | None) -> None:
+        """Expect another output from now on; ``None``: the text of the response."""
+        self._detach_output()
+        self._structured, self._detach_output = output, lambda: None
+        if output is not None:
+            self._detach_output = output.attach_to_bus(self.bus, self._create_context)
 
     def _get_output_schema(self, schema: Any) -> OutputSchema | None:
         """Return the expected output; runs with the same one share its compiled form."""
