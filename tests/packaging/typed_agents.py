@@ -145,8 +145,7 @@ async def main(model: ScriptedModel, db: Db, schema: dict[str, Any]) -> None:
     several = Agent[None, Report | Refusal](model, output_type=[to_report, Refusal])
     assert_type((await several.run("go")).output, Report | Refusal)
 
-    other = Agent(model, name="other", deps_type=Db, output_type=Refusal)
-    front = Agent[Db, Report | Refusal](model, deps_type=Db, output_type=Report, handoffs=[other, Handoff(agent)])
+    front = Agent[Db, Report | Refusal](model, deps_type=Db, output_type=Refusal, handoffs=[agent, Handoff(agent)])
     assert_type((await front.run("go", deps=db)).output, Report | Refusal)
 
     data = await Agent(model, output_type=schema).run("go")

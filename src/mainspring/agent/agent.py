@@ -19,6 +19,7 @@ from mainspring.agent.options import (
     StreamOptions,
     add_output_type,
     normalize_tools,
+    resolve_model,
     validate_agent_options,
     validate_behavior,
     validate_deps,
@@ -26,6 +27,7 @@ from mainspring.agent.options import (
 )
 from mainspring.agent.plugs import (
     INHERITED_OPTIONS,
+    SubagentFactory,
     bind_sampling,
     close_servers,
     configure_disclosure,
@@ -41,33 +43,26 @@ from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
     AgentOutputError,
-    ConfigError,
-    ProviderConfigError,
     check_option_names,
 )
-from mainspring.events import ContextCompacted, RunStatus
+from mainspring.events import ContextCompacted
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
-from mainspring.loop.state import RunRedirect
 from mainspring.messages import AgentMessage, Message, convert_to_llm
 from mainspring.models import (
     ModelProvider,
     ModelRequest,
-    ProviderConfig,
     ThinkingLevel,
-    ToolAliasModel,
-    create_model,
-    default_registry,
 )
-from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
+from mainspring.models.auth.credentials import ApiKeyProvider
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
 from mainspring.policies.budgets import Ledger
 from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
 from mainspring.run_options import RunOptions as Behavior
-from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
-from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry, provider_tool_names
+from mainspring.subagents import NestedSteps, ParentContext, SubagentRun, Subagents
+from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, TypeVar
@@ -87,6 +82,8 @@ else:
 
     Handoffs = lazy_function("mainspring.agent.handoffs", "Handoffs")
     Successor = lazy_function("mainspring.agent.handoffs", "Successor")
+    Successor = lazy_function("mainspring.agent.handoffs", "Successor")
+    Handoffs = lazy_function("mainspring.agent.handoffs", "Handoffs")
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
@@ -128,7 +125,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             model, an enum, a `Literal`, a list, ``A | B``, ...), an output function (its arguments are the schema, its result is
             the output), a list of those, or a JSON Schema. Default: the text of the response.
         system: System prompt: text, or a function of the `RunContext` that returns it at the start of each run.
-        handoffs: Agents to which the model can hand the conversation over, each as it is or in a `Handoff` with options. The
+        handoffs: Agents to which the model can hand the conversation over, or `Handoff` objects with options. The
             output of a run is that of the agent that answers.
         **options: Further options, see `AgentOptions`.
 
@@ -234,7 +231,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         options["tools"] = normalize_tools(options.get("tools", ()))
         self._inherited = {name: value for name, value in options.items() if name in INHERITED_OPTIONS}
         super().__init__(
-            self._use_key(_resolve_model(model, provider, self.get_api_key)),
+            self._use_key(resolve_model(model, provider, self.get_api_key)),
             env=LocalEnv(execution or ".")
             if execution is None or isinstance(execution, str | os.PathLike)
             else execution,
@@ -507,7 +504,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         if thinking is not None:
             validate_behavior(Behavior(thinking=thinking))
             behavior = Behavior(thinking=thinking).merged_with(behavior)
-        request = self.model if model is None else self._use_key(_resolve_model(model, None, self.get_api_key))
+        request = self.model if model is None else self._use_key(resolve_model(model, None, self.get_api_key))
         given = (
             None
             if tools is None
@@ -547,38 +544,18 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         system = self.context.system
         if self._system_function is not None:
             system = await call_function(self._system_function, self._create_context(deps))
-        tools = self.context.tools
-        return Successor(
-            self.name,
-            self.model,
-            system,
-            tools,
-            self.behavior,
-            self.tool_aliases,
-            self._create_structured(self.behavior),
-        )
+        tools, aliases, output = self.context.tools, self.tool_aliases, self._create_structured(self.behavior)
+        return Successor(self.name, self.model, system, tools, self.behavior, aliases, output)
 
     def redirect_run(self, to: Successor[Any], *, resumed: bool = False) -> None:
-        """Continue the active run as another agent, under the limits and hooks of this one.
-
-        Args:
-            to: The other agent.
-            resumed: Whether the handoff was in an earlier run: then the model, system prompt, and tools of this run apply.
-        """
+        """Continue the active run as another agent, under the limits and hooks of this one; see `Successor.with_options`."""
         assert self._current.redirect is not None
         given, settled = self._run_options
-        to = replace(to, **{name: given[name] for name in ("model", "system", "tools") if resumed and name in given})
-        aliases = provider_tool_names([t.name for t in to.tools], to.tool_aliases)
-        behavior: Behavior = given["behavior"].merged_with(to.behavior).merged_with(settled)
+        to = to.with_options(given, settled, resumed=resumed)
         self._run_model = to.model
         if given["behavior"].schema is None:
             self._expect_output(to.output)
-        model = ToolAliasModel(to.model, aliases) if aliases else to.model
-        self._current.redirect(
-            RunRedirect(
-                agent=to.name, model=model, system=to.system, tools=to.tools, behavior=behavior, aliases=aliases
-            )
-        )
+        self._current.redirect(to.to_redirect())
 
     @property
     def output_schema(self) -> OutputSchema | None:
@@ -658,76 +635,3 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
 
 create_agent = Agent
 """Create an `Agent`."""
-
-
-def _resolve_model(
-    model: ModelProvider | str | None,
-    provider: ModelProvider | str | None = None,
-    get_api_key: ApiKeyProvider | None = None,
-) -> ModelProvider:
-    if provider is not None and not isinstance(provider, str):
-        if model is not None:
-            raise ConfigError("Pass either model or a ModelProvider as provider, not both.")
-        return provider
-    if isinstance(model, str) or model is None:
-        try:
-            return _create_model(model, provider)
-        except ProviderConfigError as error:
-            if get_api_key is None or error.reason != "missing_key":
-                raise
-            return _create_model(model, provider, bind_provider(get_api_key, error.provider or ""))
-    if provider:
-        raise ConfigError(f"The model already has the provider {model.provider}. Remove provider={provider!r}.")
-    return model
-
-
-def _create_model(model: str | None, provider: str | None, api_key: Any = None) -> ModelProvider:
-    if provider:
-        return default_registry().build(ProviderConfig(provider=provider, model=model, api_key=api_key))
-    spec = (model or os.environ.get("AGENT_MODEL", "")).strip()
-    if not spec:
-        raise ConfigError(
-            'No model. Pass one, for example Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model.'
-        )
-    return create_model(spec, api_key=api_key)
-
-
-class SubagentFactory:
-    """Creates subagents for an agent.
-
-    Args:
-        parent: The agent.
-        make: The class of subagents: the public Agent, even if the parent has a custom class.
-        child_defaults: Returns the values of the agent's run.
-        reached_limit: Returns the limit that its run has reached, if any.
-    """
-
-    def __init__(
-        self,
-        parent: Agent[Any, Any],
-        make: type[Agent[Any, Any]],
-        child_defaults: Callable[[], ParentContext],
-        reached_limit: Callable[[], RunStatus | None],
-    ) -> None:
-        self.parent = parent
-        self._make = make
-        self.child_defaults = child_defaults
-        self.reached_limit = reached_limit
-
-    def create_subagent(self, request: SubagentRequest) -> Agent[Any, Any]:
-        """Create a subagent with the same environment and tool aliases, whose spending is added to the parent's."""
-        parent = self.parent
-        return self._make(
-            request.model,
-            name=request.name,
-            system=request.system,
-            tools=request.tools,
-            behavior=request.behavior,
-            execution=parent.env,
-            plugs=request.plugs,
-            ledger=parent.ledger,
-            extra={k: v for k, v in parent.extra.items() if k != "spawn"},
-            tool_aliases=parent.tool_aliases,
-            get_api_key=parent.get_api_key if isinstance(request.model, str) else None,
-            steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
-        )

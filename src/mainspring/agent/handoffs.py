@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,14 +28,16 @@ from mainspring.loop.hooks import (
     ToolResultsAfter,
 )
 from mainspring.loop.policy import ORDER_SHORTEN_CONTEXT
+from mainspring.loop.state import RunRedirect
 from mainspring.mcp.tool_search import ToolSearchPlug
 from mainspring.messages import AgentMessage, Message
+from mainspring.models import ToolAliasModel
 from mainspring.policies.compaction import is_summary
 from mainspring.policies.disclosure import Disclosure
 from mainspring.policies.structured.options import OUTPUT_TOOL
 from mainspring.subagents.plug import SPAWN_TOOL, apply_gates_of
 from mainspring.threads import run_in_thread
-from mainspring.tools import Tool, ToolContext, ToolRegistry
+from mainspring.tools import Tool, ToolContext, ToolRegistry, provider_tool_names
 from mainspring.tools.builtin import present_plan
 
 if TYPE_CHECKING:
@@ -92,6 +94,30 @@ class Successor(Struct, Generic[OutputT], frozen=True):
     behavior: RunOptions
     tool_aliases: Mapping[str, str]
     output: StructuredOutput | None
+
+    def with_options(self, given: Mapping[str, Any], settled: RunOptions, *, resumed: bool) -> Self:
+        """Return the agent with the options of a run.
+
+        Args:
+            given: The options that the caller of the run passed.
+            settled: Their behavior, with that of the agent that runs.
+            resumed: Whether the handoff was in an earlier run: then the model, system prompt, and tools of the caller apply.
+        """
+        own = {name: given[name] for name in ("model", "system", "tools") if resumed and name in given}
+        return replace(self, behavior=given["behavior"].merged_with(self.behavior).merged_with(settled), **own)
+
+    def to_redirect(self) -> RunRedirect:
+        """Return what the loop needs to continue as this agent."""
+        aliases = provider_tool_names([t.name for t in self.tools], self.tool_aliases)
+        model = ToolAliasModel(self.model, aliases) if aliases else self.model
+        return RunRedirect(
+            agent=self.name,
+            model=model,
+            system=self.system,
+            tools=self.tools,
+            behavior=self.behavior,
+            aliases=aliases,
+        )
 
 
 class HandoffTarget(Protocol[DepsT, OutputT]):
