@@ -211,36 +211,54 @@ def is_protocol(node: ast.ClassDef) -> bool:
     return any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
 
 
+@dataclass(frozen=True)
+class Class:
+    """A class of the package."""
+
+    module: str
+    name: str
+    is_protocol: bool
+    members: set[str]
+
+
+@cache
+def read_classes() -> tuple[list[Class], dict[str, set[str]]]:
+    """Return every class, and the packages that use each name."""
+    classes: list[Class] = []
+    users: dict[str, set[str]] = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        module = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                classes.append(Class(module, node.name, is_protocol(node), find_members(node)))
+            elif isinstance(node, ast.Name):
+                users.setdefault(node.id, set()).add(package_of(module))
+    return classes, users
+
+
 def protocol_table(names: Sequence[str]) -> list[str]:
     """Return the table of protocols that connect packages, with their implementations and users.
 
     Raises:
         ValueError: If a protocol does not exist, or no other package implements it.
     """
-    classes: list[tuple[str, ast.ClassDef]] = []
-    users: dict[str, set[str]] = {}
-    for file in sorted(SOURCE.rglob("*.py")):
-        module = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
-        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-        classes += [(module, node) for node in nodes if isinstance(node, ast.ClassDef)]
-        for node in nodes:
-            if isinstance(node, ast.Name) and node.id in names:
-                users.setdefault(node.id, set()).add(package_of(module))
+    classes, users = read_classes()
     rows = ["| protocol | defined in | implemented by | used by |", "|---|---|---|---|"]
     for name in names:
-        found = [(module, node) for module, node in classes if node.name == name and is_protocol(node)]
+        found = [each for each in classes if each.name == name and each.is_protocol]
         if len(found) != 1:
             raise ValueError(f"{len(found)} protocols are named {name}")
-        [(module, protocol)] = found
-        members = find_members(protocol)
+        [protocol] = found
         implementations = [
-            f"`{package_of(other)}` (`{node.name}`)"
-            for other, node in classes
-            if package_of(other) != package_of(module) and not is_protocol(node) and members <= find_members(node)
+            f"`{package_of(each.module)}` (`{each.name}`)"
+            for each in classes
+            if not each.is_protocol
+            and package_of(each.module) != package_of(protocol.module)
+            and protocol.members <= each.members
         ]
         if not implementations:
             raise ValueError(f"no other package implements {name}")
-        path = f"{'/'.join(module.split('.')[1:])}.py"
+        path = f"{'/'.join(protocol.module.split('.')[1:])}.py"
         packages = ", ".join(f"`{package}`" for package in sorted(users.get(name, ())))
         rows.append(f"| `{name}` | `{path}` | {', '.join(implementations)} | {packages} |")
     return rows

@@ -8,7 +8,9 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-_FENCE = re.compile(r"\A\ufeff?\s*?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(
+    r"\A\ufeff?(?:\s|<!--(?:(?!-->).)*-->)*?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
 _LINE = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)")
 _TABS = re.compile(r"^[ \t]*\t[ \t]*", re.MULTILINE)
 
@@ -99,9 +101,10 @@ def _parse_leniently(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
             fields[key] = read[key]
         else:
             repaired.append(key)
-            fields[key] = " ".join(
-                [rest.strip().strip("\"'"), *[line.strip() for line in more if line.strip()]]
-            ).strip()
+            first = rest.strip()
+            if first[:1] in ("'", '"'):
+                first = first.strip("\"'")
+            fields[key] = " ".join([first, *[line.strip() for line in more if line.strip()]]).strip()
     return fields, tuple(repaired)
 
 

@@ -9,11 +9,13 @@ import asyncio
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mainspring.models.provider_table import PROVIDERS
 from scripts.check_examples import Block, find_blocks, find_pages, join_blocks
+from tests.requires import durable_on_sqlite
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INFOS = {"", "notest", "async"}
@@ -35,7 +37,12 @@ def run_blocks(path: Path, blocks: list[Block]) -> None:
             asyncio.run(outcome)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def _mark_page(page: Path) -> Any:
+    needs_sqlite = 'DbosEngine("sqlite:' in page.read_text(encoding="utf-8")
+    return pytest.param(page, marks=[durable_on_sqlite] if needs_sqlite else [], id=str(page.relative_to(REPOSITORY)))
+
+
+@pytest.mark.parametrize("page", [_mark_page(page) for page in PAGES])
 def test_examples_of_each_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

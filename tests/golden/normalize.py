@@ -18,7 +18,7 @@ _IDS = re.compile(
 )
 _SESSION_FOLDERS = re.compile(r"(/sessions/)[^/]+/")
 _ESTIMATES = ("input_tokens", "total_tokens", "tokens")
-_MAX_SCRIPTED_TOKENS = 1000  # A larger number is the estimate of a stopped call, which depends on paths.
+_MAX_SCRIPTED_TOKENS = 1000  # A larger number is an estimate, which depends on paths.
 _PORTS = re.compile(r"(127\.0\.0\.1|localhost):\d+")
 
 
@@ -38,17 +38,20 @@ def to_lines(values: Iterable[Any], names: Mapping[str, str]) -> str:
         text = _PORTS.sub(r"\1:<port>", _DATES.sub("<time>", text))
         return _IDS.sub(lambda id: f"<id {numbers.setdefault(id[0], len(numbers) + 1)}>", text)
 
-    def replace_all(value: Any, key: str = "") -> Any:
+    def replace_all(value: Any, key: str = "", *, is_estimate: bool = False) -> Any:
         match value:
             case dict():
-                return {replace_text(str(k)): replace_all(v, str(k)) for k, v in value.items()}
+                is_estimate = is_estimate or bool(value.get("estimated_calls"))  # of a stopped call
+                return {replace_text(str(k)): replace_all(v, str(k), is_estimate=is_estimate) for k, v in value.items()}
             case list() | tuple():
                 return [replace_all(item, key) for item in value]
             case str():
                 return replace_text(value)
             case int() | float() if not isinstance(value, bool) and _TIMES.search(key):
                 return "<time>"
-            case int() if key == "context_used" or (key in _ESTIMATES and value > _MAX_SCRIPTED_TOKENS):
+            case int() if key == "context_used" or (
+                key in _ESTIMATES and (is_estimate or value > _MAX_SCRIPTED_TOKENS)
+            ):
                 return "<tokens>"
             case _:
                 return value

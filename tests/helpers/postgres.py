@@ -25,10 +25,9 @@ class Postgres:
         self.folder = folder
         self._programs = programs
         self._count = 0
-        # PostgreSQL refuses to run as root.
-        user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         self._as: dict[str, Any] = {}
-        if os.geteuid() == 0:
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root.
+            user = _find_user()
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             os.chown(folder, user.pw_uid, user.pw_gid)
         self._run("initdb", "--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "-D", self._data)
@@ -82,6 +81,14 @@ class Postgres:
         except subprocess.TimeoutExpired:
             self._server.kill()
             self._server.wait(10)
+
+
+def _find_user() -> pwd.struct_passwd:
+    """Return the user of the server: some systems have the programs without the user of their package."""
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        return pwd.getpwnam("nobody")
 
 
 @pytest.fixture(scope="session")

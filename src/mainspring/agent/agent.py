@@ -48,39 +48,36 @@ from mainspring.run_options import RunOptions as Behavior
 from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
 from mainspring.tools import LazyTool, RunContext, Tool
 
-if TYPE_CHECKING:  # a caller that passes one has imported it
-    from mainspring.policies.structured import StructuredOutput
-    from mainspring.policies.structured.partial import PartialOutput
-    from mainspring.policies.structured.plug import takes_context
-    from mainspring.tools.schema.output import OutputSchema, call_function
-else:
-    PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
-    StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
-    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
-    call_function = lazy_function("mainspring.tools.schema.output", "call_function")
-    takes_context = lazy_function("mainspring.policies.structured.plug", "takes_context")
-
-_ASIDE = (
-    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
-    "It does not change the task.\n\n"
-)
-
-
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, TypeVar
 
-    # Python 3.11 has no defaults of its own
-    AgentDepsT = TypeVar("AgentDepsT", contravariant=True, default=None)
+    from mainspring.policies.structured import StructuredOutput
+    from mainspring.policies.structured.partial import PartialOutput
+    from mainspring.policies.structured.plug import validator_takes_context
+    from mainspring.tools.schema.output import OutputSchema, call_function
+
+    AgentDepsT = TypeVar("AgentDepsT", contravariant=True, default=None)  # defaults of TypeVars need Python 3.13
     AgentOutputT = TypeVar("AgentOutputT", covariant=True, default=str)
     _D = TypeVar("_D", default=None)
     _T = TypeVar("_T", default=str)
 else:
     from typing import TypeVar
 
+    PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
+    StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
+    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
+    call_function = lazy_function("mainspring.tools.schema.output", "call_function")
+    validator_takes_context = lazy_function("mainspring.policies.structured.plug", "validator_takes_context")
     AgentDepsT = TypeVar("AgentDepsT", contravariant=True)
     AgentOutputT = TypeVar("AgentOutputT", covariant=True)
     _D = TypeVar("_D")
     _T = TypeVar("_T")
+
+_ASIDE = (
+    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
+    "It does not change the task.\n\n"
+)
+
 SystemPrompt = str | Callable[[RunContext[_D]], str] | Callable[[RunContext[_D]], Awaitable[str]]
 """A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
 
@@ -288,7 +285,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         Raises:
             ConfigError: If it takes another number of arguments.
         """
-        takes_context(validator)
+        validator_takes_context(validator)
         self._output_validators.append(validator)
         return validator
 

@@ -29,7 +29,7 @@ from mainspring.loop.result import LoopRun, RunResult
 from mainspring.loop.state import LoopConfig, LoopContext, PendingCalls, RunState
 from mainspring.loop.tool_calls import ToolCallBatch
 from mainspring.messages import AgentMessage, Message, Usage, to_messages
-from mainspring.tools.execute import CONTINUE_PROMPT, EMPTY_RESPONSE_PROMPT, SKIPPED, TRUNCATED
+from mainspring.tools.execute import CONTINUE_PROMPT, EMPTY_RESPONSE_PROMPT, MISSING_CALL_PROMPT, SKIPPED, TRUNCATED
 
 
 def agent_loop(
@@ -340,17 +340,21 @@ async def _skip_truncated_calls(run: RunState, message: Message) -> None:
 
 
 async def _repeat_empty_response(run: RunState, message: Message) -> bool:
-    """Return True if the model must respond again: the response has no text, or the host paused in the middle of it.
+    """Return True if the model must respond again: no text, a call that is missing, or a pause of the host.
 
-    Reasoning that used the whole output limit would use it again: such a response ends the run.
+    Reasoning that used the whole output limit would use it again: such a response ends the run. A text whose announced call
+    is missing again is the response: some hosts announce one with every text.
     """
     if message.stop_reason == "pause_turn":
         return True
-    if message.text.strip() or message.stop_reason == "max_tokens":
+    has_text = bool(message.text.strip())
+    lacks_call = message.stop_reason == "tool_use" and run.invalid_responses == 0 < run.config.behavior.max_repairs
+    if (has_text and not lacks_call) or message.stop_reason == "max_tokens":
         run.invalid_responses = 0
         return False
     _count_invalid_response(run, "The model sent neither text nor a tool call", "empty")
-    prompt = Message.user(EMPTY_RESPONSE_PROMPT, timestamp=run.config.steps.now())
+    text = MISSING_CALL_PROMPT if has_text else EMPTY_RESPONSE_PROMPT
+    prompt = Message.user(text, timestamp=run.config.steps.now())
     await run.append_messages((prompt,), "synthetic")
     return True
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from mainspring.mcp.types import Answer, McpContentBlock, PromptMessage
@@ -24,7 +25,8 @@ def tool_result(answer: Answer, server: str, tool: str) -> ToolResult:
     """Convert the response of a call to a result: all parts in order; unsupported parts become notes, and attachments."""
     blocks, attachments = to_model_blocks(answer.content)
     structured = answer.structured
-    if structured is not None and not any(isinstance(b, TextBlock) for b in blocks):
+    has_text = any(isinstance(b, TextBlock) for b in blocks)
+    if structured is not None and not (has_text and (not structured or _is_shown(structured, blocks))):
         blocks.append(TextBlock(json.dumps(structured, ensure_ascii=False, indent=2)))
     details: dict[str, Any] = {"server": server, "tool": tool}
     if structured is not None:
@@ -36,6 +38,20 @@ def tool_result(answer: Answer, server: str, tool: str) -> ToolResult:
         is_error=answer.is_error,
         code=ToolErrorCode.UNKNOWN if answer.is_error else None,
     )
+
+
+def _is_shown(structured: Mapping[str, Any], blocks: Sequence[TextBlock | ImageBlock]) -> bool:
+    """Return True if the texts repeat the structured content: whole, or its only value, which may have a text for each item."""
+    texts = [block.text.strip() for block in blocks if isinstance(block, TextBlock)]
+    expected: list[Any] = [structured, *structured.values()] if len(structured) == 1 else [structured]
+    values: list[Any] = [texts]
+    for text in texts:
+        values.append(text)
+        with suppress(ValueError, RecursionError):
+            values.append(json.loads(text))
+    with suppress(ValueError, RecursionError):
+        values.append([json.loads(text) for text in texts])
+    return any(value in values for value in expected)
 
 
 def _output(blocks: Sequence[TextBlock | ImageBlock]) -> ToolOutput:

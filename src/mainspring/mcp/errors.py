@@ -25,6 +25,7 @@ class EndpointState:
         config: Configuration of the server.
         process: Process of a program on this machine.
         status: Last HTTP error status.
+        status_text: Text of that response; empty if it has none.
         session_gone: Whether the server no longer knows the session.
     """
 
@@ -32,20 +33,21 @@ class EndpointState:
         self.config = config
         self.process: ServerProcess | None = None
         self.status: int | None = None
+        self.status_text = ""
         self.session_gone = False
 
-    def record_refusal(self, status: int) -> None:
+    def record_refusal(self, status: int, text: str = "") -> None:
         """Record an HTTP error. A required login has priority over later errors."""
         if self.status not in _LOGIN:
-            self.status = status
+            self.status, self.status_text = status, text
 
     def clear_refusals(self) -> None:
         """Clear the recorded error after it was handled."""
         self.status = None
 
     async def exit_code(self) -> int | None:
-        """Return the exit code of the program, if it ended; wait a moment for a program that is ending."""
-        if self.process is None:
+        """Return the exit code of the program, if it ended on its own; wait a moment for a program that is ending."""
+        if self.process is None or self.process.ended_by_client:
             return None
         with suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), 0.2)
@@ -73,11 +75,12 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
         return McpError(
             name, f"MCP server {name!r} requires a login{status}. Run: mainspring mcp login {name}", "login"
         )
-    if end.session_gone:
+    code: Any = getattr(found, "code", None)
+    # The SDK uses the code -32001 for timeouts, servers use it for lost sessions.
+    if end.session_gone or (code == -32001 and "session" in text.lower()):
         end.session_gone = False
         return McpError(name, f"MCP server {name!r} no longer recognizes this session", "session")
-    code: Any = getattr(found, "code", None)
-    closed = kind == "MCPError" and (code == -32000 or "onnection closed" in text)
+    closed = kind == "MCPError" and "onnection closed" in text  # Servers use the same code for any error of their own.
     if reason == "connect":
         return McpError(name, f"Cannot connect to MCP server {name!r}: {await _reason(found, text, end)}", "connect")
     if reason == "lost" and end.process is None and not closed:
@@ -107,7 +110,8 @@ async def _reason(error: BaseException, text: str, end: EndpointState) -> str:
         return text
     url = redact_environment(end.config.url)
     if end.status is not None:
-        return f"{url} returned HTTP {end.status}. Check the url, headers, and transport."
+        text = redact_environment(end.status_text)[:_MAX_CHARS]
+        return f"{url} returned HTTP {end.status}{f' ({text})' if text else ''}. Check the url, headers, and transport."
     if type(error).__name__ == "MCPError":
         return text
     return f"cannot reach {url}: {text}"

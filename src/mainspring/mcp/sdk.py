@@ -14,6 +14,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from msgspec.structs import replace
+
 from mainspring import __version__
 from mainspring.errors import ConfigError
 from mainspring.extras import install_command
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 _READ_SECONDS = 300.0
 _MAX_EVENT_BYTES = 64 << 20
+_MAX_REASON_BYTES = 10_000
 
 
 @asynccontextmanager
@@ -95,19 +98,29 @@ def _error_hook(end: EndpointState) -> Any:
 
     async def check_response(response: httpx2.Response) -> None:
         if response.status_code >= 400:
-            end.record_refusal(response.status_code)
             if "mcp-session-id" in response.request.headers and await _is_session_expired(response):
                 end.session_gone = True
+            else:
+                end.record_refusal(response.status_code, await _read_reason(response))
 
     return check_response
+
+
+async def _read_reason(response: httpx2.Response) -> str:
+    """Return the text of a short error response; empty for web pages."""
+    length = response.headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > _MAX_REASON_BYTES:
+        return ""
+    text = " ".join((await response.aread()).decode("utf-8", "replace").split())
+    return "" if text.lstrip('"').startswith("<") else text
 
 
 async def _is_session_expired(response: httpx2.Response) -> bool:
     """Return True if the server does not know the session.
 
-    The protocol uses 404; some servers send 410, or 400 with a note.
+    The protocol uses 404; some servers send 410, or 400 or 401 with a note.
     """
-    if response.status_code == 400:
+    if response.status_code == 400 or (response.status_code == 401 and "www-authenticate" not in response.headers):
         return b"session" in (await response.aread()).lower()
     return response.status_code in (404, 410)
 
@@ -277,7 +290,22 @@ class SdkConnector:
     @asynccontextmanager
     async def _connect(self, config: McpServerConfig, side: ClientHandler) -> AsyncGenerator[McpConnection]:
         await self.preload()
-        end = EndpointState(config)
+        async with AsyncExitStack() as stack:
+            end = EndpointState(config)
+            try:
+                connection = await stack.enter_async_context(self._connect_once(config, side, end))
+            except McpError:
+                if config.mode != "auto" or await end.exit_code() is None:
+                    raise
+                # Some programs end at a request before `initialize`, and the newer protocol begins with one.
+                older = replace(config, mode="legacy")
+                connection = await stack.enter_async_context(self._connect_once(older, side, EndpointState(older)))
+            yield connection
+
+    @asynccontextmanager
+    async def _connect_once(
+        self, config: McpServerConfig, side: ClientHandler, end: EndpointState
+    ) -> AsyncGenerator[McpConnection]:
         lost = asyncio.Event()
         stage = "connect"
         try:

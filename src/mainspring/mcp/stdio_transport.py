@@ -154,6 +154,7 @@ class ServerProcess:
     Attributes:
         pid: Process ID, which is also the ID of its process group.
         exit_code: Exit code; ``None`` while it runs.
+        ended_by_client: Whether it was still running when the connection was closed.
     """
 
     def __init__(self, transport: asyncio.SubprocessTransport, pipes: _ProcessProtocol, mark: str) -> None:
@@ -165,6 +166,7 @@ class ServerProcess:
         self._transport = transport
         self._pipes = pipes
         self._mark = mark
+        self.ended_by_client = False
 
     @property
     def exit_code(self) -> int | None:
@@ -177,6 +179,7 @@ class ServerProcess:
 
     async def end(self) -> None:
         """Close its input, wait, terminate it and all its child processes, and kill the rest."""
+        self.ended_by_client = self.exit_code is None and not self.stdout.at_eof()
         self.stdin.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), EXIT_TIMEOUT)

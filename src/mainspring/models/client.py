@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mainspring.models.continuation import continue_stream
     from mainspring.tools.schema.output import OutputSchema
 
-    _OutputT = TypeVar("_OutputT", default=Any)  # Python 3.11 has no defaults of its own
+    _OutputT = TypeVar("_OutputT", default=Any)  # defaults of TypeVars need Python 3.13
 else:
     from typing import TypeVar
 

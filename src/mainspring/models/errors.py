@@ -198,6 +198,20 @@ def _number(text: str) -> float | None:
 _MAX_TEXT = 2000
 
 
+_MESSAGE_FIELDS = ("error_message", "error_msg", "errorMessage", "err_msg", "errmsg", "status_msg")
+"""Fields that only errors have, as different hosts write them."""
+
+
+def is_error_object(fields: Mapping[str, Any]) -> bool:
+    """Return True if an object in an accepted response is an error in the format of some host."""
+    status = as_dict(fields.get("base_resp")) or {}  # MiniMax; the code of a success is 0.
+    return (
+        "error" in (fields.get("object"), fields.get("type"))
+        or bool(status.get("status_code"))
+        or any(isinstance(fields.get(name), str) and fields.get(name) for name in _MESSAGE_FIELDS)
+    )
+
+
 class ErrorBody:
     """The parts of an error body.
 
@@ -220,6 +234,7 @@ class ErrorBody:
         raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body if isinstance(body, str) else ""
         self.fields = as_dict(strip_surrogates(body)) or _object_in(raw)
         error = as_dict(self.fields.get("error")) or as_dict((as_list(self.fields.get("errors")) or [None])[0])
+        error = error or as_dict(self.fields.get("base_resp"))
         error = self.fields if error is None else error
         metadata = as_dict(error.get("metadata")) or {}
         upstream = metadata.get("raw")
@@ -235,7 +250,7 @@ class ErrorBody:
         numbers = [
             as_int(scope.get(name))
             for scope in (error, self.fields)
-            for name in ("code", "status", "status_code", "statusCode")
+            for name in ("code", "status", "status_code", "statusCode", "error_code", "errorCode")
         ]
         self.status = next((n for n in numbers if n is not None and 400 <= n <= 599), None)
         id = self.fields.get("request_id") or error.get("request_id")
@@ -264,6 +279,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
 def _message(fields: dict[str, Any], error: dict[str, Any], raw: str) -> str:
     candidates: list[Any] = [error.get("message"), fields.get("error"), fields.get("detail"), fields.get("message")]
     candidates += [error.get("detail"), error.get("error_description"), error.get("msg"), fields.get("errors")]
+    candidates += [error.get(name) for name in _MESSAGE_FIELDS]
     for candidate in candidates:
         if isinstance(candidate, str) and candidate.strip():
             return candidate.strip()[:_MAX_TEXT]

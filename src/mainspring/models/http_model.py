@@ -216,26 +216,32 @@ class HttpModel(ModelBase):
             if refusal.status == 401 and not fresh_key and (newer := await self._refresh_credential(key)) != key:
                 key, fresh_key = newer, True  # The old key had expired.
                 continue
-            is_repeated, self._last_refusal = self._last_refusal == (text := comparable_text(refusal)), text
-            adapted = None
             try:
-                if adaptations_left and trials is None:
-                    adapted = fit_to_limits(self._protocol, _without_left_out(request, profile), profile, body, refusal)
-                    adapted = adapted or self._without_rejected(
-                        request, profile, body, refusal, is_repeated=is_repeated
-                    )
-                    if adapted is None:
-                        trials = PartTrials(self._protocol, request, profile, refusal, is_repeated=is_repeated)
-                if trials is not None:
-                    adapted = trials.next(refusal)
-                if adapted is None:
+                if trials is None and not adaptations_left:
                     raise refusal
+                profile, body, trials = self._adapt(request, profile, body, refusal, trials)
             except ModelError as error:
                 raise _add_advice(error, url) from None
-            profile, body = adapted
             if trials is None:
                 self._profile = replace(profile, remaining_tokens=None)
                 adaptations_left -= 1
+
+    def _adapt(
+        self, request: ModelRequest, profile: ModelProfile, body: bytes, refusal: ModelError, trials: PartTrials | None
+    ) -> tuple[ModelProfile, bytes, PartTrials | None]:
+        """Return a request without what the host rejected, and the trials that find it if the words of the host do not name it.
+
+        Raises:
+            ModelError: No field can be omitted.
+        """
+        is_repeated, self._last_refusal = self._last_refusal == (text := comparable_text(refusal)), text
+        if trials is None:
+            adapted = fit_to_limits(self._protocol, _without_left_out(request, profile), profile, body, refusal)
+            adapted = adapted or self._without_rejected(request, profile, body, refusal, is_repeated=is_repeated)
+            if adapted is not None:
+                return *adapted, None
+            trials = PartTrials(self._protocol, request, profile, refusal, is_repeated=is_repeated)
+        return *trials.next(refusal), trials
 
     async def _profile_of_request(self, transport: Transport, key: CredentialValue, limit: int | None) -> ModelProfile:
         """Return the profile for a request. A server with an unknown window is asked for its limits before."""

@@ -411,16 +411,11 @@ class Permissions:
     async def _preview_call(self, decision: PermissionDecision, context: PermissionCheck) -> Preview | None:
         try:
             return await preview_changes(context.tool, context.input, context.env, decision.paths)
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # the call fails with the same error when it runs, and the model receives it
+        except (OSError, ValueError) as error:  # which the model receives when the call runs
             return Preview(problem=f"{type(error).__name__}: {error}")
 
     async def judge_again(self, hook: BeforeToolRun) -> None:
-        """Decide again about a call if another call may have changed files since its decision.
-
-        The handler of `tool:start`.
+        """Decide again about a call if another call may have changed files since its decision. The handler of `tool:start`.
 
         The calls of a turn are decided about before the first of them runs. One may create a link, or a repository, that another one reads.
         """

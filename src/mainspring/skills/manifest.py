@@ -35,6 +35,14 @@ def parse_text(value: Any) -> str:
     return " ".join(strip_invisible(value).split()) if isinstance(value, str) else ""
 
 
+def parse_hint(value: Any) -> str:
+    """Return a text that may be written as a list or a map: ``[file]`` and ``{file}`` are YAML, but meant literally."""
+    if isinstance(value, list):
+        items = [parse_text(each) for each in cast("list[Any]", value)]
+        return items[0] if len(items) == 1 and items[0][:1] in ("[", "<", "{") else f"[{', '.join(items)}]"
+    return f"{{{', '.join(parse_map(value))}}}" if isinstance(value, dict) else parse_text(value)
+
+
 def parse_list(value: Any) -> tuple[str, ...]:
     """Parse a list of texts: a list, or one text with commas, with or without brackets. Without duplicates."""
     return tuple(dict.fromkeys(t for each in _items(value) if (t := parse_text(each)[:_MAX_ITEM_CHARS])))
@@ -198,7 +206,7 @@ def parse_skill(
         default_enabled=toggled["default_enabled"] is not False,
         model_invocable=toggled["disable_model_invocation"] is not True,
         user_invocable=(_flag(given, "invocable", warnings) if users is None else users) is not False,
-        argument_hint=parse_text(given.get("argument_hint"))[:200],
+        argument_hint=parse_hint(given.get("argument_hint"))[:200],
         warnings=_limit_warnings(warnings),
     )
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -96,9 +98,25 @@ class Pipeline:
         self.events = events
         self.owns_providers = bool(closers)
         self._closers = closers
-        self._closed = False
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
         if closers:
+            self._start_threads()
             atexit.register(self.close)
+            if hasattr(os, "register_at_fork"):
+                start = weakref.WeakMethod(self._start_threads)
+                os.register_at_fork(after_in_child=lambda: (restart := start()) and restart())
+
+    def _start_threads(self) -> None:
+        """Start the threads that wait for `close`, since no thread starts at exit with Python 3.12, or lives on in a forked process."""
+        if self._closing.is_set():
+            return
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=_close_later, args=(self._closing, close), daemon=True) for close in self._closers
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def close(self, seconds: float = 2.0) -> bool:
         """Send unsent data and close. Blocks for ``seconds`` at most; unsent data is lost after that.
@@ -106,17 +124,14 @@ class Pipeline:
         Returns:
             True if everything was sent in time. The application's own providers are not closed.
         """
-        if self._closed or not self._closers:
+        if self._closing.is_set() or not self._threads:
             return True
-        self._closed = True
+        self._closing.set()
         atexit.unregister(self.close)
-        threads = [threading.Thread(target=_close_quietly, args=(close,), daemon=True) for close in self._closers]
         until = time.monotonic() + seconds
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
-        return not any(t.is_alive() for t in threads)
+        return not any(thread.is_alive() for thread in self._threads)
 
 
 def create_pipeline(options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
@@ -235,7 +250,8 @@ def _check(endpoint: str | None) -> None:
         )
 
 
-def _close_quietly(close: Callable[[], object]) -> None:
+def _close_later(closing: threading.Event, close: Callable[[], object]) -> None:
+    closing.wait()
     try:
         close()
     except Exception:  # third-party exporters may raise anything, and the process is closing

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mainspring.env import ExecutionEnv
 
-    # Python 3.11 has no defaults of its own
+    # defaults of TypeVars need Python 3.13
     DepsT = TypeVar("DepsT", covariant=True, default=Any)
     OutputT = TypeVar("OutputT", covariant=True, default=Any)
     ValueT = TypeVar("ValueT", covariant=True, default=Any)

@@ -27,7 +27,8 @@ def pieces_of(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for value in objects:
         for choice in value.get("choices") or []:
             if choice.get("index", 0) == 0:
-                yield choice.get("delta") or choice.get("message") or {}
+                places = ("delta", "message") if len(objects) > 1 else ("message", "delta")
+                yield next((choice[place] for place in places if choice.get(place)), {})
 
 
 def text_of(piece: dict[str, Any]) -> str:

@@ -26,24 +26,30 @@ def provider(request: pytest.FixtureRequest) -> SandboxBackend:
     return layer(request.param)
 
 
+def isolate_git(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Hide the user's Git settings, and set an author."""
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "a")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "a@example.com")
+
+
 @pytest.fixture
 def base_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a folder outside of /tmp with a home folder, isolated from the user's Git settings."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         (Path(folder) / "home").mkdir()
-        monkeypatch.setenv("HOME", f"{folder}/home")
+        isolate_git(monkeypatch, Path(folder) / "home")
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.setattr(tempfile, "tempdir", None)
-        for name in ("AUTHOR", "COMMITTER"):
-            monkeypatch.setenv(f"GIT_{name}_NAME", "a")
-            monkeypatch.setenv(f"GIT_{name}_EMAIL", "a@example.com")
         yield Path(folder).resolve()
         monkeypatch.setattr(tempfile, "tempdir", None)
 
 
-@pytest.fixture
-def project(base_folder: Path) -> Path:
-    folder = base_folder / "project"
+@pytest.fixture(scope="module")
+def prepared_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project to copy for each test: git starts a dozen processes to make it."""
+    folder = tmp_path_factory.mktemp("prepared")
     for path, text in {
         "a": "1",
         "kept/AGENTS.md": "good",
@@ -54,10 +60,17 @@ def project(base_folder: Path) -> Path:
         (folder / path).write_text(text)
     (folder / "linked").mkdir()
     (folder / "linked" / ".claude").symlink_to("../target")
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "add", "a")
-    git(folder, "commit", "-qm", "first")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        isolate_git(monkeypatch, folder)
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "add", "a")
+        git(folder, "commit", "-qm", "first")
     return folder
+
+
+@pytest.fixture
+def project(base_folder: Path, prepared_project: Path) -> Path:
+    return shutil.copytree(prepared_project, base_folder / "project", symlinks=True)
 
 
 @pytest.fixture

@@ -14,12 +14,30 @@ from mainspring.env.walk import IGNORE_FILE_NAMES, DirectoryWalker, IgnoreRules
 RULES = st.lists(st.text("ab.*?![]^-\\/ \t#", max_size=8), max_size=4)
 
 
-@pytest.mark.filterwarnings("ignore:Possible (nested )?set:FutureWarning")  # pathspec compiles the set unchanged
-@settings(max_examples=2000, deadline=None)
-@given(rules=RULES, name=st.text("ab.-^ ]", min_size=1, max_size=4), is_folder=st.booleans(), is_deep=st.booleans())
+NAMES = st.text("ab.-^ ]", min_size=1, max_size=4)
+any_rule = pytest.mark.filterwarnings("ignore:Possible (nested )?set:FutureWarning")  # pathspec compiles it unchanged
+
+
+@any_rule
+@settings(max_examples=400, deadline=None)
+@given(RULES, NAMES, st.booleans(), st.booleans())
 def test_name_that_is_not_mentioned_matches_no_rule(
     rules: list[str], name: str, is_folder: bool, is_deep: bool
 ) -> None:
+    check_name(rules, name, is_folder, is_deep)
+
+
+@pytest.mark.soak
+@any_rule
+@settings(max_examples=5_000, deadline=None)
+@given(RULES, NAMES, st.booleans(), st.booleans())
+def test_name_that_is_not_mentioned_matches_none_of_many_rules(
+    rules: list[str], name: str, is_folder: bool, is_deep: bool
+) -> None:
+    check_name(rules, name, is_folder, is_deep)
+
+
+def check_name(rules: list[str], name: str, is_folder: bool, is_deep: bool) -> None:
     rules = [rule for rule in rules if rule.strip(" \t/!")]  # pathspec applies such rules, git and ripgrep do not
     level = IgnoreRules("/root", None, {".gitignore": "\n".join(rules).encode()})
     folder = "/root/q" if is_deep else "/root"

@@ -11,7 +11,7 @@ from mainspring.messages import Message
 from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply
 from mainspring.tools import ToolRegistry, tool
-from mainspring.tools.execute import EMPTY_RESPONSE_PROMPT
+from mainspring.tools.execute import EMPTY_RESPONSE_PROMPT, MISSING_CALL_PROMPT
 from tests.unit.loop.harness import (
     Script,
     as_message,
@@ -129,6 +129,19 @@ async def test_empty_response_is_followed_by_a_prompt() -> None:
     prompt = as_message(ctx.messages[2])
     assert prompt.text == EMPTY_RESPONSE_PROMPT
     assert prompt.timestamp is not None
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected"), [(["I read it.", "done"], "done"), (["I read it."] * 2, "I read it.")]
+)
+async def test_missing_call_is_asked_for_once(replies: list[str], expected: str) -> None:
+    ctx = LoopContext()
+    model = Script(*[Reply(text, stop_reason="tool_use") for text in replies])
+
+    await agent_loop("go", ctx, make_config(model))
+
+    prompt, last = as_message(ctx.messages[2]), as_message(ctx.messages[3])
+    assert (prompt.text, last.text, len(ctx.messages)) == (MISSING_CALL_PROMPT, expected, 4)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ class HttpServer:
     """An MCP server over HTTP.
 
     Attributes:
-        refuse: An HTTP status for every response.
+        refuse: An HTTP status for every response; ``refusal`` is its content.
         login: True if the server requires a login.
         lifetime: Lifetime of an access token in seconds.
         sessions: IDs of the known sessions.
@@ -30,6 +30,7 @@ class HttpServer:
 
     def __init__(self, *, refuse: int = 0, login: bool = False, lifetime: int = 3600) -> None:
         self.refuse = refuse
+        self.refusal: Any = None
         self.login = login
         self.lifetime = lifetime
         self.port = 0
@@ -86,7 +87,7 @@ class HttpServer:
         if target.path != "/mcp":
             return self._authorize(method, target.path, body)
         if self.refuse:
-            return self.refuse, {}, None
+            return self.refuse, {}, self.refusal
         if self.login and headers.get("authorization", "").removeprefix("Bearer ") not in self.tokens:
             where = f"{self.base}/.well-known/oauth-protected-resource/mcp"
             return 401, {"WWW-Authenticate": f'Bearer resource_metadata="{where}"'}, None

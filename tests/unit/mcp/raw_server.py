@@ -2,7 +2,7 @@
 
 Flags select the behavior: ``hang`` (never responds), ``die`` (exits immediately), ``noise`` (prints invalid messages), ``pages``
 (one tool per page), ``loop`` (the same page forever), ``deaf`` (keeps running after its input is closed), ``flood`` (fills stderr),
-``odd`` (invalid tools), ``changes``, ``logs``, and ``errors`` (endless list changes, log messages, or lines on stderr).
+``odd`` (invalid tools), ``strict`` (ends at a request before ``initialize``), ``old`` (a very old protocol), ``changes``, ``logs``, and ``errors`` (endless list changes, log messages, or lines on stderr).
 """
 
 import json
@@ -218,7 +218,9 @@ def list_tools(params):
 def initialize(params):
     able = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
     facts = {"serverInfo": {"name": "raw", "version": "1"}, "instructions": "Be kind."}
-    return {"protocolVersion": params["protocolVersion"], "capabilities": able, **facts}
+    FLAGS.discard("strict")
+    version = "2024-10-07" if "old" in FLAGS else params["protocolVersion"]
+    return {"protocolVersion": version, "capabilities": able, **facts}
 
 
 def list_resources(params):
@@ -277,6 +279,8 @@ def handle(message):
         STATE["cancelled"] = params.get("requestId")
         if STATE.get("slow") == params.get("requestId"):
             send({"id": STATE["slow"], "result": text("too late")})
+    elif "strict" in FLAGS:
+        sys.exit(1)
     elif key is not None:
         send({"id": key, "error": {"code": -32601, "message": "unknown"}})
 

@@ -1,6 +1,7 @@
 """The servers of an agent: start together, become available when ready, and obey the same rules as other tools."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from functools import partial
@@ -97,6 +98,7 @@ async def test_results_contain_text_images_and_data() -> None:
         TextBlock("[resource a, file:///a, text/x-a]: the a"),
         TextBlock("[audio/wav, 3 bytes; it cannot be shown here]"),
         TextBlock("[resource u://b]\ninside"),
+        TextBlock('{\n  "n": 1\n}'),
     )
     assert published[0].details["structured"] == {"n": 1}
     assert published[1].content == "(no output)"
@@ -255,6 +257,31 @@ async def test_images_that_models_reject_become_text() -> None:
 
 
 @pytest.mark.covers("MCP-06")
+@pytest.mark.parametrize(
+    ("texts", "structured", "is_added"),
+    [
+        (["ok status=ok"], {"message": "pong"}, True),
+        (['{"ok": false, "note": "see structuredContent"}'], {"ok": False, "output": "main.c:12: expected ;"}, True),
+        (['{\n "a": [1, 2]\n}'], {"a": [1, 2]}, False),
+        (["[1, 2]"], {"result": [1, 2]}, False),
+        (["1", "2"], {"result": [1, 2]}, False),
+        (["one", "two"], {"result": ["one", "two"]}, False),
+        (["plain"], {"result": "plain"}, False),
+        (["plain"], {}, False),
+        ([], {"a": 1}, True),
+    ],
+)
+def test_structured_content_is_shown_unless_a_text_repeats_it(
+    texts: list[str], structured: dict[str, Any], is_added: bool
+) -> None:
+    answer = Answer(content=tuple([{"type": "text", "text": text} for text in texts]), structured=structured)
+
+    output = tool_result(answer, "s", "t").output
+    shown = [output] if isinstance(output, str) else [b.text for b in output if isinstance(b, TextBlock)]
+
+    assert shown == [*texts, *([json.dumps(structured, indent=2)] if is_added else [])]
+
+
 def test_many_text_parts_are_joined() -> None:
     image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
     many = [{"type": "text", "text": str(n)} for n in range(2_000)]

@@ -34,7 +34,7 @@ async def test_http_server_receives_the_configured_headers() -> None:
         assert server.requests[-1][0] == "DELETE"
 
 
-@pytest.mark.parametrize("status", [404, 410, 400])
+@pytest.mark.parametrize("status", [404, 410, 400, 401])
 async def test_expired_session_is_renewed_and_the_call_repeated(status: int) -> None:
     async with HttpServer().running() as server, connect_mcp(server.url) as web:
         server.forgotten = status
@@ -43,6 +43,26 @@ async def test_expired_session_is_renewed_and_the_call_repeated(status: int) -> 
         assert text_of(await web.call("echo", {"text": "2"})) == "2"
         assert [p for _, p, h in server.requests if h.get("mcp-session-id")]
         assert len(server.sessions) == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "text"),
+    [
+        (
+            "Unsupported protocol version (supported versions: 2025-06-18)",
+            r"HTTP 400 \(.*supported versions: 2025-06-18",
+        ),
+        ("<html>", r"HTTP 400\. Check"),
+        ("x" * 20_000, r"HTTP 400\. Check"),
+    ],
+)
+async def test_text_of_an_http_error_is_shown(refusal: str, text: str) -> None:
+    server = HttpServer(refuse=400)
+    server.refusal = refusal
+    async with server.running():
+        with pytest.raises(McpError, match=text):
+            async with connect_mcp(server.url):
+                pass
 
 
 async def test_restarted_server_is_used_again() -> None:

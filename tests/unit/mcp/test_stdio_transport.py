@@ -140,8 +140,10 @@ async def test_invalid_tools_are_skipped_and_unusual_results_are_readable() -> N
         ('{"jsonrpc":"2.0","id":KEY,"error":"out of luck"}', "out of luck"),
         ('{"jsonrpc":"2.0","id":KEY,"result":null}', "not a valid protocol message"),
         ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[],"structuredContent":{"v":DEEP}}}', "not a valid protocol message"),
+        ('{"jsonrpc":"2.0","id":KEY,"error":{"code":-32000,"message":"db locked"}}', "MCP server 'raw': db locked"),
+        ('{"jsonrpc":"2.0","id":KEY,"result":null,"error":{"code":-32000,"message":"db locked"}}', "MCP server 'raw': db locked"),
     ],
-    ids=["nan", "surrogate", "code", "text", "null", "deep"],
+    ids=["nan", "surrogate", "code", "text", "null", "deep", "server-error", "null-and-error"],
 )  # fmt: skip
 async def test_broken_response_ends_its_call_and_keeps_the_connection(line: str, expected_text: Any) -> None:
     async with connect_mcp(raw_server_config(timeout=15.0)) as server:
@@ -240,6 +242,7 @@ async def test_last_lines_without_line_ends_and_long_lines_are_read() -> None:
     ("config", "text"),
     [
         (raw_server_config("die"), r"the program exited immediately \(exit code 1\).*\n.*cannot find the database"),
+        (raw_server_config("old"), "Cannot connect to MCP server 'raw': Unsupported protocol version .*2024-10-07"),
         (raw_server_config("hang", connect_timeout=0.3), r"did not respond within 0.3 seconds"),
         (
             replace(raw_server_config(), command="no-such-program-here"),
@@ -255,13 +258,18 @@ async def test_last_lines_without_line_ends_and_long_lines_are_read() -> None:
             r"requires the variable NO_SUCH_VARIABLE_HERE, which is not set",
         ),
     ],
-    ids=["dies", "hangs", "no program", "not executable", "no folder", "no variable"],
+    ids=["dies", "old", "hangs", "no program", "not executable", "no folder", "no variable"],
 )
 async def test_failed_start_reports_the_reason(config, text: str) -> None:
     with pytest.raises(McpError, match=text) as caught:
         async with connect_mcp(config):
             pass
     assert caught.value.reason == "connect"
+
+
+async def test_server_that_ends_at_an_early_request_is_started_again_for_the_older_protocol() -> None:
+    async with connect_mcp(raw_server_config("strict")) as server:
+        assert (await server.call("echo", {"text": "hi"})).content[0]["text"] == "hi"
 
 
 async def test_crash_during_a_call_fails_the_call_and_restarts_the_server() -> None:

@@ -100,3 +100,23 @@ def test_any_history_is_a_valid_request_with_and_without_cache(wire: str, histor
         ]
         answered += [m["tool_call_id"] for m in sent[field] if m["role"] == "tool"]
         assert request == answered
+        assert len(set(request)) == len(request)
+
+
+@pytest.mark.parametrize("name", ["chat", "gemini"])
+def test_call_ids_of_a_request_are_unique(name: str) -> None:
+    encode, profile, field = WIRES[name]
+    turn = [
+        Message.assistant([ToolUseBlock("look_0", "look", {})], provider="p", model="m"),
+        Message.user([ToolResultBlock("look_0", "look", "seen")]),
+    ]
+    scratch = EncodingCache()
+    history = [Message.user("go")]
+    cached: list[Any] = []
+    for _ in range(3):
+        history += turn
+        cached = json.loads(encode(ModelRequest(history, scratch=scratch), profile))[field]
+        assert cached == json.loads(encode(ModelRequest(history), profile))[field]
+    if name == "chat":
+        sent = [c["id"] for m in cached for c in m.get("tool_calls", ())]
+        assert sent == [m["tool_call_id"] for m in cached if m["role"] == "tool"] == ["look_0", "look_0_2", "look_0_3"]

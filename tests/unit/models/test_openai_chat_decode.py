@@ -366,7 +366,7 @@ def test_surrogates_and_raw_control_characters_are_read(pieces: list[str], text:
         ("model_length", "max_tokens"),
         ("max_tokens", "max_tokens"),
         ("stop_sequence", "stop_sequence"),
-        ("tool_calls", "end_turn"),
+        ("tool_calls", "tool_use"),
         (None, "end_turn"),
     ],
 )

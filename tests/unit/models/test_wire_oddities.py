@@ -1,10 +1,12 @@
 """Content and refusals that hosts and other models rarely produce, in each wire protocol."""
 
+import json
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from mainspring.errors import AuthenticationError, ContextExceededError, ModelError, RateLimitedError
 from mainspring.messages import (
     ImageBlock,
     Message,
@@ -198,3 +200,81 @@ def test_done_mark_of_a_gateway_is_no_line_of_ollama() -> None:
 
     assert events == []
     assert (decoder.ended, decoder.complete) == (True, False)
+
+
+# --- Frames and parts in unexpected places ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nothing", ["null", "[]", "", " ", ": OPENROUTER PROCESSING", ": keepalive"])
+def test_frame_without_content_is_a_keep_alive(nothing: str) -> None:
+    hello, end = chat.chunk({"content": "Hello"}), chat.chunk({}, "stop")
+
+    assert chat.message(nothing, hello, nothing, end).text == "Hello"
+
+
+@pytest.mark.parametrize("data", ["", "{}", "ping", "null"])
+@pytest.mark.parametrize("name", ["keepalive", "ping", "heartbeat"])
+def test_named_keep_alive_may_contain_anything(name: str, data: str) -> None:
+    frame = f"event: {name}\ndata: {data}\n\n".encode()
+    hello, end = chat.sse(chat.chunk({"content": "Hello"}), done=False), chat.sse(chat.chunk({}, "stop"))
+
+    assert chat.read(frame + hello + frame + end)[-1].partial.text == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (
+            {"choices": None, "error_message": "32927 tokens exceed the maximum context length of 32768"},
+            ContextExceededError,
+        ),
+        ({"base_resp": {"status_code": 1002, "status_msg": "rate limit exceeded"}}, RateLimitedError),
+        ({"error_code": 401, "error_msg": "invalid api key"}, AuthenticationError),
+        ({"object": "error", "message": "rate limit exceeded", "code": 429}, RateLimitedError),
+    ],
+)
+@pytest.mark.parametrize("has_started", [False, True])
+def test_error_in_the_format_of_some_host_is_raised(
+    error: dict[str, Any], kind: type[ModelError], has_started: bool
+) -> None:
+    before = [chat.chunk({"content": "Hel"})] if has_started else []
+
+    with pytest.raises(kind) as caught:
+        chat.message(*before, error)
+
+    assert (caught.value.partial is not None) == has_started
+
+
+def test_success_code_of_a_host_is_not_an_error() -> None:
+    last = {"choices": None, "base_resp": {"status_code": 0, "status_msg": ""}}
+
+    assert chat.message(chat.chunk({"content": "Hi"}, "stop"), last).text == "Hi"
+
+
+def test_calls_in_a_message_with_an_empty_delta_are_read() -> None:
+    whole = {"role": "assistant", "content": "", "tool_calls": [chat.call("look", "{}", id="c1")]}
+    last = chat.chunk({}, "tool_calls")
+    last["choices"][0]["message"] = whole
+
+    found = chat.message(chat.chunk({"role": "assistant"}), chat.chunk({"reasoning": "Hm."}), last)
+
+    assert chat.calls(found) == [("c1", "look", {})]
+
+
+def test_message_that_repeats_the_deltas_adds_nothing() -> None:
+    first = chat.chunk({"content": "Look: ", "tool_calls": [chat.call("look", "{}", id="c1", index=0)]})
+    last = chat.chunk({}, "tool_calls")
+    last["choices"][0]["message"] = {"content": "Look: ", "tool_calls": [chat.call("look", "{}", id="c1")]}
+
+    found = chat.message(first, last)
+
+    assert (found.text, chat.calls(found)) == ("Look: ", [("c1", "look", {})])
+
+
+def test_status_requires_action_completes_a_response() -> None:
+    item = {"type": "function_call", "id": "i0", "call_id": "c1", "name": "look", "arguments": "{}"}
+    body = {"id": "r1", "object": "response", "status": "requires_action", "output": [item]}
+
+    found = responses.read(json.dumps(body).encode())[-1].partial
+
+    assert (found.stop_reason, [call.id for call in found.tool_uses]) == ("tool_use", ["c1"])

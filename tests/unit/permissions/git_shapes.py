@@ -166,23 +166,33 @@ BENIGN_COMMANDS = (
 )  # fmt: skip
 
 
+def make_base(folder: Path) -> Path:
+    """Make the repositories that every script starts with, to copy for each test; returns their folder."""
+    (folder / "home").mkdir()
+    (folder / "home/.gitconfig").write_text("[user]\n\tname = n\n\temail = a@b\n[init]\n\tdefaultBranch = main\n")
+    _run_script(folder, BASE)
+    return folder
+
+
 def make_repository(folder: Path, script: str) -> Path:
-    """Run a script in a new repository; returns the folder where it ends."""
+    """Run a script in a copy of the base; returns the folder where it ends."""
     program = folder / "run"
     program.write_text(f'#!/bin/sh\ntouch "{folder}/trace"\nexit 1\n')
     program.chmod(0o755)
-    home = folder / "home"
-    home.mkdir()
-    (home / ".gitconfig").write_text("[user]\n\tname = n\n\temail = a@b\n[init]\n\tdefaultBranch = main\n")
-    variables = {"PATH": os.environ["PATH"], "HOME": str(home), "RUN": str(program), "LC_ALL": "C"}
+    end = _run_script(folder, f"cd main\n{script}")
+    (folder / "trace").unlink(missing_ok=True)
+    return end
+
+
+def _run_script(folder: Path, script: str) -> Path:
+    variables = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "RUN": str(folder / "run"), "LC_ALL": "C"}
     done = subprocess.run(
-        ["bash", "-c", f"{BASE}\n{script}\npwd > '{folder}/end'"],
+        ["bash", "-c", f"{script}\npwd > '{folder}/end'"],
         cwd=folder,
         env=variables,
         capture_output=True,
         text=True,
     )
-    (folder / "trace").unlink(missing_ok=True)
     end = folder / "end"
     assert end.exists(), done.stderr
     return Path(end.read_text().strip())

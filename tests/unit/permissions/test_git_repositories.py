@@ -1,6 +1,7 @@
 """Read-only git commands in hostile and ordinary repositories, with the real git."""
 
 import hashlib
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.unit.permissions.git_shapes import (
     READS,
     SECRET,
     SIGNATURES,
+    make_base,
     make_repository,
 )
 
@@ -47,8 +49,15 @@ rm -f ".git/objects/$(echo $blob | cut -c1-2)/$(echo $blob | cut -c3-)"
 """Script for a partial clone that lacks a file; git would run ssh to fetch the file."""
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repositories that a test starts with: made once, because git starts ten processes for them."""
+    return make_base(tmp_path_factory.mktemp("base"))
+
+
 @pytest.fixture(autouse=True)
-def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def isolated_home(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(base, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -294,10 +303,10 @@ async def test_configured_driver_in_the_project_asks_with_another_command(
 @pytest.mark.parametrize(
     "line", ["git -C inner show HEAD", "git -C inner log -p", "git --no-pager -C inner diff HEAD~1"]
 )
-async def test_git_with_another_folder_is_judged_in_that_folder(line: str, tmp_path: Path) -> None:
+async def test_git_with_another_folder_is_judged_in_that_folder(line: str, tmp_path: Path, base: Path) -> None:
     folder = make_repository(tmp_path, "mkdir -p src; echo x > src/a.txt")
     env = LocalEnv(str(folder))
-    (tmp_path / "second").mkdir()
+    shutil.copytree(base, tmp_path / "second")
     inner = make_repository(tmp_path / "second", 'git config core.fsmonitor "$RUN"; git config diff.external "$RUN"')
     inner.rename(folder / "inner")
 

@@ -373,3 +373,27 @@ def test_number_of_warnings_is_limited() -> None:
 
     assert len(found.warnings) == 31
     assert found.warnings[-1] == "and 4970 more of this kind"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("[query]", "[query]"),
+        ("[source, target]", "[source, target]"),
+        ('["[path] [--full|--fast]"]', "[path] [--full|--fast]"),
+        ("{name}", "{name}"),
+        ('[action] — e.g. "list"', '[action] — e.g. "list"'),
+        ("<file>", "<file>"),
+    ],
+)
+def test_argument_hint_in_brackets_is_meant_literally(written: str, expected: str) -> None:
+    skill = parse_skill(f"---\nname: s\ndescription: Does it.\nargument-hint: {written}\n---\nDo it.")
+
+    assert skill.argument_hint == expected
+
+
+@pytest.mark.parametrize("before", ["<!-- (c) 2026 Acme -->\n", "\ufeff<!--\nname: x\n-->\n\n<!-- --- -->\r\n"])
+def test_comments_may_precede_the_front_matter(before: str) -> None:
+    skill = parse_skill(f"{before}---\nname: s\ndescription: Does it.\n---\nDo it.")
+
+    assert (skill.name, skill.text) == ("s", "Do it.")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mainspring.messages import Message
-from mainspring.models.codec.normalize import iter_complete_turns
+from mainspring.models.codec.normalize import iter_complete_turns, rename_repeated_calls
 from mainspring.models.port import EncodingCache
 
 MessageEncoder = Callable[[Message], bytes]
@@ -32,13 +32,14 @@ class MessageEncodingCache:
         head: The encoded head of the request and its source; belongs to the protocol.
     """
 
-    __slots__ = ("_bytes", "_seen", "head", "key")
+    __slots__ = ("_bytes", "_call_ids", "_seen", "head", "key")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.head: tuple[Any, bytes] | None = None
         self._seen: list[Message] = []
         self._bytes = bytearray()
+        self._call_ids: set[str] = set()
 
     @classmethod
     def get_or_create(cls, scratch: EncodingCache | None, slot: str, key: str) -> MessageEncodingCache:
@@ -68,9 +69,11 @@ class MessageEncodingCache:
         if messages[:done] != seen:  # Compares identities, at the speed of C.
             seen.clear()
             stored.clear()
+            self._call_ids.clear()
             done = 0
         tail = b""
-        for unit, end in iter_complete_turns(messages, done):
+        for complete, end in iter_complete_turns(messages, done):
+            unit = rename_repeated_calls(complete, self._call_ids)
             encoded = b"".join([_encoded(message, key, encode) for message in unit])
             for before, behind in seams:
                 encoded = encoded.replace(before + behind, b",")
@@ -80,6 +83,7 @@ class MessageEncodingCache:
                     del stored[-cut:]
                 stored += encoded
                 done = end
+                self._call_ids.update([call.id for message in unit for call in message.tool_uses])
             else:
                 tail = encoded
         seen.extend(messages[len(seen) : done])

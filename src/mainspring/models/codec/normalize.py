@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 from zlib import crc32
 
@@ -83,6 +84,34 @@ def iter_complete_turns(messages: Sequence[Message], start: int = 0) -> Iterator
             yield _without_results(message), at
         else:
             yield [message], at
+
+
+def rename_repeated_calls(unit: list[Message], used: set[str]) -> list[Message]:
+    """Return a unit whose calls have IDs that no earlier unit has.
+
+    Some models number the calls of each response from 0, and hosts reject a conversation with the same ID twice.
+
+    Args:
+        unit: Messages of one unit of `iter_complete_turns`.
+        used: IDs of all earlier units.
+    """
+    names: dict[str, str] = {}
+    for call in unit[0].tool_uses if unit and unit[0].role == "assistant" else ():
+        if call.id in used:
+            number = next(n for n in count(2) if f"{call.id}_{n}" not in used)
+            names[call.id] = f"{call.id}_{number}"
+    return [_with_call_ids(message, names) for message in unit] if names else unit
+
+
+def _with_call_ids(message: Message, names: dict[str, str]) -> Message:
+    content: list[ContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolUseBlock) and block.id in names:
+            block = replace(block, id=names[block.id])
+        elif isinstance(block, ToolResultBlock) and block.tool_use_id in names:
+            block = replace(block, tool_use_id=names[block.tool_use_id])
+        content.append(block)
+    return replace(message, content=tuple(content))
 
 
 def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, bool]:

@@ -16,10 +16,14 @@ from mainspring.models.profile import ModelProfile
 from mainspring.models.usage import normalize_usage, reported_cost, with_cost
 
 if TYPE_CHECKING:
-    from mainspring.models.errors import ErrorBody, classify_error
+    from mainspring.models.errors import ErrorBody, classify_error, is_error_object
 else:
     ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
     classify_error = lazy_function("mainspring.models.errors", "classify_error")
+    is_error_object = lazy_function("mainspring.models.errors", "is_error_object")
+
+_KEEP_ALIVE_NAMES = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
+_NOTHING = frozenset({b"", b"null", b"[]", b'""'})
 
 _E = TypeVar("_E")
 _F = TypeVar("_F", bound=ModelError)
@@ -182,11 +186,13 @@ class StreamDecoder(ABC, Generic[_E]):
             out.append(self.draft.start())
 
     def _decode_irregular(self, name: str, data: bytes) -> _E | None:
-        """Decode an event that the typed decoder rejected; return ``None`` for the mark of the end, ``[DONE]``."""
+        """Decode an event that the typed decoder rejected; return ``None`` for the mark of the end, and for keep-alives."""
         if data == b"[DONE]":
             self.ended = True
             self.complete = self.complete or self.completes_at_done_mark
             return None
+        if name != "error" and (name in _KEEP_ALIVE_NAMES or data.strip() in _NOTHING or data.lstrip()[:1] == b":"):
+            return None  # Gateways also send comments of the stream as data.
         return self._parse_leniently(name, data, self._convert)
 
     def _parse_leniently(self, name: str, data: bytes, convert: Callable[[dict[str, Any]], _T]) -> _T:
@@ -197,20 +203,18 @@ class StreamDecoder(ABC, Generic[_E]):
             raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
 
     def _check_unknown_object(self, data: bytes) -> dict[str, Any]:
-        """Check an object that is not an event: a keep-alive, or before the start an error in the format of some host.
+        """Check an object that is not an event: a keep-alive, or an error in the format of some host.
 
         Returns:
             Its fields; empty after the start of the response.
         """
-        if self._started:
-            return {}
         try:
             value = parse_object_leniently(data)
         except ValueError:
             return {}
-        if value.get("object") == "error" or any(field in value for field in self.error_fields):
+        if is_error_object(value) or (not self._started and any(field in value for field in self.error_fields)):
             raise self._errors.reported_by_host(data)
-        return value
+        return {} if self._started else value
 
     def _record_usage(self, raw: object) -> None:
         """Store token counts in OpenAI's form; zeros do not replace earlier counts."""

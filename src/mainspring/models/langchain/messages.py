@@ -26,6 +26,7 @@ from mainspring.models.codec.normalize import (
     iter_complete_turns,
     new_call_id,
     prepare_message,
+    rename_repeated_calls,
     split_text_and_images,
 )
 from mainspring.models.codec.text import extract_text
@@ -65,7 +66,10 @@ def to_langchain(messages: Sequence[Message], profile: ModelProfile, system: str
     """
     kinds = langchain("messages")
     found: list[Any] = [kinds.SystemMessage(system)] if system.strip() else []
-    for unit, _ in iter_complete_turns(messages):
+    call_ids: set[str] = set()
+    for complete, _ in iter_complete_turns(messages):
+        unit = rename_repeated_calls(complete, call_ids)
+        call_ids.update([call.id for message in unit for call in message.tool_uses])
         for message in unit:
             prepared = prepare_message(
                 message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable

@@ -51,7 +51,7 @@ class OverflowRecovery:
     If that frees too little, the error remains, with what fills the window.
 
     Args:
-        compactor: Shortens the history; ``None`` leaves it as it is.
+        compactor: Shortens the history; ``None`` leaves it unchanged.
         describe: Describes what fills the window of a history.
     """
 

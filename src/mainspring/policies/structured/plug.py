@@ -24,7 +24,7 @@ from mainspring.messages import ToolDefinition
 from mainspring.policies.structured.options import OUTPUT_TOOL
 from mainspring.text import pluralize
 from mainspring.tools import RunContext, ToolErrorCode, error_result, safe_str
-from mainspring.tools.schema.output import Answer, FunctionCall, OutputSchema, call_function, extract_json_values
+from mainspring.tools.schema.output import Answer, OutputFunctionCall, OutputSchema, call_function, extract_json_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +84,7 @@ class StructuredOutput:
     def __init__(self, schema: Any, *, retries: int = 2, validators: Sequence[Callable[..., Any]] = ()) -> None:
         self.target = schema if schema is None or isinstance(schema, OutputSchema) else OutputSchema(schema)
         self.retries = retries
-        self._validators = [(validator, takes_context(validator)) for validator in validators]
+        self._validators = [(validator, validator_takes_context(validator)) for validator in validators]
         self._specs: tuple[ToolDefinition, ...] = ()
         if self.target is not None:
             self._specs = (ToolDefinition(OUTPUT_TOOL, _DESCRIPTION, self.target.arguments),)
@@ -111,7 +111,7 @@ class StructuredOutput:
         self.attach_to_bus(agent.bus, context)
 
     def for_child(self) -> Plugin | None:
-        """Return ``None``: a subagent has an output of its own."""
+        """Return ``None``: a subagent has its own output."""
         return None
 
     def attach_to_bus(
@@ -241,11 +241,11 @@ class StructuredOutput:
     async def _complete(self, answer: Answer, hook: ToolGate | TurnAfter) -> Answer:
         """Return the answer after the output function, if it is one, and all validators."""
         value = answer.value
-        if not self._validators and not isinstance(value, FunctionCall):
+        if not self._validators and not isinstance(value, OutputFunctionCall):
             return answer
         context = self._create_context(hook.deps, hook.turn_id)
         try:
-            if isinstance(value, FunctionCall):
+            if isinstance(value, OutputFunctionCall):
                 value = await value.run(context)
             for validate, with_context in self._validators:
                 value = await call_function(validate, *((context, value) if with_context else (value,)))
@@ -315,7 +315,7 @@ def _answers_in_text(target: OutputSchema | None, text: str) -> list[Answer]:
     return answers
 
 
-def takes_context(validator: Callable[..., Any]) -> bool:
+def validator_takes_context(validator: Callable[..., Any]) -> bool:
     """Return True if an output validator takes the context of the run before the output.
 
     Raises:

@@ -102,6 +102,14 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     if shown is not None:
         collector.append_raw(shown.stdout.data)
         return _report(arguments, ctx, timeout, shown, collector)
+    return await _run_here(arguments, ctx, timeout, collector, limits)
+
+
+async def _run_here(
+    arguments: dict[str, Any], ctx: ToolContext, timeout: float, collector: _OutputCollector, limits: OutputLimits
+) -> ToolResult:
+    """Run the command in the agent's environment, not in a terminal of the editor."""
+    command: str = arguments["command"]
     try:
         if BACKGROUND_KEY in ctx.extra:
             result = await run_movable(ctx, command, timeout, collector.feed, limits)

@@ -13,10 +13,8 @@ from typing import Any, cast
 from msgspec import UNSET, Meta
 
 from mainspring.tools.problems import format_value
+from mainspring.tools.schema.types import TITLE
 from mainspring.tools.schema_dialect import explain_bad_pattern
-
-TITLE_KEY = "\0title"
-"""Key of an explicit title, which stays in the schema; titles that a library derives from names are removed."""
 
 _LOWER, _UPPER = ("ge", "gt", "min_length"), ("le", "lt", "max_length")
 _NUMERIC = ("ge", "gt", "le", "lt", "multiple_of")
@@ -61,7 +59,7 @@ class Constraints:
         """The descriptions, as arguments for `msgspec.Meta`."""
         found = {key: value for key, value in self.values.items() if key in _DESCRIBING}
         if "title" in found:
-            found["extra_json_schema"] = {**found.get("extra_json_schema", {}), TITLE_KEY: found.pop("title")}
+            found["extra_json_schema"] = {**found.get("extra_json_schema", {}), TITLE: found.pop("title")}
         return found
 
     def _read(self, item: Any) -> None:

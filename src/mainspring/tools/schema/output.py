@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 _FIELD = "output"
 _ROOTS = ("$defs", "definitions")
 
-Decode = Callable[[Any], Any]
+_Decode = Callable[[Any], Any]
 
 
 class Answer(Struct, frozen=True):
     """A parsed answer.
 
     Attributes:
-        value: The output: JSON data, a value of the requested type, or a `FunctionCall`.
+        value: The output: JSON data, a value of the requested type, or a `OutputFunctionCall`.
         raw: The JSON data, valid or not.
         error: Why the data is invalid, for the model; ``None`` if it is valid.
     """
@@ -49,7 +49,7 @@ class Answer(Struct, frozen=True):
     error: str | None = None
 
 
-class FunctionCall(Struct, frozen=True):
+class OutputFunctionCall(Struct, frozen=True):
     """A call of an output function, with converted arguments.
 
     Attributes:
@@ -96,7 +96,7 @@ class OutputSchema:
     """
 
     def __init__(self, expected: Any) -> None:
-        self._decode: Decode | None = None
+        self._decode: _Decode | None = None
         self.takes_text = self.has_functions = False
         if isinstance(expected, Mapping):
             self.schema = dict(cast("Mapping[str, Any]", expected))
@@ -183,7 +183,9 @@ class OutputSchema:
         ):  # parts that do not fit yet are left out, innermost first
             if not check(value):
                 answer = self.convert(value)
-                return UNSET if answer.error is not None or isinstance(answer.value, FunctionCall) else answer.value
+                return (
+                    UNSET if answer.error is not None or isinstance(answer.value, OutputFunctionCall) else answer.value
+                )
             if incomplete:
                 incomplete.pop() if is_list(incomplete) else incomplete.popitem()
         return UNSET
@@ -205,7 +207,7 @@ def convert_output(value: Any, kind: Any) -> Answer:
     return OutputSchema(kind).convert(to_builtins(value, str_keys=True, enc_hook=_to_data))
 
 
-def combine_alternatives(parts: Sequence[tuple[dict[str, Any], Decode]]) -> tuple[dict[str, Any], Decode]:
+def combine_alternatives(parts: Sequence[tuple[dict[str, Any], _Decode]]) -> tuple[dict[str, Any], _Decode]:
     """Return the schema and the decoder of a value that fits one of several types.
 
     Data that fits several types becomes the type with the fewest unknown fields, else the first.
@@ -244,15 +246,15 @@ def _alternatives(expected: Any) -> list[Any]:
     return list(get_args(expected)) if get_origin(expected) in (Union, UnionType) else [expected]
 
 
-def _schema_and_decoder(kind: Any) -> tuple[dict[str, Any], Decode]:
+def _schema_and_decoder(kind: Any) -> tuple[dict[str, Any], _Decode]:
     if not _is_function(kind):
         return schema_from_type(kind)
     found = schema_from_signature(kind)
     schema = {**found.input_schema, "description": found.description} if found.description else found.input_schema
 
-    def decode(value: Any) -> FunctionCall:
+    def decode(value: Any) -> OutputFunctionCall:
         try:
-            return FunctionCall(kind, found.decode(value), found.context_param)
+            return OutputFunctionCall(kind, found.decode(value), found.context_param)
         except ToolError as error:
             raise ValueError(str(error)) from error
 

@@ -17,7 +17,9 @@ MISSING: Any = inspect.Parameter.empty
 """Default of a required parameter or field."""
 
 _PREFIX = "#/$defs/"
-_TITLE_KEY = "\0title"
+TITLE = "\0title"
+"""Field of an explicit title, which stays in the schema; titles that a library derives from names are removed."""
+
 _DICTS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems")
@@ -212,12 +214,12 @@ class _Inliner:
         for key, value in entries.items():
             if key in _LEFT_OUT and (key == "discriminator" or isinstance(value, str)):
                 continue
-            copied["title" if key == _TITLE_KEY else key] = self._part(key, value, open_refs)
+            copied["title" if key == TITLE else key] = self._part(key, value, open_refs)
         return _with_type(copied)
 
     def _followed(self, entries: dict[str, Any], name: str, open_refs: tuple[str, ...]) -> dict[str, Any]:
         beside = {
-            "title" if k == _TITLE_KEY else k: self._part(k, v, open_refs)
+            "title" if k == TITLE else k: self._part(k, v, open_refs)
             for k, v in entries.items()
             if k not in {"$ref", "title"}
         }

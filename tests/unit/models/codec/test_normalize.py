@@ -12,6 +12,7 @@ from mainspring.models.codec.normalize import (
     iter_complete_turns,
     nine_char_id,
     prepare_message,
+    rename_repeated_calls,
     sanitize_call_id,
 )
 
@@ -113,6 +114,20 @@ def test_missing_result_is_replaced_by_an_error_with_the_tool_name() -> None:
     assert result.content == (
         ToolResultBlock("1", "tool_1", "Tool execution was interrupted; its outcome is unknown", True),
     )
+
+
+def test_repeated_call_ids_of_later_turns_are_renamed_with_their_results() -> None:
+    turns = [[call_tools("read_0", "list_1"), user(make_result("read_0"), make_result("list_1"))] for _ in range(3)]
+    used: set[str] = set()
+    renamed: list[list[Message]] = []
+    for unit in turns:
+        renamed.append(rename_repeated_calls(unit, used))
+        used.update(call.id for call in renamed[-1][0].tool_uses)
+
+    assert renamed[0] is turns[0]
+    assert [outline(unit) for unit in renamed[1:]] == [
+        [f"+read_0_{n}", f"+list_1_{n}", f"-read_0_{n}", f"-list_1_{n}"] for n in (2, 3)
+    ]
 
 
 def test_valid_messages_are_not_copied() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
-from msgspec import Struct, field
-from msgspec.structs import FieldInfo, fields
+from msgspec import Struct, field, structs
+from msgspec.structs import FieldInfo
 
 from mainspring.app.workspace.settings.schema import AppConfig, Providers, ProviderSettings, Url
 from mainspring.lazy import lazy_re
@@ -29,6 +30,12 @@ _TYPE_NAMES = {
     "array": "a list",
     "object": "an object",
 }
+
+
+@cache
+def fields(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Return the fields of a type. Cached, because msgspec evaluates the annotations of all fields in each call."""
+    return structs.fields(kind)
 
 
 class SettingValueError(ValueError):

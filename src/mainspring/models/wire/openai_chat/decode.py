@@ -275,10 +275,10 @@ _STOP_REASONS: dict[str, StopReason] = {
     "max_completion_tokens": "max_tokens",
     "stop_sequence": "stop_sequence",
 }
-_SUCCESS = frozenset(
+_CALL_REASONS = frozenset({"tool_calls", "tool_call", "tool_use", "tool-calls", "function_call", "function_calls"})
+_SUCCESS = _CALL_REASONS | frozenset(
     {
         *("stop", "stopped", "stop_token", "end", "end_turn", "end_of_turn", "end_of_text", "eos", "eos_token", "eot"),
-        *("tool_calls", "tool_call", "tool_use", "tool-calls", "function_call", "function_calls"),
         *("complete", "completed", "done", "finish", "finished", "success", "normal", "none", "null"),
     }
 )
@@ -327,7 +327,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         if chunk.error or name == "error":
             raise self._errors.reported_by_host(data)
         self.feed_chunk(chunk, events)
-        if not chunk.choices:
+        if not chunk.choices and not (chunk.usage and self._started):
             self._check_unknown_object(data)
 
     def feed_chunk(self, chunk: ChatChunk, out: list[StreamEvent]) -> None:
@@ -392,9 +392,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         if not self._started:
             self._calls.response_id = chunk.id or ""
             self._start(out)
-        delta, is_complete = choice.delta, False
-        if delta is None and not len(self.draft):
-            delta, is_complete = choice.message, True  # A complete message; after deltas it would only repeat them.
+        delta = choice.delta
         if delta is not None:
             content = delta.content
             if (
@@ -404,15 +402,25 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
                 or (self._can_have_markup and "<" in content)
                 or _has_more(delta)
             ):
-                self._delta(delta, out, is_complete=is_complete)
+                self._delta(delta, out, is_complete=False)
             else:
                 out.append(self.draft.text(self._text, content))  # the common case
+        if choice.message is not None and (delta is None or choice.finish_reason):
+            self._delta(self._without_repetition(choice.message), out, is_complete=True)
         if choice.finish_reason:
             self._finish = choice.finish_reason.lower().rpartition(".")[2]
             self._stopped_at = choice.stop_reason
             self.complete = True
         if choice.usage:
             self._record_usage(choice.usage)
+
+    def _without_repetition(self, message: ChatDelta) -> ChatDelta:
+        """Return the part of a complete message that no delta contained; hosts send it alone or with the last delta."""
+        if not len(self.draft):
+            return message
+        has_text = self._markup is not None or bool(self.draft.message().text)
+        calls = None if self._calls.count else message.tool_calls
+        return ChatDelta(content=None if has_text else message.content, tool_calls=calls)
 
     def _delta(self, delta: ChatDelta, out: list[StreamEvent], *, is_complete: bool) -> None:
         thought = delta.reasoning_content or delta.reasoning or delta.thinking
@@ -488,7 +496,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         known = _STOP_REASONS.get(self._finish)
         if known == "max_tokens":
             return known
-        if self._calls.count:
+        if self._calls.count or self._finish in _CALL_REASONS:
             return "tool_use"
         if known is not None:
             return known

@@ -505,7 +505,7 @@ class ResponsesDecoder(StreamDecoder[Event]):
             raise self._errors.provider_aborted("status cancelled")
         if self._status in ("queued", "in_progress"):
             raise self._errors.invalid_response(f"The response is not complete (status {self._status})", "not_ready")
-        if self._status not in ("incomplete", "completed", ""):
+        if self._status not in ("incomplete", "completed", "requires_action", ""):
             raise self._errors.unknown_stop(f"status {self._status}")
         if self._status != "incomplete":
             return "tool_use" if self._items.has_calls else "end_turn"
