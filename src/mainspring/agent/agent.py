@@ -262,7 +262,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self: Agent[_D, AgentOutputT], *, deps: _D, **options: Unpack[ConversationOptions]
     ) -> Conversation[_D, AgentOutputT]: ...
     def conversation(self, *, deps: Any = None, **options: Unpack[ConversationOptions]) -> Conversation[Any, Any]:
-        """Create a conversation of its own with this agent, for example for each user of a server.
+        """Create a separate conversation with this agent, for example for each user of a server.
 
         Args:
             deps: The dependencies of its runs, of the agent's ``deps_type``.
