@@ -229,3 +229,14 @@ def test_invalid_grants_file_is_an_error_and_is_not_changed(command: Command) ->
         assert "Fix the file, or delete it to revoke all grants." in each.err
     assert command.server.requests == []
     assert file.read_text() == "{ broken"
+
+
+def test_rule_for_a_tool_of_a_plugin_is_not_reported_as_unused(command: Command) -> None:
+    command.server.script.append("ok")
+
+    done = command.run("-p", "x", "--deny", "spawn", "--allow", "context_read", "--deny", "nothing")
+
+    assert done.code == 0
+    assert [line for line in done.err.splitlines() if "matches no tool" in line] == [
+        "Note: The rule deny nothing (--deny) matches no tool and has no effect."
+    ]

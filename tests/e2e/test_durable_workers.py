@@ -20,7 +20,7 @@ from mainspring.loop import RunResult
 from mainspring.messages import Message
 from tests.e2e.durable_harness import Workers, fork_server, workers
 from tests.helpers.processes import ended, stopped
-from tests.requires import on_posix
+from tests.requires import durable_on_sqlite, on_posix
 
 __all__ = ["fork_server", "workers"]
 pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]
@@ -152,6 +152,7 @@ async def test_suspended_worker_repeats_no_steps(workers: Workers, client: Durab
     await (await client.start("three", "again")).result(timeout=40)
 
 
+@durable_on_sqlite
 @pytest.mark.parametrize("workers", ["sqlite"], indirect=True)
 async def test_worker_continues_after_waiting_for_a_database_lock(workers: Workers, client: DurableClient) -> None:
     """A process that is suspended during a write keeps the lock: all others wait for it, and none fails."""

@@ -89,6 +89,9 @@ async def main(db: Db) -> None:
     takes_number(result.output_as(list[int]))  # mistake: a list is not a number
     print([message.tool_resluts for message in result.messages])  # mistake: a misspelled field of a message
 
+    queued = Agent("openai:gpt-5-mini", name="queued", deps_type=Queue)
+    Agent[Db, str]("openai:gpt-5-mini", deps_type=Db, handoffs=[queued])  # mistake: a handoff to other dependencies
+
     @agent.output_validator  # mistake: a validator of another output
     def check(output: Refusal) -> Refusal:
         return output

@@ -10,6 +10,7 @@ import msgspec
 from mainspring import (
     Agent,
     Behavior,
+    Handoff,
     LLMClient,
     RunContext,
     RunHandle,
@@ -143,6 +144,9 @@ async def main(model: ScriptedModel, db: Db, schema: dict[str, Any]) -> None:
     assert_type((await Agent(model, output_type=fetch_report, deps_type=Db).run("go", deps=db)).output, Report)
     several = Agent[None, Report | Refusal](model, output_type=[to_report, Refusal])
     assert_type((await several.run("go")).output, Report | Refusal)
+
+    front = Agent[Db, Report | Refusal](model, deps_type=Db, output_type=Refusal, handoffs=[agent, Handoff(agent)])
+    assert_type((await front.run("go", deps=db)).output, Report | Refusal)
 
     data = await Agent(model, output_type=schema).run("go")
     assert_type(data.output_as(Report), Report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
@@ -19,6 +18,7 @@ from mainspring.agent.options import (
     StreamOptions,
     add_output_type,
     normalize_tools,
+    resolve_model,
     validate_agent_options,
     validate_behavior,
     validate_deps,
@@ -26,6 +26,7 @@ from mainspring.agent.options import (
 )
 from mainspring.agent.plugs import (
     INHERITED_OPTIONS,
+    SubagentFactory,
     bind_sampling,
     close_servers,
     configure_disclosure,
@@ -40,32 +41,35 @@ from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
     AgentOutputError,
-    ConfigError,
-    ProviderConfigError,
     check_option_names,
 )
-from mainspring.events import ContextCompacted, RunStatus
+from mainspring.events import ContextCompacted
 from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
 from mainspring.messages import AgentMessage, Message, convert_to_llm
-from mainspring.models import ModelProvider, ModelRequest, ProviderConfig, ThinkingLevel, create_model, default_registry
-from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
+from mainspring.models import (
+    ModelProvider,
+    ModelRequest,
+    ThinkingLevel,
+)
+from mainspring.models.auth.credentials import ApiKeyProvider
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
 from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
-from mainspring.tools import LazyTool, RunContext, Tool
+from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, TypeVar
 
+    from mainspring.agent.handoffs import Handoff, Handoffs, Successor
     from mainspring.env.scoped import scope_environment
     from mainspring.extensions.plug import Extensions
     from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
     from mainspring.policies.structured import StructuredOutput
     from mainspring.policies.structured.partial import PartialOutput
     from mainspring.policies.structured.plug import validator_takes_context
-    from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
+    from mainspring.subagents import NestedSteps, ParentContext, SubagentRun, Subagents
     from mainspring.tools.schema.output import OutputSchema, call_function
 
     AgentDepsT = TypeVar("AgentDepsT", contravariant=True, default=None)  # defaults of TypeVars need Python 3.13
@@ -81,6 +85,8 @@ else:
     ParentContext = lazy_class("mainspring.subagents.run", "ParentContext")
     Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
     compact_history = lazy_function("mainspring.policies.compaction.summary", "compact_history")
+    Handoffs = lazy_function("mainspring.agent.handoffs", "Handoffs")
+    Successor = lazy_function("mainspring.agent.handoffs", "Successor")
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
@@ -122,6 +128,8 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             model, an enum, a `Literal`, a list, ``A | B``, ...), an output function (its arguments are the schema, its result is
             the output), a list of those, or a JSON Schema. Default: the text of the response.
         system: System prompt: text, or a function of the `RunContext` that returns it at the start of each run.
+        handoffs: Agents to which the model can hand the conversation over, or `Handoff` objects with options. The
+            output of a run is that of the agent that answers.
         **options: Further options, see `AgentOptions`.
 
     Raises:
@@ -146,6 +154,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         deps_type: TypeForm[AgentDepsT] = ...,
         output_type: TypeForm[AgentOutputT] = ...,
         system: SystemPrompt[AgentDepsT] = "",
+        handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -156,6 +165,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         deps_type: TypeForm[AgentDepsT] = ...,
         output_type: Callable[..., Awaitable[AgentOutputT]],
         system: SystemPrompt[AgentDepsT] = "",
+        handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -167,6 +177,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         output_type: Callable[..., AgentOutputT]
         | Sequence[Callable[..., AgentOutputT] | Callable[..., Awaitable[AgentOutputT]]],
         system: SystemPrompt[AgentDepsT] = "",
+        handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     @overload
@@ -177,6 +188,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         deps_type: TypeForm[_D] = ...,
         output_type: Mapping[str, Any],
         system: SystemPrompt[_D] = "",
+        handoffs: Iterable[Handoff[_D, Any] | Agent[_D, Any]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     def __init__(
@@ -184,20 +196,26 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         model: ModelProvider | str | None = None,
         *,
         deps_type: Any = None,
-        output_type: Any = str,
+        output_type: Any = ...,
         system: SystemPrompt[Any] = "",
+        handoffs: Iterable[Any] = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         model, provider = adapt_model(model), adapt_model(options.get("provider"))
         validate_agent_options(options, model=model, provider=provider, system=system)
+        self.given_options = frozenset(options)
         self._deps_type: Any = None if deps_type is type(None) else deps_type
         self._system_function = None if isinstance(system, str) else system
         self._output_validators: list[Callable[..., Any]] = []
         self._output_schema: tuple[Any, OutputSchema] | None = None
+        is_typed, output_type = output_type is not ..., str if output_type is ... else output_type
         behavior = add_output_type(output_type, options.pop("behavior", None))
         if output_type is not str:
             self._get_output_schema(behavior.schema)  # so that an invalid type is an error here
         installed = create_plugs(options)
+        self._handoffs: Handoffs | None = Handoffs(handoffs, has_output_type=is_typed) if handoffs else None
+        if self._handoffs is not None:
+            installed.append(self._handoffs)
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
             self._subagents.bind_host(
@@ -205,7 +223,9 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             )
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._run_model: ModelProvider | None = None
+        self._run_options: tuple[dict[str, Any], Behavior] = {}, Behavior()
         self._structured: StructuredOutput | None = None
+        self._detach_output: Callable[[], None] = lambda: None
         self._lifecycle = SessionLifecycle(self, self.extensions)
         self.get_api_key: ApiKeyProvider | None = options.pop("get_api_key", None)
         ledger = options.pop("ledger", None)
@@ -213,7 +233,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         options["tools"] = normalize_tools(options.get("tools", ()))
         self._inherited = {name: value for name, value in options.items() if name in INHERITED_OPTIONS}
         super().__init__(
-            self._use_key(_resolve_model(model, provider, self.get_api_key)),
+            self._use_key(resolve_model(model, provider, self.get_api_key)),
             env=to_environment(options.pop("execution", None)),
             system=system if isinstance(system, str) else "",
             behavior=behavior,
@@ -242,7 +262,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self: Agent[_D, AgentOutputT], *, deps: _D, **options: Unpack[ConversationOptions]
     ) -> Conversation[_D, AgentOutputT]: ...
     def conversation(self, *, deps: Any = None, **options: Unpack[ConversationOptions]) -> Conversation[Any, Any]:
-        """Create a conversation of its own with this agent, for example for each user of a server.
+        """Create a separate conversation with this agent, for example for each user of a server.
 
         Args:
             deps: The dependencies of its runs, of the agent's ``deps_type``.
@@ -439,7 +459,8 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         validate_deps(deps, self._deps_type)
         run: RunHandle[Any] = super().stream(prompt, subagents=subagents, deps=deps, **options)
         schema = (options.get("behavior") or Behavior()).merged_with(self.behavior).schema
-        run.create_output_reader = lambda: PartialOutput(self._get_output_schema(schema)).read
+        find = self._handoffs.get_output_schema if self._handoffs is not None else None
+        run.create_output_reader = lambda: PartialOutput(self._get_output_schema(schema), find).read
         return run
 
     @overload
@@ -483,7 +504,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         if thinking is not None:
             validate_behavior(Behavior(thinking=thinking))
             behavior = Behavior(thinking=thinking).merged_with(behavior)
-        request = self.model if model is None else self._use_key(_resolve_model(model, None, self.get_api_key))
+        request = self.model if model is None else self._use_key(resolve_model(model, None, self.get_api_key))
         given = (
             None
             if tools is None
@@ -503,21 +524,56 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             prompt, options = entered.prompt, entered.options
         settled = behavior.merged_with(self.behavior)
         offered = [*self.tools, *self._lazy] if given is None else given
+        values = {"behavior": behavior, "system": options.get("system"), "model": model and request}
+        values["tools"] = None if given is None else ToolRegistry(given)
+        self._run_options = {name: value for name, value in values.items() if value is not None}, settled
         with ExitStack() as ending:
-            self._structured = None
-            if settled.schema is not None or self._output_validators:
-                self._structured = StructuredOutput(
-                    self._get_output_schema(settled.schema),
-                    retries=settled.max_output_retries,
-                    validators=self._output_validators,
-                )
-                ending.callback(self._structured.attach_to_bus(self.bus, self._create_context))
+            ending.callback(self._expect_output, None)
+            self._expect_output(self._create_structured(settled))
             ending.enter_context(self._policies.attached(settled, offered, request))
             self._run_model = request
             ending.callback(setattr, self, "_asked", None)
             return await super()._run(
                 prompt, model=request, behavior=behavior, tools=given, **{"deps": deps, **options}
             )
+
+    async def prepare_successor(self, deps: AgentDepsT) -> Successor[AgentOutputT]:
+        """Return what the run of another agent needs to continue as this one; see `Handoff`."""
+        validate_deps(deps, self._deps_type)
+        await self.warmup(wait_for_late=False)
+        system = self.context.system
+        if self._system_function is not None:
+            system = await call_function(self._system_function, self._create_context(deps))
+        tools, aliases, output = self.context.tools, self.tool_aliases, self._create_structured(self.behavior)
+        return Successor(self.name, self.model, system, tools, self.behavior, aliases, output)
+
+    def redirect_run(self, to: Successor[Any], *, resumed: bool = False) -> None:
+        """Continue the active run as another agent, under the limits and hooks of this one; see `Successor.with_options`."""
+        assert self._current.redirect is not None
+        given, settled = self._run_options
+        to = to.with_options(given, settled, resumed=resumed)
+        self._run_model = to.model
+        if given["behavior"].schema is None:
+            self._expect_output(to.output)
+        self._current.redirect(to.to_redirect())
+
+    @property
+    def output_schema(self) -> OutputSchema | None:
+        """The expected output; ``None`` for the text of the response."""
+        return self._get_output_schema(self.behavior.schema)
+
+    def _create_structured(self, behavior: Behavior) -> StructuredOutput | None:
+        if behavior.schema is None and not self._output_validators:
+            return None
+        schema, retries = self._get_output_schema(behavior.schema), behavior.max_output_retries
+        return StructuredOutput(schema, retries=retries, validators=self._output_validators)
+
+    def _expect_output(self, output: StructuredOutput | None) -> None:
+        """Expect another output from now on; ``None``: the text of the response."""
+        self._detach_output()
+        self._structured, self._detach_output = output, lambda: None
+        if output is not None:
+            self._detach_output = output.attach_to_bus(self.bus, self._create_context)
 
     def _get_output_schema(self, schema: Any) -> OutputSchema | None:
         """Return the expected output; runs with the same one share its compiled form."""
@@ -579,76 +635,3 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
 
 create_agent = Agent
 """Create an `Agent`."""
-
-
-def _resolve_model(
-    model: ModelProvider | str | None,
-    provider: ModelProvider | str | None = None,
-    get_api_key: ApiKeyProvider | None = None,
-) -> ModelProvider:
-    if provider is not None and not isinstance(provider, str):
-        if model is not None:
-            raise ConfigError("Pass either model or a ModelProvider as provider, not both.")
-        return provider
-    if isinstance(model, str) or model is None:
-        try:
-            return _create_model(model, provider)
-        except ProviderConfigError as error:
-            if get_api_key is None or error.reason != "missing_key":
-                raise
-            return _create_model(model, provider, bind_provider(get_api_key, error.provider or ""))
-    if provider:
-        raise ConfigError(f"The model already has the provider {model.provider}. Remove provider={provider!r}.")
-    return model
-
-
-def _create_model(model: str | None, provider: str | None, api_key: Any = None) -> ModelProvider:
-    if provider:
-        return default_registry().build(ProviderConfig(provider=provider, model=model, api_key=api_key))
-    spec = (model or os.environ.get("AGENT_MODEL", "")).strip()
-    if not spec:
-        raise ConfigError(
-            'No model. Pass one, for example Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model.'
-        )
-    return create_model(spec, api_key=api_key)
-
-
-class SubagentFactory:
-    """Creates subagents for an agent.
-
-    Args:
-        parent: The agent.
-        make: The class of subagents: the public Agent, even if the parent has a custom class.
-        child_defaults: Returns the values of the agent's run.
-        reached_limit: Returns the limit that its run has reached, if any.
-    """
-
-    def __init__(
-        self,
-        parent: Agent[Any, Any],
-        make: type[Agent[Any, Any]],
-        child_defaults: Callable[[], ParentContext],
-        reached_limit: Callable[[], RunStatus | None],
-    ) -> None:
-        self.parent = parent
-        self._make = make
-        self.child_defaults = child_defaults
-        self.reached_limit = reached_limit
-
-    def create_subagent(self, request: SubagentRequest) -> Agent[Any, Any]:
-        """Create a subagent with the same environment and tool aliases, whose spending is added to the parent's."""
-        parent = self.parent
-        return self._make(
-            request.model,
-            name=request.name,
-            system=request.system,
-            tools=request.tools,
-            behavior=request.behavior,
-            execution=parent.env,
-            plugs=request.plugs,
-            ledger=parent.ledger,
-            extra={k: v for k, v in parent.extra.items() if k != "spawn"},
-            tool_aliases=parent.tool_aliases,
-            get_api_key=parent.get_api_key if isinstance(request.model, str) else None,
-            steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
-        )

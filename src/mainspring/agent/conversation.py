@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
-    from mainspring.agent.agent import Agent
     from mainspring.agent.options import RunOptions, StreamOptions
-    from mainspring.loop import Approve, Deny, PendingCalls, Plugin, Prompt, RunHandle, RunResult
+    from mainspring.loop import Approve, CoreAgent, Deny, PendingCalls, Plugin, Prompt, RunHandle, RunResult
     from mainspring.messages import AgentMessage
     from mainspring.policies.budgets import Ledger
+    from mainspring.policies.compaction import CompactionResult
     from mainspring.sessions import Session
 
     DepsT = TypeVar("DepsT", default=None)
@@ -55,7 +55,7 @@ class Conversation(Generic[DepsT, OutputT]):
 
     def __init__(
         self,
-        create: Callable[[dict[str, Any]], Agent[Any, OutputT]],
+        create: Callable[[dict[str, Any]], Any],
         deps: DepsT,
         *,
         session: Session | None = None,
@@ -69,23 +69,22 @@ class Conversation(Generic[DepsT, OutputT]):
         self._history = to_messages(history if isinstance(history, str) else list(history))
         self._ledger = ledger
         self._plugs = tuple(plugs)
-        self._agent: Agent[Any, OutputT] | None = None
+        self._agent: Any = None  # an `Agent`, which imports this module
         if session is not None:  # which has messages, and may be in use
-            self._agent = self._create_agent()
+            self._get_agent()
 
     @property
-    def agent(self) -> Agent[Any, OutputT]:
-        """The agent of this conversation alone, for everything else: `Agent.compact`, `Agent.on`, `Agent.subscribe`, and so on."""
-        if self._agent is None:
-            self._agent = self._create_agent()
-        return self._agent
+    def agent(self) -> CoreAgent:
+        """The agent of this conversation alone, for everything else: `CoreAgent.on`, `CoreAgent.subscribe`, and so on."""
+        return self._get_agent()
 
-    def _create_agent(self) -> Agent[Any, OutputT]:
-        agent = self._create(
-            {"messages": self._history, "plugs": self._plugs, "session": self._session, "ledger": self._ledger}
-        )
-        self._history = []
-        return agent
+    def _get_agent(self) -> Any:
+        if self._agent is None:
+            self._agent = self._create(
+                {"messages": self._history, "plugs": self._plugs, "session": self._session, "ledger": self._ledger}
+            )
+            self._history = []
+        return self._agent
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
@@ -100,7 +99,7 @@ class Conversation(Generic[DepsT, OutputT]):
     @property
     def ledger(self) -> Ledger:
         """The spending of the current run; between runs, of this conversation."""
-        return self.agent.ledger
+        return self._get_agent().ledger
 
     @property
     def pending(self) -> PendingCalls | None:
@@ -109,17 +108,17 @@ class Conversation(Generic[DepsT, OutputT]):
 
     async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult[OutputT]:
         """Run until the agent stops; see `Agent.run`."""
-        return await self.agent.run(prompt, deps=self.deps, **options)
+        return await self._get_agent().run(prompt, deps=self.deps, **options)
 
     def stream(
         self, prompt: Prompt = "", *, subagents: bool = False, **options: Unpack[StreamOptions]
     ) -> RunHandle[OutputT]:
         """Run and stream the events; see `Agent.stream`."""
-        return self.agent.stream(prompt, subagents=subagents, deps=self.deps, **options)
+        return self._get_agent().stream(prompt, subagents=subagents, deps=self.deps, **options)
 
     def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult[OutputT]:
         """Run to the end and block until then; see `Agent.run_sync`."""
-        return self.agent.run_sync(prompt, deps=self.deps, **options)
+        return self._get_agent().run_sync(prompt, deps=self.deps, **options)
 
     def steer(self, message: str | AgentMessage) -> None:
         """Queue a steering message: the run gets it at the next tool boundary and skips the remaining tool calls."""
@@ -137,3 +136,12 @@ class Conversation(Generic[DepsT, OutputT]):
     def answer(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
         """Approve or deny tool calls of a paused run; see `Agent.answer`."""
         self.agent.answer(answers)
+
+    async def compact(self, instructions: str = "") -> CompactionResult | None:
+        """Compact the older part of the conversation now, between runs; see `Agent.compact`."""
+        return await self._get_agent().compact(instructions)
+
+    async def shutdown(self, reason: str = "exit") -> None:
+        """Notify handlers of `session:shutdown` that the conversation is closed in this process; shared MCP servers stay connected."""
+        if self._agent is not None:
+            await self._agent.shutdown(reason)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from mainspring.errors import ConfigError, check_option_names
+from mainspring.errors import ConfigError, ProviderConfigError, check_option_names
 from mainspring.loop import LoopOptions
-from mainspring.models import ThinkingLevel
+from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
+from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
 from mainspring.tools import LazyTool, Tool, tool
@@ -28,8 +29,6 @@ if TYPE_CHECKING:  # a caller that passes one has imported it
     from mainspring.mcp import McpConnector, McpPlug, McpServerConfig
     from mainspring.memory import Memory
     from mainspring.messages import AgentMessage
-    from mainspring.models import ModelProvider
-    from mainspring.models.auth.credentials import ApiKeyProvider
     from mainspring.permissions import Permissions
     from mainspring.policies.disclosure import Disclosure, LoadMode
     from mainspring.sessions import Session
@@ -324,3 +323,40 @@ def validate_deps(deps: Any, kind: Any) -> None:
     with suppress(TypeError):  # a protocol, or list[int], whose instances cannot be recognized
         if not isinstance(deps, kind):
             raise ConfigError(f"deps must be of the agent's deps_type, {name}, not {type(deps).__name__}.")
+
+
+def resolve_model(
+    model: ModelProvider | str | None,
+    provider: ModelProvider | str | None = None,
+    get_api_key: ApiKeyProvider | None = None,
+) -> ModelProvider:
+    """Return the model, created from its name if necessary.
+
+    Raises:
+        ConfigError: If no model is named, or the provider is given twice.
+    """
+    if provider is not None and not isinstance(provider, str):
+        if model is not None:
+            raise ConfigError("Pass either model or a ModelProvider as provider, not both.")
+        return provider
+    if isinstance(model, str) or model is None:
+        try:
+            return _create_model(model, provider)
+        except ProviderConfigError as error:
+            if get_api_key is None or error.reason != "missing_key":
+                raise
+            return _create_model(model, provider, bind_provider(get_api_key, error.provider or ""))
+    if provider:
+        raise ConfigError(f"The model already has the provider {model.provider}. Remove provider={provider!r}.")
+    return model
+
+
+def _create_model(model: str | None, provider: str | None, api_key: Any = None) -> ModelProvider:
+    if provider:
+        return default_registry().build(ProviderConfig(provider=provider, model=model, api_key=api_key))
+    spec = (model or os.environ.get("AGENT_MODEL", "")).strip()
+    if not spec:
+        raise ConfigError(
+            'No model. Pass one, for example Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model.'
+        )
+    return create_model(spec, api_key=api_key)

@@ -13,7 +13,7 @@ from mainspring.env.types import PathFilter
 def scope_environment(env: ExecutionEnv) -> ExecutionEnv:
     """Return the same environment with its own background commands, search filter, and scratch space.
 
-    The view has the class and all other state of the environment, so tools and policies cannot tell them apart.
+    The view has the class and all other state of the environment, so tools and policies see no difference.
     """
     if not hasattr(env, "__dict__"):
         return env

@@ -24,6 +24,7 @@ from mainspring.events.span import RandomSource, SpanContext, SpanSource
 from mainspring.events.stream import EventStream
 from mainspring.events.types import (
     AgentEnd,
+    AgentHandoff,
     AgentStart,
     ApprovalRequest,
     ApprovalResult,
@@ -56,6 +57,7 @@ from mainspring.events.types import (
 
 __all__ = [
     "AgentEnd",
+    "AgentHandoff",
     "AgentStart",
     "AgentStats",
     "ApprovalRequest",

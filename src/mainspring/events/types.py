@@ -463,6 +463,22 @@ class OauthRefresh(Event, frozen=True):
 # --- subagents --------------------------------------------------------------------------------------------------------
 
 
+class AgentHandoff(Event, frozen=True):
+    """Another agent continues the conversation.
+
+    Attributes:
+        previous: Name of the agent that handed off.
+        agent: Name of the agent that continues.
+        model: Its model, as ``provider:model``.
+        resumed: Whether the handoff was in an earlier run of the conversation.
+    """
+
+    previous: str
+    agent: str
+    model: str = ""
+    resumed: bool = False
+
+
 class SubagentStart(Event, frozen=True):
     """A subagent starts.
 
@@ -559,6 +575,7 @@ RunEvent = (
     | McpServer
     | SkillChange
     | OauthRefresh
+    | AgentHandoff
     | SubagentStart
     | SubagentEvent
     | SubagentEnd

@@ -168,6 +168,7 @@ class CoreAgent:
         registrations: Functions that register the application's handlers and listeners with another agent; ``None`` while plugins are
             installed.
         tool_aliases: The names under which the model knows tools, by the tool's own name.
+        swaps_context: Whether a plugin may replace the system prompt and tools of a run.
     """
 
     def __init__(
@@ -219,6 +220,7 @@ class CoreAgent:
         self._result: RunResult | None = None
         self._config: LoopConfig | None = None
         self._current = self.context
+        self.swaps_context = False
         self._ready = False
         self._warming: asyncio.Task[None] | None = None
         for plug in self.plugs:
@@ -313,7 +315,7 @@ class CoreAgent:
             with suppress(AgentAbortedError):  # the loop checks the signal again
                 async with cancel_scope(signal):
                     await self.warmup(wait_for_late=False)
-            if system is not None or tools is not None:
+            if system is not None or tools is not None or self.swaps_context:
                 context = replace(
                     context,
                     system=context.system if system is None else system,
@@ -354,7 +356,8 @@ class CoreAgent:
     def _create_context(self, deps: Any, turn_id: str = "") -> RunContext[Any]:
         """Return the context of the current or next run, for functions of the application that are not tools."""
         return RunContext(
-            env=self.env, deps=deps, session_id=self.session_id, turn_id=turn_id, agent=self.name,
+            env=self.env, deps=deps, session_id=self.session_id, turn_id=turn_id,
+            agent=self._config.agent if self._config else self.name,
             signal=self._signal, extra=self.extra,
         )  # fmt: skip
 

@@ -77,7 +77,7 @@ async def run_scope(run: RunState, signal: CancelToken | None) -> AsyncGenerator
     """Let a run be aborted, and finish it the same way on every path out: completed, failed, aborted, or cancelled."""
     context, error = run.context, None
     context.side_call = run.side_call = partial(side_call, run)
-    context.spend = run.add_usage
+    context.spend, context.redirect = run.add_usage, run.redirect
     task = asyncio.current_task()
     cancellations = task.cancelling() if task else 0
 
@@ -125,7 +125,8 @@ async def _finish_run(run: RunState, error: BaseException | None) -> BaseExcepti
         end = _session_end(run, error, reason, turn_range)
         await run.emit(end, only=lambda order, _: not is_order_of_done(order))
         run.status, error = end.status, end.error
-    run.has_ended, run.context.side_call, run.context.spend = True, None, None
+    run.has_ended = True
+    run.context.side_call = run.context.spend = run.context.redirect = None
     if isinstance(error, AgentError):
         error.outcome = run.result()
     if run.bus.has(SessionEnd):

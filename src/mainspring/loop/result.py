@@ -42,6 +42,7 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
         stats: Figures.
         error: The failure, if the caller requested a result instead of an exception.
         run_id: ID of the run.
+        agent: Name of the agent that answered: the one that ran, or the last one to which the conversation was handed over.
     """
 
     status: RunStatus
@@ -53,6 +54,7 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
     stats: AgentStats = AgentStats()
     error: AgentError | None = None
     run_id: str = ""
+    agent: str = ""
 
     @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:

@@ -108,6 +108,26 @@ class PendingCalls(Struct):
         return tuple([c for c in self.message.tool_uses if c.id in self.reasons and c.id not in self.answers])
 
 
+class RunRedirect(Struct, frozen=True, kw_only=True):
+    """The agent that continues a run.
+
+    Attributes:
+        agent: Its name.
+        model: Its model.
+        system: Its system prompt.
+        tools: Its tools.
+        behavior: The options of the run from then on.
+        aliases: The names under which its model knows tools.
+    """
+
+    agent: str
+    model: ModelProvider
+    system: str
+    tools: ToolRegistry
+    behavior: LoopOptions
+    aliases: Mapping[str, str]
+
+
 class LoopContext(Struct, kw_only=True, eq=False):
     """A conversation: what the loop reads and adds to.
 
@@ -119,6 +139,7 @@ class LoopContext(Struct, kw_only=True, eq=False):
         scratch: What providers cache between the requests of this conversation.
         side_call: Calls a model outside the conversation; set during a run.
         spend: Adds usage from outside the conversation (for example, of a subagent) under a purpose; set during a run.
+        redirect: Continues the run with another model, system prompt, and tools; set during a run.
     """
 
     system: str = ""
@@ -128,6 +149,7 @@ class LoopContext(Struct, kw_only=True, eq=False):
     scratch: EncodingCache = field(default_factory=EncodingCache)
     side_call: SideModelCall | None = None
     spend: Callable[[Usage, str], None] | None = None
+    redirect: Callable[[RunRedirect], None] | None = None
 
 
 class LoopConfig(Struct, kw_only=True, eq=False):
@@ -264,6 +286,15 @@ class RunState:
         if limits.max_seconds is not None and self.seconds >= limits.max_seconds:
             return "max_seconds"
         return None
+
+    def redirect(self, to: RunRedirect) -> None:
+        """Continue as another agent from the next turn on: the history, limits, hooks, and queues stay."""
+        config, context = self.config, self.context
+        config.agent, config.model, config.aliases = to.agent, to.model, to.aliases
+        config.behavior = to.behavior
+        context.system, context.tools = to.system, to.tools
+        if self.model_messages is not None:  # the other model may have no vision
+            self.model_messages = list(self.without_unseen_images(convert_to_llm(context.messages)))
 
     # --- hooks and queues -------------------------------------------------------------------------------------------
 
@@ -431,7 +462,9 @@ class RunState:
             seconds=self.seconds,
             side_usage=dict(self.side_usage),
         )
-        result = RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
+        result = RunResult.from_messages(
+            self.added, run_id=self.id, agent=self.config.agent, status=self.status or "error", stats=stats
+        )
         finalize = self.config.finalize_result
         return result if finalize is None else finalize(result)
 

@@ -46,7 +46,7 @@ class EndpointState:
         self.status = None
 
     async def exit_code(self) -> int | None:
-        """Return the exit code of the program, if it ended on its own; wait a moment for a program that is ending."""
+        """Return the exit code of a program that ended before the client closed it; wait a moment for a program that is ending."""
         if self.process is None or self.process.ended_by_client:
             return None
         with suppress(TimeoutError):
@@ -80,7 +80,7 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
     if end.session_gone or (code == -32001 and "session" in text.lower()):
         end.session_gone = False
         return McpError(name, f"MCP server {name!r} no longer recognizes this session", "session")
-    closed = kind == "MCPError" and "onnection closed" in text  # Servers use the same code for any error of their own.
+    closed = kind == "MCPError" and "onnection closed" in text  # Servers use the same code for any error.
     if reason == "connect":
         return McpError(name, f"Cannot connect to MCP server {name!r}: {await _reason(found, text, end)}", "connect")
     if reason == "lost" and end.process is None and not closed:

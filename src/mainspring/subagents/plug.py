@@ -195,7 +195,7 @@ def forward_events(
     # Gates that an application adds to its agent also apply to subagents; no events report this. Gates of the parent's policies and
     # plugins do not: policies depend on the parent's history, and `for_child` creates a plugin for each subagent.
     for gate in _GATES:
-        agent.on(gate, _apply_parent_gate(gate, parent), order=_FORWARD_ORDER - 1)
+        agent.on(gate, apply_gates_of(gate, parent), order=_FORWARD_ORDER - 1)
 
     def stop(hook: TurnBefore) -> None:
         hook.stop = hook.stop or reached_limit()
@@ -212,13 +212,15 @@ def _forward_hook(identity: SubagentIdentity, bus: HookBus) -> Handler[Any]:
     return forward
 
 
-def _apply_parent_gate(gate: type[Hook], parent: CoreAgent) -> Handler[Any]:
+def apply_gates_of(gate: type[Hook], agent: CoreAgent) -> Handler[Any]:
+    """Return a handler that calls the gates which an application added to another agent."""
+
     def added_by_application(order: int, handler: Handler[Any]) -> bool:
-        return order < _FORWARD_ORDER and getattr(handler, "__self__", None) not in parent.plugs
+        return order < _FORWARD_ORDER and getattr(handler, "__self__", None) not in agent.plugs
 
     async def apply_gate(hook: Hook) -> None:
-        if parent.bus.has(gate):
-            await parent.bus.emit(hook, only=added_by_application)
+        if agent.bus.has(gate):
+            await agent.bus.emit(hook, only=added_by_application)
 
     return apply_gate
 
@@ -398,7 +400,7 @@ class Subagents(Plugin):
             raise ToolError(f"Unknown kind of subagent: {name!r}. Known kinds: {known}.")
         parent = self._host.child_defaults()
         # The client runs its own tools after the parent's run has ended, which is too late for a subagent.
-        server_tools = [t for t in parent.tools if t.source != "client"]
+        server_tools = [t for t in parent.tools if t.source not in ("client", "handoff")]
         tools = select_tools(server_tools, definition, self._canonical_names(options.get("tools")))
         behavior = options.get("behavior") or RunOptions()
         child = self._counter.register(name, task, self.depth + 1)

@@ -157,8 +157,9 @@ def test_deps_are_checked_when_the_conversation_is_created() -> None:
         agent.conversation()
     with pytest.raises(ConfigError, match="must be of the agent's deps_type"):
         agent.conversation(deps="ada")
+    misspelled: Any = {"histroy": []}
     with pytest.raises(TypeError, match="histroy"):
-        agent.conversation(deps=User("ada"), histroy=[])  # type: ignore[call-overload]
+        agent.conversation(deps=User("ada"), **misspelled)
 
 
 # --- what a conversation inherits --------------------------------------------------------------------------------------
@@ -271,7 +272,7 @@ async def test_conversations_share_mcp_connections() -> None:
 
     assert [results_of(each) for each in conversations] == [["one: hi"]] * 20
     assert connects == 1
-    await conversations[0].agent.shutdown()
+    await conversations[0].shutdown()
     await conversations[1].run("Again")
     assert connects == 1, "the other conversations still use the connection"
     await agent.shutdown()

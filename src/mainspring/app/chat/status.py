@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
+import msgspec
+from msgspec import Struct
+
 from mainspring.agent.plugs import offered_tool_specs
 from mainspring.app.chat.agent_settings import ModeSwitch
 from mainspring.app.chat.conversation import CurrentConversation
@@ -19,6 +22,7 @@ from mainspring.events import ContextCompacted
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.policies.budgets.spending import Ledger
+from mainspring.sessions import CustomEntry
 
 _ORDER_LAST = 900
 
@@ -51,6 +55,17 @@ class Spending:
 
 OTHER_CALLS = "summaries and other calls"
 """Name of the usage of calls outside the conversation."""
+
+
+_SIDE_CALL_ENTRY = "side_call"
+
+
+class _SideCall(Struct, frozen=True):
+    """A model call outside the conversation, as stored in its session."""
+
+    provider: str
+    model: str
+    usage: Usage
 
 
 class StatusReporter:
@@ -103,6 +118,10 @@ class StatusReporter:
         agent.on(ContextCompacted, self._on_compacted, order=_ORDER_LAST)
         self._is_unpriced = any(_is_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
         self.spending.restart(agent.messages)
+        session = conversation.session
+        for entry in session.entries() if session is not None else ():
+            if isinstance(entry, CustomEntry) and entry.custom_type == _SIDE_CALL_ENTRY:
+                self._count_side_call(msgspec.convert(entry.data, _SideCall))
         self._branch = await asyncio.to_thread(current_branch, conversation.env.cwd)
         self.measure()
 
@@ -171,12 +190,18 @@ class StatusReporter:
             self._is_unpriced = self._is_unpriced or _is_unpriced(last.usage)
 
     def add_side_call(self, answer: Message) -> None:
-        """Count a model call outside the conversation and its runs."""
-        usage = answer.usage or Usage.zero()
-        self.ledger.add(usage, turns=0)
-        self.spending.add(answer, usage)
-        self._is_unpriced = self._is_unpriced or _is_unpriced(usage)
+        """Count a model call outside the conversation and its runs, also after the session is resumed."""
+        call = _SideCall(answer.provider or "", answer.model or "", answer.usage or Usage.zero())
+        session = self._current.session
+        if session is not None and session.writable:
+            session.add_custom(_SIDE_CALL_ENTRY, msgspec.to_builtins(call))
+        self._count_side_call(call)
         self.publish()
+
+    def _count_side_call(self, call: _SideCall) -> None:
+        self.ledger.add(call.usage, turns=0)
+        self.spending.add(Message("assistant", (), provider=call.provider, model=call.model), call.usage)
+        self._is_unpriced = self._is_unpriced or _is_unpriced(call.usage)
 
     @property
     def ledger(self) -> Ledger:

@@ -162,7 +162,6 @@ async def open_conversation(
                     f"A model of this size can only read files. Allow more with {' '.join(f'--allow {n}' for n in missing)}."
                 )
             )
-    _report_rules_without_tool(rules, report)
     session = await asyncio.to_thread(open_session, options, cwd, session_store(settings), redactor)
     try:
         env, confined = await asyncio.to_thread(create_environment, settings, cwd)
@@ -208,6 +207,7 @@ async def open_conversation(
             steps=client.steps,
         )
         enable_background_wakeups(agent)
+        _report_rules_without_tool(rules, [tool.name for tool in agent.tools], report)
     except BaseException:
         if session is not None:
             session.close()
@@ -225,9 +225,9 @@ async def open_conversation(
     return Conversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
 
 
-def _report_rules_without_tool(rules: RuleSet, report: RunEventHandler) -> None:
+def _report_rules_without_tool(rules: RuleSet, offered: Sequence[str], report: RunEventHandler) -> None:
     """Report rules for unknown tools; tools of MCP servers are not known yet."""
-    for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES, MEMORY_TOOL]):
+    for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES, MEMORY_TOOL, *offered]):
         if not (rule.tool or "").startswith("mcp__"):
             report(Notice(f"The rule {rule} matches no tool and has no effect."))
 

@@ -272,7 +272,7 @@ class TranscriptView:
             case ApprovalRequest():
                 rows, kind = self._approval(event), "tool"
             case ApprovalResult(decision="deny"):
-                return []  # the row of the call says so
+                return []  # the row of the call reports it
             case ApprovalResult(decision=decision):
                 rows, kind = [make_row(("faint", f"    {_DECISIONS.get(decision, decision)}"))], "tool"
             case AgentEnd():

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from mainspring.events import Event, StreamStart, TextDelta, ToolCallDelta, ToolCallStart
+from mainspring.events import AgentHandoff, Event, StreamStart, TextDelta, ToolCallDelta, ToolCallStart
 from mainspring.policies.structured.options import OUTPUT_TOOL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainspring.tools.schema.output import OutputSchema
 
 _ALWAYS_PARSED = 1000
@@ -22,10 +24,14 @@ class PartialOutput:
 
     Args:
         target: The expected output. ``None``: the text of the response.
+        find_target: Returns the expected output of the agent with a name, to which the conversation is handed over.
     """
 
-    def __init__(self, target: OutputSchema | None) -> None:
+    def __init__(
+        self, target: OutputSchema | None, find_target: Callable[[str], OutputSchema | None] | None = None
+    ) -> None:
         self._target = target
+        self._find_target = find_target
         self._reset()
 
     def _reset(self) -> None:
@@ -38,6 +44,8 @@ class PartialOutput:
         match event:
             case StreamStart():
                 self._reset()
+            case AgentHandoff(agent=agent) if self._find_target is not None:
+                self._target = self._find_target(agent)
             case ToolCallStart(index=index, name=name) if name == OUTPUT_TOOL and self._call is None:
                 self._reset()
                 self._call = index

@@ -483,6 +483,19 @@ async def test_side_question_is_answered_during_a_run_and_leaves_no_trace(folder
         assert not any(text in message.text for message in chat.chat.messages)
 
 
+async def test_cost_of_a_side_question_is_part_of_the_resumed_session(folder: Path, home: Path) -> None:
+    usage = Usage(1000, 50, cost=Cost(input=0.25, output=0.25))
+    async with chatting(folder, home, Reply("one", usage=usage), Reply("aside", usage=usage)) as chat:
+        await chat.run("hello")
+        await chat.slash("/btw why?")
+        before, session = chat.chat.status, chat.chat.status.session_id
+    async with chatting(folder, home, "two", ask={"session": session}) as chat:
+        after = chat.chat.status
+
+    assert (before.cost, before.tokens) == (1.0, 2_100)
+    assert (after.cost, after.tokens) == (1.0, 2_100)
+
+
 async def test_side_question_that_fails_is_an_error_of_the_command(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "first", ContextExceededError("too long")) as chat:
         await chat.run("hello")

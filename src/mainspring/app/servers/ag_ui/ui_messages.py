@@ -74,6 +74,14 @@ class UiMessageEncoder:
                 self._delta(out, "reasoning", text)
             case MessageEnd(message=Message(role="assistant") as message):
                 self._end_message(out, message)
+            case AgentEnd():
+                self._end_run(out, event)
+            case _:
+                self._encode_tool_event(out, event)
+        return out
+
+    def _encode_tool_event(self, out: list[Chunk], event: FeedEvent) -> None:
+        match event:
             case ToolExecutionUpdate(call_id=id, output=output):
                 known = self._calls.get(id)
                 out.append({**_output(known, output), "preliminary": True})
@@ -87,11 +95,8 @@ class UiMessageEncoder:
                 out.append(_data("approval", {**facts, "reason": event.reason}))
             case ModelCallRetry(attempt=attempt, delay=delay, error=error):
                 out.append(_data("retry", {"attempt": attempt, "delay": delay, "error": error.message}))
-            case AgentEnd():
-                self._end_run(out, event)
             case _:
                 pass
-        return out
 
     def _delta(self, out: list[Chunk], kind: Literal["text", "reasoning"], text: str) -> None:
         if self._part is None or self._part[0] != kind:

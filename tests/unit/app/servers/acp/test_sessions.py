@@ -128,13 +128,19 @@ async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> 
                 type="resource",
                 resource=schema.TextResourceContents(uri="file:///elsewhere/b.md", text="embedded text"),
             ),
-            schema.ImageContentBlock(type="image", mime_type="image/png", data="iVBORw0KGgo="),
+            schema.ImageContentBlock(
+                type="image",
+                mime_type="image/png",
+                data="iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==",
+            ),
         ]
         assert (await connection.prompt(session_id=id, prompt=prompt)).stop_reason == "end_turn"
         sent = repr(other.requests[0].messages)
         assert "what is in the file" in sent
         assert "embedded text" in sent
-        assert "iVBORw0KGgo=" in sent
+        assert (
+            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==" in sent
+        )
 
 
 @pytest.mark.parametrize(
