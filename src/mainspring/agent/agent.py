@@ -24,9 +24,11 @@ from mainspring.agent.options import (
     validate_deps,
     validate_run_options,
 )
+from mainspring.agent.outputs import ExpectedOutput
 from mainspring.agent.plugs import (
     INHERITED_OPTIONS,
     SubagentFactory,
+    answer_aside,
     bind_sampling,
     close_servers,
     configure_disclosure,
@@ -46,10 +48,9 @@ from mainspring.errors import (
 from mainspring.events import ContextCompacted
 from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
-from mainspring.messages import AgentMessage, Message, convert_to_llm
+from mainspring.messages import AgentMessage, Message
 from mainspring.models import (
     ModelProvider,
-    ModelRequest,
     ThinkingLevel,
 )
 from mainspring.models.auth.credentials import ApiKeyProvider
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from mainspring.env.scoped import scope_environment
     from mainspring.extensions.plug import Extensions
     from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
-    from mainspring.policies.structured import StructuredOutput
     from mainspring.policies.structured.partial import PartialOutput
     from mainspring.policies.structured.plug import validator_takes_context
     from mainspring.subagents import NestedSteps, ParentContext, SubagentRun, Subagents
@@ -88,19 +88,12 @@ else:
     Handoffs = lazy_function("mainspring.agent.handoffs", "Handoffs")
     Successor = lazy_function("mainspring.agent.handoffs", "Successor")
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
-    StructuredOutput = lazy_function("mainspring.policies.structured", "StructuredOutput")
-    OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
     call_function = lazy_function("mainspring.tools.schema.output", "call_function")
     validator_takes_context = lazy_function("mainspring.policies.structured.plug", "validator_takes_context")
     AgentDepsT = TypeVar("AgentDepsT", contravariant=True)
     AgentOutputT = TypeVar("AgentOutputT", covariant=True)
     _D = TypeVar("_D")
     _T = TypeVar("_T")
-
-_ASIDE = (
-    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
-    "It does not change the task.\n\n"
-)
 
 SystemPrompt = str | Callable[[RunContext[_D]], str] | Callable[[RunContext[_D]], Awaitable[str]]
 """A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
@@ -206,12 +199,11 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self.given_options = frozenset(options)
         self._deps_type: Any = None if deps_type is type(None) else deps_type
         self._system_function = None if isinstance(system, str) else system
-        self._output_validators: list[Callable[..., Any]] = []
-        self._output_schema: tuple[Any, OutputSchema] | None = None
+        self._output = ExpectedOutput()
         is_typed, output_type = output_type is not ..., str if output_type is ... else output_type
         behavior = add_output_type(output_type, options.pop("behavior", None))
         if output_type is not str:
-            self._get_output_schema(behavior.schema)  # so that an invalid type is an error here
+            self._output.get_schema(behavior.schema)  # so that an invalid type is an error here
         installed = create_plugs(options)
         self._handoffs: Handoffs | None = Handoffs(handoffs, has_output_type=is_typed) if handoffs else None
         if self._handoffs is not None:
@@ -224,8 +216,6 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._run_model: ModelProvider | None = None
         self._run_options: tuple[dict[str, Any], Behavior] = {}, Behavior()
-        self._structured: StructuredOutput | None = None
-        self._detach_output: Callable[[], None] = lambda: None
         self._lifecycle = SessionLifecycle(self, self.extensions)
         self.get_api_key: ApiKeyProvider | None = options.pop("get_api_key", None)
         ledger = options.pop("ledger", None)
@@ -287,8 +277,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             steps=self.steps.for_child() if isinstance(self.steps, NestedSteps) else None,
             **cast("Any", {**self._inherited, **options}),
         )
-        agent._deps_type, agent._output_validators = self._deps_type, self._output_validators
-        agent._output_schema, agent.get_api_key = self._output_schema, self.get_api_key
+        agent._deps_type, agent._output, agent.get_api_key = self._deps_type, self._output.copy(), self.get_api_key
         for register in self.registrations or ():
             register(agent)
         return agent
@@ -362,7 +351,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             ConfigError: If it takes another number of arguments.
         """
         validator_takes_context(validator)
-        self._output_validators.append(validator)
+        self._output.validators.append(validator)
         return validator
 
     async def compact(
@@ -410,15 +399,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         Raises:
             ModelError: If the call failed.
         """
-        request = ModelRequest(
-            [*convert_to_llm(self.messages), Message.user(f"{_ASIDE}{question}")],
-            system=self.context.system,
-            tools=self.tools.specs,  # unchanged, so that the provider's prompt cache applies
-            tool_choice="none",
-            thinking=self.thinking,
-            session_id=self.session_id or None,
-        )
-        return (await self.model.complete(request)).message
+        return await answer_aside(self, question)
 
     @overload
     async def run(
@@ -460,7 +441,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         run: RunHandle[Any] = super().stream(prompt, subagents=subagents, deps=deps, **options)
         schema = (options.get("behavior") or Behavior()).merged_with(self.behavior).schema
         find = self._handoffs.get_output_schema if self._handoffs is not None else None
-        run.create_output_reader = lambda: PartialOutput(self._get_output_schema(schema), find).read
+        run.create_output_reader = lambda: PartialOutput(self._output.get_schema(schema), find).read
         return run
 
     @overload
@@ -528,8 +509,8 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         values["tools"] = None if given is None else ToolRegistry(given)
         self._run_options = {name: value for name, value in values.items() if value is not None}, settled
         with ExitStack() as ending:
-            ending.callback(self._expect_output, None)
-            self._expect_output(self._create_structured(settled))
+            ending.callback(self._output.detach)
+            self._output.attach(self._output.create_check(settled), self.bus, self._create_context)
             ending.enter_context(self._policies.attached(settled, offered, request))
             self._run_model = request
             ending.callback(setattr, self, "_asked", None)
@@ -544,7 +525,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         system = self.context.system
         if self._system_function is not None:
             system = await call_function(self._system_function, self._create_context(deps))
-        tools, aliases, output = self.context.tools, self.tool_aliases, self._create_structured(self.behavior)
+        tools, aliases, output = self.context.tools, self.tool_aliases, self._output.create_check(self.behavior)
         return Successor(self.name, self.model, system, tools, self.behavior, aliases, output)
 
     def redirect_run(self, to: Successor[Any], *, resumed: bool = False) -> None:
@@ -554,34 +535,13 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         to = to.with_options(given, settled, resumed=resumed)
         self._run_model = to.model
         if given["behavior"].schema is None:
-            self._expect_output(to.output)
+            self._output.attach(to.output, self.bus, self._create_context)
         self._current.redirect(to.to_redirect())
 
     @property
     def output_schema(self) -> OutputSchema | None:
         """The expected output; ``None`` for the text of the response."""
-        return self._get_output_schema(self.behavior.schema)
-
-    def _create_structured(self, behavior: Behavior) -> StructuredOutput | None:
-        if behavior.schema is None and not self._output_validators:
-            return None
-        schema, retries = self._get_output_schema(behavior.schema), behavior.max_output_retries
-        return StructuredOutput(schema, retries=retries, validators=self._output_validators)
-
-    def _expect_output(self, output: StructuredOutput | None) -> None:
-        """Expect another output from now on; ``None``: the text of the response."""
-        self._detach_output()
-        self._structured, self._detach_output = output, lambda: None
-        if output is not None:
-            self._detach_output = output.attach_to_bus(self.bus, self._create_context)
-
-    def _get_output_schema(self, schema: Any) -> OutputSchema | None:
-        """Return the expected output; runs with the same one share its compiled form."""
-        if schema is None:
-            return None
-        if self._output_schema is None or self._output_schema[0] is not schema:
-            self._output_schema = schema, OutputSchema(schema)
-        return self._output_schema[1]
+        return self._output.get_schema(self.behavior.schema)
 
     def _without_output(self, handled: RunResult) -> RunResult:
         """Return the result of a prompt that did not reach the model, although structured output was requested."""
@@ -608,8 +568,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
 
     def _finalize_result(self, result: RunResult) -> RunResult:
         """Return the result with the additions of policies and subagents."""
-        if self._structured is not None:
-            result = self._structured.result(result)
+        result = self._output.add_to(result)
         if self._subagents is not None:
             result = replace(result, stats=replace(result.stats, children=self._subagents.stats))
         return result

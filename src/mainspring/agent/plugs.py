@@ -19,7 +19,7 @@ from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import SessionEnd, SessionStart
 from mainspring.mcp.tool_search import ToolSearchPlug
-from mainspring.messages import Message, TextBlock, ToolDefinition
+from mainspring.messages import Message, TextBlock, ToolDefinition, convert_to_llm
 from mainspring.models import ModelRequest
 from mainspring.models.auth.credentials import TokenRefreshed, on_token_refresh
 from mainspring.policies.disclosure import Disclosure, DisclosureOptions, LoadMode
@@ -39,6 +39,12 @@ else:
     ParentContext = lazy_class("mainspring.subagents.run", "ParentContext")
     Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
     CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
+
+
+_ASIDE = (
+    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
+    "It does not change the task.\n\n"
+)
 
 
 def to_environment(execution: ExecutionEnv | str | os.PathLike[str] | None) -> ExecutionEnv:
@@ -356,3 +362,16 @@ class SubagentFactory:
             get_api_key=parent.get_api_key if isinstance(request.model, str) else None,
             steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
         )
+
+
+async def answer_aside(agent: CoreAgent, question: str) -> Message:
+    """Ask the model a question about the conversation of an agent, without its tools, and leave the conversation unchanged."""
+    request = ModelRequest(
+        [*convert_to_llm(agent.messages), Message.user(f"{_ASIDE}{question}")],
+        system=agent.context.system,
+        tools=agent.tools.specs,  # unchanged, so that the provider's prompt cache applies
+        tool_choice="none",
+        thinking=agent.thinking,
+        session_id=agent.session_id or None,
+    )
+    return (await agent.model.complete(request)).message

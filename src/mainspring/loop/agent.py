@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from msgspec.structs import replace
@@ -222,14 +223,14 @@ class CoreAgent:
         self._current = self.context
         self.swaps_context = False
         self._ready = False
-        self._warming: asyncio.Task[None] | None = None
+        self._warmup = _SharedTask(self._run_warmup)
         for plug in self.plugs:
             plug.install(self)
         self.registrations = []
         provider_tool_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
         if eager:
             with suppress(RuntimeError):  # without an event loop, the first run does the warmup
-                self._start_warmup()
+                self._warmup.start()
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
@@ -382,17 +383,9 @@ class CoreAgent:
             wait_for_late: Whether to wait until each MCP server is ready or has failed; the first run waits only a few seconds.
         """
         if not self._ready:
-            await asyncio.shield(self._start_warmup())
+            await asyncio.shield(self._warmup.start())
         if wait_for_late:
             await asyncio.gather(*[p.settle() for p in self.plugs if isinstance(p, LatePlug)])
-
-    def _start_warmup(self) -> asyncio.Task[None]:
-        loop = asyncio.get_running_loop()
-        if self._warming is None or self._warming.get_loop() is not loop or self._warming.done():
-            self._warming = task = loop.create_task(self._run_warmup())
-            # The callers that wait get the failure; if none waits, asyncio must not log the exception as never retrieved.
-            task.add_done_callback(lambda t: t.cancelled() or t.exception())
-        return self._warming
 
     async def _run_warmup(self) -> None:
         work = [p.prepare() for p in (self.env, *self.plugs) if isinstance(p, PreparablePlug)]
@@ -444,15 +437,7 @@ class CoreAgent:
         pending = self.context.pending
         if pending is None or self.running:
             raise AgentError("No tool call is waiting for approval.")
-        decisions = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
-        if any(type(a) not in (Approve, Deny) for a in decisions.values()):
-            raise TypeError("An approval is Approve() or Deny(), for all waiting calls or by the ID of each.")
-        open_calls = {c.id for c in pending.message.tool_uses} - pending.results.keys()
-        if unknown := decisions.keys() - open_calls:
-            raise AgentError(
-                f"Unknown tool call: {', '.join(sorted(unknown))}. Waiting calls: {', '.join(sorted(open_calls))}."
-            )
-        pending.answers.update(decisions)
+        pending.add_answers(answers)
 
     async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
         """Call a model outside the conversation, as part of the active run; see `SideModelCall`.
@@ -557,17 +542,10 @@ class CoreAgent:
 
     def _record(self, registration: Callable[[CoreAgent], object], remove: Callable[[], None]) -> Callable[[], None]:
         """Record a registration of the application, for other conversations, and return the function that removes it."""
-        registrations = self.registrations
-        if registrations is None:  # a plugin is being installed; each conversation has its own
+        if self.registrations is None:  # a plugin is being installed; each conversation has its own
             return remove
-        registrations.append(registration)
-
-        def remove_both() -> None:
-            remove()
-            if registration in registrations:
-                registrations.remove(registration)
-
-        return remove_both
+        self.registrations.append(registration)
+        return partial(_remove_handler, remove, self.registrations, registration)
 
     def subscribe(self, observer: EventListener, *, subagents: bool = False) -> Callable[[], None]:
         """Call ``observer`` with every event of every run.
@@ -587,6 +565,28 @@ class CoreAgent:
             subagents=subagents,
         )
         return self._record(lambda agent: agent.subscribe(observer, subagents=subagents), remove)
+
+
+class _SharedTask:
+    """Work that concurrent callers wait for together, once in each event loop until it has ended."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> asyncio.Task[None]:
+        loop = asyncio.get_running_loop()
+        if self._task is None or self._task.get_loop() is not loop or self._task.done():
+            self._task = task = loop.create_task(self._work())
+            # The callers that wait get the failure; if none waits, asyncio must not log the exception as never retrieved.
+            task.add_done_callback(lambda t: t.cancelled() or t.exception())
+        return self._task
+
+
+def _remove_handler(remove: Callable[[], None], registrations: list[Any], registration: object) -> None:
+    remove()
+    if registration in registrations:
+        registrations.remove(registration)
 
 
 def _check_options(options: LoopOptions) -> LoopOptions:

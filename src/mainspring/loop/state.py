@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
-from mainspring.errors import AgentAbortedError
+from mainspring.errors import AgentAbortedError, AgentError
 from mainspring.events import (
     AgentStats,
     ContextCompacted,
@@ -106,6 +106,18 @@ class PendingCalls(Struct):
     def calls(self) -> tuple[ToolUseBlock, ...]:
         """The calls that still need an approval."""
         return tuple([c for c in self.message.tool_uses if c.id in self.reasons and c.id not in self.answers])
+
+    def add_answers(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
+        """Add one approval or denial for all waiting calls, or one for each call ID; see `CoreAgent.answer`."""
+        decisions = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in self.calls], answers)
+        if any(type(a) not in (Approve, Deny) for a in decisions.values()):
+            raise TypeError("An approval is Approve() or Deny(), for all waiting calls or by the ID of each.")
+        open_calls = {c.id for c in self.message.tool_uses} - self.results.keys()
+        if unknown := decisions.keys() - open_calls:
+            raise AgentError(
+                f"Unknown tool call: {', '.join(sorted(unknown))}. Waiting calls: {', '.join(sorted(open_calls))}."
+            )
+        self.answers.update(decisions)
 
 
 class RunRedirect(Struct, frozen=True, kw_only=True):

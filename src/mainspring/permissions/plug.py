@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ConfigWarning, check_option_names
 from mainspring.lazy import lazy_function
+from mainspring.locks import LoopLock
 from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, SessionStart
 from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, PermissionRequest, Reply, SessionGrant
 from mainspring.permissions.engine import REQUIRES_APPROVAL, PermissionEngine, ToolCall
@@ -313,7 +314,7 @@ class Permissions:
         decision = await self._decide(context)
         if decision.outcome == "ask":
             async with (
-                self._session.question_lock()
+                self._session.questions.current()
             ):  # one approval at a time: a grant may also allow the call that waits next
                 changes = self._session.changes
                 decision = await self._decide(context, advise=True)
@@ -487,17 +488,7 @@ class _SessionGrants:
         self.approved_previews: dict[tuple[str, str], tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
         self.judged: dict[tuple[str, str], _JudgedCall] = {}
         self.changes = 0
-        self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-
-    def question_lock(self) -> asyncio.Lock:
-        """Return the lock for one approval at a time.
-
-        Each event loop has its own lock, since consecutive runs may use different loops.
-        """
-        loop = asyncio.get_running_loop()
-        if self._queue is None or self._queue[0] is not loop:
-            self._queue = (loop, asyncio.Lock())
-        return self._queue[1]
+        self.questions = LoopLock()  # one approval at a time
 
     def remember(self, decision: PermissionDecision, *, everything: bool, each_time: bool = False) -> None:
         for verdict in decision.needs_answer:

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.types import AgentMode, ThinkingLevelName
-from mainspring.app.compose.conversation import Conversation
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.compose.plan_mode import PLAN_MODE_ENTRY_TYPE
 from mainspring.app.providers.select_model import Choice, make
 from mainspring.app.workspace.model_providers import registry_of
@@ -114,7 +114,7 @@ class ModelSwitch:
         self._next_slot = SwitchableModel(model)
         return self._next_slot
 
-    async def attach(self, conversation: Conversation) -> None:
+    async def attach(self, conversation: OpenConversation) -> None:
         """Switch the model of this conversation from now on."""
         self._slot = self._next_slot
 
@@ -180,7 +180,7 @@ class ModeSwitch:
         self._on_change = on_change
         self._saved: AgentMode = "build"
 
-    async def attach(self, conversation: Conversation) -> None:
+    async def attach(self, conversation: OpenConversation) -> None:
         """Start from the mode of a conversation."""
         self._saved = self.mode
 

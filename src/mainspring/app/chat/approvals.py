@@ -10,7 +10,7 @@ from mainspring.app.chat.commands import Approve
 from mainspring.app.chat.questions import PendingQuestions, WorkTimeSteps
 from mainspring.app.chat.tool_display import ToolLabeler, diffs_from_preview
 from mainspring.app.chat.types import ApprovalDecision
-from mainspring.app.compose.conversation import Conversation
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, Reach, RuleFiles
 from mainspring.errors import ConfigError
 from mainspring.events import ApprovalRequest, Notice, Option, ToolDisplay
@@ -58,7 +58,7 @@ class ApprovalManager:
         self.files = RuleFiles(None, "")
         """Where rules of this project and of the user are saved."""
 
-    async def attach(self, conversation: Conversation) -> None:
+    async def attach(self, conversation: OpenConversation) -> None:
         """Approve the calls of a conversation from now on."""
         self._permissions = conversation.permissions
         self.files = RuleFiles(conversation.settings.home, conversation.env.cwd)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.agent.agent import Agent
-from mainspring.app.compose.conversation import Conversation
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.errors import SessionError
 from mainspring.extensions.registry import Command, Shortcut
 from mainspring.policies.structured.options import OUTPUT_TOOL
@@ -21,7 +21,7 @@ class CurrentConversation:
     """
 
     def __init__(self, *, full_output: bool = False) -> None:
-        self._conversation: Conversation | None = None
+        self._conversation: OpenConversation | None = None
         self.full_output = full_output
 
     @property
@@ -30,7 +30,7 @@ class CurrentConversation:
         return self._conversation is not None
 
     @property
-    def conversation(self) -> Conversation:
+    def conversation(self) -> OpenConversation:
         """The open conversation."""
         assert self._conversation is not None, "the chat is not open"
         return self._conversation
@@ -47,7 +47,7 @@ class CurrentConversation:
         except SessionError:
             return None
 
-    def replace(self, conversation: Conversation) -> None:
+    def replace(self, conversation: OpenConversation) -> None:
         """Make another conversation the current one."""
         self._conversation = conversation
 

@@ -16,7 +16,7 @@ from mainspring.app.chat.tool_display import (
     display_update,
     one_line,
 )
-from mainspring.app.compose.conversation import Conversation
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.run.events import format_budget_warning
 from mainspring.errors import MainspringError
 from mainspring.events import (
@@ -93,7 +93,7 @@ class AgentEventView:
         """Return True if a subagent with this ID is running."""
         return id in self._subagents
 
-    async def attach(self, conversation: Conversation) -> None:
+    async def attach(self, conversation: OpenConversation) -> None:
         """Publish the events of a conversation."""
         self._calls.clear()
         self._subagents.clear()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mainspring.app.chat.commands import Attachment
 from mainspring.app.chat.events import ChatEvent, QueueChange, user_message_event
 from mainspring.app.chat.types import Queued
-from mainspring.app.compose.conversation import Conversation
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.workspace.file_mentions import MentionReader, fit_image, require_vision
 from mainspring.errors import AgentError, ConfigError, PermissionDeniedError
 from mainspring.events import Event, MessageEnd, Notice
@@ -144,7 +144,7 @@ class MessageQueue:
 
     # --- steering ---------------------------------------------------------------------------------------------------
 
-    async def attach(self, conversation: Conversation, *, is_copy: bool) -> None:
+    async def attach(self, conversation: OpenConversation, *, is_copy: bool) -> None:
         """Follow a conversation, and load the queue of its session.
 
         Args:
@@ -163,7 +163,7 @@ class MessageQueue:
         if isinstance(event, MessageEnd) and isinstance(event.message, Message) and event.message.role == "user":
             self.mark_sent(event.message.id)
 
-    async def _inject(self, hook: BeforeInject, conversation: Conversation) -> None:
+    async def _inject(self, hook: BeforeInject, conversation: OpenConversation) -> None:
         """Build steering messages from the queue, since the user may have edited or removed them in the meantime."""
         messages: list[AgentMessage] = []
         for message in hook.messages:
@@ -243,7 +243,7 @@ class MessageNotSentError(AgentError):
     """A message was not sent, because a file that it mentions or an image cannot be attached."""
 
 
-async def build_message(queued: QueuedMessage, conversation: Conversation, ask: AskUser) -> Message:
+async def build_message(queued: QueuedMessage, conversation: OpenConversation, ask: AskUser) -> Message:
     """Build the message for the model, with the files that the text mentions.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from msgspec import Struct
 
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.compose.conversation import Conversation
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.workspace.command_registry import CustomCommands, commands_root
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
@@ -107,7 +107,7 @@ class CustomCommandPrompts(PromptSource):
         self._reserved_names = reserved_names
         self._commands = CustomCommands()
 
-    async def attach(self, conversation: Conversation) -> None:
+    async def attach(self, conversation: OpenConversation) -> None:
         """Find the commands of the folder of a conversation."""
         cwd, home = conversation.env.cwd, conversation.settings.home
 

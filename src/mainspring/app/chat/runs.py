@@ -28,7 +28,7 @@ from mainspring.app.chat.message_queue import (
 )
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.tool_display import is_denied, one_line
-from mainspring.app.compose.conversation import Conversation
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
 from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import Progress
@@ -122,7 +122,7 @@ class RunController:
         """Whether no further run starts."""
         return self._is_closed
 
-    async def attach(self, conversation: Conversation) -> None:
+    async def attach(self, conversation: OpenConversation) -> None:
         """Wake the agent of a conversation when a background command ends."""
         agent = conversation.agent
         agent.extra = {**agent.extra, ON_COMPLETION_KEY: self._on_background_command}

@@ -17,7 +17,7 @@ from mainspring.app.chat.events import ChatEvent, ReplayEnd, ReplayStart, Sessio
 from mainspring.app.chat.message_queue import MessageQueue
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.compose.client_services import ClientServices
-from mainspring.app.compose.conversation import Conversation, open_conversation
+from mainspring.app.compose.conversation import OpenConversation, open_conversation
 from mainspring.app.providers.select_model import Choice
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.load import session_store
@@ -48,7 +48,7 @@ _KINDS: dict[str, Literal["edit", "create", "delete"]] = {"change": "edit", "cre
 class ConversationPart(Protocol):
     """A part of a chat that registers its hooks and listeners with each conversation."""
 
-    async def attach(self, conversation: Conversation) -> None:
+    async def attach(self, conversation: OpenConversation) -> None:
         """Follow this conversation from now on."""
         ...
 
@@ -109,7 +109,7 @@ class ConversationOpener:
             await self._queue.save(conversation.session)  # before the previous session forgets the messages
             await self._close(previous, moves_on=True)
 
-    async def _attach(self, conversation: Conversation, *, is_copy: bool) -> None:
+    async def _attach(self, conversation: OpenConversation, *, is_copy: bool) -> None:
         for part in self._parts:
             await part.attach(conversation)
         await self._queue.attach(conversation, is_copy=is_copy)
@@ -123,7 +123,7 @@ class ConversationOpener:
             await self._close(self._current.conversation)
         await self._models.close_retired()
 
-    async def _close(self, conversation: Conversation, *, moves_on: bool = False) -> None:
+    async def _close(self, conversation: OpenConversation, *, moves_on: bool = False) -> None:
         await self._queue.save(conversation.session, session_changed=moves_on)
         if moves_on:  # the next conversation uses the model's connections
             conversation.choice = Choice(NonOwningModel(conversation.choice.model), conversation.choice.why)

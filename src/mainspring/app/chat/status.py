@@ -16,7 +16,7 @@ from mainspring.app.chat.event_views import AgentEventView
 from mainspring.app.chat.events import ChatEvent, StatusChange
 from mainspring.app.chat.message_queue import MessageQueue
 from mainspring.app.chat.types import Status
-from mainspring.app.compose.conversation import Conversation
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.workspace.git import current_branch
 from mainspring.events import ContextCompacted
 from mainspring.messages import AgentMessage, Message, Usage
@@ -112,7 +112,7 @@ class StatusReporter:
         finally:
             self._is_paused = False
 
-    async def attach(self, conversation: Conversation) -> None:
+    async def attach(self, conversation: OpenConversation) -> None:
         """Report a conversation from now on."""
         agent = conversation.agent
         agent.on(ContextCompacted, self._on_compacted, order=_ORDER_LAST)

@@ -80,7 +80,7 @@ else:
 _CLOSE_SECONDS = 5.0
 
 
-class Conversation(Struct, eq=False):
+class OpenConversation(Struct, eq=False):
     """An agent with its dependencies, and the resources to release at the end."""
 
     agent: Agent
@@ -119,7 +119,7 @@ async def _suppress_errors(close: Callable[[], Awaitable[object]]) -> None:
 
 async def open_conversation(
     options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str], client: ClientServices | None = None
-) -> Conversation:
+) -> OpenConversation:
     """Open the agent for a run. Calls no model, creates no file, and starts no process unless a sandbox is requested.
 
     Args:
@@ -222,7 +222,7 @@ async def open_conversation(
                 )
             )
     layer = await asyncio.to_thread(layer_of, env, settings)
-    return Conversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
+    return OpenConversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
 
 
 def _report_rules_without_tool(rules: RuleSet, offered: Sequence[str], report: RunEventHandler) -> None:

@@ -23,7 +23,7 @@ from mainspring.app.cli.parser import STDIN_MARK
 from mainspring.app.cli.runner import chat_launch_options, run_command
 from mainspring.app.cli.signals import GracefulShutdown
 from mainspring.app.cli.stdin import FIRST_BYTE_SECONDS, StdinReader, hide_prompt_in_process_list
-from mainspring.app.compose.conversation import Conversation, open_conversation
+from mainspring.app.compose.conversation import OpenConversation, open_conversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
 from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.app.printing.text_output import TextRenderer
@@ -55,7 +55,7 @@ async def run_prompt(
     signal: CancelToken | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
-    on_ready: Callable[[Conversation], object] | None = None,
+    on_ready: Callable[[OpenConversation], object] | None = None,
     on_model: Callable[[ModelIdentity, int], object] | None = None,
 ) -> RunOutcome:
     """Run a prompt.
@@ -102,7 +102,10 @@ async def run_prompt(
 
 
 async def build_prompt(
-    options: LaunchOptions, conversation: Conversation, report: RunEventHandler, call: CommandInvocation | None = None
+    options: LaunchOptions,
+    conversation: OpenConversation,
+    report: RunEventHandler,
+    call: CommandInvocation | None = None,
 ) -> Prompt:
     """Build the prompt for the model, with mentioned files, piped input, and the expansion of a custom command.
 
@@ -137,7 +140,7 @@ async def build_prompt(
 
 
 async def run_once(
-    conversation: Conversation,
+    conversation: OpenConversation,
     prompt: Prompt,
     report: RunEventHandler,
     signal: CancelToken,
@@ -219,7 +222,7 @@ def _with_structured_output(outcome: RunOutcome, result: RunResult) -> RunOutcom
     return replace(outcome, text=text, output=result.output)
 
 
-def _build_outcome(conversation: Conversation, result: RunResult, denied: tuple[str, ...]) -> RunOutcome:
+def _build_outcome(conversation: OpenConversation, result: RunResult, denied: tuple[str, ...]) -> RunOutcome:
     last = next((m for m in reversed(result.messages) if isinstance(m, Message) and m.role == "assistant"), None)
     if last is None and result.status == "denied":
         denied = (*denied, result.text)  # the prompt was denied
@@ -285,7 +288,7 @@ class _PrintRun:
         self._show: RunPrinter = create_printer(given.output, console)
         self._signal = CancelToken()
         self._interrupts = GracefulShutdown(self._signal, self._exit_now)
-        self._conversation: Conversation | None = None
+        self._conversation: OpenConversation | None = None
         self._has_finished = False
 
     def run(self) -> int:
@@ -350,7 +353,7 @@ class _PrintRun:
             self._console.info("Waiting for the end of stdin...")
         return piped.text(stop=lambda: self._signal.cancelled)
 
-    def _on_ready(self, conversation: Conversation) -> None:
+    def _on_ready(self, conversation: OpenConversation) -> None:
         self._conversation = conversation
 
     def _exit_now(self, number: int) -> None:

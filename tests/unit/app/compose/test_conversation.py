@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainspring import Agent
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import (
-    Conversation,
+    OpenConversation,
     are_skills_allowed,
     build_behavior,
     build_plugs,
@@ -59,7 +59,7 @@ def make_options(folder: Path, **more: Any) -> LaunchOptions:
 
 async def open_and_close(
     given: LaunchOptions, environ: dict[str, str], report: Callable[[Event], None] = print
-) -> Conversation:
+) -> OpenConversation:
     conversation = await open_conversation(given, report, environ)
     await conversation.aclose()
     return conversation

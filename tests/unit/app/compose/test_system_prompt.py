@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainspring.app.compose.client_services import ClientServices
-from mainspring.app.compose.conversation import Conversation, open_conversation
+from mainspring.app.compose.conversation import OpenConversation, open_conversation
 from mainspring.app.compose.system_prompt import PROVIDER_PROMPTS, build_system_prompt
 from mainspring.app.run.events import ModelIdentity
 from mainspring.app.run.options import LaunchOptions, PermissionFlags, WorkspaceOptions
@@ -21,7 +21,7 @@ DAY = date(2026, 11, 28)
 
 async def start_conversation(
     project: Path, home: Path, *script: Any, **options: Any
-) -> tuple[Conversation, list[Event]]:
+) -> tuple[OpenConversation, list[Event]]:
     events: list[Event] = []
     request = LaunchOptions(prompt="x", place=WorkspaceOptions(cwd=str(project)), save=False, **options)
     conversation = await open_conversation(
@@ -30,7 +30,7 @@ async def start_conversation(
     return conversation, events
 
 
-def read_results(conversation: Conversation) -> list[str]:
+def read_results(conversation: OpenConversation) -> list[str]:
     blocks = [b for m in conversation.agent.messages if isinstance(m, Message) for b in m.content]
     return [str(b.content) for b in blocks if isinstance(b, ToolResultBlock)]
 
