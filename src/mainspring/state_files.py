@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -95,3 +96,25 @@ def make_private_folder(folder: Path) -> None:
         except FileExistsError:
             if not path.is_dir():
                 raise
+
+
+def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return ``$MAINSPRING_HOME``, else ``~/.agent``. ``None`` without a home directory."""
+    environ = os.environ if environ is None else environ
+    given = environ.get("MAINSPRING_HOME", "").strip()
+    if given:
+        return Path(os.path.abspath(os.path.expanduser(given)))
+    base = environ.get("HOME", "").strip() or _account_home()
+    return Path(base) / ".agent" if os.path.isabs(base) else None
+
+
+def _account_home() -> str:
+    """Return the home directory if HOME is not set, or is empty: an empty HOME would make it the root folder."""
+    if os.name != "posix" or os.environ.get("HOME") != "":
+        return os.path.expanduser("~")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # A container with a user that has no account.
+        return ""

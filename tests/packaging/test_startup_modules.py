@@ -43,7 +43,7 @@ def third_party(names: set[str]) -> set[str]:
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_version_and_help_load_no_third_party_package(flag: str) -> None:
     names = loaded_modules(
-        f"from mainspring.app.cli.main import main\ntry:\n    main([{flag!r}])\nexcept SystemExit:\n    pass"
+        f"from mainspring.app.cli.main import main\nsys.argv = ['mainspring', {flag!r}]\ntry:\n    main()\nexcept SystemExit:\n    pass"
     )
     assert third_party(names) == set()
     allowed = ("mainspring.app.cli.main",) if flag == "--version" else ("mainspring.app.cli", "mainspring.text")

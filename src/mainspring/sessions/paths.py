@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -15,28 +14,6 @@ from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 
 _ID = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
-
-def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return ``$MAINSPRING_HOME``, else ``~/.agent``. ``None`` without a home directory."""
-    environ = os.environ if environ is None else environ
-    given = environ.get("MAINSPRING_HOME", "").strip()
-    if given:
-        return Path(os.path.abspath(os.path.expanduser(given)))
-    base = environ.get("HOME", "").strip() or _account_home()
-    return Path(base) / ".agent" if os.path.isabs(base) else None
-
-
-def _account_home() -> str:
-    """Return the home directory if HOME is not set, or is empty: an empty HOME would make it the root folder."""
-    if os.name != "posix" or os.environ.get("HOME") != "":
-        return os.path.expanduser("~")
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:  # A container with a user that has no account.
-        return ""
 
 
 def resolve_session_folder(cwd: str | os.PathLike[str] | None = None) -> str:

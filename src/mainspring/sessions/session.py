@@ -48,8 +48,9 @@ from mainspring.sessions.history import SessionTurn, UnfinishedCalls, to_stored_
 from mainspring.sessions.journal import SessionOptions, SessionWriter
 from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.loader import decode_header_row
-from mainspring.sessions.paths import new_session_id, resolve_session_folder, user_home
+from mainspring.sessions.paths import new_session_id, resolve_session_folder
 from mainspring.sessions.store import MemorySessionStore, Problem, SessionInfo, SessionLog, SessionStates, SessionStore
+from mainspring.state_files import user_home
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -595,6 +596,5 @@ def list_sessions(
 def resolve_store(home: HomeOrStore | None) -> SessionStore:
     """Return the store. Without a home directory, the memory of the process."""
     if home is None:
-        folder = user_home()
-        return JsonlStore(folder) if folder else MemorySessionStore()
+        return JsonlStore(folder) if (folder := user_home()) else MemorySessionStore()
     return JsonlStore(home) if isinstance(home, str | os.PathLike) else home

@@ -280,7 +280,7 @@ async def test_response_is_not_continued_beyond_a_limit_of_the_run(limit: dict[s
         await agent.run("a prompt that is long enough for the limit", behavior=RunOptions(retry=FAST, **limit))
 
     assert len(model.requests) == 1
-    assert f"the run has reached its limit ({next(iter(limit)).replace('total_', '')})" in notices[-1].text
+    assert f"the run has reached its limit ({next(iter(limit))})" in notices[-1].text
 
 
 async def test_client_continues_and_adds_the_usage_of_the_cut_call() -> None:

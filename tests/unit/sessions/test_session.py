@@ -58,7 +58,8 @@ from mainspring.sessions import (
 )
 from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.sessions.journal import FsyncMode
-from mainspring.sessions.paths import project_folder_name, resolve_session_folder, user_home
+from mainspring.sessions.paths import project_folder_name, resolve_session_folder
+from mainspring.state_files import user_home
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.sessions.harness import (

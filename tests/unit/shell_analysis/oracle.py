@@ -170,6 +170,7 @@ def _to_regex(word: Word, work: str) -> re.Pattern[str]:
     pieces = {
         wildcards.ANY_TEXT: ".*",
         wildcards.ANY_CHAR: "[^/]*",
+        wildcards.VISIBLE: r"(?:(?<=[^/])|(?!\.))[^/]*",
         wildcards.HOME: re.escape(work),
         wildcards.CWD: ".*",
     }

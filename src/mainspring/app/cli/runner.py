@@ -85,7 +85,7 @@ def launch_options(options: argparse.Namespace) -> LaunchOptions:
         session=options.session,
         session_id=options.session_id,
         save=not options.no_session,
-        agent={flag.key: getattr(options, flag.name) for flag in AGENT_FLAGS},
+        agent={flag.key: value for flag in AGENT_FLAGS if (value := getattr(options, flag.name)) is not None},
         rules=permission_flags(options),
         on_deny=options.on_deny,
         sandbox=SandboxOptions(layer=options.sandbox, network=options.sandbox_network),

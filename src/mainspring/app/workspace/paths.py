@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mainspring.sessions.paths import user_home
+from mainspring.state_files import user_home
 
 PROJECT_FOLDER = ".agent"
 SETTINGS_FILE = "settings.json"

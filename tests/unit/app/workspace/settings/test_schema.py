@@ -76,7 +76,7 @@ def test_provider_settings() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"ui": {"theme": "drak"}}, "f.json:1:18: ui.theme must be one of auto, dark, light, plain, not 'drak'. Did you mean 'dark'?"),
+        ({"ui": {"theme": "drak"}}, "f.json:1:18: ui.theme must be one of auto, dark, light, high-contrast, color-blind, plain, not 'drak'. Did you mean 'dark'?"),
         ({"notifications": {"ways": ["bell", "osc8"]}}, "Did you mean 'osc9'"),
         ({"languageServers": {"py": {"command": "x", "languages": {}}}}, "languageServers.py in command: must be a list"),
         ({"languageServers": {"py": {"command": ["x"], "languages": {}, "foo": 1}}}, "languageServers.py has no foo"),
