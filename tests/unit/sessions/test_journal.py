@@ -52,6 +52,9 @@ class FakeDisk:
         self.entered = threading.Event()
         self.threads: set[int] = set()
 
+    def reserve(self) -> None:
+        pass
+
     def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
         self.tries += 1
         self.entered.set()
