@@ -183,7 +183,7 @@ async def collect_results(folder: Path, home: Path, method: str, answers: list[A
     model = ScriptedModel(*[step for number in range(len(answers)) for step in (call_for_method(method, number), "ok")])
     options = options_for(folder, home, model)
     options = replace(options, ask=replace(options.ask, rules=AllowRules(allow=("shell",))))
-    can = {"fs": {"readTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
+    can = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
     async with serving(options) as line:
 
         async def send_request(id: int, about: str, answer: Any = None, **params: Any) -> Any:

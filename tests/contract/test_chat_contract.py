@@ -1,5 +1,6 @@
 """The contract with front ends: every command can be sent, every event is published, and each is one JSON object."""
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,11 @@ from mainspring.events import decode, encode, schema
 from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A PNG image of one pixel."""
 
 RUN_EVENTS = {
     run_events.AgentStart,
@@ -121,7 +127,7 @@ async def _run_turns(folder: Path, home: Path) -> list[Any]:
     )
     async with chatting(folder, home, model) as opened:
         chat = JsonReader(opened.chat, model)
-        await chat.send(Prompt("go", (Attachment(media_type="image/png", data=b"\x89PNG"),)))
+        await chat.send(Prompt("go", (Attachment(media_type="image/png", data=PIXEL),)))
         await gate.reached_limit.wait()
         first = await chat.send(Queue("later"))
         dropped = await chat.send(Queue("never"))

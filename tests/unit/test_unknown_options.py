@@ -73,10 +73,14 @@ def record_tape(path: Path) -> None:
 
 CASES: dict[str, Callable[[Path], Any]] = {
     "Agent": lambda _: Agent(ScriptedModel(), **WRONG),
+    "Agent.conversation": lambda _: make_agent().conversation(**WRONG),
     "Agent.run": lambda _: make_agent().run("go", **WRONG),
     "Agent.run_sync": lambda _: asyncio.to_thread(make_agent().run_sync, "go", **WRONG),
     "Agent.stream": lambda _: make_agent().stream("go", **WRONG),
     "ConfinedEnv.walk": lambda _: ConfinedEnv(MemoryEnv()).walk(".", **WRONG),
+    "Conversation.run": lambda _: make_agent().conversation().run("go", **WRONG),
+    "Conversation.run_sync": lambda _: asyncio.to_thread(make_agent().conversation().run_sync, "go", **WRONG),
+    "Conversation.stream": lambda _: make_agent().conversation().stream("go", **WRONG),
     "CoreAgent.run": lambda _: CoreAgent(ScriptedModel("hi"), env=MemoryEnv()).run("go", **WRONG),
     "LLMClient.invoke": lambda _: call_client("invoke"),
     "LLMClient.stream": lambda _: call_client("stream"),

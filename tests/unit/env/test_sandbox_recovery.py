@@ -14,9 +14,9 @@ from mainspring.env.beneath import Folder
 from mainspring.env.sandbox import SandboxBackend, SandboxEnv
 from mainspring.env.sandbox.restore import RestoringGuard
 from tests.unit.env.test_process import wait_until
-from tests.unit.env.test_sandbox_guarded import base_folder, guarded_files, project, provider
+from tests.unit.env.test_sandbox_guarded import base_folder, guarded_files, prepared_project, project, provider
 
-__all__ = ["base_folder", "project", "provider"]
+__all__ = ["base_folder", "prepared_project", "project", "provider"]
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
 

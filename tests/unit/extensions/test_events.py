@@ -338,7 +338,7 @@ async def test_prompt_in_an_input_handler_can_be_aborted_and_blocks_a_second_pro
     running = asyncio.ensure_future(agent.run("go"))
     await handling.wait()
     assert agent.running
-    with pytest.raises(AgentBusyError, match="processing a prompt"):
+    with pytest.raises(AgentBusyError, match="already running"):
         await agent.run("second")
     agent.abort("enough")
     with pytest.raises(AgentAbortedError, match="enough"):

@@ -135,7 +135,7 @@ async def test_invalid_tools_are_skipped_and_unusual_results_are_readable() -> N
     ("line", "expected_text"),
     [
         ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[],"structuredContent":{"v":NaN,"w":-Infinity}}}', {"v": None, "w": None}),
-        ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[{"type":"text","text":"a\\ud800b"}]}}', "a?b"),
+        ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[{"type":"text","text":"a\\ud800b"}]}}', "a\ufffdb"),
         ('{"jsonrpc":"2.0","id":KEY,"error":{"code":"E1","message":"no luck"}}', "no luck"),
         ('{"jsonrpc":"2.0","id":KEY,"error":"out of luck"}', "out of luck"),
         ('{"jsonrpc":"2.0","id":KEY,"result":null}', "not a valid protocol message"),

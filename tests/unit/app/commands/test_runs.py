@@ -132,7 +132,7 @@ async def test_list_shows_paused_failed_and_aborted_runs() -> None:
         failed = await agents.start("one", "go", run_id="failed")
         await failed.result()
         assert {(r.run.id, r.run.state, r.run.status, r.run.error) for r in await list_durable_runs(agents, 10)} == {
-            ("paused", "running", "paused", ""),
+            ("paused", "paused", "paused", ""),
             ("failed", "done", "error", "down"),
         }
         (waiting,) = (await get_run(paused)).waiting

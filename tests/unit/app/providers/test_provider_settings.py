@@ -18,7 +18,7 @@ from mainspring.models.provider_table import PROVIDERS, ProviderProfile
 FILE = """{
   "providers": {
     "compatible": {
-      "apiKey": "k", "baseUrl": "http://host/v1", "model": "m1", "headers": {"x-team": "a"},
+      "apiKey": "k", "baseUrl": "http://section-host/v1", "model": "m1", "headers": {"x-team": "a"},
       "contextWindow": 9000, "maxOutputTokens": 700, "vision": false, "prices": [1, 2],
       "firstByteTimeout": 7, "idleTimeout": 0, "dialect": {"stream_usage": false},
       "models": {"m2": {"contextWindow": 50000, "prices": [3, 4, 0.3]}}
@@ -41,7 +41,11 @@ def make_model(text: str, spec: str) -> HttpModel:
 def test_section_settings_reach_the_model() -> None:
     model = make_model(FILE, "compatible:")
 
-    assert (model.model, model.profile.base_url, model.profile.headers) == ("m1", "http://host/v1", {"x-team": "a"})
+    assert (model.model, model.profile.base_url, model.profile.headers) == (
+        "m1",
+        "http://section-host/v1",
+        {"x-team": "a"},
+    )
     assert (model.info.context_window, model.info.vision, model.info.prices) == (9000, False, (1.0, 2.0, 1.0, 1.0))
     assert model.profile.max_output_tokens == 700
     assert model.profile.dialect.stream_usage is False

@@ -37,7 +37,7 @@ HARMLESS = {
     "env/paths.py": "names the folder, so that it is guarded",
     "env/sandbox/env.py": "guards the folder",
     "env/sandbox/policy.py": "guards the folder",
-    "sessions/paths.py": "the user's own folder",
+    "state_files.py": "the user's own folder",
     "models/providers/codex.py": "the user's own folder",
     "skills/authoring.py": "writes skills that a person confirmed; finding them asks",
     "app/workspace/skill_manager.py": "begins new skills there; finding them asks",
