@@ -523,6 +523,27 @@ def test_command_creates_no_files_in_the_project(command: Command) -> None:
     assert list(command.folder.iterdir()) == []
 
 
+def test_rejection_that_no_change_helps_costs_one_request(command: Command) -> None:
+    for status in (404, 407, 451):
+        command.server.script[:] = [Reply(status=status, body={"error": {"message": "refused"}})] * 5
+        before = len(command.server.requests)
+
+        assert command.run("-p", "x").code == 5
+
+        assert len(command.server.requests) == before + 1
+
+
+def test_rejected_key_of_a_command_names_the_setting(command: Command) -> None:
+    command.variables["OPENAI_API_KEY"] = ""
+    command.settings({"providers": {"openai": {"apiKeyCommand": "echo old-key"}}})
+    command.server.script += [Reply(status=401, body={"error": {"message": "expired"}})] * 3
+
+    result = command.run("-p", "x")
+
+    assert "rejected the key from the setting providers.openai.apiKeyCommand" in result.err
+    assert (result.code, len(command.server.requests)) == (5, 1)
+
+
 def test_rejected_key_or_model_names_what_to_do_in_every_output(command: Command) -> None:
     rejections = {
         401: ("bad key", "set OPENAI_API_KEY or the setting providers.openai.apiKey to a valid key"),
