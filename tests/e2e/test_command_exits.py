@@ -533,6 +533,20 @@ def test_rejection_that_no_change_helps_costs_one_request(command: Command) -> N
         assert len(command.server.requests) == before + 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--bogus"], ["sessions", "nonsense"], ["-p", "x", "--cwd", "missing"]])
+def test_usage_error_has_its_exit_code_even_if_stderr_is_full(command: Command, arguments: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        assert command.run(*arguments, stderr=full).code == 2
+
+
+@pytest.mark.parametrize("arguments", [["sessions", "import"], ["skills", "validate"], ["export"], ["trust"]])
+def test_path_of_5000_characters_is_a_usage_error_in_one_line(command: Command, arguments: list[str]) -> None:
+    result = command.run(*arguments, "a" * 5000)
+
+    assert (result.code, result.out, len(result.err.splitlines())) == (2, "", 1)
+
+
 def test_rejected_key_of_a_command_names_the_setting(command: Command) -> None:
     command.variables["OPENAI_API_KEY"] = ""
     command.settings({"providers": {"openai": {"apiKeyCommand": "echo old-key"}}})
