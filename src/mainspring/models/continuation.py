@@ -187,14 +187,16 @@ class _JoinedEvents:
         try:
             async with aclosing(rest):
                 async for event in rest:
-                    if type(event) is not StreamStart:
-                        for self.last in self._convert(event):
-                            yield self.last
+                    for converted in self._convert(event):
+                        self.last = converted
+                        yield converted
         except ModelError as error:
             self.failure = error
 
     def _convert(self, event: StreamEvent) -> Iterator[StreamEvent]:
         """Yield the event with its index and its partial message in the whole response."""
+        if type(event) is StreamStart:
+            return
         if type(event) is Done:
             message = join_messages(self._beginning, event.message)
             if self._usage.total_tokens:

@@ -58,16 +58,16 @@ _TERMS: tuple[tuple[re.Pattern[str], str], ...] = (
     (lazy_re(r"最大出力(?:トークン数?)?|최대 ?출력(?: ?토큰)?"), " maximum output tokens "),
     (lazy_re(r"トークン数?|토큰"), " tokens "),
     (lazy_re(r"リクエスト|요청"), " requested "),
-    # German, French, Spanish, Portuguese, and Italian
-    (
-        lazy_re(
-            r"(?:maximale )?kontext(?:länge|fenster|größe)|longueur (?:maximale )?d[eu] contexte|longueur maximale du contexte|"
-            r"fenêtre de contexte|longitud (?:máxima )?de(?:l)? contexto|ventana de contexto|"
-            r"(?:comprimento|tamanho) (?:máximo )?(?:do|de) contexto|lunghezza (?:massima )?del contesto"
-        ),
-        " context length ",
-    ),
 )
+_LATIN_TERMS = (
+    lazy_re(
+        r"(?:maximale )?kontext(?:länge|fenster|größe)|longueur (?:maximale )?d[eu] contexte|longueur maximale du contexte|"
+        r"fenêtre de contexte|longitud (?:máxima )?de(?:l)? contexto|ventana de contexto|"
+        r"(?:comprimento|tamanho) (?:máximo )?(?:do|de) contexto|lunghezza (?:massima )?del contesto"
+    ),
+    " context length ",
+)
+"""German, French, Spanish, Portuguese, and Italian."""
 _FULL_WIDTH = str.maketrans("０１２３４５６７８９，：；（）［］＜＞＝～。、", "0123456789,:;()[]<>=~. ")
 
 
@@ -82,7 +82,6 @@ def rewrite_limits(text: str) -> str:
     text = _GROUPED.sub(lambda found: found[0].replace(found[1], ""), text)
     text = _GROUPED_BEFORE_TOKENS.sub(lambda found: found[0].replace(found[1], ""), text)
     text = _UNIT.sub(lambda found: str(int(float(found[1]) * _FACTORS[found[2]])), text)
-    if not text.isascii():
-        for pattern, term in _TERMS:
-            text = pattern.sub(term, text)
+    for pattern, term in (_LATIN_TERMS,) if text.isascii() else (*_TERMS, _LATIN_TERMS):
+        text = pattern.sub(term, text)
     return " ".join(text.split())
