@@ -149,7 +149,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
 
 
-HookT = TypeVar("HookT", bound=Hook | Event)
+_HookT = TypeVar("_HookT", bound=Hook | Event)
 
 
 class CoreAgent:
@@ -499,16 +499,16 @@ class CoreAgent:
     ) -> Callable[[], None]: ...
     @overload
     def on(
-        self, event: type[HookT] | str, handler: Handler[HookT], *, order: int = 0, subagents: bool = False
+        self, event: type[_HookT] | str, handler: Handler[_HookT], *, order: int = 0, subagents: bool = False
     ) -> Callable[[], None]: ...
     @overload
     def on(
-        self, event: type[HookT] | str, *, order: int = 0, subagents: bool = False
-    ) -> Callable[[Handler[HookT]], Handler[HookT]]: ...
+        self, event: type[_HookT] | str, *, order: int = 0, subagents: bool = False
+    ) -> Callable[[Handler[_HookT]], Handler[_HookT]]: ...
     def on(
         self,
-        event: type[HookT] | str,
-        handler: Handler[HookT] | None = None,
+        event: type[_HookT] | str,
+        handler: Handler[_HookT] | None = None,
         *,
         order: int = 0,
         subagents: bool = False,
@@ -527,7 +527,7 @@ class CoreAgent:
         if handler is not None:
             return self._register(event, handler, order=order, subagents=subagents)
 
-        def register(handler: Handler[HookT]) -> Handler[HookT]:
+        def register(handler: Handler[_HookT]) -> Handler[_HookT]:
             self._register(event, handler, order=order, subagents=subagents)
             return handler
 
