@@ -1,8 +1,10 @@
 """The environment of every test: no user files, no keys, asyncio only."""
 
 import gc
+import itertools
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -110,6 +112,22 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+_folder_numbers = itertools.count()
+
+
+def _make_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """Return a new folder; `mktemp` lists the thousands of folders of earlier tests to find the next number."""
+    folder = factory.getbasetemp() / f"{name}_{next(_folder_numbers)}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an empty folder named after the test."""
+    return _make_folder(tmp_path_factory, re.sub(r"\W", "_", request.node.name)[:30])
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty home folder; no key, endpoint, or setting of the machine is visible.
@@ -120,7 +138,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         hidden = name.endswith(_HIDDEN_ENDINGS) or name.startswith(_HIDDEN_STARTS)
         if hidden and name not in _VISIBLE:
             monkeypatch.delenv(name)
-    folder = tmp_path_factory.mktemp("home")
+    folder = _make_folder(tmp_path_factory, "home")
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("USERPROFILE", str(folder))
     monkeypatch.setenv("MAINSPRING_HOME", str(folder / ".agent"))
