@@ -94,7 +94,6 @@ REJECTED = {("gemini", "useVertexai"): True}
 """Settings whose only value that means something is rejected with instructions."""
 
 CHAT = """
-from tests.rows import each_row
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
 class Chat(GenericFakeChatModel):
