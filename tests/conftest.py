@@ -1,5 +1,6 @@
 """The environment of every test: no user files, no keys, asyncio only."""
 
+import contextlib
 import gc
 import itertools
 import logging
@@ -135,7 +136,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return an empty home folder; no key, endpoint, or setting of the machine is visible.
 
     Tests share only the downloaded weights: $MAINSPRING_MODELS_DIR keeps its value.
@@ -150,7 +151,9 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MAINSPRING_HOME", str(folder / ".agent"))
     if "MAINSPRING_MODELS_DIR" not in os.environ:
         monkeypatch.setenv("MAINSPRING_MODELS_DIR", str(REAL_HOME / ".cache" / "mainspring" / "models"))
-    return folder
+    yield folder
+    with contextlib.suppress(OSError):  # few tests write to it
+        folder.rmdir()
 
 
 @pytest.fixture(scope="session")
