@@ -199,7 +199,7 @@ def _number(text: str) -> float | None:
 _MAX_TEXT = 2000
 _ESCAPE = lazy_re(r"\\u((?!d[89a-f])[0-9a-f]{4})", re.IGNORECASE)
 _LIMIT_IN_PAGE = lazy_re(r"(?i)token|context|上下文|コンテキスト")
-"""Matches a web page whose text, and not only its title, tells the cause: a gateway shows the error of the host in it."""
+"""Matches a web page whose text, and not only its title, contains the cause: a gateway shows the error of the host in it."""
 
 
 _MESSAGE_FIELDS = ("error_message", "error_msg", "errorMessage", "err_msg", "errmsg", "status_msg")
