@@ -113,7 +113,7 @@ class AgentEventView:
             case ModelCallRetry(error=error):
                 message = one_line(redact_environment(error.message))
                 self._publish(replace(event, error=replace(error, message=message)))
-            case ContextCompacted():
+            case ContextCompacted() | Notice():
                 self._publish(event)
             case LimitWarning(exceeded=False):
                 self._publish(Notice(format_budget_warning(event), "warn"))
