@@ -113,8 +113,10 @@ class AgentEventView:
             case ModelCallRetry(error=error):
                 message = one_line(redact_environment(error.message))
                 self._publish(replace(event, error=replace(error, message=message)))
-            case ContextCompacted() | Notice():
+            case ContextCompacted():
                 self._publish(event)
+            case Notice(text=text):
+                self._publish(replace(event, text=redact_environment(text)))
             case LimitWarning(exceeded=False):
                 self._publish(Notice(format_budget_warning(event), "warn"))
             case AgentEnd():
