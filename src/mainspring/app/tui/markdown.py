@@ -17,8 +17,8 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from mainspring.app.tui.markdown_blocks import MarkdownBlock
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers
+from mainspring.app.tui.streaming_markdown import MarkdownBlock
 from mainspring.app.tui.styled_text import Row
 from mainspring.app.tui.theme import Theme as Look
 

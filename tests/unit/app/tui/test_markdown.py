@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.app.tui.markdown import MarkdownRenderer
-from mainspring.app.tui.markdown_blocks import MarkdownBlock
 from mainspring.app.tui.safe_text import width
-from mainspring.app.tui.streaming_markdown import Answer
+from mainspring.app.tui.streaming_markdown import Answer, MarkdownBlock
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
 

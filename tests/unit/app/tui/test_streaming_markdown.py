@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.markdown_blocks import MarkdownBlock, MarkdownBlocks
+from mainspring.app.tui.streaming_markdown import MarkdownBlock, MarkdownBlocks
 
 TEXT = """# Title
 Some words
