@@ -153,7 +153,11 @@ class Bench:
             chat.close()
 
     def measure(self) -> dict[str, float]:
-        figures = {**self.measure_start("new"), **self.measure_start("resume", "--session", self.session), **self.measure_echo()}
+        figures = {
+            **self.measure_start("new"),
+            **self.measure_start("resume", "--session", self.session),
+            **self.measure_echo(),
+        }
         return {**figures, **self.measure_response()}
 
     def measure_start(self, name: str, *more: str) -> dict[str, float]:

@@ -31,6 +31,7 @@ from mainspring.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
+from mainspring.events.base import STOP_REASONS
 from mainspring.messages import Message
 from mainspring.text import pluralize
 
@@ -49,15 +50,6 @@ _DECISIONS = {
     "deny": "Denied",
     "never": "Never allowed in this project",
     "aborted": "Cancelled: the run was stopped",
-}
-_STATUS_TEXTS = {
-    "aborted": "Stopped",
-    "denied": "Stopped: a tool call was denied",
-    "max_turns": "Stopped: turn limit reached",
-    "max_total_tokens": "Stopped: token limit reached",
-    "max_seconds": "Stopped: time limit reached",
-    "max_cost": "Stopped: cost limit reached",
-    "paused": "Paused",
 }
 _MIN_SECONDS_FOR_SUMMARY = 5.0
 _MAX_THINKING_PIECES = 200
@@ -278,7 +270,7 @@ class TranscriptView:
             case AgentEnd():
                 rows, kind = self._finished(event), "other"
             case chat_events.ShellStart() | chat_events.ShellOutput() | chat_events.ShellEnd():
-                rows, kind = self._shell.show(event, self.columns), "other"
+                rows, kind = self._shell.show(event, self.columns), "command"
             case _:
                 kind = "command" if isinstance(event, chat_events.CommandEnd) else "other"
                 rows = event_rows(event, self.columns, self._markdown, self.collapsed)
@@ -413,7 +405,9 @@ class TranscriptView:
             rows += wrap_rows(output_rows(f"Error: {event.error.message}", "bad", ""), self.columns)
             rows += wrap_rows(output_rows(chat_events.error_hint(event.error), "faint", ""), self.columns)
         elif event.status != "completed":
-            rows += output_rows(_STATUS_TEXTS.get(event.status, event.status.replace("_", " ")), "warn", "")
+            reason = STOP_REASONS.get(event.status, "")
+            text = chat_events.format_stop(reason) if reason or event.status == "aborted" else event.status
+            rows += output_rows(text.capitalize().replace("_", " "), "warn", "")
         seconds = self.to_work_seconds(stats.seconds)
         self._clock.restart()
         if seconds >= _MIN_SECONDS_FOR_SUMMARY or stats.turns > 1:
