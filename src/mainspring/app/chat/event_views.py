@@ -51,7 +51,7 @@ from mainspring.events import (
 )
 from mainspring.events.views import redact_errors
 from mainspring.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.prompt_tags import strip_attachments
+from mainspring.prompt_tags import find_instructions, strip_attachments
 from mainspring.redaction import redact_environment
 from mainspring.sessions import TranscriptCall, TranscriptItem
 from mainspring.subagents import SubagentRun
@@ -268,7 +268,8 @@ def _item_events(
         case "user" if item.text or item.images:
             source = _SOURCES.get(item.source, "follow_up")
             text = strip_attachments(item.text).strip()
-            yield user_message_event(text, source, len(item.images), item.id)
+            _, instructions = find_instructions(item.text)
+            yield user_message_event(text, source, len(item.images), item.id, instructions)
         case "assistant":
             yield from _response_events(item)
             for call in item.calls:

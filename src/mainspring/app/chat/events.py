@@ -174,9 +174,11 @@ ChatEvent = (
 """All events of a chat."""
 
 
-def user_message_event(text: str, source: MessageSource, attachments: int = 0, id: str = "") -> MessageEnd:
+def user_message_event(
+    text: str, source: MessageSource, attachments: int = 0, id: str = "", instructions: str = ""
+) -> MessageEnd:
     """Return the event for a message of the user as the user wrote it, without its attachments."""
-    return MessageEnd(Message.user(text, id=id), source, attachments=attachments)
+    return MessageEnd(Message.user(text, id=id), source, attachments=attachments, instructions=instructions)
 
 
 def is_user_message(event: Event) -> bool:

@@ -12,7 +12,7 @@ from mainspring.app.tui.event_rows import event_rows
 from mainspring.app.tui.format import format_seconds, format_tokens, format_total
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate, width
 from mainspring.app.tui.streaming_markdown import Answer
-from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_rows
+from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_row, wrap_rows
 from mainspring.app.tui.theme import Theme
 from mainspring.events import (
     AgentEnd,
@@ -373,6 +373,12 @@ class TranscriptView:
             return wrap_rows(output_rows(text, "faint", ""), self.columns)
         lines = wrap_rows(output_rows(text, "user", ""), self.columns - 2)
         rows = [[("class:prompt", "> " if i == 0 else "  "), *each] for i, each in enumerate(lines)]
+        if event.instructions:
+            instructions = output_rows(event.instructions, "faint", "  ")
+            self.collapsed.store("Instructions", lambda: wrap_rows(instructions, self.columns))
+            count = pluralize(event.instructions.count("\n") + 1, "line")
+            label = make_row(("faint", f"  with instructions of {count}{self.collapsed.hint}"))
+            rows += wrap_row(label, self.columns, "  ")
         if event.attachments:
             rows.append(make_row(("faint", f"  {event.attachments} attached")))
         if event.source in {"steer", "queue"} and rows:
