@@ -217,7 +217,8 @@ class Bench:
 def serve() -> Iterator[str]:
     command = [sys.executable, "-m", "benchmarks.model_server"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdin and server.stdout
+        assert server.stdin
+        assert server.stdout
         try:
             yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
         finally:
