@@ -299,16 +299,20 @@ def theme_command_previews(chat: TerminalChat) -> None:
     terminal.wait("Theme set to color-blind.")
 
 
-@habit("Ctrl-G", "opens the editor with the text")
-def control_g_opens_the_editor(chat: TerminalChat, *keys: str) -> None:
+def _edit(chat: TerminalChat, *keys: str) -> None:
     editor = chat.terminal.folder.parent / "editor"
     editor.write_text('#!/bin/sh\nprintf "edited text" > "$1"\n')
     editor.chmod(0o755)
     chat.command = f"VISUAL={editor} {chat.command}"
     terminal = chat.begin()
     terminal.type("draft")
-    terminal.keys(*(keys or ("C-g",)))
+    terminal.keys(*keys)
     terminal.wait("> edited text")
+
+
+@habit("Ctrl-G", "opens the editor with the text")
+def control_g_opens_the_editor(chat: TerminalChat) -> None:
+    _edit(chat, "C-g")
 
 
 @habit("--continue", "continues the last session of the folder")
@@ -430,7 +434,7 @@ def modified_enter_inserts_a_line(chat: TerminalChat) -> None:
 
 @habit("Ctrl-X Ctrl-E", "opens the editor with the text")
 def control_x_control_e_opens_the_editor(chat: TerminalChat) -> None:
-    control_g_opens_the_editor(chat, "C-x", "C-e")
+    _edit(chat, "C-x", "C-e")
 
 
 @habit("Ctrl-Z, fg", "suspends and resumes with the draft")
