@@ -15,7 +15,7 @@ import time
 import urllib.request
 from importlib.util import find_spec
 
-from benchmarks import mcp, model_layer, sessions, telemetry
+from benchmarks import chat, mcp, model_layer, sessions, telemetry
 
 SCENARIOS = {
     "turns": "50 tool turns, then an answer",
@@ -50,7 +50,8 @@ SEPARATE_BENCHMARKS = {
     "sessions": sessions.measure,
     "telemetry": telemetry.measure,
     "mcp": mcp.measure,
-}  # the model layer, saved sessions, what tracing costs, and servers of tools
+    "chat": chat.measure,
+}  # the model layer, saved sessions, what tracing costs, servers of tools, and the chat in a terminal
 TARGETS = {
     ("turns", "cpu_ms_per_turn"): 0.5,
     ("deltas", "cpu_us_per_delta"): 5.0,
