@@ -23,8 +23,8 @@ PAGES = find_pages()
 EXAMPLES = [path for path in (REPOSITORY / "examples").rglob("*") if path.suffix in (".py", ".md", ".json")]
 
 
-def run_blocks(path: Path, blocks: list[Block]) -> None:
-    """Run the blocks of a page in order; line numbers in errors are those of the page."""
+def run_blocks(path: Path, blocks: list[Block]) -> dict[str, object]:
+    """Run the blocks of a page in order, and return their names; line numbers in errors are those of the page."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         assert block.info in INFOS, f"{path.name}:{block.line}: unknown word after python: {block.info!r}"
@@ -35,6 +35,7 @@ def run_blocks(path: Path, blocks: list[Block]) -> None:
         outcome = eval(code, namespace)
         if inspect.iscoroutine(outcome):
             asyncio.run(outcome)
+    return namespace
 
 
 def _mark_page(page: Path) -> Any:
