@@ -21,6 +21,7 @@ McpContentBlock = dict[str, Any]
 """A content block in the wire format: ``{"type": "text", "text": "..."}``."""
 
 ListKind = Literal["tools", "resources", "prompts"]
+"""A list of a server, which it may change."""
 
 
 class McpError(MainspringError):

@@ -18,8 +18,9 @@ def in_event_loop(
 
     def decorate(check: Callable[[Any, Any], Awaitable[None]]) -> Callable[[Any, Path], None]:
         def test(self: Any, tmp_path: Path) -> None:
+            created = getattr(self, create)(tmp_path)
+
             async def run() -> None:
-                created = getattr(self, create)(tmp_path)
                 subject = await created if asyncio.iscoroutine(created) else created
                 try:
                     await check(self, subject)
