@@ -54,7 +54,7 @@ BLOCK: st.SearchStrategy[ContentBlock] = st.one_of(
 )
 
 
-WHEN = st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
+WHEN = st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)).map(lambda at: at.replace(tzinfo=UTC, fold=0))
 COUNT = st.integers(0, 2**53)
 USAGE = st.builds(Usage, COUNT, COUNT, COUNT, COUNT, COUNT, st.none() | st.builds(Cost, st.floats(0, 1e6)))
 HISTORY_MESSAGE = st.one_of(
