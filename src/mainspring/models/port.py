@@ -131,7 +131,7 @@ def with_transport(model: ModelProvider, transport: Transport) -> ModelProvider:
     """Return a model that sends its requests over a transport; see `HttpModel.with_transport`.
 
     Raises:
-        ProviderConfigError: The model sends no requests over HTTP by itself.
+        ProviderConfigError: The model is not an `HttpModel`.
     """
     replace_transport: Callable[[Transport], ModelProvider] | None = getattr(model, "with_transport", None)
     if replace_transport is None:

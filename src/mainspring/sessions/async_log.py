@@ -115,7 +115,7 @@ class AsyncSessionLog:
             await self._store.append(info.id, lines, info)
         except OSError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - any error of the store
             raise OSError(f"{type(error).__name__}: {error}") from error
         self._lines.extend(lines)
         self.info = info
@@ -157,7 +157,7 @@ class AsyncSessionLog:
             self._has_lock = False
             try:
                 await self._store.release(self.info.id)
-            except Exception as error:  # noqa: BLE001 - any error of the user's store
+            except Exception as error:  # noqa: BLE001 - any error of the store
                 logger.warning("Cannot release session %s: %s", self.place, error)
 
 

@@ -8,7 +8,7 @@ class TestMyStore(AsyncSessionStoreContract):
         return MyStore(folder / "sessions.db")
 ```
 
-Asynchronous tests run in an event loop of their own, so no plugin of pytest is required.
+Asynchronous tests each run in a separate event loop, so no plugin of pytest is required.
 """
 
 from mainspring.testing.contracts.environments import ExecutionEnvContract

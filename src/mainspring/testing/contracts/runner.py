@@ -9,7 +9,7 @@ from typing import Any
 def in_event_loop(
     create: str, close: str
 ) -> Callable[[Callable[[Any, Any], Awaitable[None]]], Callable[[Any, Path], None]]:
-    """Return a decorator for tests that get an object, each in an event loop of its own.
+    """Return a decorator for tests that get an object, each in a separate event loop.
 
     Args:
         create: Name of the method that returns the object for a folder; it may be asynchronous.

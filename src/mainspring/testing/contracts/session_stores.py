@@ -209,7 +209,7 @@ async def _converse(session: Session, prompt: str, answer: str) -> None:
 class AsyncSessionStoreContract:
     """Tests of an `AsyncSessionStore`. Override `create_store`, and `close_store` if the store has connections.
 
-    Each test runs in an event loop of its own, so no plugin of pytest is required.
+    Each test runs in a separate event loop, so no plugin of pytest is required.
     """
 
     async def create_store(self, folder: Path) -> AsyncSessionStore:
@@ -321,7 +321,7 @@ class AsyncSessionStoreContract:
 
     @_with_store
     async def test_open_session_is_read_or_forked_by_others(self, store: AsyncSessionStore) -> None:
-        """A second opener of a session reads it or continues in a copy; it cannot be deleted or created again meanwhile."""
+        """A second opener of a session reads it or continues in a copy; it cannot be deleted or created while it is open."""
         sessions = AsyncSessions(store, options=_QUICK)
         session = await sessions.create(id="s1")
         await _converse(session, "Where?", "Oslo.")
