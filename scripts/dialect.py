@@ -97,7 +97,7 @@ def doc_files() -> list[Path]:
         ROOT / "README.md",
         ROOT / "CHANGELOG.md",
         ROOT / "CONTRIBUTING.md",
-        *[p for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "python-api"],
+        *[p for p in sorted((ROOT / "docs").rglob("*.md")) if "python-api" not in (p.parent.name, p.stem)],
     ]
 
 

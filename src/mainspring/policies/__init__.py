@@ -1,6 +1,6 @@
 """Policies: plugins on the loop that decide, limit, or shape.
 
-They do not depend on each other. Budgets, compaction, and structured output are packages of their own.
+They do not depend on each other. Budgets, compaction, and structured output are separate packages.
 """
 
 from __future__ import annotations

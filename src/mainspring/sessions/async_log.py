@@ -115,7 +115,7 @@ class AsyncSessionLog:
             await self._store.append(info.id, lines, info)
         except OSError:
             raise
-        except Exception as error:  # noqa: BLE001 - any error of the store
+        except Exception as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
         self._lines.extend(lines)
         self.info = info
