@@ -58,7 +58,7 @@ from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
 from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
-from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry
+from mainspring.tools import LazyTool, RunContext, ToolRegistry
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, TypeVar
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from mainspring.policies.structured.plug import validator_takes_context
     from mainspring.subagents import NestedSteps, ParentContext, SubagentRun, Subagents
     from mainspring.tools.schema.output import OutputSchema, call_function
+    from mainspring.tools.toolset import ToolSource
 
     AgentDepsT = TypeVar("AgentDepsT", contravariant=True, default=None)  # defaults of TypeVars need Python 3.13
     AgentOutputT = TypeVar("AgentOutputT", covariant=True, default=str)
@@ -121,6 +122,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
             model, an enum, a `Literal`, a list, ``A | B``, ...), an output function (its arguments are the schema, its result is
             the output), a list of those, or a JSON Schema. Default: the text of the response.
         system: System prompt: text, or a function of the `RunContext` that returns it at the start of each run.
+        tools: Tools, `Toolset`s, or plain functions that become tools.
         handoffs: Agents to which the model can hand the conversation over, or `Handoff` objects with options. The
             output of a run is that of the agent that answers.
         **options: Further options, see `AgentOptions`.
@@ -144,9 +146,10 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[AgentDepsT] = ...,
+        deps_type: TypeForm[AgentDepsT] = None,
         output_type: TypeForm[AgentOutputT] = ...,
         system: SystemPrompt[AgentDepsT] = "",
+        tools: Iterable[ToolSource[AgentDepsT]] = (),
         handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -155,9 +158,10 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[AgentDepsT] = ...,
+        deps_type: TypeForm[AgentDepsT] = None,
         output_type: Callable[..., Awaitable[AgentOutputT]],
         system: SystemPrompt[AgentDepsT] = "",
+        tools: Iterable[ToolSource[AgentDepsT]] = (),
         handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -166,10 +170,11 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[AgentDepsT] = ...,
+        deps_type: TypeForm[AgentDepsT] = None,
         output_type: Callable[..., AgentOutputT]
         | Sequence[Callable[..., AgentOutputT] | Callable[..., Awaitable[AgentOutputT]]],
         system: SystemPrompt[AgentDepsT] = "",
+        tools: Iterable[ToolSource[AgentDepsT]] = (),
         handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -178,9 +183,10 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self: Agent[_D, Any],
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[_D] = ...,
+        deps_type: TypeForm[_D] = None,
         output_type: Mapping[str, Any],
         system: SystemPrompt[_D] = "",
+        tools: Iterable[ToolSource[_D]] = (),
         handoffs: Iterable[Handoff[_D, Any] | Agent[_D, Any]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -191,11 +197,12 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         deps_type: Any = None,
         output_type: Any = ...,
         system: SystemPrompt[Any] = "",
+        tools: Iterable[Any] = (),
         handoffs: Iterable[Any] = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         model, provider = adapt_model(model), adapt_model(options.get("provider"))
-        validate_agent_options(options, model=model, provider=provider, system=system)
+        validate_agent_options(options, model=model, provider=provider, system=system, tools=tools)
         self.given_options = frozenset(options)
         self._deps_type: Any = None if deps_type is type(None) else deps_type
         self._system_function = None if isinstance(system, str) else system
@@ -220,15 +227,15 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         self.get_api_key: ApiKeyProvider | None = options.pop("get_api_key", None)
         ledger = options.pop("ledger", None)
         options.pop("provider", None)
-        options["tools"] = normalize_tools(options.get("tools", ()))
-        self._inherited = {name: value for name, value in options.items() if name in INHERITED_OPTIONS}
+        every: dict[str, Any] = {**options, "tools": normalize_tools(tools or ())}
+        self._inherited = {name: value for name, value in every.items() if name in INHERITED_OPTIONS}
         super().__init__(
             self._use_key(resolve_model(model, provider, self.get_api_key)),
             env=to_environment(options.pop("execution", None)),
             system=system if isinstance(system, str) else "",
             behavior=behavior,
             plugs=installed,
-            **cast("Any", options),
+            **every,
         )
         self._policies = RunPolicies(self, ledger)
         bind_sampling(self)
@@ -473,7 +480,7 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
         model: ModelProvider | str | None = None,
         thinking: ThinkingLevel | None = None,
         behavior: LoopOptions | None = None,
-        tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None = None,
+        tools: Iterable[ToolSource] | None = None,
         deps: Any = None,
         **options: Any,
     ) -> RunResult:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     DepsT = TypeVar("DepsT", covariant=True, default=Any)
     OutputT = TypeVar("OutputT", covariant=True, default=Any)
     ValueT = TypeVar("ValueT", covariant=True, default=Any)
+    NeededDepsT = TypeVar("NeededDepsT", contravariant=True, default=Any)
 else:
     from typing import TypeVar
 
     DepsT = TypeVar("DepsT", covariant=True)
     OutputT = TypeVar("OutputT", covariant=True)
     ValueT = TypeVar("ValueT", covariant=True)
+    NeededDepsT = TypeVar("NeededDepsT", contravariant=True)
 
 _T = TypeVar("_T")
 
@@ -264,8 +266,8 @@ def no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
     return ()
 
 
-class Tool(Struct, frozen=True, eq=False, kw_only=True):
-    """A tool.
+class Tool(Struct, Generic[NeededDepsT], frozen=True, eq=False, kw_only=True):
+    """A tool. ``Tool[Deps]`` needs a context with these dependencies; ``Tool[object]`` fits any agent.
 
     Attributes:
         name: Canonical name, unique in a registry: letters, digits, ``_``, and ``-``.
