@@ -26,6 +26,8 @@ from mainspring.policies.disclosure import Disclosure, DisclosureOptions, LoadMo
 from mainspring.tools import Tool
 
 if TYPE_CHECKING:
+    from mainspring.agent.as_tool import share_approver
+    from mainspring.agent.guest_plugs import GuestPlugs
     from mainspring.agent.options import AgentOptions, DisclosureOption, SkillsOption, SubagentsOption
     from mainspring.callbacks import CallbacksPlug
     from mainspring.env import ExecutionEnv, LocalEnv
@@ -38,6 +40,8 @@ else:
     NestedSteps = lazy_class("mainspring.subagents.run", "NestedSteps")
     ParentContext = lazy_class("mainspring.subagents.run", "ParentContext")
     Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
+    GuestPlugs = lazy_function("mainspring.agent.guest_plugs", "GuestPlugs")
+    share_approver = lazy_function("mainspring.agent.as_tool", "share_approver")
     CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
 
 
@@ -348,7 +352,7 @@ class SubagentFactory:
     def create_subagent(self, request: SubagentRequest) -> CoreAgent:
         """Create a subagent with the same environment and tool aliases, whose spending is added to the parent's."""
         parent = self.parent
-        return self._make(
+        child = self._make(
             request.model,
             name=request.name,
             system=request.system,
@@ -357,11 +361,29 @@ class SubagentFactory:
             execution=parent.env,
             plugs=request.plugs,
             ledger=parent.ledger,
-            extra={k: v for k, v in parent.extra.items() if k != "spawn"},
+            extra={k: v for k, v in parent.extra.items() if k not in ("spawn", "call_agent")},
             tool_aliases=parent.tool_aliases,
             get_api_key=parent.get_api_key if isinstance(request.model, str) else None,
-            steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
+            steps=self._steps(),
         )
+        cast("Any", child).join(parent)
+        return child
+
+    def create_conversation(self, agent: Any, name: str) -> CoreAgent:
+        """Create a conversation of another agent, in the parent's environment unless it has its own."""
+        parent = self.parent
+        options: dict[str, Any] = {"name": name, "ledger": parent.ledger, "steps": self._steps(), "plugs": ()}
+        if "execution" not in agent.given_options:
+            options["execution"] = parent.env
+        child = agent.create_counterpart(options)
+        child.join(parent)
+        GuestPlugs(child, parent, name, with_gates=False)  # `forward_events` applies the gates
+        share_approver(child.plugs, parent.plugs)
+        return child
+
+    def _steps(self) -> Any:
+        steps = self.parent.steps
+        return steps.for_child() if isinstance(steps, NestedSteps) else None
 
 
 async def answer_aside(agent: CoreAgent, question: str) -> Message:

@@ -200,6 +200,14 @@ class SubagentHost(Protocol):
         """
         ...
 
+    def create_conversation(self, agent: Any, name: str) -> CoreAgent:
+        """Create a conversation of another agent whose spending is added to this agent's run, and that has no more rights.
+
+        Raises:
+            ConfigError: If it cannot be created.
+        """
+        ...
+
     def reached_limit(self) -> RunStatus | None:
         """Return the limit that this agent's run, subagents included, has reached; a subagent then makes no more model calls."""
         ...

@@ -39,6 +39,9 @@ logger = logging.getLogger("mainspring")
 Scope = Literal["fs-read", "fs-write", "fs-delete", "shell-run", "network"]
 """Kinds of access for permissions."""
 
+AGENT_SOURCE = "agent"
+"""Source of the tools that run an agent, which has steps of its own in a durable run."""
+
 ToolOutput = str | tuple[TextBlock | ImageBlock, ...]
 """Output for the model: text, or text and images."""
 
@@ -275,7 +278,7 @@ class Tool(Struct, Generic[NeededDepsT], frozen=True, eq=False, kw_only=True):
         input_schema: JSON Schema of the arguments, an object.
         execute: Function that executes calls.
         label: Display name; the tool's name if empty.
-        source: Origin of the tool: ``builtin``, ``user``, ``extension``, ``client``, or ``mcp:SERVER``.
+        source: Origin of the tool: ``builtin``, ``user``, ``extension``, ``client``, ``agent``, or ``mcp:SERVER``.
         concurrency_safe: Whether the tool may run at the same time as other calls.
         idempotent: Whether a second execution is harmless; only such calls are repeated after a crash.
         access: Function that returns the accesses of a call; permissions check them. Without it, only rules by tool name
