@@ -564,6 +564,7 @@ class Agent(AgentOperations, Generic[AgentDepsT, AgentOutputT]):
             system=self._current.system,
             tools=[t for name in tools.active if (t := tools.get(name)) is not None and t is not own],
             behavior=cast("Behavior", self._config.behavior) if self._config else self.behavior,
+            plugs=self.active_plugs,
             deps=self._config.deps if self._config else None,
         )
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import mainspring.skills as skills_package
 from mainspring.agent.lifecycle import AssistPlug
 from mainspring.agent.plugs import find_mcp_plugs
-from mainspring.loop import CoreAgent
+from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import Handler, McpToolGate, PermissionCheck, ToolGate
 from mainspring.mcp.tool_search import ToolSearchPlug
 from mainspring.policies.disclosure import Disclosure
-from mainspring.subagents.plug import Subagents, apply_gates_of
+from mainspring.subagents.plug import Subagents, apply_gates_of, mark_plugin_handler
 from mainspring.tools import Tool, ToolRegistry
 
 if TYPE_CHECKING:
+    from mainspring.agent.operations import AgentOperations
     from mainspring.skills import SkillsPlug
 
 _GATES = (ToolGate, McpToolGate, PermissionCheck)
@@ -50,7 +51,9 @@ class GuestPlugs:
         self.tools = _KnownTools(guest.tools)
         self.bus = self
         offering = (Disclosure, ToolSearchPlug, Subagents, AssistPlug)
-        for plug in guest.plugs:
+        self._plugs: list[Plugin] = []
+        self._is_gate_of_application = False
+        for plug in getattr(guest, "active_plugs", guest.plugs):
             shared = any(plug is each for each in host.plugs)
             if shared or isinstance(plug, offering) or plug in find_mcp_plugs((plug,)):
                 continue
@@ -58,9 +61,16 @@ class GuestPlugs:
             if child is not None:
                 self._only_gates = _is_skills(child)  # they add to the prompt
                 child.install(cast("CoreAgent", self))
-        self._only_gates = False
+                self._plugs.append(child)
+        self._only_gates, self._is_gate_of_application = False, True
         for gate in _GATES if with_gates else ():
             self.on(gate, apply_gates_of(gate, guest))
+        cast("AgentOperations", host).guests += (self,)
+
+    @property
+    def active_plugs(self) -> Sequence[Plugin]:
+        """The plugins that apply now; subagents of the host get theirs, too."""
+        return self._plugs if self._is_active() else ()
 
     def on(self, event: Any, handler: Handler[Any], *, order: int = 0, subagents: bool = False) -> Callable[[], None]:
         """Register a handler that is called while the plugins apply."""
@@ -70,6 +80,7 @@ class GuestPlugs:
         def call(hook: Any) -> Any:
             return handler(hook) if self._is_active() else None
 
+        mark_plugin_handler(call, is_of_plugin=not self._is_gate_of_application)
         return self._host.bus.on(event, call, order=order, subagents=subagents)
 
     def __getattr__(self, name: str) -> Any:

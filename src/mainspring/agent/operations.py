@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mainspring.agent.plugs import answer_aside, find_skill_activator
@@ -15,6 +15,8 @@ from mainspring.run_options import RunOptions as Behavior
 from mainspring.tools import ToolRegistry
 
 if TYPE_CHECKING:
+    from mainspring.agent.guest_plugs import GuestPlugs
+    from mainspring.loop import Plugin
     from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
 else:
     compact_history = lazy_function("mainspring.policies.compaction.summary", "compact_history")
@@ -24,6 +26,13 @@ class AgentOperations(CoreAgent):
     """A core agent with operations on its conversation that are not runs."""
 
     behavior: Behavior
+    guests: tuple[GuestPlugs, ...] = ()
+    """The plugins of other agents that apply to this one."""
+
+    @property
+    def active_plugs(self) -> Sequence[Plugin]:
+        """The plugins that apply now: those of this agent, and of others."""
+        return [*self.plugs, *(plug for guest in self.guests for plug in guest.active_plugs)]
 
     @property
     def current_tools(self) -> ToolRegistry:

@@ -378,7 +378,7 @@ class SubagentFactory:
         child = agent.create_counterpart(options)
         child.join(parent)
         GuestPlugs(child, parent, name, with_gates=False)  # `forward_events` applies the gates
-        share_approver(child.plugs, parent.plugs)
+        share_approver(child.plugs, parent.active_plugs)
         return child
 
     def _steps(self) -> Any:

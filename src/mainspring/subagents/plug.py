@@ -213,11 +213,17 @@ def _forward_hook(identity: SubagentIdentity, bus: HookBus) -> Handler[Any]:
     return forward
 
 
+def mark_plugin_handler(handler: Callable[[Any], Any], *, is_of_plugin: bool) -> None:
+    """Mark a function that calls a handler of a plugin: a subagent has the plugin itself, so `apply_gates_of` does not call it."""
+    vars(handler)["is_of_plugin"] = is_of_plugin
+
+
 def apply_gates_of(gate: type[Hook], agent: CoreAgent) -> Handler[Any]:
     """Return a handler that calls the gates which an application added to another agent."""
 
     def added_by_application(order: int, handler: Handler[Any]) -> bool:
-        return order < _FORWARD_ORDER and getattr(handler, "__self__", None) not in agent.plugs
+        is_of_plugin = getattr(handler, "is_of_plugin", getattr(handler, "__self__", None) in agent.plugs)
+        return order < _FORWARD_ORDER and not is_of_plugin
 
     async def apply_gate(hook: Hook) -> None:
         if agent.bus.has(gate):
@@ -451,7 +457,7 @@ class Subagents(Plugin):
             system=next(s for s in (system, definition.system, parent.system) if s is not None),
             tools=[t for t in tools if t.name != SPAWN_TOOL],
             behavior=behavior.merged_with(definition.behavior).merged_with(inherited_behavior(parent)),
-            plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
+            plugs=_child_plugs(parent.plugs, any(t.name == SPAWN_TOOL for t in tools)),
             deps=options.get("deps", parent.deps),
         )
 
@@ -460,11 +466,6 @@ class Subagents(Plugin):
         assert self._agent is not None
         own = {alias: name for name, alias in self._agent.tool_aliases.items()}
         return None if names is None else [own.get(name, name) for name in names]
-
-    def _plugs(self, may_spawn: bool) -> list[Plugin]:
-        assert self._agent is not None
-        plugs = (p.for_child() for p in self._agent.plugs if may_spawn or not isinstance(p, Subagents))
-        return [p for p in plugs if p is not None]
 
     async def _run(self, child: SubagentRun, create: Callable[[], CoreAgent], deps: Any) -> SubagentResult:
         """Create and run the subagent, and return the result for its parent."""
@@ -537,6 +538,11 @@ class Subagents(Plugin):
 def _check_task(task: str) -> None:
     if not task.strip():
         raise ToolError("The task is empty. It must contain everything that the subagent needs to know.")
+
+
+def _child_plugs(plugs: Iterable[Plugin], may_spawn: bool) -> list[Plugin]:
+    children = (p.for_child() for p in plugs if may_spawn or not isinstance(p, Subagents))
+    return [p for p in children if p is not None]
 
 
 def _end_event(

@@ -129,6 +129,7 @@ class ParentContext(Struct, frozen=True, kw_only=True):
         system: Its system prompt.
         tools: Its tools.
         behavior: Its limits and options.
+        plugs: Its plugins, those of a handoff target while that answers included.
         deps: Its dependencies.
     """
 
@@ -136,6 +137,7 @@ class ParentContext(Struct, frozen=True, kw_only=True):
     system: str
     tools: Sequence[Tool]
     behavior: RunOptions
+    plugs: Sequence[Plugin]
     deps: Any = None
 
 

@@ -104,6 +104,11 @@ async def test_tool_can_be_called_alone() -> None:
 
 async def test_nested_agents_share_limits_and_ids() -> None:
     inner = Agent(ScriptedModel(costly("deep", 0.5), loop=True), name="inner")
+
+    def make_middle() -> Agent[Any, Any]:
+        script = costly("", 0.25, ask("in_inner")), "mid"
+        return Agent(ScriptedModel(*script, loop=True), name="middle", tools=Toolset([inner.as_tool()]).prefix("in_"))
+
     middle = Agent(ScriptedModel(costly("", 0.25, ask("in_inner")), "mid", loop=True), name="middle",
                    tools=Toolset([inner.as_tool()]).prefix("in_"))  # fmt: skip
     front = make_front(ask("middle"), ask("middle"), "Done.", tools=[middle.as_tool()])
