@@ -82,6 +82,8 @@ def check_tools() -> None:
     Agent("openai:gpt-5-mini", deps_type=Db, tools=[look, count])  # mistake: one of the tools
     Agent("openai:gpt-5-mini", deps_type=Db, tools=[plain_count])  # mistake: a function for other dependencies
     Agent("openai:gpt-5-mini", deps_type=Db, tools=Toolset([count]).prefix("q_"))  # mistake: a set for other dependencies
+    counter = Agent("openai:gpt-5-mini", deps_type=Queue)
+    Agent("openai:gpt-5-mini", deps_type=Db, tools=[counter.as_tool("counter")])  # mistake: an agent with other ones
     counts = Toolset([plain_count])
     Agent("openai:gpt-5-mini", deps_type=Db, tools=[look, counts])  # mistake: a set in a list
     Toolset([look]).combine(counts)  # mistake: a set for other dependencies

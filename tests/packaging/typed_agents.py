@@ -22,6 +22,7 @@ from mainspring import (
     ToolResult,
     tool,
 )
+from mainspring.agent.as_tool import AgentTool
 from mainspring.models import Success
 from mainspring.testing import ScriptedModel
 from mainspring.tools.toolset import Toolset
@@ -148,6 +149,37 @@ def check_any(agent: Agent[Any, Any]) -> None:
     """Take any agent."""
 
 
+async def use_tools(model: ScriptedModel, db: Db) -> None:
+    """Use tools for dependencies, and agents as tools."""
+    agent = Agent(model, deps_type=Db, output_type=Report)
+    shelf = Shelf()
+    files = Toolset([look, add, plain_with_context]).prefix("f_").require_approval()
+    every = Agent(
+        model,
+        deps_type=Db,
+        tools=[
+            look,
+            find_sync,
+            add,
+            describe,
+            plain,
+            plain_with_context,
+            now,
+            partial(plain, "k"),
+            files,
+            Toolset([now]),
+        ],
+    )
+    assert_type(every, Agent[Db, str])
+    check_any(Agent(model, deps_type=Db, tools=[shelf.put, shelf.count, *files]))
+    check_any(Agent(model, deps_type=Db, tools=files))
+    check_none(Agent(model, tools=[add, describe, now, shelf.count]))
+    use((await add(1)).value, (await look(ToolContext(env=agent.env, deps=db), "k")).value)
+    assert_type(agent.as_tool("report"), AgentTool[Db, Report])
+    assert_type((await agent.as_tool("report")("go")).value, Report)
+    check_any(Agent(model, deps_type=Db, tools=[agent.as_tool("report"), Agent(model).as_tool("text")]))
+
+
 async def main(model: ScriptedModel, db: Db, schema: dict[str, Any]) -> None:
     """Use typed agents."""
     text = Agent(model)
@@ -183,30 +215,6 @@ async def main(model: ScriptedModel, db: Db, schema: dict[str, Any]) -> None:
     async def gate(ctx: ToolGate) -> None:
         found: Db = ctx.deps
         await check_more(Report(found.name, 1))
-
-    shelf = Shelf()
-    files = Toolset([look, add, plain_with_context]).prefix("f_").require_approval()
-    every = Agent(
-        model,
-        deps_type=Db,
-        tools=[
-            look,
-            find_sync,
-            add,
-            describe,
-            plain,
-            plain_with_context,
-            now,
-            partial(plain, "k"),
-            files,
-            Toolset([now]),
-        ],
-    )
-    assert_type(every, Agent[Db, str])
-    assert_type(Agent(model, deps_type=Db, tools=[shelf.put, shelf.count, *files]), Agent[Db, str])
-    check_any(Agent(model, deps_type=Db, tools=files))
-    check_none(Agent(model, tools=[add, describe, now, shelf.count]))
-    use((await add(1)).value, (await look(ToolContext(env=agent.env, deps=db), "k")).value)
 
     assert_type(Agent(model, deps_type=Db, system=async_prompt), Agent[Db, str])
     assert_type((await Agent(model, output_type=Report | Refusal).run("go")).output, Report | Refusal)

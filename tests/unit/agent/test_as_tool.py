@@ -10,7 +10,7 @@ import pytest
 from mainspring import Agent, Permissions, RunOptions, ToolContext, ToolGate, tool
 from mainspring.durable import DurableSteps, DurableWorker, MemoryEngine
 from mainspring.errors import AgentAbortedError
-from mainspring.events import SubagentEnd, SubagentStart
+from mainspring.events import ApprovalRequest, SubagentEnd, SubagentStart
 from mainspring.loop.hooks import TurnBefore
 from mainspring.messages import Cost, ToolDefinition, Usage
 from mainspring.permissions.decisions import PermissionRequest
@@ -109,17 +109,16 @@ async def test_nested_agents_share_limits_and_ids() -> None:
         script = costly("", 0.25, ask("in_inner")), "mid"
         return Agent(ScriptedModel(*script, loop=True), name="middle", tools=Toolset([inner.as_tool()]).prefix("in_"))
 
-    middle = Agent(ScriptedModel(costly("", 0.25, ask("in_inner")), "mid", loop=True), name="middle",
-                   tools=Toolset([inner.as_tool()]).prefix("in_"))  # fmt: skip
-    front = make_front(ask("middle"), ask("middle"), "Done.", tools=[middle.as_tool()])
+    front = make_front(ask("middle"), ask("middle"), "Done.", tools=[make_middle().as_tool()])
     result = await front.run("go")
     assert outputs(front) == ["mid", "mid"]
     assert result.cost.total == 1.5
     ids = [s.child_id for c in result.stats.children for s in (c, *c.children)]
     assert sorted(ids) == ["inner-2", "inner-4", "middle-1", "middle-3"]
 
-    limited = make_front(ask("middle"), "never", tools=[middle.as_tool()], behavior=RunOptions(max_cost=0.6))
+    limited = make_front(ask("middle"), "never", tools=[make_middle().as_tool()], behavior=RunOptions(max_cost=0.6))
     assert (await limited.run("go")).status == "max_cost"
+    middle = make_middle()
     few = make_front(ask("middle"), "Done.", tools=[middle.as_tool()], subagents=Subagents(limit=1, spawn=False))
     await few.run("go")
     assert "limit of 1 subagents" in last_result(middle)
@@ -253,7 +252,8 @@ async def test_agent_works_in_the_environment_of_the_caller_unless_it_has_its_ow
         return (await ctx.env.read_bytes("a.txt")).decode()
 
     script = (ScriptedCall("where", {}), "ok")
-    for options, expected in (({}, "caller"), ({"execution": MemoryEnv({"a.txt": "own"})}, "own")):
+    cases: list[tuple[dict[str, Any], str]] = [({}, "caller"), ({"execution": MemoryEnv({"a.txt": "own"})}, "own")]
+    for options, expected in cases:
         reader = Agent(ScriptedModel(*script), name="reader", tools=[where], **options)
         front = make_front(ask("reader"), "Done.", tools=[reader.as_tool()], execution=MemoryEnv({"a.txt": "caller"}))
         await front.run("go")
@@ -287,8 +287,9 @@ async def test_durable_run_resumes_an_agent_that_waits_for_its_approval() -> Non
     engine = MemoryEngine()
     async with DurableWorker(engine, {"front": make}) as agents:
         run = await agents.start("front", "go")
-        while (await run.info()).state != "paused":
-            await asyncio.sleep(0)
+        async for item in run.events():
+            if isinstance(item.event, ApprovalRequest):
+                break
         [waiting] = await run.pending()
     assert waiting.agent == "writer-1"
     await run.approve(waiting.id)
@@ -297,3 +298,13 @@ async def test_durable_run_resumes_an_agent_that_waits_for_its_approval() -> Non
     assert result.text == "Done."
     assert [r.text for r in result.tool_results] == ["Written."]
     assert (len(writer_model.requests), len(front_model.requests)) == (2, 2)
+
+
+async def test_rules_of_a_handoff_target_hold_in_the_subagents_that_it_starts() -> None:
+    writer = make_writer(
+        ScriptedCall("spawn", {"task": "go"}), ScriptedCall("write", {"path": "a"}), "Sub done.", "Done.",
+        permissions=Permissions(deny=["write"]),
+    )  # fmt: skip
+    front = make_front(ScriptedCall("transfer_to_writer", {}), tools=[], handoffs=[writer], subagents=True)
+    await front.run("go")
+    assert write_result(writer).startswith("Permission denied")
