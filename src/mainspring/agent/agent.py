@@ -28,7 +28,6 @@ from mainspring.agent.options import (
 from mainspring.agent.outputs import ExpectedOutput
 from mainspring.agent.plugs import (
     INHERITED_OPTIONS,
-    SubagentFactory,
     bind_sampling,
     close_servers,
     configure_disclosure,
@@ -38,6 +37,7 @@ from mainspring.agent.plugs import (
     to_environment,
 )
 from mainspring.agent.policies import RunPolicies
+from mainspring.agent.subagent_factory import SubagentFactory
 from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,

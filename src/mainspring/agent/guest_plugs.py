@@ -16,7 +16,6 @@ from mainspring.subagents.plug import Subagents, apply_gates_of, mark_plugin_han
 from mainspring.tools import Tool, ToolRegistry
 
 if TYPE_CHECKING:
-    from mainspring.agent.operations import AgentOperations
     from mainspring.skills import SkillsPlug
 
 _GATES = (ToolGate, McpToolGate, PermissionCheck)
@@ -65,7 +64,7 @@ class GuestPlugs:
         self._only_gates, self._is_gate_of_application = False, True
         for gate in _GATES if with_gates else ():
             self.on(gate, apply_gates_of(gate, guest))
-        cast("AgentOperations", host).guests += (self,)
+        cast("Any", host).guests += (self,)
 
     @property
     def active_plugs(self) -> Sequence[Plugin]:
