@@ -300,7 +300,7 @@ class Agent(AgentOperations, Generic[AgentDepsT, AgentOutputT]):
     def as_tool(self, name: str = "", description: str = "") -> AgentTool[Any, Any]:
         """Create a tool that runs this agent for one task, for ``tools`` of another agent.
 
-        Each call is a conversation of its own, which is not stored. It runs as a subagent of the agent that calls: under the limits,
+        Each call is a separate conversation, which is not stored. It runs as a subagent of the agent that calls: under the limits,
         permissions, and gates of that agent in addition to its own, with the same dependencies, and in the same environment unless
         this one has its own ``execution``. Its output is the result of the call.
 

@@ -1,4 +1,4 @@
-"""An agent as a tool of another one: each call is a conversation of its own, run as a subagent of the agent that calls."""
+"""An agent as a tool of another one: each call is a separate conversation, run as a subagent of the agent that calls."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ Scope = Literal["fs-read", "fs-write", "fs-delete", "shell-run", "network"]
 """Kinds of access for permissions."""
 
 AGENT_SOURCE = "agent"
-"""Source of the tools that run an agent, which has steps of its own in a durable run."""
+"""Source of the tools that run an agent, which has separate steps in a durable run."""
 
 ToolOutput = str | tuple[TextBlock | ImageBlock, ...]
 """Output for the model: text, or text and images."""
