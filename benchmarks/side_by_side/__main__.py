@@ -39,6 +39,11 @@ SUPPORT_MISTAKES = {
         "await ctx.deps.find_payments(order)}",
     ),
     "a validator of another output": ("refund: Refund) -> Refund:", "refund: Answer) -> Answer:"),
+    "a tool for other dependencies": (
+        "async def main(",
+        "async def count(ctx: CONTEXT[int], order: int) -> int:\n    return ctx.deps + order\n\n\n"
+        "Agent(MODEL, deps_type=Shop, tools=[count])\n\n\nasync def main(",
+    ),
     "a misspelled option": ("deps_type=Shop, output_type=Refund", "deps_type=Shop, output_types=Refund"),
     "a tool called with a wrong argument": (
         "async def main(",

@@ -24,6 +24,9 @@ DepsT = TypeVar("DepsT", covariant=True, default=Any)
 OutputT = TypeVar("OutputT", covariant=True, default=Any)
 """Output of a run."""
 
+NeededDepsT = TypeVar("NeededDepsT", contravariant=True, default=Any)
+"""Dependencies that a tool needs."""
+
 ValueT = TypeVar("ValueT", covariant=True, default=Any)
 """Data of a result."""
 

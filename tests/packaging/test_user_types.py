@@ -34,6 +34,7 @@ async def main() -> None:
 MISTAKES = """# pyright: strict
 from dataclasses import dataclass
 from mainspring import Agent, RunContext, ToolContext, tool
+from mainspring.tools.toolset import Toolset
 
 
 @dataclass
@@ -65,6 +66,27 @@ async def look(ctx: ToolContext[Db], key: str) -> str:
     if ctx.spawn is not None:
         print((await ctx.spawn("go", output_type=Report)).output.reason)  # mistake: a field of another output
     return ctx.deps.nmae  # mistake: a misspelled field of the dependencies
+
+
+@tool
+def count(ctx: ToolContext[Queue], key: str) -> int:
+    return len(key)
+
+
+def plain_count(ctx: ToolContext[Queue], key: str) -> int:
+    return len(key)
+
+
+def check_tools() -> None:
+    Agent("openai:gpt-5-mini", deps_type=Db, tools=[count])  # mistake: a tool for other dependencies
+    Agent("openai:gpt-5-mini", deps_type=Db, tools=[look, count])  # mistake: one of the tools
+    Agent("openai:gpt-5-mini", deps_type=Db, tools=[plain_count])  # mistake: a function for other dependencies
+    Agent("openai:gpt-5-mini", deps_type=Db, tools=Toolset([count]).prefix("q_"))  # mistake: a set for other dependencies
+    counter = Agent("openai:gpt-5-mini", deps_type=Queue)
+    Agent("openai:gpt-5-mini", deps_type=Db, tools=[counter.as_tool("counter")])  # mistake: an agent with other ones
+    counts = Toolset([plain_count])
+    Agent("openai:gpt-5-mini", deps_type=Db, tools=[look, counts])  # mistake: a set in a list
+    Toolset([look]).combine(counts)  # mistake: a set for other dependencies
 
 
 async def main(db: Db) -> None:

@@ -3,6 +3,7 @@
 
 import enum
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, TypedDict, assert_type
 
 import msgspec
@@ -18,10 +19,13 @@ from mainspring import (
     ToolContext,
     ToolError,
     ToolGate,
+    ToolResult,
     tool,
 )
+from mainspring.agent.as_tool import AgentTool
 from mainspring.models import Success
 from mainspring.testing import ScriptedModel
+from mainspring.tools.toolset import Toolset
 
 
 class Report(msgspec.Struct):
@@ -68,6 +72,51 @@ async def look(ctx: ToolContext[Db], key: str) -> str:
     return ctx.deps.name + key
 
 
+@tool(name="find")
+def find_sync(ctx: RunContext[Db], key: str) -> ToolResult[int]:
+    """Find something, in a thread."""
+    return ToolResult(output=ctx.deps.name + key)
+
+
+@tool
+async def add(first: int, second: int = 1) -> int:
+    """Add numbers, without a context."""
+    return first + second
+
+
+@tool
+async def describe(key: str, ctx: ToolContext) -> str:
+    """Describe something, with a context of any agent."""
+    return f"{ctx.env.cwd}{key}"
+
+
+def plain(key: str, ctx: ToolContext[Db]) -> str:
+    """Return the key."""
+    return key
+
+
+async def plain_with_context(ctx: ToolContext[Db], key: str) -> str:
+    """Return the key."""
+    return ctx.deps.name + key
+
+
+def now() -> str:
+    """Return the time."""
+    return "12:00"
+
+
+class Shelf:
+    """Methods as tools."""
+
+    async def put(self, ctx: ToolContext[Db], key: str) -> str:
+        """Put something on the shelf."""
+        return ctx.deps.name + key
+
+    def count(self, key: str) -> int:
+        """Count."""
+        return len(key)
+
+
 def to_report(pages: int) -> Report:
     """Write a report."""
     return Report("", pages)
@@ -92,8 +141,43 @@ def use(*values: object) -> None:
     """Take any values."""
 
 
+def check_none(agent: Agent) -> None:
+    """Take an agent without dependencies."""
+
+
 def check_any(agent: Agent[Any, Any]) -> None:
     """Take any agent."""
+
+
+async def use_tools(model: ScriptedModel, db: Db) -> None:
+    """Use tools for dependencies, and agents as tools."""
+    agent = Agent(model, deps_type=Db, output_type=Report)
+    shelf = Shelf()
+    files = Toolset([look, add, plain_with_context]).prefix("f_").require_approval()
+    every = Agent(
+        model,
+        deps_type=Db,
+        tools=[
+            look,
+            find_sync,
+            add,
+            describe,
+            plain,
+            plain_with_context,
+            now,
+            partial(plain, "k"),
+            files,
+            Toolset([now]),
+        ],
+    )
+    assert_type(every, Agent[Db, str])
+    check_any(Agent(model, deps_type=Db, tools=[shelf.put, shelf.count, *files]))
+    check_any(Agent(model, deps_type=Db, tools=files))
+    check_none(Agent(model, tools=[add, describe, now, shelf.count]))
+    use((await add(1)).value, (await look(ToolContext(env=agent.env, deps=db), "k")).value)
+    assert_type(agent.as_tool("report"), AgentTool[Db, Report])
+    assert_type((await agent.as_tool("report")("go")).value, Report)
+    check_any(Agent(model, deps_type=Db, tools=[agent.as_tool("report"), Agent(model).as_tool("text")]))
 
 
 async def main(model: ScriptedModel, db: Db, schema: dict[str, Any]) -> None:

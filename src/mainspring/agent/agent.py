@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from mainspring.agent.conversation import Conversation
 from mainspring.agent.lifecycle import PreparedRun, SessionLifecycle
+from mainspring.agent.operations import AgentOperations
 from mainspring.agent.options import (
     AgentOptions,
     ConversationOptions,
@@ -27,29 +28,24 @@ from mainspring.agent.options import (
 from mainspring.agent.outputs import ExpectedOutput
 from mainspring.agent.plugs import (
     INHERITED_OPTIONS,
-    SubagentFactory,
-    answer_aside,
     bind_sampling,
     close_servers,
     configure_disclosure,
     conversation_plugs,
     create_plugs,
-    find_skill_activator,
     find_tool_search,
     to_environment,
 )
 from mainspring.agent.policies import RunPolicies
+from mainspring.agent.subagent_factory import SubagentFactory
 from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
-    AgentError,
     AgentOutputError,
     check_option_names,
 )
-from mainspring.events import ContextCompacted
 from mainspring.lazy import lazy_class, lazy_function
-from mainspring.loop import CoreAgent, LoopOptions, Prompt, RunHandle, RunResult
-from mainspring.messages import AgentMessage, Message
+from mainspring.loop import LoopOptions, Prompt, RunHandle, RunResult
 from mainspring.models import (
     ModelProvider,
     ThinkingLevel,
@@ -59,27 +55,28 @@ from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
 from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
-from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry
+from mainspring.tools import LazyTool, RunContext, ToolRegistry
 from mainspring.type_variables import AgentDepsT, AgentOutputT, DefaultOutput, ExactDepsT, ExactOutputT
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
+    from mainspring.agent.as_tool import AgentTool, create_agent_tool
     from mainspring.agent.handoffs import Handoff, Handoffs, Successor
     from mainspring.env.scoped import scope_environment
     from mainspring.extensions.plug import Extensions
-    from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
     from mainspring.policies.structured.partial import PartialOutput
     from mainspring.policies.structured.plug import validator_takes_context
     from mainspring.subagents import NestedSteps, ParentContext, SubagentRun, Subagents
     from mainspring.tools.schema.output import OutputSchema, call_function
+    from mainspring.tools.toolset import ToolSource
 else:
     scope_environment = lazy_function("mainspring.env.scoped", "scope_environment")
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
     NestedSteps = lazy_class("mainspring.subagents.run", "NestedSteps")
     ParentContext = lazy_class("mainspring.subagents.run", "ParentContext")
     Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
-    compact_history = lazy_function("mainspring.policies.compaction.summary", "compact_history")
+    create_agent_tool = lazy_function("mainspring.agent.as_tool", "create_agent_tool")
     Handoffs = lazy_function("mainspring.agent.handoffs", "Handoffs")
     Successor = lazy_function("mainspring.agent.handoffs", "Successor")
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
@@ -90,7 +87,7 @@ SystemPrompt = str | Callable[[RunContext[ExactDepsT]], str] | Callable[[RunCont
 """A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
 
 
-class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
+class Agent(AgentOperations, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     """An agent: one conversation with a model that can use tools. ``Agent[Deps, Output]`` is typed from end to end.
 
     ```python
@@ -112,6 +109,7 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             model, an enum, a `Literal`, a list, ``A | B``, ...), an output function (its arguments are the schema, its result is
             the output), a list of those, or a JSON Schema. Default: the text of the response.
         system: System prompt: text, or a function of the `RunContext` that returns it at the start of each run.
+        tools: Tools, `Toolset`s, or plain functions that become tools.
         handoffs: Agents to which the model can hand the conversation over, or `Handoff` objects with options. The
             output of a run is that of the agent that answers.
         **options: Further options, see `AgentOptions`.
@@ -129,9 +127,10 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[AgentDepsT] = ...,
+        deps_type: TypeForm[AgentDepsT] = None,
         output_type: TypeForm[AgentOutputT] = ...,
         system: SystemPrompt[AgentDepsT] = "",
+        tools: Iterable[ToolSource[AgentDepsT]] = (),
         handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -140,9 +139,10 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[AgentDepsT] = ...,
+        deps_type: TypeForm[AgentDepsT] = None,
         output_type: Callable[..., Awaitable[AgentOutputT]],
         system: SystemPrompt[AgentDepsT] = "",
+        tools: Iterable[ToolSource[AgentDepsT]] = (),
         handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -151,10 +151,11 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         self,
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[AgentDepsT] = ...,
+        deps_type: TypeForm[AgentDepsT] = None,
         output_type: Callable[..., AgentOutputT]
         | Sequence[Callable[..., AgentOutputT] | Callable[..., Awaitable[AgentOutputT]]],
         system: SystemPrompt[AgentDepsT] = "",
+        tools: Iterable[ToolSource[AgentDepsT]] = (),
         handoffs: Iterable[Handoff[AgentDepsT, AgentOutputT] | Agent[AgentDepsT, AgentOutputT]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -163,9 +164,10 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         self: Agent[ExactDepsT, Any],
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[ExactDepsT] = ...,
+        deps_type: TypeForm[ExactDepsT] = None,
         output_type: Mapping[str, Any],
         system: SystemPrompt[ExactDepsT] = "",
+        tools: Iterable[ToolSource[ExactDepsT]] = (),
         handoffs: Iterable[Handoff[ExactDepsT, Any] | Agent[ExactDepsT, Any]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -176,11 +178,12 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         deps_type: Any = None,
         output_type: Any = ...,
         system: SystemPrompt[Any] = "",
+        tools: Iterable[Any] = (),
         handoffs: Iterable[Any] = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         model, provider = adapt_model(model), adapt_model(options.get("provider"))
-        validate_agent_options(options, model=model, provider=provider, system=system)
+        validate_agent_options(options, model=model, provider=provider, system=system, tools=tools)
         self.given_options = frozenset(options)
         self._deps_type: Any = None if deps_type is type(None) else deps_type
         self._system_function = None if isinstance(system, str) else system
@@ -193,11 +196,10 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         self._handoffs: Handoffs | None = Handoffs(handoffs, has_output_type=is_typed) if handoffs else None
         if self._handoffs is not None:
             installed.append(self._handoffs)
+        self._above: Subagents | None = None
         self._subagents = next((p for p in installed if isinstance(p, Subagents)), None)
         if self._subagents is not None:
-            self._subagents.bind_host(
-                SubagentFactory(self, Agent, self._child_defaults, lambda: self._policies.over_limit())
-            )
+            self._bind_subagents(self._subagents)
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._run_model: ModelProvider | None = None
         self._run_options: tuple[dict[str, Any], Behavior] = {}, Behavior()
@@ -205,18 +207,40 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         self.get_api_key: ApiKeyProvider | None = options.pop("get_api_key", None)
         ledger = options.pop("ledger", None)
         options.pop("provider", None)
-        options["tools"] = normalize_tools(options.get("tools", ()))
-        self._inherited = {name: value for name, value in options.items() if name in INHERITED_OPTIONS}
+        env = to_environment(options.pop("execution", None))
+        every: dict[str, Any] = {**options, "tools": normalize_tools(tools or ())}
+        self._inherited = {name: value for name, value in every.items() if name in INHERITED_OPTIONS}
         super().__init__(
             self._use_key(resolve_model(model, provider, self.get_api_key)),
-            env=to_environment(options.pop("execution", None)),
+            env=env,
             system=system if isinstance(system, str) else "",
             behavior=behavior,
             plugs=installed,
-            **cast("Any", options),
+            **every,
         )
         self._policies = RunPolicies(self, ledger)
         bind_sampling(self)
+        self.extra = {**self.extra, "call_agent": self._prepare_subagents}
+
+    def _bind_subagents(self, subagents: Subagents) -> None:
+        subagents.bind_host(SubagentFactory(self, Agent, self._child_defaults, lambda: self._policies.over_limit()))
+
+    def _prepare_subagents(self) -> Subagents:
+        """Return the plugin that runs agents which are tools."""
+        if self._subagents is None:
+            self._subagents = Subagents(spawn=False)
+            self._bind_subagents(self._subagents)
+            self._subagents.install(self)
+            self.plugs = (*self.plugs, self._subagents)
+            if self._above is not None:
+                self._subagents.join(self._above)
+        return self._subagents
+
+    def join(self, parent: Agent[Any, Any]) -> None:
+        """Run as a subagent of another agent: share the limits and the number of its subagents."""
+        self._above = parent._subagents
+        if self._subagents is not None and self._above is not None:
+            self._subagents.join(self._above)
 
     @property
     def running(self) -> bool:
@@ -248,20 +272,49 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         """
         validate_deps(deps, self._deps_type)
         check_option_names("conversation", options, ConversationOptions.__optional_keys__)
-        return Conversation(self._create_counterpart, deps, **options)
+        return Conversation(self.create_counterpart, deps, **options)
 
-    def _create_counterpart(self, options: dict[str, Any]) -> Agent[Any, Any]:
-        """Create the agent of another conversation: it shares the model, tools, servers, and the handlers of the application."""
-        plugs = [*conversation_plugs(self.plugs), *options.pop("plugs")]
+    @overload
+    def as_tool(
+        self: Agent[None, AgentOutputT], name: str = "", description: str = ""
+    ) -> AgentTool[object, AgentOutputT]: ...
+    @overload
+    def as_tool(self, name: str = "", description: str = "") -> AgentTool[AgentDepsT, AgentOutputT]: ...
+    def as_tool(self, name: str = "", description: str = "") -> AgentTool[Any, Any]:
+        """Create a tool that runs this agent for one task, for ``tools`` of another agent.
+
+        Each call is a separate conversation, which is not stored. It runs as a subagent of the agent that calls: under the limits,
+        permissions, and gates of that agent in addition to its own, with the same dependencies, and in the same environment unless
+        this one has its own ``execution``. Its output is the result of the call.
+
+        Args:
+            name: Name of the tool. Default: that of this agent.
+            description: Purpose of the tool, for the model.
+
+        Raises:
+            ConfigError: If the name is not a valid tool name.
+        """
+        return create_agent_tool(self, name or self.name, description)
+
+    def create_counterpart(self, options: dict[str, Any]) -> Agent[Any, Any]:
+        """Create the agent of another conversation: it shares the model, tools, servers, and the handlers of the application.
+
+        Args:
+            options: Options that replace those of this agent, and further ``plugs``.
+        """
+        inherited = {
+            **self._inherited,
+            "execution": scope_environment(self.env),
+            "steps": self.steps.for_child() if isinstance(self.steps, NestedSteps) else None,
+        }
+        options = {**inherited, **options, "plugs": [*conversation_plugs(self.plugs), *options["plugs"]]}
         agent: Agent[Any, Any] = Agent(
             self.model,
             system=self._system_function or self.context.system,
             behavior=self.behavior,
-            execution=scope_environment(self.env),
-            plugs=plugs,
-            steps=self.steps.for_child() if isinstance(self.steps, NestedSteps) else None,
-            **cast("Any", {**self._inherited, **options}),
+            **cast("Any", options),
         )
+        agent._handoffs = cast("Any", next((p for p in agent.plugs if type(p) is type(self._handoffs)), None))
         agent._deps_type, agent._output, agent.get_api_key = self._deps_type, self._output.copy(), self.get_api_key
         for register in self.registrations or ():
             register(agent)
@@ -285,31 +338,6 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     def children(self) -> tuple[SubagentRun, ...]:
         """The subagents that run or wait; each can be stopped with its ``abort()``."""
         return self._subagents.children if self._subagents is not None else ()
-
-    async def activate_skill(self, name: str) -> None:
-        """Activate a skill: its text is added to the next or current run, and it is deactivated when that run ends. If it is activated
-        again while active, it stays active for one more run.
-
-        Raises:
-            ConfigError: If the skill is unknown, it cannot be read, or too many are active.
-            AgentError: If the agent has no skills.
-        """
-        await find_skill_activator(self.plugs).set_active(name)
-
-    async def deactivate_skill(self, name: str) -> bool:
-        """Deactivate a skill. Return True if it was active.
-
-        Raises:
-            AgentError: If the agent has no skills.
-        """
-        return await find_skill_activator(self.plugs).deactivate(name)
-
-    def cancel_steering(self, id: str = "") -> tuple[AgentMessage, ...]:
-        """Remove and return queued messages of `steer` that no run has processed yet; with ``id`` only the message of that ID."""
-        waiting = self._steering.clear()
-        cancelled = tuple([message for message in waiting if id in ("", message.id)])
-        self._steering.put(*[message for message in waiting if id not in ("", message.id)])
-        return cancelled
 
     @overload
     def output_validator(
@@ -344,56 +372,6 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         validator_takes_context(validator)
         self._output.validators.append(validator)
         return validator
-
-    async def compact(
-        self,
-        instructions: str = "",
-        options: Compaction | None = None,
-        on_problem: Callable[[str], object] | None = None,
-    ) -> CompactionResult | None:
-        """Compact the older part of the conversation now, between runs. A session keeps all of it.
-
-        Args:
-            instructions: Topics that the summary should focus on.
-            options: Options of the compaction; the agent's own by default.
-            on_problem: Called with the reason if the conversation is not compacted.
-
-        Returns:
-            The result; ``None`` if the history needs no summary, or if the summary failed (the history is then unchanged).
-
-        Raises:
-            AgentBusyError: While a run is in progress.
-        """
-        if self.running:
-            raise AgentBusyError("This agent is running. Compact its conversation when the run has ended.")
-        before = self.messages
-        options = options or self.behavior.compaction
-        compacted = await compact_history(
-            before,
-            self.model,
-            options,
-            instructions=instructions,
-            on_problem=on_problem,
-            fixed=(self.context.system, self.context.tools.specs),
-        )
-        if compacted is None:
-            return None
-        self.context.messages[:] = compacted[0]
-        await self.bus.notify(ContextCompacted.from_messages("asked", before, self.messages))
-        return compacted[1]
-
-    async def ask_aside(self, question: str) -> Message:
-        """Answer a question from the conversation so far, also during a run. The conversation stays unchanged.
-
-        The model calls no tool. The usage is added to the budget of the conversation, not to that of the active run, if any.
-
-        Raises:
-            ModelError: If the call failed.
-            AgentError: If the conversation has reached a limit.
-        """
-        if limit := self._policies.conversation_limit(self.behavior):
-            raise AgentError(f"Cannot ask a side question: the conversation has reached its limit ({limit}).")
-        return await answer_aside(self, question, self._policies.add_side_usage)
 
     @overload
     async def run(
@@ -467,7 +445,7 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         model: ModelProvider | str | None = None,
         thinking: ThinkingLevel | None = None,
         behavior: LoopOptions | None = None,
-        tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None = None,
+        tools: Iterable[ToolSource] | None = None,
         deps: Any = None,
         **options: Any,
     ) -> RunResult:
@@ -575,6 +553,7 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             system=self._current.system,
             tools=[t for name in tools.active if (t := tools.get(name)) is not None and t is not own],
             behavior=cast("Behavior", self._config.behavior) if self._config else self.behavior,
+            plugs=self.active_plugs,
             deps=self._config.deps if self._config else None,
         )
 

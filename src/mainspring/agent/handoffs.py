@@ -14,28 +14,23 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.agent.plugs import find_mcp_plugs
+from mainspring.agent.guest_plugs import GuestPlugs
 from mainspring.errors import ConfigError
 from mainspring.events import AgentHandoff
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import (
     ContextTransform,
-    Handler,
-    McpToolGate,
-    PermissionCheck,
     SessionStart,
     ToolGate,
     ToolResultsAfter,
 )
 from mainspring.loop.policy import ORDER_SHORTEN_CONTEXT
 from mainspring.loop.state import RunRedirect
-from mainspring.mcp.tool_search import ToolSearchPlug
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ToolAliasModel
 from mainspring.policies.compaction import is_summary
-from mainspring.policies.disclosure import Disclosure
 from mainspring.policies.structured.options import OUTPUT_TOOL
-from mainspring.subagents.plug import SPAWN_TOOL, apply_gates_of
+from mainspring.subagents.plug import SPAWN_TOOL
 from mainspring.threads import run_in_thread
 from mainspring.tools import Tool, ToolContext, ToolRegistry, provider_tool_names
 from mainspring.tools.builtin import present_plan
@@ -229,7 +224,8 @@ class Handoffs(Plugin):
         for each in self.own:
             agent.tools.add(self._create_tool(each.tool_name, each.agent.name, each.description))
         for name, each in self._known.items():
-            _Stage(agent, cast("CoreAgent", each.agent), self._is_active(name))
+            target = cast("CoreAgent", each.agent)
+            GuestPlugs(agent, target, target.name, self._is_active(name))
         agent.on(SessionStart, self._on_session_start, order=_LAST_ORDER)
         agent.on(ToolGate, self._on_tool_gate, order=_GATE_ORDER)
         agent.on(ToolResultsAfter, self._on_tool_results, order=_LAST_ORDER)
@@ -238,6 +234,10 @@ class Handoffs(Plugin):
 
     def for_child(self) -> None:
         """Return ``None``: a subagent answers its parent."""
+
+    def for_conversation(self) -> Handoffs:
+        """Return the plugin for another conversation, with the same agents."""
+        return Handoffs(self.own, has_output_type=True)
 
     def get_output_schema(self, name: str) -> OutputSchema | None:
         """Return the expected output of an agent, by its name."""
@@ -338,40 +338,6 @@ class Handoffs(Plugin):
                 logger.exception("The input filter of the handoff to %s failed", self._known[self._active].agent.name)
                 self._prefix = key, [Message.user(_REMOVED)]
         hook.messages = [*self._prefix[1], *messages[place:]]
-
-
-class _Stage:
-    """The permissions and other plugins of another agent: their handlers are called while that agent answers.
-
-    They add to those of the run, so they can deny what the run allows, never the reverse. A plugin sees this object as its agent.
-    """
-
-    def __init__(self, host: CoreAgent, target: CoreAgent, is_active: Callable[[], bool]) -> None:
-        self._host = host
-        self._is_active = is_active
-        self.name = target.name
-        self.tools = target.tools
-        self.bus = self
-        for plug in target.plugs:
-            shared = any(plug is each for each in host.plugs)
-            if shared or isinstance(plug, Disclosure | ToolSearchPlug) or plug in find_mcp_plugs((plug,)):
-                continue
-            child = plug.for_child()
-            if child is not None:
-                child.install(cast("CoreAgent", self))
-        for gate in (ToolGate, McpToolGate, PermissionCheck):
-            self.on(gate, apply_gates_of(gate, target))
-
-    def on(self, event: Any, handler: Handler[Any], *, order: int = 0, subagents: bool = False) -> Callable[[], None]:
-        """Register a handler that is called while the agent answers."""
-
-        def call(hook: Any) -> Any:
-            return handler(hook) if self._is_active() else None
-
-        return self._host.bus.on(event, call, order=order, subagents=subagents)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._host, name)
 
 
 def _check_target(agent: HandoffTarget[Any, Any]) -> None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from mainspring.errors import ConfigError, ProviderConfigError, check_option_names
+from mainspring.lazy import lazy_class
 from mainspring.loop import LoopOptions
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
-from mainspring.tools import LazyTool, Tool, tool
+from mainspring.tools import LazyTool, Tool
+from mainspring.tools.define import to_tool
 
 if TYPE_CHECKING:  # a caller that passes one has imported it
     from mainspring.callbacks import AgentCallbacks
@@ -34,11 +36,14 @@ if TYPE_CHECKING:  # a caller that passes one has imported it
     from mainspring.sessions import Session
     from mainspring.skills import Skill, SkillsConfig, SkillsPlug
     from mainspring.subagents import AgentDefinition, Subagents
+    from mainspring.tools.toolset import Toolset, ToolSource
 
     SkillsOption = SkillsPlug | SkillsConfig | str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Skill]
     DisclosureOption = Disclosure | LoadMode
     SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
     McpServersOption = McpPlug | McpServerConfig | Mapping[str, Any] | Iterable[McpServerConfig | Mapping[str, Any]]
+else:
+    Toolset = lazy_class("mainspring.tools.toolset", "Toolset")
 
 
 class AgentOptions(TypedDict, total=False):
@@ -47,7 +52,6 @@ class AgentOptions(TypedDict, total=False):
     Attributes:
         provider: Name of the provider, if ``model`` is only a model ID; or the `ModelProvider` itself.
         name: Name of the agent.
-        tools: Tools, or plain functions that become tools.
         behavior: Limits and options for all runs.
         execution: Environment of the tools: an `ExecutionEnv`, or a folder. Default: the current folder.
         session: Storage of the conversation. Default: only in memory.
@@ -80,7 +84,6 @@ class AgentOptions(TypedDict, total=False):
 
     provider: ModelProvider | str | None
     name: str
-    tools: Iterable[Tool | LazyTool | Callable[..., Any]]
     behavior: Behavior | None
     execution: ExecutionEnv | str | os.PathLike[str] | None
     session: Session | None
@@ -141,7 +144,7 @@ class StreamOptions(TypedDict, total=False):
     system: str | None
     thinking: ThinkingLevel | None
     behavior: Behavior | None
-    tools: Iterable[Tool | LazyTool | Callable[..., Any]] | None
+    tools: Iterable[ToolSource] | None
     hooks: Hooks | None
     signal: CancelToken | None
 
@@ -167,7 +170,7 @@ def validate_agent_options(options: AgentOptions, **given: Any) -> None:
         TypeError: If an option is unknown.
         ConfigError: If a value is invalid.
     """
-    names = ("model", "deps_type", "output_type", "system", *AgentOptions.__optional_keys__)
+    names = ("model", "deps_type", "output_type", "system", "tools", "handoffs", *AgentOptions.__optional_keys__)
     check_option_names("Agent", options, names)
     _validate("Agent", {**options, **given})
 
@@ -184,8 +187,8 @@ def validate_run_options(options: Mapping[str, Any]) -> None:
         _validate("a run", options)
 
 
-def normalize_tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool | LazyTool]:
-    """Convert functions to tools and return all tools.
+def normalize_tools(given: Iterable[Any]) -> list[Tool | LazyTool]:
+    """Convert functions to tools and return all tools, those of toolsets, too.
 
     Raises:
         ConfigError: If a value is neither.
@@ -193,10 +196,12 @@ def normalize_tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> li
     """
     found: list[Tool | LazyTool] = []
     for each in given:
-        if isinstance(each, Tool | LazyTool):
+        if isinstance(each, LazyTool):
             found.append(each)
-        elif callable(each):
-            found.append(tool(each))
+        elif isinstance(each, Toolset):
+            found.extend(cast("Toolset", each))
+        elif isinstance(each, Tool) or callable(each):
+            found.append(to_tool(cast("Tool", each)))
         else:
             raise ConfigError(
                 f"tools contains {each!r:.80}, which is not a tool. Pass functions and tools themselves, not their names. "

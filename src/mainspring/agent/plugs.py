@@ -14,7 +14,7 @@ import mainspring.skills as skills_package
 from mainspring import mcp
 from mainspring.agent.lifecycle import AssistPlug
 from mainspring.errors import AgentError, ConfigError
-from mainspring.events import Notice, OauthRefresh, RunStatus
+from mainspring.events import Notice, OauthRefresh
 from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import CoreAgent, LoopConfig, LoopOptions, Plugin
 from mainspring.loop.hooks import SessionEnd, SessionStart
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv, LocalEnv
     from mainspring.extensions.plug import Extensions
     from mainspring.mcp import McpConnector, McpPlug, SamplingRequest, SamplingResult
-    from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, Subagents
+    from mainspring.subagents import NestedSteps, ParentContext, Subagents
 else:
     LocalEnv = lazy_function("mainspring.env.local", "LocalEnv")
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
@@ -322,47 +322,6 @@ class TokenRefreshPlug:
 
     def for_child(self) -> None:
         """Return ``None``: a subagent without the plugin is reported through its parent."""
-
-
-class SubagentFactory:
-    """Creates subagents for an agent.
-
-    Args:
-        parent: The agent.
-        make: The class of subagents: the public Agent, even if the parent has a custom class.
-        child_defaults: Returns the values of the agent's run.
-        reached_limit: Returns the limit that its run has reached, if any.
-    """
-
-    def __init__(
-        self,
-        parent: Any,
-        make: Callable[..., CoreAgent],
-        child_defaults: Callable[[], ParentContext],
-        reached_limit: Callable[[], RunStatus | None],
-    ) -> None:
-        self.parent = parent
-        self._make = make
-        self.child_defaults = child_defaults
-        self.reached_limit = reached_limit
-
-    def create_subagent(self, request: SubagentRequest) -> CoreAgent:
-        """Create a subagent with the same environment and tool aliases, whose spending is added to the parent's."""
-        parent = self.parent
-        return self._make(
-            request.model,
-            name=request.name,
-            system=request.system,
-            tools=request.tools,
-            behavior=request.behavior,
-            execution=parent.env,
-            plugs=request.plugs,
-            ledger=parent.ledger,
-            extra={k: v for k, v in parent.extra.items() if k != "spawn"},
-            tool_aliases=parent.tool_aliases,
-            get_api_key=parent.get_api_key if isinstance(request.model, str) else None,
-            steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
-        )
 
 
 async def answer_aside(agent: CoreAgent, question: str, on_usage: Callable[[Usage], object]) -> Message:

@@ -24,8 +24,9 @@ from mainspring.loop.steps import QueueReader
 from mainspring.messages import AgentMessage, Message, ToolUseBlock, utc_now
 from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest
-from mainspring.tools import ToolErrorCode, ToolResult
+from mainspring.tools import Tool, ToolErrorCode, ToolRegistry, ToolResult
 from mainspring.tools.execute import error_result
+from mainspring.tools.tool import AGENT_SOURCE
 
 UNKNOWN_OUTCOME = (
     "Interrupted: the program ended while this call was running. Whether it did its work is unknown, and it is not made again by "
@@ -183,7 +184,7 @@ class DurableSteps(LiveSteps):
         if self._log is None or _in_tool.get():
             return await run()
         begun, done = self._places.pop(call.id, None) or (self._log.next_step(), self._log.next_step())
-        if call.name in self._nested:
+        if self._starts_agent(call.name):
             token = _spawning.set(done)
             try:
                 return await run()
@@ -225,13 +226,22 @@ class DurableSteps(LiveSteps):
         await self._record(place, f"begin {name}", begin)
         return not fresh
 
-    def _is_idempotent(self, name: str) -> bool:
+    def _find_tool(self, name: str) -> Tool | None:
+        """Return a tool of the agent that answers, which another agent may be after a handoff."""
         agent = self._agent
         if agent is None:
-            return False
+            return None
         own = {alias: own for own, alias in agent.tool_aliases.items()}.get(name, name)
-        tool = agent.tools.get(own)
-        return bool(tool is not None and getattr(tool, "idempotent", False))
+        tools: ToolRegistry = getattr(agent, "current_tools", agent.tools)
+        return tools.get(own)
+
+    def _starts_agent(self, name: str) -> bool:
+        tool = self._find_tool(name)
+        return name in self._nested or (tool is not None and tool.source == AGENT_SOURCE)
+
+    def _is_idempotent(self, name: str) -> bool:
+        tool = self._find_tool(name)
+        return tool is not None and tool.idempotent
 
     async def receive(self, topic: str, getter: QueueReader) -> Sequence[AgentMessage]:
         if self._log is None:

@@ -26,7 +26,8 @@ from mainspring.extensions.registry import (
 from mainspring.loop.hooks import Hook, resolve
 from mainspring.messages import AgentMessage
 from mainspring.redaction import redact_environment
-from mainspring.tools import Tool, tool
+from mainspring.tools import Tool
+from mainspring.tools.define import to_tool
 
 if TYPE_CHECKING:
     from mainspring.models import ThinkingLevel
@@ -318,7 +319,7 @@ class ExtensionAPI:
         Raises:
             ConfigError: If its name is taken; during loading, the extension is then not loaded.
         """
-        registered = replace(given if isinstance(given, Tool) else tool(given), source="extension")
+        registered = replace(to_tool(given), source="extension")
         agent = self.ctx.agent
 
         def attach() -> Detach:

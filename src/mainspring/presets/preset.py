@@ -124,7 +124,7 @@ _MERGE_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 def _iter_tools(tools: Iterable[ToolLike] | Mapping[str, ToolLike]) -> Iterator[Tool | LazyTool]:
     if isinstance(tools, Mapping):
         for name, each in cast("Mapping[str, ToolLike]", tools).items():
-            created = each if isinstance(each, Tool | LazyTool) else tool(name=name)(each)
+            created = cast("Tool | LazyTool", each if isinstance(each, Tool | LazyTool) else tool(name=name)(each))
             if created.name != name:
                 raise ConfigError(f"The tool at {name!r} is named {created.name!r}. Use its own name as the key.")
             yield created

@@ -28,7 +28,8 @@ from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
 from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
 from mainspring.skills.content import list_skill_files, read_body, render_content
 from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
-from mainspring.tools import Tool, tool
+from mainspring.tools import Tool
+from mainspring.tools.define import to_tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -148,7 +149,7 @@ def create_tools(factory: ToolsetFactory, dependencies: ToolsetContext) -> tuple
         given: Iterable[Any] = (
             toolset.tools() if callable(getattr(toolset, "tools", None)) else _public_methods(toolset)
         )
-        tools = [each if isinstance(each, Tool) else tool(each) for each in given]
+        tools = [to_tool(each) for each in given]
     except Exception as error:  # the toolset's own code
         raise ToolsetError(f"{skill}: cannot create a toolset: {type(error).__name__}: {error}") from error
     if not tools:

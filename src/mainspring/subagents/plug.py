@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from mainspring.errors import AgentError, ConfigError, ToolError, check_option_names
@@ -44,6 +45,7 @@ from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, to_to
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
+    from mainspring.cancellation import CancelToken
     from mainspring.loop import CoreAgent
     from mainspring.loop.hooks import HookBus
 
@@ -83,7 +85,7 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
         result = await subagents.spawn(
             arguments["task"], arguments.get("agent", ""), tools=arguments.get("tools"), signal=ctx.signal
         )
-        return _to_tool_result(result, _title(arguments), subagents.max_result_chars)
+        return to_parent_result(result, _title(arguments), subagents.max_result_chars)
 
     return Tool(
         name=SPAWN_TOOL,
@@ -96,10 +98,11 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
     )
 
 
-def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
+def to_parent_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
     """Create the result for the parent's model, with statistics for applications."""
     stats = result.stats
-    answer = result.text if result.output is None else to_tool_result(result.output, SPAWN_TOOL).text
+    returned = ToolResult(output=result.text) if result.output is None else to_tool_result(result.output, SPAWN_TOOL)
+    answer = returned.text
     text = _truncate_middle(answer, max_characters)
     done = result.status == "completed"
     if not done:
@@ -113,23 +116,21 @@ def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> 
         calls = sum(stats.tool_counts.values())
         text = f"[The subagent ended without an answer, after {pluralize(stats.turns, 'turn')} and {pluralize(calls, 'tool call')}.]"
     failed = result.error is not None or not answer.strip()
-    return ToolResult(
-        output=text,
-        title=title,
-        metadata={
-            "child_id": stats.child_id,
-            "agent": stats.child,
-            "depth": stats.depth,
-            "status": result.status,
-            "turns": stats.turns,
-            "tokens": stats.usage.total_tokens,
-            "cost": stats.usage.cost.total if stats.usage.cost else None,
-            "seconds": stats.seconds,
-            "tool_counts": dict(stats.tool_counts),
-        },
-        is_error=failed,
-        code=ToolErrorCode.UNKNOWN if failed else None,
-    )
+    block = returned if text == answer else ToolResult(output=text)  # the first one has the value, too
+    block.title, block.is_error = title, failed
+    block.code = ToolErrorCode.UNKNOWN if failed else None
+    block.metadata = {
+        "child_id": stats.child_id,
+        "agent": stats.child,
+        "depth": stats.depth,
+        "status": result.status,
+        "turns": stats.turns,
+        "tokens": stats.usage.total_tokens,
+        "cost": stats.usage.cost.total if stats.usage.cost else None,
+        "seconds": stats.seconds,
+        "tool_counts": dict(stats.tool_counts),
+    }
+    return block
 
 
 def _truncate_middle(text: str, limit: int) -> str:
@@ -213,11 +214,17 @@ def _forward_hook(identity: SubagentIdentity, bus: HookBus) -> Handler[Any]:
     return forward
 
 
+def mark_plugin_handler(handler: Callable[[Any], Any], *, is_of_plugin: bool) -> None:
+    """Mark a function that calls a handler of a plugin: a subagent has the plugin itself, so `apply_gates_of` does not call it."""
+    vars(handler)["is_of_plugin"] = is_of_plugin
+
+
 def apply_gates_of(gate: type[Hook], agent: CoreAgent) -> Handler[Any]:
     """Return a handler that calls the gates which an application added to another agent."""
 
     def added_by_application(order: int, handler: Handler[Any]) -> bool:
-        return order < _FORWARD_ORDER and getattr(handler, "__self__", None) not in agent.plugs
+        is_of_plugin = getattr(handler, "is_of_plugin", getattr(handler, "__self__", None) in agent.plugs)
+        return order < _FORWARD_ORDER and not is_of_plugin
 
     async def apply_gate(hook: Hook) -> None:
         if agent.bus.has(gate):
@@ -246,6 +253,8 @@ class Subagents(Plugin):
         concurrency: Maximum number of subagents that run in parallel for one parent; others wait.
         limit: Maximum number of subagents that one run of the outermost agent may start, on all levels together.
         max_characters: Maximum length of a response before it is truncated in the middle for the parent.
+        spawn: Whether the model and the tools of the agent may start subagents. If not, the limits apply only to agents that are
+            tools of the agent, see `Agent.as_tool`.
 
     Raises:
         ConfigError: If two definitions have the same name, or a number is invalid.
@@ -259,6 +268,7 @@ class Subagents(Plugin):
         concurrency: int = 3,
         limit: int = 50,
         max_characters: int = 50_000,
+        spawn: bool = True,
     ) -> None:
         if not 1 <= depth <= _MAX_DEPTH:
             raise ConfigError(f"Subagents: depth must be from 1 to {_MAX_DEPTH}, not {depth}.")
@@ -276,6 +286,7 @@ class Subagents(Plugin):
         self.max_depth = depth
         self.max_parallel = concurrency
         self.max_result_chars = max_characters
+        self.offers_spawn = spawn
         self.depth = 0
         self._counter = SubagentCounter(limit)
         self._parent: Subagents | None = None
@@ -304,13 +315,20 @@ class Subagents(Plugin):
         if self._host is None:
             raise ConfigError("Subagents need an Agent that creates them. Use Agent(..., subagents=Subagents(...)).")
         self._agent = agent
-        agent.tools.add(create_spawn_tool(self))
-        agent.extra = {**agent.extra, "spawn": self.spawn}
-        agent.on(SessionStart, self._on_session_start)
+        agent.bus.on(SessionStart, self._on_session_start)
+        if self.offers_spawn:
+            agent.tools.add(create_spawn_tool(self))
+            agent.extra = {**agent.extra, "spawn": self.spawn}
+
+    def join(self, above: Subagents) -> None:
+        """Share the counter and the limits of another agent, which has started this one."""
+        self._counter, self._parent = above._counter, above
+        self.max_depth += above.depth + 1 - self.depth
+        self.depth = above.depth + 1
 
     def for_child(self) -> Plugin | None:
         """Return the plugin for a subagent if another level is allowed; all levels share the counter."""
-        if self.depth + 1 >= self.max_depth:
+        if self.depth + 1 >= self.max_depth or not self.offers_spawn:
             return None
         child = Subagents(
             self.definitions.values(),
@@ -330,6 +348,7 @@ class Subagents(Plugin):
             concurrency=self.max_parallel,
             limit=self._counter.limit,
             max_characters=self.max_result_chars,
+            spawn=self.offers_spawn,
         )
 
     @property
@@ -378,12 +397,40 @@ class Subagents(Plugin):
             behavior = options.get("behavior") or RunOptions()
             options["behavior"] = RunOptions(schema=output_type).merged_with(behavior)
         child, request = self._request(task, agent, options)
-        signal = options.get("signal")
+        assert self._host is not None
+        return await self._start(
+            child, partial(self._host.create_subagent, request), request.deps, options.get("signal")
+        )
+
+    async def call(
+        self, agent: Any, name: str, task: str, *, deps: Any, signal: CancelToken | None
+    ) -> SubagentResult[Any]:
+        """Run a conversation of another agent as a subagent, to its end.
+
+        Args:
+            agent: The other agent.
+            name: Its name.
+            task: Its task.
+            deps: Its dependencies.
+            signal: Aborts it when set.
+
+        Raises:
+            ToolError: If the task is empty, or there are too many subagents.
+        """
+        assert self._host is not None
+        _check_task(task)
+        child = self._counter.register(name, task, self.depth + 1)
+        return await self._start(child, partial(self._host.create_conversation, agent, child.id), deps, signal)
+
+    async def _start(
+        self, child: SubagentRun, create: Callable[[], CoreAgent], deps: Any, signal: CancelToken | None
+    ) -> SubagentResult[Any]:
+        """Run a subagent when a slot is free."""
         remove = signal.on_cancel(lambda: child.abort(signal.reason or "aborted")) if signal else None
         self._children[child.id] = child
         try:
             async with self._slot():
-                return await self._run(child, request)
+                return await self._run(child, create, deps)
         finally:
             del self._children[child.id]
             if remove is not None:
@@ -393,8 +440,7 @@ class Subagents(Plugin):
         """Return the request and the run for a subagent."""
         assert self._host is not None
         check_option_names("spawn", options, SpawnOptions.__optional_keys__)
-        if not task.strip():
-            raise ToolError("The task is empty. It must contain everything that the subagent needs to know.")
+        _check_task(task)
         definition = self.definitions.get(name) if name else _DEFAULT_DEFINITION
         if definition is None:
             known = ", ".join(self.definitions) or "none; omit `agent` for a plain subagent"
@@ -412,7 +458,7 @@ class Subagents(Plugin):
             system=next(s for s in (system, definition.system, parent.system) if s is not None),
             tools=[t for t in tools if t.name != SPAWN_TOOL],
             behavior=behavior.merged_with(definition.behavior).merged_with(inherited_behavior(parent)),
-            plugs=self._plugs(any(t.name == SPAWN_TOOL for t in tools)),
+            plugs=_child_plugs(parent.plugs, any(t.name == SPAWN_TOOL for t in tools)),
             deps=options.get("deps", parent.deps),
         )
 
@@ -422,14 +468,8 @@ class Subagents(Plugin):
         own = {alias: name for name, alias in self._agent.tool_aliases.items()}
         return None if names is None else [own.get(name, name) for name in names]
 
-    def _plugs(self, may_spawn: bool) -> list[Plugin]:
-        assert self._agent is not None
-        plugs = (p.for_child() for p in self._agent.plugs if may_spawn or not isinstance(p, Subagents))
-        return [p for p in plugs if p is not None]
-
-    async def _run(self, child: SubagentRun, request: SubagentRequest) -> SubagentResult:
+    async def _run(self, child: SubagentRun, create: Callable[[], CoreAgent], deps: Any) -> SubagentResult:
         """Create and run the subagent, and return the result for its parent."""
-        assert self._host is not None
         assert self._agent is not None
         bus = self._agent.bus
         running: asyncio.Future[RunResult] | None = None
@@ -440,7 +480,7 @@ class Subagents(Plugin):
             if child.signal.cancelled:
                 status = "aborted"
                 raise AgentError(f"The subagent was stopped before it began: {child.signal.reason}")
-            child.agent = agent = self._host.create_subagent(request)
+            child.agent = agent = create()
             forward_events(child, agent, self._agent, self.reached_limit)
             if bus.has(BeforeSpawn):
                 before = await bus.emit(BeforeSpawn(child.id, child.name, child.depth, child.task, agent))
@@ -449,15 +489,15 @@ class Subagents(Plugin):
                     status = "denied"
                     raise AgentError(f"Blocked: {before.block if isinstance(before.block, str) else 'not allowed'}")
             await bus.notify(SubagentStart(child.id, child.name, child.task, child.depth))
-            running = asyncio.ensure_future(self._run_agent(child, agent, request.deps))
+            running = asyncio.ensure_future(self._run_agent(child, agent, deps))
             result = ended = await asyncio.shield(running)
             status, error = ended.status, ended.error
         except asyncio.CancelledError as stopped:
             status, error = "aborted", stopped
-            if running is not None:
+            if running is not None and child.agent is not None:
                 if isinstance(self._agent.steps, NestedSteps):
                     running.cancel()  # Do not record an abort: the subagent resumes when its parent resumes.
-                result = await _stop_gracefully(child, running, request.behavior.abort_grace)
+                result = await _stop_gracefully(child, running, child.agent.behavior.abort_grace)
             raise
         except Exception as failed:  # a failure of a subagent never ends its parent
             error = failed
@@ -494,6 +534,16 @@ class Subagents(Plugin):
         if self._semaphore is None or self._semaphore[0] is not loop:
             self._semaphore = (loop, asyncio.Semaphore(self.max_parallel))
         return self._semaphore[1]
+
+
+def _check_task(task: str) -> None:
+    if not task.strip():
+        raise ToolError("The task is empty. It must contain everything that the subagent needs to know.")
+
+
+def _child_plugs(plugs: Iterable[Plugin], may_spawn: bool) -> list[Plugin]:
+    children = (p.for_child() for p in plugs if may_spawn or not isinstance(p, Subagents))
+    return [p for p in children if p is not None]
 
 
 def _end_event(

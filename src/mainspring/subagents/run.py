@@ -129,6 +129,7 @@ class ParentContext(Struct, frozen=True, kw_only=True):
         system: Its system prompt.
         tools: Its tools.
         behavior: Its limits and options.
+        plugs: Its plugins, those of a handoff target while that answers included.
         deps: Its dependencies.
     """
 
@@ -136,6 +137,7 @@ class ParentContext(Struct, frozen=True, kw_only=True):
     system: str
     tools: Sequence[Tool]
     behavior: RunOptions
+    plugs: Sequence[Plugin]
     deps: Any = None
 
 
@@ -197,6 +199,14 @@ class SubagentHost(Protocol):
 
         Raises:
             ConfigError: If its model cannot be used.
+        """
+        ...
+
+    def create_conversation(self, agent: Any, name: str) -> CoreAgent:
+        """Create a conversation of another agent whose spending is added to this agent's run, and that has no more rights.
+
+        Raises:
+            ConfigError: If it cannot be created.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, TypeAlias, cast, overload
 
 from msgspec import Struct
 
@@ -20,7 +20,9 @@ from mainspring.tools.schema.function import (
 )
 from mainspring.tools.tool import (
     Access,
+    DepsT,
     Execute,
+    NeededDepsT,
     Tool,
     ToolContext,
     ToolOutput,
@@ -28,6 +30,19 @@ from mainspring.tools.tool import (
     create_missing_context,
     to_tool_result,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    # defaults need Python 3.13
+    _D = TypeVar("_D", default=Any)
+    _P = ParamSpec("_P", default=...)
+    _T = TypeVar("_T", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    _P = ParamSpec("_P")
+    _T = TypeVar("_T")
 
 
 class LazyTool(Struct, frozen=True, eq=False):
@@ -42,11 +57,8 @@ _FIELDS = frozenset(Tool.__struct_fields__) - {"input_schema", "execute", "check
 
 logger = logging.getLogger("mainspring")
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
-
-class FunctionTool(Tool, Generic[_P, _T], frozen=True, eq=False, kw_only=True):
+class FunctionTool(Tool[NeededDepsT], Generic[_P, _T, NeededDepsT], frozen=True, eq=False, kw_only=True):
     """A tool made from a function. It can be called like the function, with the same arguments.
 
     Attributes:
@@ -88,25 +100,70 @@ class FunctionTool(Tool, Generic[_P, _T], frozen=True, eq=False, kw_only=True):
         return to_tool_result(await self.run(**keywords), self.name)
 
 
+if TYPE_CHECKING:
+    from functools import partial
+
+    class _FirstArgument(ToolContext[DepsT], Any):
+        """Fits a first parameter of any type, except for a context with other dependencies."""
+
+    class _Function(Protocol[NeededDepsT]):
+        __name__: str  # which a `FunctionTool` does not have: its dependencies are compared as those of a tool
+
+        def __call__(self, first: _FirstArgument[NeededDepsT], /, *rest: Any, **named: Any) -> Any: ...
+
+    class _FunctionWithoutParameters(Protocol):
+        __name__: str
+
+        def __call__(self) -> Any: ...
+
+    ToolFunction: TypeAlias = _Function[NeededDepsT] | _FunctionWithoutParameters | partial[Any]
+    """A function that can be a tool. If its first parameter is a context, the dependencies must fit."""
+
+    _ContextTool: TypeAlias = FunctionTool[Concatenate[ToolContext[_D], _P], _T, _D]
+    """A tool made from a function whose first parameter is the context."""
+
+
 class _Decorator(Protocol):
     @overload
-    def __call__(self, fn: Callable[_P, Awaitable[ToolResult[_T]]], /) -> FunctionTool[_P, _T]: ...
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[_D], _P], Awaitable[ToolResult[_T]]], /
+    ) -> _ContextTool[_D, _P, _T]: ...
     @overload
-    def __call__(self, fn: Callable[_P, Awaitable[_T]], /) -> FunctionTool[_P, _T]: ...
+    def __call__(self, fn: Callable[_P, Awaitable[ToolResult[_T]]], /) -> FunctionTool[_P, _T, object]: ...
     @overload
-    def __call__(self, fn: Callable[_P, ToolResult[_T]], /) -> FunctionTool[_P, _T]: ...
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[_D], _P], Awaitable[_T]], /
+    ) -> _ContextTool[_D, _P, _T]: ...
     @overload
-    def __call__(self, fn: Callable[_P, _T], /) -> FunctionTool[_P, _T]: ...
+    def __call__(self, fn: Callable[_P, Awaitable[_T]], /) -> FunctionTool[_P, _T, object]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[ToolContext[_D], _P], ToolResult[_T]], /
+    ) -> _ContextTool[_D, _P, _T]: ...
+    @overload
+    def __call__(self, fn: Callable[_P, ToolResult[_T]], /) -> FunctionTool[_P, _T, object]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[ToolContext[_D], _P], _T], /) -> _ContextTool[_D, _P, _T]: ...
+    @overload
+    def __call__(self, fn: Callable[_P, _T], /) -> FunctionTool[_P, _T, object]: ...
 
 
 @overload
-def tool(fn: Callable[_P, Awaitable[ToolResult[_T]]], /) -> FunctionTool[_P, _T]: ...
+def tool(fn: Callable[Concatenate[ToolContext[_D], _P], Awaitable[ToolResult[_T]]], /) -> _ContextTool[_D, _P, _T]: ...
 @overload
-def tool(fn: Callable[_P, Awaitable[_T]], /) -> FunctionTool[_P, _T]: ...
+def tool(fn: Callable[_P, Awaitable[ToolResult[_T]]], /) -> FunctionTool[_P, _T, object]: ...
 @overload
-def tool(fn: Callable[_P, ToolResult[_T]], /) -> FunctionTool[_P, _T]: ...
+def tool(fn: Callable[Concatenate[ToolContext[_D], _P], Awaitable[_T]], /) -> _ContextTool[_D, _P, _T]: ...
 @overload
-def tool(fn: Callable[_P, _T], /) -> FunctionTool[_P, _T]: ...
+def tool(fn: Callable[_P, Awaitable[_T]], /) -> FunctionTool[_P, _T, object]: ...
+@overload
+def tool(fn: Callable[Concatenate[ToolContext[_D], _P], ToolResult[_T]], /) -> _ContextTool[_D, _P, _T]: ...
+@overload
+def tool(fn: Callable[_P, ToolResult[_T]], /) -> FunctionTool[_P, _T, object]: ...
+@overload
+def tool(fn: Callable[Concatenate[ToolContext[_D], _P], _T], /) -> _ContextTool[_D, _P, _T]: ...
+@overload
+def tool(fn: Callable[_P, _T], /) -> FunctionTool[_P, _T, object]: ...
 @overload
 def tool(
     *,
@@ -127,6 +184,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Name, description, and parameters come from the signature and the docstring. A parameter annotated `ToolContext` receives
     the context of the call and is not shown to the model. A sync function runs in a thread, so that it cannot block the loop.
 
+    Type checkers compare the dependencies of the context with those of the agent if the context is the first parameter.
+
     Args:
         fn: Function; without it, a decorator with the options is returned.
         **options: Fields of `Tool` that the function does not define, or that override it.
@@ -142,6 +201,11 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         return _from_function(fn, options)
 
     return decorate
+
+
+def to_tool(given: Tool | Callable[..., Any]) -> Tool:
+    """Return a tool unchanged, and a function as a tool."""
+    return cast("Tool", given) if isinstance(given, Tool) else tool(given)
 
 
 def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> FunctionTool[..., Any]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.messages import ImageBlock, TextBlock, ToolDefinition
-from mainspring.type_variables import DepsT, OutputT, ValueT
+from mainspring.type_variables import DepsT, NeededDepsT, OutputT, ValueT
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -26,6 +26,9 @@ logger = logging.getLogger("mainspring")
 
 Scope = Literal["fs-read", "fs-write", "fs-delete", "shell-run", "network"]
 """Kinds of access for permissions."""
+
+AGENT_SOURCE = "agent"
+"""Source of the tools that run an agent, which has separate steps in a durable run."""
 
 ToolOutput = str | tuple[TextBlock | ImageBlock, ...]
 """Output for the model: text, or text and images."""
@@ -254,8 +257,8 @@ def no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
     return ()
 
 
-class Tool(Struct, frozen=True, eq=False, kw_only=True):
-    """A tool.
+class Tool(Struct, Generic[NeededDepsT], frozen=True, eq=False, kw_only=True):
+    """A tool. ``Tool[Deps]`` needs a context with these dependencies; ``Tool[object]`` fits any agent.
 
     Attributes:
         name: Canonical name, unique in a registry: letters, digits, ``_``, and ``-``.
@@ -263,7 +266,7 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         input_schema: JSON Schema of the arguments, an object.
         execute: Function that executes calls.
         label: Display name; the tool's name if empty.
-        source: Origin of the tool: ``builtin``, ``user``, ``extension``, ``client``, or ``mcp:SERVER``.
+        source: Origin of the tool: ``builtin``, ``user``, ``extension``, ``client``, ``agent``, or ``mcp:SERVER``.
         concurrency_safe: Whether the tool may run at the same time as other calls.
         idempotent: Whether a second execution is harmless; only such calls are repeated after a crash.
         access: Function that returns the accesses of a call; permissions check them. Without it, only rules by tool name
