@@ -58,7 +58,8 @@ def make_writer(*script: Any, **options: Any) -> Agent[Any, Any]:
 
 
 def make_front(*script: Any, tools: Any, **options: Any) -> Agent[Any, Any]:
-    return Agent(ScriptedModel(*script), tools=tools, **{"execution": MemoryEnv({}), **options})
+    options.setdefault("execution", MemoryEnv({}))
+    return Agent(ScriptedModel(*script), tools=tools, **options)
 
 
 def outputs(agent: Agent[Any, Any]) -> list[str]:

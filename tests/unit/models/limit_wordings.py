@@ -1,11 +1,11 @@
 """Wordings of hosts that reject a request because of its output limit or its length, as reported by their users."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 Wording = Callable[[int, int, int], str]
 """The text for a prompt of ``n`` tokens, an output limit of ``m`` tokens, and the limit of the host."""
 
-WINDOW: Mapping[str, Wording] = {
+WINDOW: dict[str, Wording] = {
     "vLLM": lambda n, m, w: (
         f"'max_tokens' or 'max_completion_tokens' is too large: {m}. This model's maximum context length is {w} tokens and your "
         f"request has {n} input tokens ({m} > {w} - {n}). None"
@@ -90,7 +90,7 @@ WINDOW: Mapping[str, Wording] = {
 }  # fmt: skip
 """The prompt and the output limit together are above the context window."""
 
-OUTPUT: Mapping[str, Wording] = {
+OUTPUT: dict[str, Wording] = {
     "OpenAI": lambda n, m, c: (
         f"max_tokens is too large: {m}. This model supports at most {c} completion tokens, whereas you provided {m}."
     ),
@@ -131,7 +131,7 @@ OUTPUT: Mapping[str, Wording] = {
 }  # fmt: skip
 """The output limit is above that of the model."""
 
-PROMPT: Mapping[str, Wording] = {
+PROMPT: dict[str, Wording] = {
     "vLLM": lambda n, m, w: (
         f"The decoder prompt (length {n}) is longer than the maximum model length of {w}. Make sure that `max_model_len` is no smaller "
         "than the number of text tokens."
