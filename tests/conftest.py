@@ -156,6 +156,14 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         folder.rmdir()
 
 
+@pytest.fixture(autouse=True)
+def no_learned_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget limits that hosts of other tests reported; hosts of different tests have the same address."""
+    token_limits = sys.modules.get("mainspring.models.token_limits")
+    if token_limits is not None:
+        monkeypatch.setattr(token_limits, "_learned", {})
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """Return the root of the checkout."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from mainspring.loop.hooks import (
     ToolGate,
     ToolUnknown,
 )
+from mainspring.loop.shared_task import SharedTask
 from mainspring.mcp.client_features import AllowSamplingCallback, ClientFeatures, ElicitCallback, SamplingCallback
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
 from mainspring.mcp.content import NO_OUTPUT, to_model_blocks
@@ -199,7 +200,7 @@ class McpPlug(Plugin):
         self._connector = connector or SdkConnector(environ, logins_path(home) if home else None)
         self._roots = roots
         self._agent: CoreAgent | None = None
-        self._startup_task: asyncio.Task[None] | None = None
+        self._startup = SharedTask(self._start_all)
         self._tools_changed = False
         self._added_tools: tuple[Tool, ...] = ()
         self.on_notice: Callable[[str], object] = _ignore
@@ -236,11 +237,11 @@ class McpPlug(Plugin):
         self._asking.interaction = lambda: agent.extra.get(INTERACTION_KEY)
         if not self.servers:
             return
-        agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
+        agent.on(SessionStart, lambda _: self.ensure_started(), order=_HOOK_ORDER)
         agent.on(ContextTransform, self._on_context_transform, order=_HOOK_ORDER)
         agent.on("agent:done", self._on_agent_done)
         agent.on(ToolGate, self._on_tool_gate, order=_HOOK_ORDER)
-        agent.on(ToolUnknown, self._on_tool_unknown)
+        agent.on(ToolUnknown, self.answer_unknown_tool)
 
     def for_child(self) -> Plugin | None:
         """Return ``None``: a subagent inherits the tools and connections of its parent."""
@@ -261,16 +262,18 @@ class McpPlug(Plugin):
         """
         if not self.servers:
             return
-        self._start()
-        assert self._startup_task is not None
+        is_missing = any(s.config.required and s.status == "failed" for s in self.servers)
+        startup = self._startup.start(
+            repeat=is_missing, context=Context()
+        )  # it is not related to the run that starts it
         silent_wait = min(_SILENT_WAIT, self.startup_wait)
-        await asyncio.wait({self._startup_task}, timeout=silent_wait)
+        await asyncio.wait({startup}, timeout=silent_wait)
         names = [repr(s.name) for s in self.servers if s.status == "connecting"]
         more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         late = ", ".join(names[:_MAX_NAMED]) + more
         if late and self.startup_wait > silent_wait:  # report why the prompt waits
             self.on_notice(f"Waiting up to {self.startup_wait:g}s for MCP server {late}")
-            await asyncio.wait({self._startup_task}, timeout=self.startup_wait - silent_wait)
+            await asyncio.wait({startup}, timeout=self.startup_wait - silent_wait)
         required = [s for s in self.servers if s.config.required and s.status != "disabled"]
         for server in required:
             await server.wait_ready()
@@ -286,8 +289,8 @@ class McpPlug(Plugin):
 
     async def settle(self) -> None:
         """Wait until every server is ready or has failed."""
-        if self._startup_task is not None and self._startup_task.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({self._startup_task})
+        if (startup := self._startup.current) is not None:
+            await asyncio.wait({startup})
             self._update_tools()
 
     async def _warn(self, text: str) -> None:
@@ -300,11 +303,11 @@ class McpPlug(Plugin):
 
     async def aclose(self) -> None:
         """Close all connections, and stop all programs. Later use starts them again."""
-        boot, self._startup_task = self._startup_task, None
+        startup = self._startup.clear()
         await asyncio.gather(*[server.aclose() for server in self.servers])
-        if boot is not None and boot.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({boot}, timeout=1.0)
-            boot.cancel()
+        if startup is not None:
+            await asyncio.wait({startup}, timeout=1.0)
+            startup.cancel()
 
     # --- servers ----------------------------------------------------------------------------------------------------
 
@@ -345,12 +348,6 @@ class McpPlug(Plugin):
 
     # --- startup ----------------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        loop, task = asyncio.get_running_loop(), self._startup_task
-        is_missing = any(s.config.required and s.status == "failed" for s in self.servers)
-        if task is None or task.get_loop() is not loop or (is_missing and task.done()):
-            self._startup_task = loop.create_task(self._start_all(), name="mcp bootstrap", context=Context())
-
     async def _start_all(self) -> None:
         """Start all servers, and publish when each is ready or has failed."""
         used = [s for s in self.servers if s.status != "disabled"]
@@ -376,13 +373,9 @@ class McpPlug(Plugin):
         if self._agent is not None:
             await self._agent.bus.notify(event)
 
-    async def _on_session_start(self, hook: SessionStart) -> None:
-        """Handle the start of a run."""
-        await self.ensure_started()
-
     async def ensure_started(self) -> None:
         """Start the servers if the event loop is new and has no connections."""
-        if self._startup_task is None or self._startup_task.get_loop() is not asyncio.get_running_loop():
+        if self._startup.current is None:
             await self.prepare()
 
     # --- offered tools ------------------------------------------------------------------------------------------------
@@ -410,7 +403,7 @@ class McpPlug(Plugin):
         name = server_of_tool_name(tool_name, {s.name: s.key for s in self.servers})
         return next((s for s in self.servers if s.name == name), None)
 
-    async def _on_tool_unknown(self, hook: ToolUnknown) -> None:
+    async def answer_unknown_tool(self, hook: ToolUnknown) -> None:
         """Handle a call of an unknown tool of a server: the server may still be connecting, or have failed."""
         server = self._server_of(hook.name)
         if server is None or server.status == "ready":
@@ -426,10 +419,6 @@ class McpPlug(Plugin):
         if self._tools_changed:
             self._update_tools(between_runs=True)
         return self._added_tools
-
-    async def answer_unknown_tool(self, hook: ToolUnknown) -> None:
-        """Handle a call of an unknown tool of a server: the server may still be connecting, or have failed."""
-        await self._on_tool_unknown(hook)
 
     def _update_tools(self, *, between_runs: bool = False) -> None:
         """Update the agent's tools: by server in the order of the configuration, and by name within a server.
@@ -457,9 +446,7 @@ class McpPlug(Plugin):
             requested += create_resource_tools(self)
         if [_tool_signature(t) for t in requested] == [_tool_signature(t) for t in self._added_tools]:
             return
-        for tool in self._added_tools:
-            agent.tools.remove(tool.name)
-        self._added_tools = tuple([t for t in requested if _try_add(agent, t)])
+        self._added_tools = _replace_tools(agent, self._added_tools, requested)
 
     def _has_run_started(self) -> bool:
         """Return True if the run's names are fixed, which happens before its first turn."""
@@ -503,6 +490,13 @@ def _tool_signature(tool: Tool) -> Any:
     return tool.name if tool.name in RESOURCE_TOOLS else (tool.name, tool.description, tool.input_schema, tool.source)
 
 
+def _replace_tools(agent: CoreAgent, added: Iterable[Tool], requested: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Replace the tools of servers that were added to an agent, and return those that could be added."""
+    for tool in added:
+        agent.tools.remove(tool.name)
+    return tuple([tool for tool in requested if _try_add(agent, tool)])
+
+
 def _try_add(agent: CoreAgent, tool: Tool) -> bool:
     try:
         agent.tools.add(tool)
@@ -523,7 +517,7 @@ class SharedServers(Plugin):
         self._servers = servers
         self._agent: CoreAgent | None = None
         self._offered: tuple[Tool, ...] = ()
-        self._added_tools: list[Tool] = []
+        self._added_tools: tuple[Tool, ...] = ()
 
     def install(self, agent: CoreAgent) -> None:
         """Register the handlers with the agent of the conversation."""
@@ -562,6 +556,4 @@ class SharedServers(Plugin):
         agent, tools = self._agent, self._servers.current_tools()
         if agent is None or tools is self._offered:
             return
-        for tool in self._added_tools:
-            agent.tools.remove(tool.name)
-        self._offered, self._added_tools = tools, [tool for tool in tools if _try_add(agent, tool)]
+        self._offered, self._added_tools = tools, _replace_tools(agent, self._added_tools, tools)
