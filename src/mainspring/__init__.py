@@ -247,6 +247,7 @@ if TYPE_CHECKING:
     from mainspring.tools import (
         ToolResult as ToolResult,
     )
+    from mainspring.tools import Toolset as Toolset
     from mainspring.tools import (
         define_tool as define_tool,
     )
@@ -282,7 +283,7 @@ _HOMES = {
     "callbacks": "AgentCallbacks",
     "sessions": "Session",
     "subagents": "AgentDefinition Subagents",
-    "tools": "RunContext Tool ToolContext ToolRegistry ToolResult define_tool tool",
+    "tools": "RunContext Tool ToolContext ToolRegistry ToolResult Toolset define_tool tool",
 }
 __all__, __getattr__ = lazy_exports(__name__, _HOMES)
 

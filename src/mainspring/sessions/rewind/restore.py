@@ -335,7 +335,7 @@ async def _record_current(session: Session, env: ExecutionEnv, path: str) -> Non
 
 
 def _note(session: Session, kind: str, path: str, state: FileState) -> None:
-    session.journal.note(kind, msgspec.to_builtins(FileSnapshot(path, state)))
+    session.journal.record(CustomEntry, custom_type=kind, data=msgspec.to_builtins(FileSnapshot(path, state)))
 
 
 async def _write_files(
