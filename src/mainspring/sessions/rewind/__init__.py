@@ -24,3 +24,7 @@ __all__, __getattr__ = lazy_exports(
         "snapshots": "FileSnapshots FileState",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__
