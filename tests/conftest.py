@@ -70,8 +70,10 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List what did not run on this machine, and how to run it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """List last, after the failures, what did not run on this machine, and how to run it."""
+    yield
     skipped = terminalreporter.stats.get("skipped", [])
     lines = describe_skipped(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple))
     if lines:

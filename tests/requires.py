@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -51,23 +52,31 @@ durable_on_sqlite = requires(
 
 HOW_TO_PROVIDE = {
     "../shared/material": "recorded traffic and public test suites: put the folder shared/material next to the checkout",
+    "TEST_PODMAN=1": "apt-get install podman busybox-static, then TEST_PODMAN=1 make test",
     "a sandbox": "apt-get install bubblewrap",
     "bubblewrap": "apt-get install bubblewrap",
     "Chromium": "apt-get install chromium",
     "ripgrep": "apt-get install ripgrep, or pip install ripgrep",
     "tmux": "apt-get install tmux",
     "PostgreSQL": "apt-get install postgresql",
+    "bash": "apt-get install bash",
+    "dash": "apt-get install dash",
     "zsh": "apt-get install zsh",
     "fish": "apt-get install fish",
     "busybox": "apt-get install busybox-static",
-    "TEST_PODMAN=1": "apt-get install podman busybox-static, then TEST_PODMAN=1 make test",
+    "openssl": "apt-get install openssl",
     "DBOS": "pip install -e '.[durable]'",
     "the extra `local`": "pip install -e '.[local]'",
     "npm": "apt-get install npm",
+    "git": "apt-get install git, and run the tests as root",
+    "uv": "pip install uv",
+    "PyInstaller": "pip install pyinstaller",
     "pylsp": "pip install python-lsp-server",
     "SQLite 3.42": "a Python of uv or python.org, which contain a newer SQLite",
+    "root": "run the tests as root",
+    "the right to mount": "run the tests as root",
 }
-"""How to provide what a skipped test needs, by words of its reason."""
+"""How to provide what a skipped test needs, by words of its reason; the first entry that occurs applies."""
 
 
 def describe_skipped(reasons: Iterable[str]) -> list[str]:
@@ -75,7 +84,8 @@ def describe_skipped(reasons: Iterable[str]) -> list[str]:
     counts = Counter(reason.removeprefix("Skipped: ").removeprefix("needs ") for reason in reasons)
     lines: list[str] = []
     for what, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        how = next((text for name, text in HOW_TO_PROVIDE.items() if name.lower() in what.lower()), "")
+        names = (name for name in HOW_TO_PROVIDE if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", what, re.IGNORECASE))
+        how = HOW_TO_PROVIDE.get(next(names, ""), "")
         lines.append(
             f"{count} test{'' if count == 1 else 's'} need{'s' if count == 1 else ''} {what}{how and f' ({how})'}"
         )

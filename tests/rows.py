@@ -2,8 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any
 
 
@@ -27,16 +27,18 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any]], 
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         def test(**fixtures: Any) -> None:
-            with _report_failures(len(table)) as collect:
-                for row in table:
-                    with collect(row):
-                        body(**fixtures, **row)
+            failures = _Failures()
+            for row in table:
+                with failures.collect(row):
+                    body(**fixtures, **row)
+            failures.report(len(table))
 
         async def async_test(**fixtures: Any) -> None:
-            with _report_failures(len(table)) as collect:
-                for row in table:
-                    with collect(row):
-                        await body(**fixtures, **row)
+            failures = _Failures()
+            for row in table:
+                with failures.collect(row):
+                    await body(**fixtures, **row)
+            failures.report(len(table))
 
         signature = inspect.signature(body)
         fixtures = [parameter for name, parameter in signature.parameters.items() if name not in keys]
@@ -47,18 +49,27 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any]], 
     return decorate
 
 
-@contextmanager
-def _report_failures(count: int) -> Generator[Callable[[dict[str, Any]], AbstractContextManager[None]]]:
-    failures: list[Exception] = []
+class _Failures:
+    """The errors of the rows that failed."""
 
-    @contextmanager
-    def collect(row: dict[str, Any]) -> Generator[None]:
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - a row that fails must not hide the rows after it
+    def __init__(self) -> None:
+        self._errors: list[Exception] = []
+
+    def collect(self, row: dict[str, Any]) -> ExitStack:
+        """Return a context that collects an error, so that the next row runs too."""
+
+        def add(_: object, error: BaseException | None, __: object) -> bool:
+            if not isinstance(error, Exception):
+                return False
             error.add_note(f"row: {', '.join(f'{name}={value!r}' for name, value in row.items())}")
-            failures.append(error)
+            self._errors.append(error)
+            return True
 
-    yield collect
-    if failures:
-        raise ExceptionGroup(f"{len(failures)} of {count} rows failed", failures)
+        context = ExitStack()
+        context.push(add)
+        return context
+
+    def report(self, count: int) -> None:
+        """Raise the collected errors."""
+        if self._errors:
+            raise ExceptionGroup(f"{len(self._errors)} of {count} rows failed", self._errors)

@@ -42,7 +42,7 @@ NAMED = "correct-horse-42"
 
 ALL_SAMPLES = [*SAMPLES, *FORMS[::16], Sample("environment", f"it is {NAMED} there", NAMED)]
 
-BATCHES = [ALL_SAMPLES[at : at + 16] for at in range(0, len(ALL_SAMPLES), 16)]
+BATCHES = [ALL_SAMPLES[at : at + 8] for at in range(0, len(ALL_SAMPLES), 8)]
 """One session for each batch, since the cost of a session here grows with the square of its length."""
 
 

@@ -17,12 +17,13 @@ def test_diagrams_are_current(repository: Path) -> None:
 
 
 def test_recorded_turn_has_hooks_and_events_in_order() -> None:
-    names = [moment.name for moment in make_architecture.record_run()]
+    moments = make_architecture.record_run()
+    names = [moment.name for moment in moments]
 
     expected = ["AgentStart", "turn:before", "TurnStart", "model.stream()", "Done", "turn:after", "tool:gate"]
     expected += ["tool:permit", "tool.execute()", "ToolExecutionEnd", "TurnEnd", "session:end", "AgentEnd"]
     assert [name for name in names if name in expected] == expected
-    assert all(moment.path for moment in make_architecture.record_run())
+    assert all(moment.path for moment in moments)
 
 
 def test_package_table_lists_every_package_with_its_importers() -> None:

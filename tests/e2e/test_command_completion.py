@@ -104,30 +104,30 @@ done
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("mainspring ses", "sessions"),
-        ("mainspring --output ", "text json stream-json"),
-        ("mainspring --output js", "json"),
-        ("mainspring --output=", "text json stream-json"),
-        ("mainspring --output=st", "stream-json"),
-        ("mainspring --plan --thinking=m", "minimal medium"),
-        ("mainspring export --format=", "html markdown jsonl"),
-        ("mainspring cost --by mo", "model"),
-        ("mainspring --schema ", ""),  # bash completes names of files
-        ("mainspring --cwd=s", ""),
-    ],
-)
-def test_bash_completes_values_of_options(command: Command, line: str, expected: str) -> None:
+OPTION_VALUES = {
+    "mainspring ses": "sessions",
+    "mainspring --output ": "text json stream-json",
+    "mainspring --output js": "json",
+    "mainspring --output=": "text json stream-json",
+    "mainspring --output=st": "stream-json",
+    "mainspring --plan --thinking=m": "minimal medium",
+    "mainspring export --format=": "html markdown jsonl",
+    "mainspring cost --by mo": "model",
+    "mainspring --schema ": "",  # bash completes names of files
+    "mainspring --cwd=s": "",
+}
+
+
+def test_bash_completes_values_of_options(command: Command) -> None:
     bash = shutil.which("bash") or skip_missing("bash")
     (command.folder / "mainspring.bash").write_text(completion_script(command, "bash"), encoding="utf-8")
     done = subprocess.run(
         [bash, "--norc", "-c", BASH],
         cwd=command.folder,
-        input=f"{line}\n",
+        input="".join(f"{line}\n" for line in OPTION_VALUES),
         capture_output=True,
         encoding="utf-8",
         check=True,
     )
-    assert (done.stdout.rstrip("\n"), done.stderr) == (expected, "")
+    assert done.stderr == ""
+    assert dict(zip(OPTION_VALUES, done.stdout.splitlines(), strict=True)) == OPTION_VALUES

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -238,7 +239,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     while not condition():
         if time.monotonic() > limit:
             return False
-        os.sched_yield()
+        threading.Event().wait(0.01)
     return True
 
 

@@ -12,5 +12,5 @@ def layer(name: str) -> SandboxBackend:
     """Return a sandbox backend; skip the test with the reason if it does not work."""
     found = LAYERS[name]()
     if problem := found.unavailable_reason():
-        skip_missing(problem)
+        skip_missing(f"a sandbox that works here: {problem}")
     return found

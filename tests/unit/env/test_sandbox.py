@@ -609,7 +609,8 @@ async def test_unavailable_backends_are_reported(project: Path) -> None:
         find_backend("bubblewrp")
     with pytest.raises(ConfigError, match="nothing was started: Seatbelt is available on macOS only"):
         find_backend("seatbelt")
-    assert "apt install bubblewrap" in (Bubblewrap("").unavailable_reason() or "apt install bubblewrap")
+    reason = Bubblewrap("").unavailable_reason()
+    assert reason is None or "apt install bubblewrap" in reason or "does not run here" in reason
     assert "does not run here" in (Bubblewrap("/bin/false").unavailable_reason() or "")
 
 
