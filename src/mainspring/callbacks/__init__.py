@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainspring.callbacks.types import ErrorReport as ErrorReport
     from mainspring.callbacks.types import PermissionResult as PermissionResult
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "types": "AgentCallbacks ErrorReport PermissionResult",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mainspring.env.types import WalkedPath as WalkedPath
     from mainspring.env.types import WalkResult as WalkResult
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "beneath": "RealPath",
@@ -42,7 +42,3 @@ __all__, __getattr__ = lazy_exports(
         "types": "CapturedOutput DirEntry FileKind FileStat HttpResponse OutputLimits ProcessResult StreamName WalkResult WalkedPath",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

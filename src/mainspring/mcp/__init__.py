@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mainspring.mcp.types import SamplingRequest as SamplingRequest
     from mainspring.mcp.types import SamplingResult as SamplingResult
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "config": "McpConfig McpServerConfig merge_configs parse_mcp_config",
@@ -46,7 +46,3 @@ __all__, __getattr__ = lazy_exports(
         "in_memory": "InMemoryConnector InMemoryServer",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

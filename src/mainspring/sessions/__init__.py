@@ -117,7 +117,7 @@ __all__ = [
 ]
 
 # Modules that not every program needs are loaded on first use.
-_, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "branch_summary": "branch_and_summarize",

@@ -74,7 +74,7 @@ __all__ = [
     "tool",
 ]
 
-_, __getattr__ = lazy_exports(__name__, {"arguments.parse": "ParsedArguments parse_arguments"})
+lazy_exports(__name__, {"arguments.parse": "ParsedArguments parse_arguments"})
 
 
 def __dir__() -> list[str]:

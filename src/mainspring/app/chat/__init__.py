@@ -9,14 +9,10 @@ if TYPE_CHECKING:
     from mainspring.app.chat.engine import Chat as Chat
     from mainspring.app.chat.engine import ChatOptions as ChatOptions
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "engine": "Chat ChatOptions",
         "commands": "parse_line",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mainspring.models.auth.tokens import TokenCredential as TokenCredential
     from mainspring.models.auth.tokens import TokenFile as TokenFile
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "azure": "ENTRA_SCOPE AzureCliCredential EntraIdCredential KeyVaultSecret",
