@@ -172,7 +172,7 @@ class DurableRun:
             encoded = await self._engine.result(self.id, timeout=timeout)
         except TimeoutError:
             info = await self.info()
-            reason = f": {info.error}. DurableAgents executes runs only inside `async with`" if info.error else ""
+            reason = f": {info.error}. A DurableWorker executes runs only inside `async with`." if info.error else ""
             raise TimeoutError(f"Run {self.id} is not finished after {timeout}s. It is {info.state}{reason}") from None
         return decode(encoded, StoredResult).result()
 
@@ -261,7 +261,7 @@ class DurableClient:
 
 
 class DurableWorker(DurableClient):
-    """A worker that executes the runs of its agents. ``async with DurableAgents(engine, {"name": make}) as agents: ...``.
+    """A worker that executes the runs of its agents. ``async with DurableWorker(engine, {"name": make}) as agents: ...``.
 
     Args:
         engine: Where runs are stored.

@@ -16,6 +16,7 @@ from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, Con
 from mainspring.events import Event, MessageUpdate, StreamEvent
 from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
+from mainspring.loop.hooks.names import resolve
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import LoopOptions
 from mainspring.loop.result import RunHandle, RunResult
@@ -145,7 +146,7 @@ class MessageQueue:
         return len(self._waiting)
 
 
-Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
+Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock] | None
 """Text, blocks of text and images, or messages."""
 
 
@@ -526,6 +527,7 @@ class CoreAgent:
         """
         if handler is not None:
             return self._register(event, handler, order=order, subagents=subagents)
+        resolve(event)  # `@agent.on` without a hook would discard the function
 
         def register(handler: Handler[HookT]) -> Handler[HookT]:
             self._register(event, handler, order=order, subagents=subagents)
