@@ -34,8 +34,9 @@ from mainspring.testing import Reply, ScriptedCall, ScriptedModel
     ],
 )
 def test_unknown_option_of_an_agent_names_its_place(name: str, advice: str) -> None:
+    options: Any = {name: 3}
     with pytest.raises(TypeError, match=advice):
-        Agent(ScriptedModel(), **{name: 3})  # pyright: ignore[reportArgumentType]
+        Agent(ScriptedModel(), **options)
 
 
 @pytest.mark.parametrize(
