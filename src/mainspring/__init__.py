@@ -253,6 +253,7 @@ if TYPE_CHECKING:
     from mainspring.tools import (
         ToolResult as ToolResult,
     )
+    from mainspring.tools import Toolset as Toolset
     from mainspring.tools import (
         define_tool as define_tool,
     )
@@ -288,6 +289,6 @@ _HOMES = {
     "callbacks": "AgentCallbacks",
     "sessions": "Session",
     "subagents": "AgentDefinition Subagents",
-    "tools": "RunContext Tool ToolContext ToolRegistry ToolResult define_tool tool",
+    "tools": "RunContext Tool ToolContext ToolRegistry ToolResult Toolset define_tool tool",
 }
 lazy_exports(__name__, _HOMES)

@@ -156,7 +156,8 @@ def translate_name(pattern: str, dialect: Dialect = TOOL_GLOB) -> str:
     """
     many, one, char, special = dialect
     pieces, out = list[str](), list[str]()
-    for token in (_TOKEN if special else _PLAIN_TOKEN).findall(pattern):
+    for match in (_TOKEN if special else _PLAIN_TOKEN).finditer(pattern):
+        token = match[0]
         if token == many:
             pieces.append("".join(out))
             out = []

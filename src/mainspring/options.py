@@ -33,7 +33,7 @@ from msgspec.structs import fields
 
 from mainspring.text import suggest_name
 
-ValueT = TypeVar("ValueT")
+_T = TypeVar("_T")
 OptionsT = TypeVar("OptionsT", bound="Options")
 
 DOC_INDENT = "" if sys.version_info >= (3, 13) else "    "
@@ -126,7 +126,7 @@ class OptionSpec(Struct, kw_only=True, eq=False):
 
 def option(
     *,
-    default: ValueT,
+    default: _T,
     doc: str,
     ge: float | None = None,
     le: float | None = None,
@@ -134,7 +134,7 @@ def option(
     setting: AgentSetting | None = None,
     names_tools: bool = False,
     inherited: bool = True,
-) -> ValueT:
+) -> _T:
     """Declare an option of an `Options` group. Its name and type are those of the attribute.
 
     Args:

@@ -105,6 +105,8 @@ def test_fixture_requests_keep_their_structure() -> None:
     assert {"text", "image", "tool_use", "tool_result", "thinking", "server_tool_use"} <= set(labels)
 
 
+# Few examples each: dozens of exchanges make hundreds of them.
+
 # --- streams -----------------------------------------------------------------------------------------------------------
 
 
@@ -121,7 +123,7 @@ def decode(reading: Reading, body: bytes, cuts: list[int]) -> tuple[list[Any], M
 
 @pytest.mark.covers("STR-05", "STR-06", "STR-07", "STR-08", "STR-12")
 @pytest.mark.parametrize(("reading", "exchange"), params(STREAMS))
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_stream_events_do_not_depend_on_chunk_boundaries(
     reading: Reading, exchange: dict[str, Any], data: st.DataObject
@@ -148,7 +150,7 @@ def test_stream_events_are_the_same_byte_by_byte(reading: Reading, exchange: dic
 
 @pytest.mark.covers("STR-13")
 @pytest.mark.parametrize(("reading", "exchange"), params(STREAMS))
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_truncated_stream_never_completes_without_a_stop_reason(
     reading: Reading, exchange: dict[str, Any], data: st.DataObject
@@ -167,7 +169,7 @@ def test_truncated_stream_never_completes_without_a_stop_reason(
 
 @pytest.mark.covers("RET-21")
 @pytest.mark.parametrize(("reading", "exchange"), params(ANSWERS))
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_mutated_response_completes_or_raises_a_model_error(
     reading: Reading, exchange: dict[str, Any], data: st.DataObject

@@ -23,6 +23,7 @@ from mainspring.models.providers.gemini import gemini_capabilities
 from mainspring.models.wire import anthropic as anthropic_messages
 from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
 from tests.contract import request_rules as shapes
+from tests.rows import each_row
 
 INFO = ModelInfo("m", "p")
 WIRES: dict[str, tuple[Callable[[ModelRequest, ModelProfile], bytes], ModelProfile]] = {
@@ -134,8 +135,8 @@ def check_ollama(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.covers("MSG-21", "MOD-07")
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("history", HISTORIES)
+@each_row("wire", WIRES)
+@each_row("history", HISTORIES)
 def test_odd_history_encodes_to_a_valid_request(wire: str, history: str) -> None:
     for system in ("", "Be kind."):
         body = encode_body(wire, ModelRequest(HISTORIES[history], system=system, cache=True))

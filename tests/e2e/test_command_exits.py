@@ -523,6 +523,41 @@ def test_command_creates_no_files_in_the_project(command: Command) -> None:
     assert list(command.folder.iterdir()) == []
 
 
+def test_rejection_that_no_change_helps_costs_one_request(command: Command) -> None:
+    for status in (404, 407, 451):
+        command.server.script[:] = [Reply(status=status, body={"error": {"message": "refused"}})] * 5
+        before = len(command.server.requests)
+
+        assert command.run("-p", "x").code == 5
+
+        assert len(command.server.requests) == before + 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--bogus"], ["sessions", "nonsense"], ["-p", "x", "--cwd", "missing"]])
+def test_usage_error_has_its_exit_code_even_if_stderr_is_full(command: Command, arguments: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        assert command.run(*arguments, stderr=full).code == 2
+
+
+@pytest.mark.parametrize("arguments", [["sessions", "import"], ["skills", "validate"], ["export"], ["trust"]])
+def test_path_of_5000_characters_is_a_usage_error_in_one_line(command: Command, arguments: list[str]) -> None:
+    result = command.run(*arguments, "a" * 5000)
+
+    assert (result.code, result.out, len(result.err.splitlines())) == (2, "", 1)
+
+
+def test_rejected_key_of_a_command_names_the_setting(command: Command) -> None:
+    command.variables["OPENAI_API_KEY"] = ""
+    command.settings({"providers": {"openai": {"apiKeyCommand": "echo old-key"}}})
+    command.server.script += [Reply(status=401, body={"error": {"message": "expired"}})] * 3
+
+    result = command.run("-p", "x")
+
+    assert "rejected the key from the setting providers.openai.apiKeyCommand" in result.err
+    assert (result.code, len(command.server.requests)) == (5, 1)
+
+
 def test_rejected_key_or_model_names_what_to_do_in_every_output(command: Command) -> None:
     rejections = {
         401: ("bad key", "set OPENAI_API_KEY or the setting providers.openai.apiKey to a valid key"),

@@ -50,3 +50,16 @@ def test_rewind_restores_files_and_can_be_undone(command: Command) -> None:
     assert command.run("rewind", "--undo", "--force", "--files-only").code == 0
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
     assert (command.folder / "b.txt").read_text(encoding="utf-8") == "x"
+
+
+def test_undo_reports_the_messages_that_return(command: Command) -> None:
+    command.server.script += ["Hello.", "Again."]
+    command.run("-p", "hello")
+    command.run("--continue", "-p", "go on")
+
+    back, preview, undone = command.run("rewind"), command.run("rewind", "--undo", "--dry-run"), command.run("rewind", "--undo")
+
+    assert "2 messages were removed from the conversation." in back.err
+    assert "2 messages would be restored to the conversation." in preview.err
+    assert "2 messages were restored to the conversation." in undone.err
+    assert "removed" not in undone.err

@@ -8,6 +8,7 @@ import pytest
 
 from scripts.mutants import Mutant, MutantError, load_mutants, select
 from tests.requirements_plugin import load_manifest
+from tests.rows import each_row
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MUTANTS = load_mutants()
@@ -22,7 +23,7 @@ SOURCE = '''class Box:
 '''
 
 
-@pytest.mark.parametrize("requirement", MUTANTS)
+@each_row("requirement", MUTANTS)
 def test_mutant_changes_the_source(requirement: str) -> None:
     mutant = MUTANTS[requirement]
     source = (REPOSITORY / mutant.file).read_text(encoding="utf-8")

@@ -8,11 +8,12 @@ import sys
 import pytest
 
 from scripts import make_reference
+from tests.rows import each_row
 
 mainspring = importlib.import_module("mainspring")
 
 
-@pytest.mark.parametrize("name", mainspring.__all__)
+@each_row("name", mainspring.__all__)
 def test_exported_names_resolve(name: str) -> None:
     assert getattr(mainspring, name) is not None
 

@@ -19,6 +19,7 @@ from mainspring.text import (
     truncate_to_fit,
     visible_json,
 )
+from tests.rows import each_row
 
 HIDDEN = (
     *(0x1B, 0x9B, 0x85, 0x7F, 0x00, 0x07, 0x08, 0x0B, 0x0C, 0x80, 0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x180E),
@@ -45,8 +46,8 @@ WRITING = (
 )
 
 
-@pytest.mark.parametrize("code", HIDDEN, ids=hex)
-@pytest.mark.parametrize("before", ["", "a", "\u00e9", " ", "\u65e5", "\u0645"])
+@each_row("code", HIDDEN)
+@each_row("before", ["", "a", "\u00e9", " ", "\u65e5", "\u0645"])
 def test_hidden_characters_are_escaped(code: int, before: str) -> None:
     text = f"{before}{chr(code)}b"
     assert chr(code) not in escape_invisible(text)

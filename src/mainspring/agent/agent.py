@@ -59,9 +59,10 @@ from mainspring.models.port import with_api_key
 from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
 from mainspring.tools import LazyTool, RunContext, Tool, ToolRegistry
+from mainspring.type_variables import AgentDepsT, AgentOutputT, DefaultOutput, ExactDepsT, ExactOutputT
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm, TypeVar
+    from typing_extensions import TypeForm
 
     from mainspring.agent.handoffs import Handoff, Handoffs, Successor
     from mainspring.env.scoped import scope_environment
@@ -71,14 +72,7 @@ if TYPE_CHECKING:
     from mainspring.policies.structured.plug import validator_takes_context
     from mainspring.subagents import NestedSteps, ParentContext, SubagentRun, Subagents
     from mainspring.tools.schema.output import OutputSchema, call_function
-
-    AgentDepsT = TypeVar("AgentDepsT", contravariant=True, default=None)  # defaults of TypeVars need Python 3.13
-    AgentOutputT = TypeVar("AgentOutputT", covariant=True, default=str)
-    _D = TypeVar("_D", default=None)
-    _T = TypeVar("_T", default=str)
 else:
-    from typing import TypeVar
-
     scope_environment = lazy_function("mainspring.env.scoped", "scope_environment")
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
     NestedSteps = lazy_class("mainspring.subagents.run", "NestedSteps")
@@ -90,16 +84,12 @@ else:
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     call_function = lazy_function("mainspring.tools.schema.output", "call_function")
     validator_takes_context = lazy_function("mainspring.policies.structured.plug", "validator_takes_context")
-    AgentDepsT = TypeVar("AgentDepsT", contravariant=True)
-    AgentOutputT = TypeVar("AgentOutputT", covariant=True)
-    _D = TypeVar("_D")
-    _T = TypeVar("_T")
 
-SystemPrompt = str | Callable[[RunContext[_D]], str] | Callable[[RunContext[_D]], Awaitable[str]]
+SystemPrompt = str | Callable[[RunContext[ExactDepsT]], str] | Callable[[RunContext[ExactDepsT]], Awaitable[str]]
 """A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
 
 
-class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
+class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     """An agent: one conversation with a model that can use tools. ``Agent[Deps, Output]`` is typed from end to end.
 
     ```python
@@ -132,12 +122,6 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
     """
 
     behavior: Behavior
-
-    if not TYPE_CHECKING:
-
-        def __class_getitem__(cls, types: Any) -> Any:
-            """Return ``Agent[Deps]`` as ``Agent[Deps, str]``: Python 3.11 knows no defaults of type parameters."""
-            return super().__class_getitem__(types if isinstance(types, tuple) else (types, str))
 
     @overload
     def __init__(
@@ -175,13 +159,13 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
     ) -> None: ...
     @overload
     def __init__(
-        self: Agent[_D, Any],
+        self: Agent[ExactDepsT, Any],
         model: ModelProvider | str | None = None,
         *,
-        deps_type: TypeForm[_D] = ...,
+        deps_type: TypeForm[ExactDepsT] = ...,
         output_type: Mapping[str, Any],
-        system: SystemPrompt[_D] = "",
-        handoffs: Iterable[Handoff[_D, Any] | Agent[_D, Any]] = ...,
+        system: SystemPrompt[ExactDepsT] = "",
+        handoffs: Iterable[Handoff[ExactDepsT, Any] | Agent[ExactDepsT, Any]] = ...,
         **options: Unpack[AgentOptions],
     ) -> None: ...
     def __init__(
@@ -249,8 +233,8 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
     ) -> Conversation[None, AgentOutputT]: ...
     @overload
     def conversation(
-        self: Agent[_D, AgentOutputT], *, deps: _D, **options: Unpack[ConversationOptions]
-    ) -> Conversation[_D, AgentOutputT]: ...
+        self: Agent[ExactDepsT, AgentOutputT], *, deps: ExactDepsT, **options: Unpack[ConversationOptions]
+    ) -> Conversation[ExactDepsT, AgentOutputT]: ...
     def conversation(self, *, deps: Any = None, **options: Unpack[ConversationOptions]) -> Conversation[Any, Any]:
         """Create a separate conversation with this agent, for example for each user of a server.
 
@@ -328,18 +312,24 @@ class Agent(CoreAgent, Generic[AgentDepsT, AgentOutputT]):
 
     @overload
     def output_validator(
-        self: Agent[_D, _T], validator: Callable[[RunContext[_D], _T], Awaitable[_T]], /
-    ) -> Callable[[RunContext[_D], _T], Awaitable[_T]]: ...
+        self: Agent[ExactDepsT, ExactOutputT],
+        validator: Callable[[RunContext[ExactDepsT], ExactOutputT], Awaitable[ExactOutputT]],
+        /,
+    ) -> Callable[[RunContext[ExactDepsT], ExactOutputT], Awaitable[ExactOutputT]]: ...
     @overload
     def output_validator(
-        self: Agent[_D, _T], validator: Callable[[RunContext[_D], _T], _T], /
-    ) -> Callable[[RunContext[_D], _T], _T]: ...
+        self: Agent[ExactDepsT, ExactOutputT],
+        validator: Callable[[RunContext[ExactDepsT], ExactOutputT], ExactOutputT],
+        /,
+    ) -> Callable[[RunContext[ExactDepsT], ExactOutputT], ExactOutputT]: ...
     @overload
     def output_validator(
-        self: Agent[Any, _T], validator: Callable[[_T], Awaitable[_T]], /
-    ) -> Callable[[_T], Awaitable[_T]]: ...
+        self: Agent[Any, ExactOutputT], validator: Callable[[ExactOutputT], Awaitable[ExactOutputT]], /
+    ) -> Callable[[ExactOutputT], Awaitable[ExactOutputT]]: ...
     @overload
-    def output_validator(self: Agent[Any, _T], validator: Callable[[_T], _T], /) -> Callable[[_T], _T]: ...
+    def output_validator(
+        self: Agent[Any, ExactOutputT], validator: Callable[[ExactOutputT], ExactOutputT], /
+    ) -> Callable[[ExactOutputT], ExactOutputT]: ...
     def output_validator(self, validator: Callable[..., Any], /) -> Callable[..., Any]:
         """Register a function that checks or replaces each output: ``@agent.output_validator``.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from mainspring.messages import to_messages
+from mainspring.type_variables import AgentOutputT, DefaultOutput, ExactDepsT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from typing_extensions import TypeVar
 
     from mainspring.agent.options import RunOptions, StreamOptions
     from mainspring.loop import Approve, CoreAgent, Deny, PendingCalls, Plugin, Prompt, RunHandle, RunResult
@@ -18,16 +17,8 @@ if TYPE_CHECKING:
     from mainspring.policies.compaction import CompactionResult
     from mainspring.sessions import Session
 
-    DepsT = TypeVar("DepsT", default=None)
-    OutputT = TypeVar("OutputT", covariant=True, default=str)
-else:
-    from typing import TypeVar
 
-    DepsT = TypeVar("DepsT")
-    OutputT = TypeVar("OutputT", covariant=True)
-
-
-class Conversation(Generic[DepsT, OutputT]):
+class Conversation(DefaultOutput, Generic[ExactDepsT, AgentOutputT]):
     """A conversation of an agent, which serves many of them at the same time. `Agent.conversation` creates it.
 
     It has its own messages, budgets, grants, and plugins, and shares the model, the tools, and the servers of its agent. It is cheap
@@ -47,16 +38,10 @@ class Conversation(Generic[DepsT, OutputT]):
 
     __slots__ = ("_agent", "_create", "_history", "_ledger", "_plugs", "_session", "deps")
 
-    if not TYPE_CHECKING:
-
-        def __class_getitem__(cls, types: Any) -> Any:
-            """Return ``Conversation[Deps]`` as ``Conversation[Deps, str]``: Python 3.11 knows no defaults of type parameters."""
-            return super().__class_getitem__(types if isinstance(types, tuple) else (types, str))
-
     def __init__(
         self,
         create: Callable[[dict[str, Any]], Any],
-        deps: DepsT,
+        deps: ExactDepsT,
         *,
         session: Session | None = None,
         history: str | Iterable[AgentMessage] = (),
@@ -106,17 +91,17 @@ class Conversation(Generic[DepsT, OutputT]):
         """The tool calls of a paused run that wait for approval."""
         return None if self._agent is None else self._agent.pending
 
-    async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult[OutputT]:
+    async def run(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult[AgentOutputT]:
         """Run until the agent stops; see `Agent.run`."""
         return await self._get_agent().run(prompt, deps=self.deps, **options)
 
     def stream(
         self, prompt: Prompt = "", *, subagents: bool = False, **options: Unpack[StreamOptions]
-    ) -> RunHandle[OutputT]:
+    ) -> RunHandle[AgentOutputT]:
         """Run and stream the events; see `Agent.stream`."""
         return self._get_agent().stream(prompt, subagents=subagents, deps=self.deps, **options)
 
-    def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult[OutputT]:
+    def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult[AgentOutputT]:
         """Run to the end and block until then; see `Agent.run_sync`."""
         return self._get_agent().run_sync(prompt, deps=self.deps, **options)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,18 +39,13 @@ from mainspring.subagents.plug import SPAWN_TOOL, apply_gates_of
 from mainspring.threads import run_in_thread
 from mainspring.tools import Tool, ToolContext, ToolRegistry, provider_tool_names
 from mainspring.tools.builtin import present_plan
+from mainspring.type_variables import AgentDepsT, AgentOutputT
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider
     from mainspring.policies.structured import StructuredOutput
     from mainspring.run_options import RunOptions
     from mainspring.tools.schema.output import OutputSchema
-
-    DepsT = TypeVar("DepsT", contravariant=True)
-    OutputT = TypeVar("OutputT", covariant=True)
-else:
-    DepsT = TypeVar("DepsT")
-    OutputT = TypeVar("OutputT")
 
 logger = logging.getLogger("mainspring")
 
@@ -74,7 +69,7 @@ _FILTER_ORDER = ORDER_SHORTEN_CONTEXT - 50
 _REMOVED = "The earlier messages could not be prepared for you. Ask the user for what you need."
 
 
-class Successor(Struct, Generic[OutputT], frozen=True):
+class Successor(Struct, Generic[AgentOutputT], frozen=True):
     """An agent that continues the run of another one.
 
     Attributes:
@@ -120,7 +115,7 @@ class Successor(Struct, Generic[OutputT], frozen=True):
         )
 
 
-class HandoffTarget(Protocol[DepsT, OutputT]):
+class HandoffTarget(Protocol[AgentDepsT, AgentOutputT]):
     """An agent that can continue the run of another one: an `Agent`."""
 
     name: str
@@ -133,7 +128,7 @@ class HandoffTarget(Protocol[DepsT, OutputT]):
         """The expected output; ``None`` for the text of the response."""
         ...
 
-    async def prepare_successor(self, deps: DepsT) -> Successor[OutputT]:
+    async def prepare_successor(self, deps: AgentDepsT) -> Successor[AgentOutputT]:
         """Return what the run needs to continue as this agent."""
         ...
 
@@ -146,7 +141,7 @@ class HandoffHost(HandoffTarget[Any, Any], Protocol):
         ...
 
 
-class Handoff(Generic[DepsT, OutputT]):
+class Handoff(Generic[AgentDepsT, AgentOutputT]):
     """An agent that can continue the conversation, with options; ``handoffs=[billing]`` is short for ``[Handoff(billing)]``.
 
     Args:
@@ -159,7 +154,7 @@ class Handoff(Generic[DepsT, OutputT]):
 
     def __init__(
         self,
-        agent: HandoffTarget[DepsT, OutputT],
+        agent: HandoffTarget[AgentDepsT, AgentOutputT],
         description: str = "",
         *,
         input_filter: InputFilter | None = None,

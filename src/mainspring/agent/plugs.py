@@ -196,7 +196,7 @@ def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plugin]:
 
 def bind_sampling(agent: CoreAgent) -> None:
     """Let the servers of an agent call its model, if the user agrees."""
-    for plug in find_mcp_plugs(agent.plugs):
+    for plug in [cast("McpPlug", p) for p in agent.plugs if type(p).__module__ == "mainspring.mcp.plug"]:
         plug.set_sampler(lambda request: _answer_sampling_request(agent, request))
 
 

@@ -5,25 +5,17 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import Any, Generic, cast
 
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
 from mainspring.durable.feed_writer import FeedWriter
 from mainspring.errors import AgentError
 from mainspring.events import AttemptStart
 from mainspring.loop import RunHandle, RunResult
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    OutputT = TypeVar("OutputT", covariant=True, default=str)
-else:
-    from typing import TypeVar
-
-    OutputT = TypeVar("OutputT", covariant=True)
+from mainspring.type_variables import AgentOutputT
 
 
-class RunFeed(Generic[OutputT]):
+class RunFeed(Generic[AgentOutputT]):
     """The events of a run in this process, for several readers, each from an event number.
 
     The events and numbers are those of a durable run (`FeedEvent`): text comes in chunks, and `AgentEnd` is the last event. The run
@@ -42,7 +34,7 @@ class RunFeed(Generic[OutputT]):
         interval_seconds: Seconds for which text is collected.
     """
 
-    def __init__(self, run: RunHandle[OutputT], *, run_id: str = "", interval_seconds: float = 0.05) -> None:
+    def __init__(self, run: RunHandle[AgentOutputT], *, run_id: str = "", interval_seconds: float = 0.05) -> None:
         self.run_id = run_id or uuid.uuid4().hex
         self._run = run
         self._feed = MemoryFeed()
@@ -72,7 +64,7 @@ class RunFeed(Generic[OutputT]):
                 finally:
                     waiting.cancel()
 
-    async def result(self) -> RunResult[OutputT]:
+    async def result(self) -> RunResult[AgentOutputT]:
         """Wait for the end of the run and return its result.
 
         Raises:
@@ -89,7 +81,7 @@ class RunFeed(Generic[OutputT]):
         """Abort the run."""
         self._run.abort(reason)
 
-    async def _run_to_end(self) -> RunResult[OutputT]:
+    async def _run_to_end(self) -> RunResult[AgentOutputT]:
         async with self._run as run:
             async for event in run:
                 self._writer(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
@@ -20,6 +20,7 @@ from mainspring.loop.hooks.names import resolve
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import LoopOptions
 from mainspring.loop.result import RunHandle, RunResult
+from mainspring.loop.shared_task import SharedTask
 from mainspring.loop.state import (
     Approve,
     ContextTransformer,
@@ -150,7 +151,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock] | None
 """Text, blocks of text and images, or messages."""
 
 
-HookT = TypeVar("HookT", bound=Hook | Event)
+_HookT = TypeVar("_HookT", bound=Hook | Event)
 
 
 class CoreAgent:
@@ -223,14 +224,14 @@ class CoreAgent:
         self._current = self.context
         self.swaps_context = False
         self._ready = False
-        self._warmup = _SharedTask(self._run_warmup)
+        self._warmup = SharedTask(self._run_warmup)
         for plug in self.plugs:
             plug.install(self)
         self.registrations = []
         provider_tool_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
         if eager:
             with suppress(RuntimeError):  # without an event loop, the first run does the warmup
-                self._warmup.start()
+                self._warmup.start(repeat=True)
 
     # --- the conversation -------------------------------------------------------------------------------------------
 
@@ -383,7 +384,7 @@ class CoreAgent:
             wait_for_late: Whether to wait until each MCP server is ready or has failed; the first run waits only a few seconds.
         """
         if not self._ready:
-            await asyncio.shield(self._warmup.start())
+            await asyncio.shield(self._warmup.start(repeat=True))
         if wait_for_late:
             await asyncio.gather(*[p.settle() for p in self.plugs if isinstance(p, LatePlug)])
 
@@ -500,16 +501,16 @@ class CoreAgent:
     ) -> Callable[[], None]: ...
     @overload
     def on(
-        self, event: type[HookT] | str, handler: Handler[HookT], *, order: int = 0, subagents: bool = False
+        self, event: type[_HookT] | str, handler: Handler[_HookT], *, order: int = 0, subagents: bool = False
     ) -> Callable[[], None]: ...
     @overload
     def on(
-        self, event: type[HookT] | str, *, order: int = 0, subagents: bool = False
-    ) -> Callable[[Handler[HookT]], Handler[HookT]]: ...
+        self, event: type[_HookT] | str, *, order: int = 0, subagents: bool = False
+    ) -> Callable[[Handler[_HookT]], Handler[_HookT]]: ...
     def on(
         self,
-        event: type[HookT] | str,
-        handler: Handler[HookT] | None = None,
+        event: type[_HookT] | str,
+        handler: Handler[_HookT] | None = None,
         *,
         order: int = 0,
         subagents: bool = False,
@@ -529,7 +530,7 @@ class CoreAgent:
             return self._register(event, handler, order=order, subagents=subagents)
         resolve(event)  # `@agent.on` without a hook would discard the function
 
-        def register(handler: Handler[HookT]) -> Handler[HookT]:
+        def register(handler: Handler[_HookT]) -> Handler[_HookT]:
             self._register(event, handler, order=order, subagents=subagents)
             return handler
 
@@ -566,22 +567,6 @@ class CoreAgent:
             subagents=subagents,
         )
         return self._record(lambda agent: agent.subscribe(observer, subagents=subagents), remove)
-
-
-class _SharedTask:
-    """Work that concurrent callers wait for together, once in each event loop until it has ended."""
-
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._work = work
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> asyncio.Task[None]:
-        loop = asyncio.get_running_loop()
-        if self._task is None or self._task.get_loop() is not loop or self._task.done():
-            self._task = task = loop.create_task(self._work())
-            # The callers that wait get the failure; if none waits, asyncio must not log the exception as never retrieved.
-            task.add_done_callback(lambda t: t.cancelled() or t.exception())
-        return self._task
 
 
 def _remove_handler(remove: Callable[[], None], registrations: list[Any], registration: object) -> None:

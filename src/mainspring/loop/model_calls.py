@@ -47,12 +47,12 @@ from mainspring.loop.hooks import (
     TurnAfter,
     TurnBefore,
 )
+from mainspring.loop.partial_response import shorten_partial_content
 from mainspring.loop.state import RunState
-from mainspring.messages import ContentBlock, Message, TextBlock, ToolDefinition, Usage
+from mainspring.messages import Message, ToolDefinition, Usage
 from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
 from mainspring.models.retry import as_provider_error
-from mainspring.text import truncate_middle
 from mainspring.tools.execute import NOT_RUN_STREAM_ERROR
 
 if TYPE_CHECKING:
@@ -71,12 +71,6 @@ MAX_HOOK_RETRIES = 3
 
 _WINDOW_UNIT = 1024
 _FULL_SHARE = 0.9  # The output limit is lowered to fit into the window, with a margin.
-
-
-MAX_PARTIAL_CHARS = 256_000
-"""Maximum length of the stored text of a response that ended early; that of the usual output limits is shorter."""
-
-_LEFT_OUT = "\n[... {more} characters left out ...]\n"
 
 
 async def prepare_request(run: RunState) -> ModelRequest | None:
@@ -161,7 +155,7 @@ async def call_model(run: RunState, request: ModelRequest) -> Message:
             error = as_provider_error(raised)
             attempt += 1
             repeated = await prepare_request(run) if await _should_retry(run, error, attempt) else None
-            usage = _stopped_usage(run.config.model, request, error.partial)
+            usage = estimate_stopped_usage(request, error.partial, run.config.model.info)
             if repeated is None and run.signal.cancelled:  # while a handler worked, for example on a summary
                 await _fail_turn(run, None, error.partial, AgentAbortedError(run.signal.reason), usage)
             if repeated is None:
@@ -241,7 +235,7 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
         # An abort that arrives after the last event leaves a complete response.
         if type(event) is not Done:
             partial = event.partial if event else None
-            usage = _stopped_usage(model, request, partial, is_aborted=True)
+            usage = estimate_stopped_usage(request, partial, model.info, is_aborted=True)
             await _fail_turn(run, None, partial, stopped, usage)
     if type(event) is not Done:
         raise _incomplete_stream_error(model)
@@ -278,13 +272,15 @@ async def _fail_turn(
     partial = partial or Message("assistant", provider=config.model.provider, model=config.model.model)
     message = replace(
         partial,
-        content=tuple(map(_shorten_text, partial.content)),
+        content=shorten_partial_content(partial.content),
         usage=usage if usage.total_tokens else partial.usage,
         stop_reason=reason,
         error=text,
         id=config.steps.new_id(),
         timestamp=config.steps.now(),
     )
+    if error is not None and error.partial is not None:
+        error.partial = replace(error.partial, content=message.content)  # the result of the run refers to the error
     if message.usage:
         run.add_usage(message.usage)
         run.turn_usage.append(message.usage)
@@ -307,22 +303,6 @@ async def _fail_turn(
         if error is not None:  # an aborted run ends without it
             await run.notify(TurnEnd(run.turn, message, ()))
     raise raised from None
-
-
-def _shorten_text(block: ContentBlock) -> ContentBlock:
-    """Shorten the text of a response that ended early: up to 32 MB arrive, and all of it would be in every later request."""
-    if isinstance(block, TextBlock) and len(block.text) > MAX_PARTIAL_CHARS:
-        return TextBlock(truncate_middle(block.text, MAX_PARTIAL_CHARS // 2, MAX_PARTIAL_CHARS // 2, _LEFT_OUT))
-    return block
-
-
-def _stopped_usage(
-    model: ModelProvider, request: ModelRequest, partial: Message | None, *, is_aborted: bool = False
-) -> Usage:
-    """Return the usage of a call that ended early: an estimate if the host worked for it, since it reports usage at the end."""
-    if is_aborted or (partial is not None and partial.content):
-        return estimate_stopped_usage(request, partial, model.info)
-    return (partial and partial.usage) or Usage.zero()
 
 
 async def side_call(
@@ -349,7 +329,8 @@ async def side_call(
         if type(event) is Done:
             usage = event.message.usage or Usage.zero()
         else:
-            usage = _stopped_usage(model, request, event.partial if event else None, is_aborted=is_aborted)
+            partial = event.partial if event else None
+            usage = estimate_stopped_usage(request, partial, model.info, is_aborted=is_aborted)
         run.add_usage(usage, purpose)
         if run.bus.is_heard(UsageUpdate):
             await run.notify(UsageUpdate(run.turn, usage, run.usage, purpose))

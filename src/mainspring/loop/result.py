@@ -16,7 +16,7 @@ from mainspring.events import AgentStats, Event, EventStream, RunStatus
 from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import HookBus
 from mainspring.messages import UNKNOWN_COST, AgentMessage, Cost, Message, StopReason, ToolResultBlock, Usage
-from mainspring.tools.tool import OutputT
+from mainspring.type_variables import OutputT
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm

@@ -53,7 +53,7 @@ from mainspring.models.auth.credentials import ApiKeyProvider
 from mainspring.models.port import with_api_key
 from mainspring.tools import ToolRegistry, replace_images
 
-HookT = TypeVar("HookT", bound=Hook)
+_HookT = TypeVar("_HookT", bound=Hook)
 
 MessageConverter = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
 """Converts the history to messages for the model; maps or drops application messages.
@@ -310,7 +310,7 @@ class RunState:
 
     # --- hooks and queues -------------------------------------------------------------------------------------------
 
-    async def emit(self, hook: HookT, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> HookT:
+    async def emit(self, hook: _HookT, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> _HookT:
         """Call the handlers of a hook. An abort ends a gate immediately; other handlers get the grace period of tools.
 
         ``only`` returns True for each order and handler to call.

@@ -8,13 +8,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.errors import MainspringError
 from mainspring.mcp.types import ElicitRequest, ElicitResult, SamplingRequest, SamplingResult
 from mainspring.messages import TextBlock
-from mainspring.tools.interaction import Option, Reply, UserInteraction, UserQuestion
+from mainspring.tools.interaction import INTERACTION_KEY, Option, Reply, UserInteraction, UserQuestion
+
+if TYPE_CHECKING:
+    from mainspring.loop import CoreAgent
+    from mainspring.tools import ToolContext
 
 ElicitCallback = Callable[[ElicitRequest], "ElicitResult | Awaitable[ElicitResult]"]
 """Function that answers a server's question to the user."""
@@ -30,16 +34,44 @@ _SKIP_CHOICE = "(skip)"
 ElicitValue = str | int | float | bool | list[str] | None
 
 
+class ServerClient:
+    """The user and the model of one conversation, for the requests of servers during its tool calls. Its questions are sequential.
+
+    Attributes:
+        interaction: Function that returns the interface to the user; ``None`` if no user is available.
+        sample_model: Function that sends a prompt to the model during a run.
+    """
+
+    def __init__(self) -> None:
+        self.interaction: Callable[[], UserInteraction | None] = lambda: None
+        self.sample_model: SamplingCallback | None = None
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    def question_lock(self) -> asyncio.Lock:
+        """Return the lock for one question after the other, in the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = (loop, asyncio.Lock())
+        return self._turn[1]
+
+    def bind(self, agent: CoreAgent) -> None:
+        """Use the user of an agent, and make the agent's tool calls known as those of this client."""
+        self.interaction = lambda: agent.extra.get(INTERACTION_KEY)
+        agent.extra = {**agent.extra, _CLIENT_KEY: self}
+
+
+_CLIENT_KEY = "mcp_client"
+
+
 class ClientFeatures:
-    """Handlers of server requests. Questions are sequential.
+    """Handlers of server requests.
 
     Args:
         elicit: Function that answers in place of the user.
         allow_sampling: Function that decides in place of the user.
 
     Attributes:
-        interaction: Function that returns the interface to the user; ``None`` if no user is available.
-        sample_model: Function that sends a prompt to the model during a run.
+        client: The client of requests outside of tool calls.
     """
 
     def __init__(
@@ -47,50 +79,52 @@ class ClientFeatures:
     ) -> None:
         self._elicit = elicit
         self._allow = allow_sampling
-        self.interaction: Callable[[], UserInteraction | None] = lambda: None
-        self.sample_model: SamplingCallback | None = None
-        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self.client = ServerClient()
 
-    async def elicit(self, request: ElicitRequest) -> ElicitResult:
-        """Return the user's answer; ``decline`` if no user is available."""
-        async with self._question_lock():
+    def find_client(self, calls: Sequence[ToolContext | None]) -> ServerClient | None:
+        """Return the client whose tool calls are in progress; ``None`` if these are calls of several clients."""
+        found = {id(client): client for client in [self._client_of(call) for call in calls] or [self.client]}
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def _client_of(self, call: ToolContext | None) -> ServerClient:
+        return self.client if call is None else call.extra.get(_CLIENT_KEY, self.client)
+
+    async def elicit(self, request: ElicitRequest, client: ServerClient | None) -> ElicitResult:
+        """Return the user's answer; ``decline`` if no user is available, or if it is unknown which one."""
+        async with (client or self.client).question_lock():
             if self._elicit is not None:
                 answer = self._elicit(request)
                 return await answer if inspect.isawaitable(answer) else answer
-            user = self.interaction()
+            user = client.interaction() if client else None
             if user is None:
                 return ElicitResult("decline")
             return await (_ask_to_open_url(user, request) if request.url else _ask_form(user, request))
 
-    async def create_message(self, request: SamplingRequest) -> SamplingResult | str:
+    async def create_message(self, request: SamplingRequest, client: ServerClient | None) -> SamplingResult | str:
         """Return the model's response, or the reason why the request failed."""
-        async with self._question_lock():
-            if not await self._confirm_sampling(request):
+        if client is None:
+            return "Several conversations are using the server, so it is unknown which of them the request is for. Try again later"
+        async with client.question_lock():
+            if not await self._confirm_sampling(request, client):
                 return "The user did not allow it"
-            if self.sample_model is None:
+            if client.sample_model is None:
                 return "No model is available"
             try:
-                return await self.sample_model(request)
+                return await client.sample_model(request)
             except MainspringError as error:  # A limit of the run, or an error of the model: report it to the server; the tool call continues.
                 return f"The model call failed: {error}"
 
-    async def _confirm_sampling(self, request: SamplingRequest) -> bool:
+    async def _confirm_sampling(self, request: SamplingRequest, client: ServerClient) -> bool:
         if self._allow is not None:
             answer = self._allow(request)
             return (await answer if inspect.isawaitable(answer) else answer) is True
-        user = self.interaction()
+        user = client.interaction()
         if user is None:
             return False
         prompt = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in request.messages])[-_MAX_SHOWN_CHARS:]
         text = f"MCP server {request.server!r} wants to send this prompt to the model (uses tokens):\n{prompt}\nAllow?"
         reply = await user.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
         return reply is not None and reply.chosen == (_YES,)
-
-    def _question_lock(self) -> asyncio.Lock:
-        loop = asyncio.get_running_loop()
-        if self._turn is None or self._turn[0] is not loop:
-            self._turn = (loop, asyncio.Lock())
-        return self._turn[1]
 
 
 def _content_text(content: Any) -> str:

@@ -54,7 +54,7 @@ async def connect_mcp(
     """
     config = _to_config(server)
     asking = ClientFeatures(elicit, allow_sampling)
-    asking.sample_model = sampler
+    asking.client.sample_model = sampler
     connected = McpServer(
         config,
         server_prefixes([config.name])[config.name],

@@ -9,11 +9,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
 
 from mainspring.errors import ConfigError
 from mainspring.events import ErrorInfo, Event, McpStartup, Notice
@@ -26,118 +25,27 @@ from mainspring.loop.hooks import (
     ToolGate,
     ToolUnknown,
 )
-from mainspring.mcp.client_features import AllowSamplingCallback, ClientFeatures, ElicitCallback, SamplingCallback
+from mainspring.loop.shared_task import SharedTask
+from mainspring.mcp.client_features import (
+    AllowSamplingCallback,
+    ClientFeatures,
+    ElicitCallback,
+    SamplingCallback,
+    ServerClient,
+)
 from mainspring.mcp.config import McpServerConfig, parse_mcp_config
-from mainspring.mcp.content import NO_OUTPUT, to_model_blocks
 from mainspring.mcp.oauth import logins_path
 from mainspring.mcp.prompts import McpPrompt
+from mainspring.mcp.resource_tools import RESOURCE_TOOLS, create_resource_tools
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer
 from mainspring.mcp.server_log import ServerLog, server_log_path
 from mainspring.mcp.tools import server_of_tool_name, server_prefixes
 from mainspring.mcp.types import McpConnector, McpError, ResourceInfo
-from mainspring.messages import ImageBlock, TextBlock
-from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult
-from mainspring.tools.interaction import INTERACTION_KEY
+from mainspring.tools import Tool, ToolErrorCode, ToolResult, Toolset
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-
-
-LIST_TOOL, READ_TOOL = "mcp_list_resources", "mcp_read_resource"
-RESOURCE_TOOLS = (LIST_TOOL, READ_TOOL)
-_MAX_LISTED = 200
-
-
-def create_resource_tools(mcp: McpPlug) -> list[Tool]:
-    """Create the two resource tools for the servers of an agent."""
-
-    async def list_resources(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        requested = arguments.get("server") or None
-        found = await mcp.resources()
-        if requested is not None and requested not in found:
-            return _error_result(
-                f"the MCP server {requested!r} is not ready or unknown; ready servers: {', '.join(found) or 'none'}"
-            )
-        lines = [
-            line
-            for name, resources in found.items()
-            if requested in (None, name)
-            for line in [f"{name}:", *[_line(r) for r in resources]]
-            if resources
-        ]
-        more = [f"... {len(lines) - _MAX_LISTED} more; name a server"] if len(lines) > _MAX_LISTED else []
-        return ToolResult(output="\n".join([*lines[:_MAX_LISTED], *more]) or "No resources.")
-
-    async def read_resource(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        try:
-            contents = await mcp.get(arguments["server"]).read_resource(arguments["uri"])
-        except (McpError, ConfigError) as error:
-            return _error_result(str(error))
-        blocks, attachments = to_model_blocks(contents)
-        details = {"server": arguments["server"], "uri": arguments["uri"]}
-        return ToolResult(output=_output(blocks), metadata=details, attachments=tuple(attachments))
-
-    def read_access(arguments: Mapping[str, Any]) -> list[Access]:
-        """Declare the server as a host, unless its annotations are trusted, and the file of a `file:` address."""
-        name, uri = str(arguments.get("server", "")), str(arguments.get("uri", ""))
-        server = next((s for s in mcp.servers if s.name == name), None)
-        host = Access("network", f"mcp://{server.key if server else quote(name, '')}")
-        hosts = [] if server is not None and server.config.trust_annotations else [host]
-        if uri[:5].casefold() != "file:":
-            return hosts
-        try:
-            return [*hosts, Access("fs-read", unquote(urlsplit(uri).path))]
-        except ValueError:  # for example, a broken IPv6 address
-            return [host]
-
-    return [
-        Tool(
-            name=LIST_TOOL,
-            description="List what MCP servers have to read (resources), and templates of addresses for more.",
-            input_schema={
-                "type": "object",
-                "properties": {"server": {"type": "string", "description": "Only this server's."}},
-                "additionalProperties": False,
-            },
-            execute=list_resources,
-            source="builtin",
-            access=lambda arguments: (),
-        ),
-        Tool(
-            name=READ_TOOL,
-            description="Read a resource of an MCP server.",
-            input_schema={
-                "type": "object",
-                "properties": {
-                    "server": {"type": "string", "description": "The server's name."},
-                    "uri": {"type": "string", "description": f"The address, as {LIST_TOOL} gives it."},
-                },
-                "required": ["server", "uri"],
-                "additionalProperties": False,
-            },
-            execute=read_resource,
-            source="builtin",
-            access=read_access,
-        ),
-    ]
-
-
-def _line(resource: ResourceInfo) -> str:
-    name = resource.title or resource.name
-    kind = f" ({resource.media_type})" if resource.media_type else ""
-    about = f": {resource.description}" if resource.description else ""
-    return f"- {resource.uri}{' [template]' if resource.template else ''}{kind} {name}{about}".replace("\n", " ")[:500]
-
-
-def _output(blocks: list[TextBlock | ImageBlock]) -> str | tuple[TextBlock | ImageBlock, ...]:
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text or NO_OUTPUT
-    return tuple(blocks) or NO_OUTPUT
-
-
-def _error_result(text: str) -> ToolResult:
-    return ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
 
 
 logger = logging.getLogger("mainspring")
@@ -194,12 +102,14 @@ class McpPlug(Plugin):
         found = parse_mcp_config(servers)
         if found.problems:
             raise ConfigError("\n".join(found.problems))
+        self._toolsets: dict[str, Callable[[Toolset], Toolset]] = {}
+        self._toolset_problems: dict[str, str] = {}
         self.startup_wait = startup_wait
         self._asking = ClientFeatures(elicit, allow_sampling)
         self._connector = connector or SdkConnector(environ, logins_path(home) if home else None)
         self._roots = roots
         self._agent: CoreAgent | None = None
-        self._startup_task: asyncio.Task[None] | None = None
+        self._startup = SharedTask(self._start_all)
         self._tools_changed = False
         self._added_tools: tuple[Tool, ...] = ()
         self.on_notice: Callable[[str], object] = _ignore
@@ -233,14 +143,14 @@ class McpPlug(Plugin):
         if self._agent is not None:
             raise ConfigError("This Mcp plugin belongs to another agent. Create one plugin for each agent.")
         self._agent = agent
-        self._asking.interaction = lambda: agent.extra.get(INTERACTION_KEY)
+        self._asking.client.bind(agent)
         if not self.servers:
             return
-        agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
+        agent.on(SessionStart, lambda _: self.ensure_started(), order=_HOOK_ORDER)
         agent.on(ContextTransform, self._on_context_transform, order=_HOOK_ORDER)
         agent.on("agent:done", self._on_agent_done)
         agent.on(ToolGate, self._on_tool_gate, order=_HOOK_ORDER)
-        agent.on(ToolUnknown, self._on_tool_unknown)
+        agent.on(ToolUnknown, self.answer_unknown_tool)
 
     def for_child(self) -> Plugin | None:
         """Return ``None``: a subagent inherits the tools and connections of its parent."""
@@ -251,7 +161,7 @@ class McpPlug(Plugin):
 
     def set_sampler(self, sampler: SamplingCallback) -> None:
         """Set the function that sends prompts of servers to the model."""
-        self._asking.sample_model = sampler
+        self._asking.client.sample_model = sampler
 
     async def prepare(self) -> None:
         """Start all servers, and wait for them at most ``startup_wait`` seconds; for required ones until they are ready or fail.
@@ -261,16 +171,18 @@ class McpPlug(Plugin):
         """
         if not self.servers:
             return
-        self._start()
-        assert self._startup_task is not None
+        is_missing = any(s.config.required and s.status == "failed" for s in self.servers)
+        startup = self._startup.start(
+            repeat=is_missing, context=Context()
+        )  # it is not related to the run that starts it
         silent_wait = min(_SILENT_WAIT, self.startup_wait)
-        await asyncio.wait({self._startup_task}, timeout=silent_wait)
+        await asyncio.wait({startup}, timeout=silent_wait)
         names = [repr(s.name) for s in self.servers if s.status == "connecting"]
         more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         late = ", ".join(names[:_MAX_NAMED]) + more
         if late and self.startup_wait > silent_wait:  # report why the prompt waits
             self.on_notice(f"Waiting up to {self.startup_wait:g}s for MCP server {late}")
-            await asyncio.wait({self._startup_task}, timeout=self.startup_wait - silent_wait)
+            await asyncio.wait({startup}, timeout=self.startup_wait - silent_wait)
         required = [s for s in self.servers if s.config.required and s.status != "disabled"]
         for server in required:
             await server.wait_ready()
@@ -280,14 +192,16 @@ class McpPlug(Plugin):
                     f"MCP server {server.name!r} is still connecting. Its tools will be available when it is ready."
                 )
         self._update_tools()
+        if self._toolset_problems:
+            raise ConfigError("\n".join(self._toolset_problems.values()))
         failed = [str(s.error or f"MCP server {s.name!r} is {s.status}") for s in required if s.status != "ready"]
         if failed:
             raise ConfigError("\n".join([f"A required MCP server did not start. {text}" for text in failed]))
 
     async def settle(self) -> None:
         """Wait until every server is ready or has failed."""
-        if self._startup_task is not None and self._startup_task.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({self._startup_task})
+        if (startup := self._startup.current) is not None:
+            await asyncio.wait({startup})
             self._update_tools()
 
     async def _warn(self, text: str) -> None:
@@ -300,11 +214,30 @@ class McpPlug(Plugin):
 
     async def aclose(self) -> None:
         """Close all connections, and stop all programs. Later use starts them again."""
-        boot, self._startup_task = self._startup_task, None
+        startup = self._startup.clear()
         await asyncio.gather(*[server.aclose() for server in self.servers])
-        if boot is not None and boot.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({boot}, timeout=1.0)
-            boot.cancel()
+        if startup is not None:
+            await asyncio.wait({startup}, timeout=1.0)
+            startup.cancel()
+
+    def change_tools(self, server: str, change: Callable[[Toolset], Toolset]) -> None:
+        """Set the function that prefixes, renames, filters, or approves the tools of a server.
+
+        ```python
+        servers.change_tools("files", lambda tools: tools.prefix("files_").require_approval("files_delete"))
+        ```
+
+        It is called again when the server changes its tools. If it raises an error, the server has no tools.
+
+        Args:
+            server: Name of the server.
+            change: Function that gets the tools and returns those for the agent.
+
+        Raises:
+            ConfigError: The server is unknown.
+        """
+        self._toolsets[self.get(server).name] = change
+        self._mark_tools_changed()
 
     # --- servers ----------------------------------------------------------------------------------------------------
 
@@ -345,12 +278,6 @@ class McpPlug(Plugin):
 
     # --- startup ----------------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        loop, task = asyncio.get_running_loop(), self._startup_task
-        is_missing = any(s.config.required and s.status == "failed" for s in self.servers)
-        if task is None or task.get_loop() is not loop or (is_missing and task.done()):
-            self._startup_task = loop.create_task(self._start_all(), name="mcp bootstrap", context=Context())
-
     async def _start_all(self) -> None:
         """Start all servers, and publish when each is ready or has failed."""
         used = [s for s in self.servers if s.status != "disabled"]
@@ -376,13 +303,9 @@ class McpPlug(Plugin):
         if self._agent is not None:
             await self._agent.bus.notify(event)
 
-    async def _on_session_start(self, hook: SessionStart) -> None:
-        """Handle the start of a run."""
-        await self.ensure_started()
-
     async def ensure_started(self) -> None:
         """Start the servers if the event loop is new and has no connections."""
-        if self._startup_task is None or self._startup_task.get_loop() is not asyncio.get_running_loop():
+        if self._startup.current is None:
             await self.prepare()
 
     # --- offered tools ------------------------------------------------------------------------------------------------
@@ -398,19 +321,25 @@ class McpPlug(Plugin):
 
     async def _on_tool_gate(self, hook: ToolGate) -> None:
         """Handle a call of a tool that is not known yet, for example in a resumed session: wait for its server."""
-        if self._agent is None or self._agent.tools.get(hook.name) is not None:
+        if self._agent is None:
             return
-        server = self._server_of(hook.name)
-        if server is not None and server.status == "connecting":
+        while self._agent.tools.get(hook.name) is None:
+            server = self._server_of(hook.name)
+            if server is None or server.status != "connecting":
+                return
             await server.wait_ready()
             self._update_tools()
 
     def _server_of(self, tool_name: str) -> McpServer | None:
         """Return the server that a tool's name contains."""
         name = server_of_tool_name(tool_name, {s.name: s.key for s in self.servers})
-        return next((s for s in self.servers if s.name == name), None)
+        named = next((s for s in self.servers if s.name == name), None)
+        if named is not None or not self._toolsets:
+            return named
+        # Its tools may have any name: it is known once the server is connected.
+        return next((s for s in self.servers if s.name in self._toolsets and s.status == "connecting"), None)
 
-    async def _on_tool_unknown(self, hook: ToolUnknown) -> None:
+    async def answer_unknown_tool(self, hook: ToolUnknown) -> None:
         """Handle a call of an unknown tool of a server: the server may still be connecting, or have failed."""
         server = self._server_of(hook.name)
         if server is None or server.status == "ready":
@@ -427,10 +356,6 @@ class McpPlug(Plugin):
             self._update_tools(between_runs=True)
         return self._added_tools
 
-    async def answer_unknown_tool(self, hook: ToolUnknown) -> None:
-        """Handle a call of an unknown tool of a server: the server may still be connecting, or have failed."""
-        await self._on_tool_unknown(hook)
-
     def _update_tools(self, *, between_runs: bool = False) -> None:
         """Update the agent's tools: by server in the order of the configuration, and by name within a server.
 
@@ -442,7 +367,7 @@ class McpPlug(Plugin):
         self._tools_changed = False
         known = {t.name for t in self._added_tools}
         requested: list[Tool] = []
-        for tool in (t for server in self.servers for t in server.tools):
+        for tool in (t for server in self.servers for t in self._tools_of(server)):
             if (
                 agent.running
                 and not between_runs
@@ -457,9 +382,22 @@ class McpPlug(Plugin):
             requested += create_resource_tools(self)
         if [_tool_signature(t) for t in requested] == [_tool_signature(t) for t in self._added_tools]:
             return
-        for tool in self._added_tools:
-            agent.tools.remove(tool.name)
-        self._added_tools = tuple([t for t in requested if _try_add(agent, t)])
+        self._added_tools = _replace_tools(agent, self._added_tools, requested)
+
+    def _tools_of(self, server: McpServer) -> Iterable[Tool]:
+        """Return the tools of a server as the function of `change_tools` returns them."""
+        change = self._toolsets.get(server.name)
+        if change is None or not server.tools:
+            return server.tools
+        try:
+            tools = tuple(change(server.toolset()))
+        except Exception as error:  # noqa: BLE001 - the function is the user's
+            text = f"The function of change_tools for MCP server {server.name!r} failed, so its tools are not available: {error!r}."
+            if self._toolset_problems.setdefault(server.name, text) is text:
+                logger.warning("%s", text)
+            return ()
+        self._toolset_problems.pop(server.name, None)
+        return tools
 
     def _has_run_started(self) -> bool:
         """Return True if the run's names are fixed, which happens before its first turn."""
@@ -500,7 +438,16 @@ def _ignore(text: str) -> None:
 
 
 def _tool_signature(tool: Tool) -> Any:
-    return tool.name if tool.name in RESOURCE_TOOLS else (tool.name, tool.description, tool.input_schema, tool.source)
+    if tool.name in RESOURCE_TOOLS:
+        return tool.name
+    return tool.name, tool.description, tool.input_schema, tool.source, tool.requires_approval
+
+
+def _replace_tools(agent: CoreAgent, added: Iterable[Tool], requested: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Replace the tools of servers that were added to an agent, and return those that could be added."""
+    for tool in added:
+        agent.tools.remove(tool.name)
+    return tuple([tool for tool in requested if _try_add(agent, tool)])
 
 
 def _try_add(agent: CoreAgent, tool: Tool) -> bool:
@@ -523,11 +470,17 @@ class SharedServers(Plugin):
         self._servers = servers
         self._agent: CoreAgent | None = None
         self._offered: tuple[Tool, ...] = ()
-        self._added_tools: list[Tool] = []
+        self._added_tools: tuple[Tool, ...] = ()
+        self._client = ServerClient()
+
+    def set_sampler(self, sampler: SamplingCallback) -> None:
+        """Set the function that sends prompts of servers to the model."""
+        self._client.sample_model = sampler
 
     def install(self, agent: CoreAgent) -> None:
         """Register the handlers with the agent of the conversation."""
         self._agent = agent
+        self._client.bind(agent)
         if self._servers.servers:
             agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
             agent.on(ContextTransform, lambda _: self._update_tools(), order=_HOOK_ORDER)
@@ -562,6 +515,4 @@ class SharedServers(Plugin):
         agent, tools = self._agent, self._servers.current_tools()
         if agent is None or tools is self._offered:
             return
-        for tool in self._added_tools:
-            agent.tools.remove(tool.name)
-        self._offered, self._added_tools = tools, [tool for tool in tools if _try_add(agent, tool)]
+        self._offered, self._added_tools = tools, _replace_tools(agent, self._added_tools, tools)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.mcp.client_features import ClientFeatures
+from mainspring.mcp.client_features import ClientFeatures, ServerClient
 from mainspring.mcp.config import McpServerConfig, expand_config
 from mainspring.mcp.errors import first_error
 from mainspring.mcp.server_log import ServerLog
@@ -38,7 +38,7 @@ from mainspring.mcp.types import (
     ToolInfo,
 )
 from mainspring.redaction import environment_secrets, redact_environment
-from mainspring.tools import Tool
+from mainspring.tools import Tool, ToolContext, Toolset
 
 
 class CallTimer:
@@ -189,6 +189,7 @@ class McpServer:
         self._since: float | None = None
         self._waiting = 0
         self._changed: set[ListKind] = set()
+        self._calls: list[ToolContext | None] = []
 
     @property
     def name(self) -> str:
@@ -199,6 +200,13 @@ class McpServer:
     def instructions(self) -> str:
         """Instructions on how to use the server. Written by others: data, not instructions to obey."""
         return self.info.instructions
+
+    def toolset(self) -> Toolset:
+        """Return the current tools as a set, for ``Agent(tools=...)``: to prefix, rename, filter, or approve them.
+
+        The tools of an agent's own servers change with the servers: use `McpPlug.change_tools` for these.
+        """
+        return Toolset(self.tools)
 
     # --- connection -------------------------------------------------------------------------------------------------
 
@@ -414,9 +422,20 @@ class McpServer:
     # --- requests ---------------------------------------------------------------------------------------------------
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressCallback | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        on_progress: ProgressCallback | None = None,
+        *,
+        context: ToolContext | None = None,
     ) -> Answer:
         """Call a tool by its name on the server. A cancellation also cancels the call on the server.
+
+        Args:
+            tool: Name of the tool on the server.
+            arguments: Its arguments.
+            on_progress: Function that receives the progress.
+            context: Context of the agent's call, whose user and model answer requests of the server.
 
         Raises:
             McpError: The server returned no result. The effects of the call are unknown, unless the reason is ``connect``.
@@ -438,7 +457,11 @@ class McpServer:
                 "timeout",
             )
 
-        return await self._timeouts.run(self.config.timeout, work, slow)
+        self._calls.append(context)
+        try:
+            return await self._timeouts.run(self.config.timeout, work, slow)
+        finally:
+            self._calls.remove(context)
 
     async def list_resources(self) -> Sequence[ResourceInfo]:
         """Return the resources and resource templates; empty if not supported.
@@ -513,13 +536,20 @@ class McpServer:
 
     async def elicit(self, request: ElicitRequest) -> ElicitResult:
         """Ask the user; the timeouts of calls pause."""
+        client, context = self._find_caller()
         with self._timeouts.pause_all():
-            return await self._asking.elicit(replace(request, server=self.name))
+            return await self._asking.elicit(replace(request, server=self.name, context=context), client)
 
     async def sample(self, request: SamplingRequest) -> SamplingResult | str:
         """Ask the user for approval, then call the model; the timeouts of calls pause."""
+        client, context = self._find_caller()
         with self._timeouts.pause_all():
-            return await self._asking.create_message(replace(request, server=self.name))
+            return await self._asking.create_message(replace(request, server=self.name, context=context), client)
+
+    def _find_caller(self) -> tuple[ServerClient | None, ToolContext | None]:
+        """Return the client whose calls are in progress, and the context of the last one. The protocol does not relate requests to calls."""
+        client = self._asking.find_client(self._calls)
+        return client, self._calls[-1] if self._calls and client is not None else None
 
     async def log_line(self, line: str) -> None:
         """Log a line of the server."""

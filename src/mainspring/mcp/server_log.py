@@ -9,6 +9,7 @@ import time
 from collections import deque
 from pathlib import Path
 
+from mainspring.loop.shared_task import SharedTask
 from mainspring.redaction import redact_environment
 
 MAX_LOG_LINES = 200
@@ -52,7 +53,7 @@ class ServerLog:
         self.dropped_lines = 0
         self._lines: deque[str] = deque(maxlen=MAX_LOG_LINES)  # unprocessed: most lines are never read
         self._waiting: list[str] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._writer = SharedTask(self._write_all)
         self._unreported = 0
         self._allowance = float(BURST_LINES)
         self._at = time.monotonic()
@@ -96,8 +97,8 @@ class ServerLog:
         """Wait until all lines are written to the file."""
         if self._unreported:
             self._write()
-        if self._writer is not None and self._writer.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({self._writer})
+        if (writing := self._writer.current) is not None:
+            await asyncio.wait({writing})
 
     def _is_within_rate(self) -> bool:
         now = time.monotonic()
@@ -113,9 +114,7 @@ class ServerLog:
             self._waiting.append(f"{NOTE_PREFIX} Skipped {self._unreported} lines that came too fast")
             self._unreported = 0
         self._waiting.extend(lines)
-        loop = asyncio.get_running_loop()
-        if self._writer is None or self._writer.done() or self._writer.get_loop() is not loop:
-            self._writer = loop.create_task(self._write_all(), name="mcp log")
+        self._writer.start(repeat=True)
 
     async def _write_all(self) -> None:
         while self._waiting and self.file is not None:

@@ -38,7 +38,12 @@ class ToolServer(Protocol):
         ...
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressCallback | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        on_progress: ProgressCallback | None = None,
+        *,
+        context: ToolContext | None = None,
     ) -> Answer:
         """Call a tool by its name on the server.
 
@@ -124,7 +129,7 @@ def _tool(server: ToolServer, info: ToolInfo, name: str) -> Tool:
             ctx.update(_format_progress(progress, total, message))
 
         try:
-            answer = await server.call(info.name, arguments, report_progress)
+            answer = await server.call(info.name, arguments, report_progress, context=ctx)
         except McpError as failure:
             code = _CODES.get(failure.reason, ToolErrorCode.IO_ERROR)
             details = {"server": server.name, "tool": info.name, "reason": failure.reason}

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from mainspring.errors import MainspringError
 from mainspring.mcp.config import McpServerConfig
+from mainspring.tools import ToolContext
 
 McpContentBlock = dict[str, Any]
 """A content block in the wire format: ``{"type": "text", "text": "..."}``."""
@@ -112,12 +113,15 @@ class ElicitRequest(Struct, frozen=True, kw_only=True):
         message: Message to the user.
         schema: JSON Schema of the requested data with simple properties; empty for a ``url``.
         url: Page that the user should open.
+        context: Context of the tool call during which the server asks, with the ``deps`` of its conversation. ``None`` outside of calls,
+            and if several conversations are calling the server, since the protocol does not tell for which of them it asks.
     """
 
     server: str
     message: str
     schema: dict[str, Any] = {}
     url: str = ""
+    context: ToolContext[Any] | None = None
 
 
 class ElicitResult(Struct, frozen=True):
@@ -136,6 +140,7 @@ class SamplingRequest(Struct, frozen=True, kw_only=True):
         system: System prompt.
         max_tokens: Maximum number of output tokens.
         temperature: 0 to 2, if set.
+        context: Context of the tool call; see `ElicitRequest`.
     """
 
     server: str
@@ -143,6 +148,7 @@ class SamplingRequest(Struct, frozen=True, kw_only=True):
     system: str = ""
     max_tokens: int = 0
     temperature: float | None = None
+    context: ToolContext[Any] | None = None
 
 
 class SamplingResult(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from weakref import WeakSet
 
 from msgspec import Struct
@@ -34,25 +34,21 @@ from mainspring.models.registry import ProviderRegistry, create_model_provider, 
 from mainspring.models.response import Failure, InvokeResult, ModelResult, Success, failure_from_error
 from mainspring.models.retry import RetryConfig, RetryInfo, retry_stream
 from mainspring.text import suggest_name
+from mainspring.type_variables import ValueT
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm, TypeVar
+    from typing_extensions import TypeForm
 
     from mainspring.models.continuation import continue_stream
     from mainspring.tools.schema.output import OutputSchema
-
-    _OutputT = TypeVar("_OutputT", default=Any)  # defaults of TypeVars need Python 3.13
 else:
-    from typing import TypeVar
-
     continue_stream = lazy_function("mainspring.models.continuation", "continue_stream")
     OutputSchema = lazy_function("mainspring.tools.schema.output", "OutputSchema")
-    _OutputT = TypeVar("_OutputT")
 
 _T = TypeVar("_T")
 
 
-class StructuredResponse(Struct, Generic[_OutputT], frozen=True, eq=False):
+class StructuredResponse(Struct, Generic[ValueT], frozen=True, eq=False):
     """A response that should match a schema.
 
     Attributes:
@@ -63,7 +59,7 @@ class StructuredResponse(Struct, Generic[_OutputT], frozen=True, eq=False):
     """
 
     response: ModelResponse
-    value: _OutputT | None = None
+    value: ValueT | None = None
     problems: tuple[str, ...] = ()
 
     @property

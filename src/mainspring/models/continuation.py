@@ -6,7 +6,7 @@ run: the model makes them again if it still wants them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from mainspring.errors import ModelError
 from mainspring.events import Done, StreamEvent, StreamStart
-from mainspring.events.response import TextDelta, TextEnd, TextStart
+from mainspring.events.response import TextDelta, TextStart, ThinkingDelta, ThinkingEnd, ThinkingStart
 from mainspring.messages import ContentBlock, Message, RedactedThinkingBlock, TextBlock, ThinkingBlock, Usage
 from mainspring.models.port import ModelInfo, ModelRequest
+from mainspring.models.repeated_start import continue_text
 from mainspring.models.retry import RetryOptions, retry_stream, sleep_before_retry
 from mainspring.models.token_limits import estimate_stopped_usage
 
@@ -66,7 +67,7 @@ async def continue_stream(
     for cuts in range(MAX_CONTINUATIONS + 1):
         received = failure.partial or Message("assistant")
         usage = estimate_stopped_usage(asked, received, info)
-        received = join_messages(beginning, received)
+        received = join_messages(beginning, received, is_complete=False)
         failure.partial = replace(received, usage=usage)
         if (
             cuts == MAX_CONTINUATIONS
@@ -117,8 +118,14 @@ def _first_part(partial: Message) -> Message:
     return replace(partial, content=tuple(content) if has_text else (), usage=None)
 
 
-def join_messages(beginning: Message, rest: Message) -> Message:
-    """Return one message with the first part of a response, and the rest: the reasoning first, as hosts require, then the text."""
+def join_messages(beginning: Message, rest: Message, *, is_complete: bool = True) -> Message:
+    """Return one message with the first part of a response, and the rest: the reasoning first, as hosts require, then the text.
+
+    Args:
+        beginning: The first part.
+        rest: The rest.
+        is_complete: Whether all of the rest was received.
+    """
     if not beginning.content:
         return rest
     thinking: list[ContentBlock] = [block for block in beginning.content if isinstance(block, ThinkingBlock)]
@@ -129,14 +136,10 @@ def join_messages(beginning: Message, rest: Message) -> Message:
     if later and isinstance(first := later[0], TextBlock):
         before = texts.pop()
         assert isinstance(before, TextBlock)
-        texts.append(TextBlock(before.text + _without_repeated_space(before.text, first.text)))
+        is_whole = is_complete or len(later) > 1
+        texts.append(TextBlock(before.text + continue_text(before.text, first.text, is_complete=is_whole)))
         later.pop(0)
     return replace(rest, content=(*thinking, *texts, *later))
-
-
-def _without_repeated_space(before: str, text: str) -> str:
-    """Return a continuation without the whitespace at which the text before it ends: hosts send the text without it."""
-    return text.removeprefix(before[len(before.rstrip()) :])
 
 
 class _JoinedDraft:
@@ -148,7 +151,7 @@ class _JoinedDraft:
         self.tool_names: Mapping[str, str] = {}
 
     def snapshot(self, at: int) -> Message:
-        return join_messages(self._beginning, self._draft.snapshot(at))
+        return join_messages(self._beginning, self._draft.snapshot(at), is_complete=False)
 
 
 class _JoinedEvents:
@@ -174,7 +177,9 @@ class _JoinedEvents:
         self._offset = self.next_index = next_index
         self._open_text = open_text if beginning.content else -1
         self._continued = -1  # Index of the text that continues it, in the rest of the response.
-        self._is_first = True
+        self._has_other = False  # Whether another block than reasoning and that text has begun.
+        self._received = ""  # The text of the rest until it is known whether it repeats the first part.
+        self._is_decided = False
         self._before = next((b.text for b in reversed(beginning.content) if isinstance(b, TextBlock)), "")
 
     async def stream(self, rest: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
@@ -183,31 +188,46 @@ class _JoinedEvents:
             async with aclosing(rest):
                 async for event in rest:
                     if type(event) is not StreamStart:
-                        self.last = self._convert(event)
-                        yield self.last
+                        for self.last in self._convert(event):
+                            yield self.last
         except ModelError as error:
             self.failure = error
 
-    def _convert(self, event: StreamEvent) -> StreamEvent:
-        """Return the event with its index and its partial message in the whole response."""
+    def _convert(self, event: StreamEvent) -> Iterator[StreamEvent]:
+        """Yield the event with its index and its partial message in the whole response."""
         if type(event) is Done:
             message = join_messages(self._beginning, event.message)
             if self._usage.total_tokens:
                 message = replace(message, usage=(message.usage or Usage()) + self._usage)
-            return Done(event.reason, message)
+            yield Done(event.reason, message)
+            return
         given = cast("Any", event)
         draft = _JoinedDraft(self._beginning, given.draft) if given.draft is not None else None
-        if isinstance(event, TextStart) and self._open_text >= 0 and self._continued < 0:
+        if self._before and not self._has_other and self._continued < 0 and isinstance(event, TextStart):
             self._continued = event.index
-            return TextDelta(self._open_text, "", draft, event.at)  # The text has begun already.
-        if given.index != self._continued:
-            index = given.index + self._offset
-            self.next_index = max(self.next_index, index + 1)
-            return replace(given, index=index, draft=draft)
-        text: str = given.text
-        if isinstance(event, TextEnd):
-            text = self._before + _without_repeated_space(self._before, text)
-        elif self._is_first:
-            self._is_first = False
-            text = _without_repeated_space(self._before, text)
-        return replace(given, index=self._open_text, text=text, draft=draft)
+            if self._open_text >= 0:
+                yield TextDelta(self._open_text, "", draft, event.at)  # The text has begun already.
+                return
+        self._has_other = self._has_other or not isinstance(event, TextStart | ThinkingStart | ThinkingDelta | ThinkingEnd)
+        is_continued = given.index == self._continued
+        index = self._open_text if is_continued and self._open_text >= 0 else given.index + self._offset
+        self.next_index = max(self.next_index, index + 1)
+        if not is_continued or isinstance(event, TextStart):
+            yield replace(given, index=index, draft=draft)
+        elif isinstance(event, TextDelta):
+            if text := self._new_text(event.text):
+                yield TextDelta(index, text, draft, event.at)
+        else:
+            text = continue_text(self._before, given.text, is_complete=True)
+            if not self._is_decided and text:
+                yield TextDelta(index, text, draft, given.at)
+            yield replace(given, index=index, text=self._before + text if self._open_text >= 0 else text, draft=draft)
+
+    def _new_text(self, text: str) -> str:
+        """Return the text that a delta adds, without a repetition of the first part; empty until that is known."""
+        if self._is_decided:
+            return text
+        self._received += text
+        new = continue_text(self._before, self._received, is_complete=False)
+        self._is_decided = bool(new)
+        return new

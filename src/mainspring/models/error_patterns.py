@@ -194,6 +194,7 @@ OVERFLOW_TEXT = lazy_re(
     | inputs?`? \s tokens \s \+ .{0,40} must \s be \s <=
     | context \s limit .{0,40} exceed | exceed\w* .{0,30} context \s limit
     | total \s length \s of \s all \s messages \s is \s too \s long
+    | 上下文 [^。]{0,20} (?:超|[过過][长長]) | (?:超[过過出]|大[于於]) [^。]{0,20} 上下文 | (?:[输輸]入|prompt) [^。]{0,8} (?:超[长長]|[过過][长長])
     """
 )
 OVERLOADED_TEXT = lazy_re(
@@ -260,11 +261,17 @@ STATUS_CODES: dict[int, ErrorPattern] = {
     402: (ErrorCode.RATE_LIMITED, "quota"),
     403: (ErrorCode.AUTHENTICATION_ERROR, "forbidden"),
     404: (ErrorCode.UNKNOWN, "not_found"),
+    407: (ErrorCode.UNKNOWN, "proxy"),
     408: (ErrorCode.TIMEOUT, "timeout"),
     410: (ErrorCode.UNKNOWN, "not_found"),
     413: (ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"),
+    414: (ErrorCode.UNKNOWN, "http"),
+    421: (ErrorCode.UNKNOWN, "http"),
     425: (ErrorCode.NETWORK_ERROR, "server_error"),
+    426: (ErrorCode.UNKNOWN, "http"),
     429: (ErrorCode.RATE_LIMITED, "rate_limit"),
+    431: (ErrorCode.UNKNOWN, "http"),
+    451: (ErrorCode.UNKNOWN, "blocked"),
     501: (ErrorCode.NETWORK_ERROR, "not_implemented"),
     503: (ErrorCode.NETWORK_ERROR, "unavailable"),
     504: (ErrorCode.NETWORK_ERROR, "gateway_timeout"),

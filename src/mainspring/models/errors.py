@@ -12,6 +12,7 @@ import time
 from asyncio import CancelledError
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from html import unescape
 from typing import Any, Literal
 
 from mainspring.errors import MODEL_ERRORS, AgentAbortedError, ErrorCode, ModelError
@@ -196,6 +197,8 @@ def _number(text: str) -> float | None:
 
 
 _MAX_TEXT = 2000
+_LIMIT_IN_PAGE = lazy_re(r"(?i)token|context|上下文|コンテキスト")
+"""Matches a web page whose text, and not only its title, tells the cause: a gateway shows the error of the host in it."""
 
 
 _MESSAGE_FIELDS = ("error_message", "error_msg", "errorMessage", "err_msg", "errmsg", "status_msg")
@@ -289,10 +292,9 @@ def _message(fields: dict[str, Any], error: dict[str, Any], raw: str) -> str:
     if fields:
         return json.dumps(error if error else fields, ensure_ascii=False, default=str)[:_MAX_TEXT]
     title = re.search(r"<title[^>]*>(.*?)</title>", raw, re.DOTALL | re.IGNORECASE)
-    if title:
-        raw = title[1]
-    elif re.search(r"<\s*(!doctype|html)", raw[:200], re.IGNORECASE):
-        raw = re.sub(r"<[^>]*>", " ", raw)
+    if title or re.search(r"<\s*(!doctype|html)", raw[:200], re.IGNORECASE):
+        text = unescape(re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", raw, flags=re.DOTALL | re.IGNORECASE))
+        raw = title[1] if title and not _LIMIT_IN_PAGE.search(text) else text
     return " ".join(raw.split())[:_MAX_TEXT]
 
 

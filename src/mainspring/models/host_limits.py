@@ -15,7 +15,7 @@ import msgspec
 from mainspring.errors import ModelError
 from mainspring.models.json_values import as_dict, as_dicts, as_int
 from mainspring.models.profile import ModelProfile
-from mainspring.models.token_limits import learn_limits
+from mainspring.models.token_limits import learn_listed_limits
 from mainspring.models.transport.port import Timeouts, Transport
 
 _TIMEOUT_SECONDS = 1.0
@@ -46,7 +46,7 @@ async def ask_limits(transport: Transport, profile: ModelProfile, headers: Mappi
                 window = await server.loaded_window()
     except TimeoutError:
         return profile
-    return learn_limits(profile, window, output)
+    return learn_listed_limits(profile, window, output)
 
 
 class _Server:

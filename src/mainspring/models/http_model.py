@@ -47,7 +47,7 @@ _ask_limits: Callable[[Transport, ModelProfile, Mapping[str, str]], Awaitable[Mo
     "mainspring.models.host_limits", "ask_limits"
 )
 _read_rejection: Callable[..., Awaitable[ModelError]] = lazy_function("mainspring.models.rejection", "read_rejection")
-_add_advice: Callable[[ModelError, str], ModelError] = lazy_function("mainspring.models.rejection", "add_advice")
+_add_advice: Callable[[ModelError, str, str], ModelError] = lazy_function("mainspring.models.rejection", "add_advice")
 
 CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
 """Function that returns the key or the headers for a request; may be async, for example for tokens that expire.
@@ -221,7 +221,7 @@ class HttpModel(ModelBase):
                     raise refusal
                 profile, body, trials = self._adapt(request, profile, body, refusal, trials)
             except ModelError as error:
-                raise _add_advice(error, url) from None
+                raise _add_advice(error, url, getattr(self._credential, "source", "")) from None
             if trials is None:
                 self._profile = replace(profile, remaining_tokens=None)
                 adaptations_left -= 1

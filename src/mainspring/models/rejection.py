@@ -10,7 +10,7 @@ from mainspring.errors import ErrorCode, ModelError, ProviderConfigError
 from mainspring.models.catalog import load_catalog
 from mainspring.models.errors import classify_error
 from mainspring.models.provider_table import PROVIDERS
-from mainspring.models.transport.errors import host_and_port
+from mainspring.models.transport.errors import format_proxy_advice, host_and_port
 from mainspring.models.transport.port import TransportResponse
 from mainspring.redaction import redact_environment
 
@@ -59,21 +59,39 @@ async def read_rejection(
     )
 
 
-def add_advice(error: ModelError, url: str) -> ModelError:
-    """Add to an error what to do about credentials, a model, or the address of the request, and return the error."""
-    advice = _advise(error, url, error.provider or "the provider", error.model or "")
+def add_advice(error: ModelError, url: str, key_source: str = "") -> ModelError:
+    """Add to an error what to do about credentials, a model, a proxy, or the address of the request, and return the error.
+
+    Args:
+        error: The error.
+        url: Address of the request.
+        key_source: The setting that names the source of the key, for example ``apiKeyCommand``; empty for a plain key.
+    """
+    advice = _advise(error, url, error.provider or "the provider", error.model or "", key_source)
     if advice:
         error.message = f"{error.message.rstrip('.')}. {advice}"
         error.args = (error.message,)
     return error
 
 
-def _advise(error: ModelError, url: str, provider: str, model: str) -> str:
+def _advise(error: ModelError, url: str, provider: str, model: str, key_source: str) -> str:
+    if error.reason == "proxy":
+        return format_proxy_advice(url)
+    if error.reason == "blocked":
+        return (
+            f"{provider} may not serve the model {model} to you or in your region for legal reasons. `mainspring models` lists "
+            "other models."
+        )
     if error.code is ErrorCode.AUTHENTICATION_ERROR:
         if error.status == 403:
             return (
                 f"The credentials of {provider} may lack access to the model {model}. Choose one of `mainspring models`, or "
                 f"{_describe_credentials(provider)}. Then run `mainspring check`."
+            )
+        if key_source:
+            return (
+                f"{provider} rejected the key from the setting providers.{provider}.{key_source}, which was read again after the "
+                f"rejection, for the model {model}. Renew the key there, or correct the setting. Then run `mainspring check`."
             )
         credentials = _describe_credentials(provider)
         return f"For the model {model} of {provider}, {credentials}. Then run `mainspring check`."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
@@ -18,31 +19,32 @@ _LENGTH_MARGIN = 1.2  # Schemas of tools and code have more tokens than their le
 _IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the maximum that they count.
 
 
-class _LearnedLimits:
-    """A cache of what hosts reported, for the lifetime of the process.
+class _LearnedLimits(Struct, frozen=True):
+    """What the host of a model reported.
 
-    By base URL and model: the context window, the output limit, and the tokens per estimated token.
+    Attributes:
+        window: Context window in its refusals.
+        output: Output limit in its refusals.
+        listed_window: Context window in its description of the model.
+        listed_output: Output limit in its description of the model.
+        scale: Tokens of a prompt, per token that its length suggests.
     """
 
-    def __init__(self) -> None:
-        self._limits: dict[tuple[str, str], tuple[int | None, int | None, float]] = {}
-
-    def get(self, profile: ModelProfile) -> tuple[int | None, int | None, float] | None:
-        """Return the limits of a model, if its host reported any."""
-        return self._limits.get((profile.base_url, profile.info.id)) if self._limits else None
-
-    def store(self, profile: ModelProfile, limits: tuple[int | None, int | None, float]) -> None:
-        """Remember the limits of a model."""
-        self._limits[profile.base_url, profile.info.id] = limits
+    window: int | None = None
+    output: int | None = None
+    listed_window: int | None = None
+    listed_output: int | None = None
+    scale: float = 1.0
 
 
-_learned = _LearnedLimits()
+_learned: dict[tuple[str, str], _LearnedLimits] = {}
+"""By base URL and model, until the process ends."""
 
 
 def learn_limits(
     profile: ModelProfile, window: int | None, max_output_tokens: int | None, scale: float = 1.0
 ) -> ModelProfile:
-    """Remember limits that the host reported for a model, and return its profile with them.
+    """Remember limits with which the host refused a request, and return the profile of the model with them.
 
     Args:
         profile: The model and its host.
@@ -50,20 +52,42 @@ def learn_limits(
         max_output_tokens: Output limit, if it was reported; a lower known one wins.
         scale: Reported tokens of a prompt, per token that its length suggests.
     """
-    known_window, known_output, known_scale = _learned.get(profile) or (None, None, 1.0)
-    found = (_lower(window, known_window), _lower(max_output_tokens, known_output), max(scale, known_scale))
-    if found[:2] != (None, None):
-        _learned.store(profile, found)
+    known = _known_limits(profile) or _LearnedLimits()
+    output = _lower(max_output_tokens, known.output)
+    found = replace(known, window=_lower(window, known.window), output=output, scale=max(scale, known.scale))
+    return _store_limits(profile, found)
+
+
+def learn_listed_limits(profile: ModelProfile, window: int | None, max_output_tokens: int | None) -> ModelProfile:
+    """Remember limits in the host's description of a model, and return its profile with those that are not known otherwise."""
+    known = _known_limits(profile) or _LearnedLimits()
+    return _store_limits(profile, replace(known, listed_window=window, listed_output=max_output_tokens))
+
+
+def _store_limits(profile: ModelProfile, found: _LearnedLimits) -> ModelProfile:
+    if (found.window, found.output, found.listed_window, found.listed_output) != (None,) * 4:
+        _learned[profile.base_url, profile.info.id] = found
     return with_learned_limits(profile)
 
 
+def _known_limits(profile: ModelProfile) -> _LearnedLimits | None:
+    """Return the limits of a model, if its host reported any."""
+    return _learned.get((profile.base_url, profile.info.id)) if _learned else None
+
+
 def with_learned_limits(profile: ModelProfile) -> ModelProfile:
-    """Return the profile with the limits that its host reported; the same object if nothing changes."""
-    learned = _learned.get(profile)
+    """Return the profile with the limits that its host reported; the same object if nothing changes.
+
+    A refusal lowers every limit. A description of the model only replaces a missing limit: its numbers may be those of another
+    configuration, and settings of the user win over them.
+    """
+    learned = _known_limits(profile)
     if learned is None:
         return profile
     info = profile.info
-    window, output = _lower(info.context_window, learned[0]), _lower(info.max_output_tokens, learned[1])
+    window = _lower(info.context_window or learned.listed_window, learned.window)
+    has_cap = info.max_output_tokens is not None or profile.max_output_tokens is not None
+    output = _lower(info.max_output_tokens if has_cap else learned.listed_output, learned.output)
     if (window, output) == (info.context_window, info.max_output_tokens):
         return profile
     return replace(profile, info=replace(info, context_window=window, max_output_tokens=output))
@@ -95,10 +119,10 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
 
 def _estimate_with_margin(request: ModelRequest, profile: ModelProfile) -> int:
     """Estimate the tokens of a request, rather too high than too low where only its length is known."""
-    learned = _learned.get(profile)
+    learned = _known_limits(profile)
     if learned is None and _has_usage(request):
         return estimate_prompt_tokens(request.messages)
-    scale = learned[2] if learned is not None and learned[2] > 1 else _LENGTH_MARGIN
+    scale = learned.scale if learned is not None and learned.scale > 1 else _LENGTH_MARGIN
     by_length = int(estimate_request_length(request) * scale)
     # Not all hosts whose limits had to be learned report the usage correctly.
     return max(by_length, estimate_prompt_tokens(request.messages)) if _has_usage(request) else by_length
@@ -147,9 +171,16 @@ def estimate_prompt_tokens(messages: Sequence[Message], system_length: int = 0) 
     return estimated + system_length // 4
 
 
-def estimate_stopped_usage(request: ModelRequest, partial: Message | None, info: ModelInfo) -> Usage:
-    """Return the usage of a call that ended before its response was complete: the reported counts, and estimates of the rest."""
+def estimate_stopped_usage(
+    request: ModelRequest, partial: Message | None, info: ModelInfo, *, is_aborted: bool = False
+) -> Usage:
+    """Return the usage of a call that ended before its response was complete: the reported counts, and estimates of the rest.
+
+    Hosts report usage at the end, so a call that a host worked for has an estimate: it has a partial response, or ``is_aborted``.
+    """
     reported = partial.usage if partial is not None else None
+    if not is_aborted and (partial is None or not partial.content):
+        return reported or Usage.zero()
     if reported is not None and reported.estimated_calls:
         return reported
     received = sum(map(_estimate_block_tokens, partial.content)) if partial is not None else 0

@@ -18,6 +18,7 @@ from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.json_values import as_dict, as_int
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
+from mainspring.models.refusal_words import rewrite_limits
 from mainspring.models.token_limits import (
     estimate_request_length,
     estimate_request_tokens,
@@ -52,7 +53,7 @@ _LIMITS = {
             rf"range is from \d+(?: \(inclusive\))? to {_N}(?P<open> \(exclusive\))?",
             rf"(?:at most|up to|less than or equal to|(?:lower|smaller) than or equal to|no more than|not exceed|not be (?:greater|larger|more) than|"
             rf"cannot exceed|can only afford|exceeds? (?:the |its )?(?:max|limit)\w*(?: of)?|greater than the maximum of|"
-            rf"max(?:imum)?(?: allowed)?(?: value)?(?: is| of|:)|model limit of|limit(?: is| of|:)|<=|≤|expected a value <=) ?{_N}",
+            rf"max(?:imum)?(?: allowed| output| completion)?(?: value| tokens)?(?: is| of|:)|model limit of|limit(?: is| of|:)|<=|≤|expected a value <=) ?{_N}",
             rf"(?P<open>less than|lower than|smaller than|below|<) ?{_N}(?![\d>])",
         )
     ),
@@ -127,7 +128,7 @@ def parse_limits(text: str, sent: int | None = None) -> ReportedLimits:
         text: Text of the error.
         sent: The output limit of the rejected request, in tokens, if it had one.
     """
-    text = " ".join(text.rpartition(" (HTTP ")[0].split() or text.split()).lower()
+    text = rewrite_limits(text.rpartition(" (HTTP ")[0] or text)
     is_output_named = _CAP_NAME.search(text) is not None
     prompt, total = _prompt_tokens(text, sent)
     used = {prompt, total}

@@ -423,7 +423,7 @@ class CommandChecker:
         if key not in self._expansions:
             found: list[ResolvedPath] = []
             for target in await self._resolve(text):
-                paths = await expand_wildcards(self.env, target.real)
+                paths = None if target.unknown else await expand_wildcards(self.env, target.real)
                 if paths is None:
                     self._too_broad_words.add(text)
                     continue

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mainspring.lazy import lazy_exports
+from mainspring.sessions.async_log import AsyncSessionStore
 from mainspring.sessions.entries import (
     BranchEntry,
     CallStartedEntry,
@@ -25,9 +26,10 @@ from mainspring.sessions.entries import (
     entry_schema,
 )
 from mainspring.sessions.history import SessionTurn, turns_to_messages
+from mainspring.sessions.home import list_sessions, resolve_store
 from mainspring.sessions.journal import SessionOptions
 from mainspring.sessions.jsonl_store import JsonlSessionLog, JsonlStore
-from mainspring.sessions.session import Session, SessionPlug, list_sessions, resolve_store
+from mainspring.sessions.session import Session, SessionPlug
 from mainspring.sessions.store import (
     MemorySessionLog,
     MemorySessionStore,
@@ -39,6 +41,7 @@ from mainspring.sessions.store import (
 )
 
 if TYPE_CHECKING:
+    from mainspring.sessions.async_sessions import AsyncSessions as AsyncSessions
     from mainspring.sessions.branch_summary import branch_and_summarize as branch_and_summarize
     from mainspring.sessions.event_log import SessionEventLog as SessionEventLog
     from mainspring.sessions.event_log import iter_all_events as iter_all_events
@@ -60,6 +63,8 @@ if TYPE_CHECKING:
     from mainspring.sessions.transcript import read_transcript as read_transcript
 
 __all__ = [
+    "AsyncSessionStore",
+    "AsyncSessions",
     "BranchEntry",
     "CallStartedEntry",
     "CompactionEntry",
@@ -120,6 +125,7 @@ __all__ = [
 lazy_exports(
     __name__,
     {
+        "async_sessions": "AsyncSessions",
         "branch_summary": "branch_and_summarize",
         "event_log": "SessionEventLog iter_all_events read_events",
         "log_lines": "LogLine",

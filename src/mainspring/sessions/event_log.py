@@ -35,9 +35,10 @@ from mainspring.loop.hooks import SessionClosed, SessionOpen
 from mainspring.messages import ToolUseBlock, utc_now
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.redaction import Redactor
+from mainspring.sessions.home import HomeOrStore, resolve_store
 from mainspring.sessions.log_lines import VERSION, LogLine, SessionOpened, SessionShutdown, decode_line
 from mainspring.sessions.paths import allow_blocking_writes, event_log_path, rotated_log_path
-from mainspring.sessions.session import HomeOrStore, Session, resolve_store
+from mainspring.sessions.session import Session
 from mainspring.sessions.store import SessionStore
 from mainspring.state_files import make_private_folder
 from mainspring.text import fold, truncate_end

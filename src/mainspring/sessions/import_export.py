@@ -26,10 +26,10 @@ from mainspring.sessions.entries import (
     encode_entry,
     try_decode_entry,
 )
+from mainspring.sessions.home import HomeOrStore, list_sessions, resolve_store
 from mainspring.sessions.jsonl_store import read_header
 from mainspring.sessions.paths import new_session_id, resolve_session_folder
 from mainspring.sessions.rewind.snapshots import decode_record
-from mainspring.sessions.session import HomeOrStore, list_sessions, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
 
 _HISTORY_TYPES = frozenset({"message", "intent", "pair", "compaction"})

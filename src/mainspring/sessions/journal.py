@@ -17,11 +17,11 @@ from msgspec import Struct, field
 from mainspring.errors import AgentBusyError, SessionError
 from mainspring.messages import Message, utc_now
 from mainspring.redaction import Redactor
+from mainspring.sessions.async_log import AsyncSessionLog, check_blocking
 from mainspring.sessions.entries import (
     Before,
     BranchEntry,
     CompactionEntry,
-    CustomEntry,
     Entry,
     LabelEntry,
     PairEntry,
@@ -71,6 +71,8 @@ class LogWriter:
         self._failed: float | None = None
         self._sync = False
         self._busy: Future[None] | None = None
+        self._writing: list[bytes] = []
+        self._task: asyncio.Task[None] | None = None
 
     async def write(self, lines: Sequence[bytes], *, sync: bool = False) -> bool:
         """Write lines.
@@ -90,7 +92,11 @@ class LogWriter:
             await asyncio.wrap_future(self._busy)
         if (self.unsaved or self._sync) and not self._is_in_backoff():
             batch, sync = self._take()
-            if sync or not self._log.has_fast_append or not self._log.exists or sum(map(len, batch)) > MAX_INLINE_BYTES:
+            if isinstance(self._log, AsyncSessionLog):
+                await self._in_task(self._log, batch)
+            elif (
+                sync or not self._log.has_fast_append or not self._log.exists or sum(map(len, batch)) > MAX_INLINE_BYTES
+            ):
                 await self._in_thread(batch, sync)
             else:
                 self._append(batch, sync)
@@ -100,6 +106,12 @@ class LogWriter:
     def is_failing(self) -> bool:
         """True if the last write failed."""
         return self._failed is not None
+
+    async def retry(self) -> None:
+        """Write the rest now, even right after a failure."""
+        failed, self._failed = self._failed, None
+        if not await self.write([]) and failed is not None:
+            self._failed = failed
 
     def flush(self) -> None:
         """Write the rest. Blocks."""
@@ -134,10 +146,44 @@ class LogWriter:
             work()
         await asyncio.wrap_future(done)
 
+    async def _in_task(self, log: AsyncSessionLog, batch: list[bytes]) -> None:
+        done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # The caller may be cancelled, the write must not be.
+        self._busy, self._writing = done, batch
+
+        async def work() -> None:
+            error: OSError | None = None
+            try:
+                await log.append_lines(batch)
+            except OSError as raised:
+                error = raised
+            except BaseException:  # The event loop is closing: the lines stay unsaved.
+                self.unsaved[:0] = batch
+                raise
+            finally:  # In the same step of the loop as the end of the write, so that a reader sees the lines once.
+                self._writing, self._busy = [], None
+                done.set_result(None)
+            self._settle(batch, error)
+
+        self._task = asyncio.get_running_loop().create_task(work())
+        await asyncio.wrap_future(done)
+
+    def unwritten(self) -> list[bytes]:
+        """Return the lines that are not in the log. Waits for a thread that is writing some."""
+        if self._busy is not None and not isinstance(self._log, AsyncSessionLog):
+            self._busy.result()
+        return [*self._writing, *self.unsaved]
+
     def _append(self, batch: list[bytes], sync: bool) -> None:
         try:
             self._log.append(batch, sync=sync)
         except OSError as error:
+            self._settle(batch, error)
+        else:
+            self._settle(batch, None)
+
+    def _settle(self, batch: list[bytes], error: OSError | None) -> None:
+        if error is not None:
             self.unsaved[:0] = batch
             first, self._failed = self._failed is None, time.monotonic()
             if first:
@@ -283,13 +329,6 @@ class SessionWriter:
         self.leaf = id
         return entry
 
-    def note(self, custom_type: str, data: Any) -> CustomEntry:
-        """Create a custom entry that is only useful together with a message.
-
-        Alone, it does not cause the session to be stored.
-        """
-        return self.record(CustomEntry, custom_type=custom_type, data=data)
-
     def repeat_title(self) -> None:
         """Repeat the session's title if it is far back in the file: a list reads only the beginning and the end of a session."""
         if self._since_title > _TITLE_REPEAT_BYTES and self._labels.get(self.header.id):
@@ -328,7 +367,12 @@ class SessionWriter:
         return self.log.writable and not self._writer.is_failing
 
     def save(self) -> None:
-        """Store everything that was recorded. Blocks."""
+        """Store everything that was recorded. Blocks.
+
+        Raises:
+            SessionError: If it is in an asynchronous store.
+        """
+        check_blocking(self.log)
         if self.log.writable:
             self._writer.unsaved.extend(self._waiting)
             self._waiting = []
@@ -343,10 +387,25 @@ class SessionWriter:
             self.save()
         self.closed = True
         self._writer.flush()
+        self._warn_unsaved()
+        self.log.close()
+
+    async def aclose(self) -> None:
+        """Do what `close` does without blocking the event loop, with any log."""
+        if not isinstance(self.log, AsyncSessionLog):
+            await asyncio.to_thread(self.close)
+            return
+        if self.save_without_message and self.log.exists:
+            await self.flush()
+        self.closed = True
+        await self._writer.retry()
+        self._warn_unsaved()
+        await self.log.aclose()
+
+    def _warn_unsaved(self) -> None:
         if self._writer.unsaved:
             entries = pluralize(len(self._writer.unsaved), "entry", "entries")
             self.add_warning(Problem("unsaved", f"{entries} of session {self.header.id} could not be saved"))
-        self.log.close()
 
     @property
     def title(self) -> str:
@@ -362,7 +421,7 @@ class SessionWriter:
 
     def log_with_pending(self) -> ReadableLog:
         """The log, including lines that are not written yet."""
-        return _LogWithPending(self.log, [*self._writer.unsaved, *self._waiting])
+        return _LogWithPending(self.log, [*self._writer.unwritten(), *self._waiting])
 
     def path(self, *, whole: bool = False) -> Iterator[Line]:
         """Return the entries from the root to the current leaf.

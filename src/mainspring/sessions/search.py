@@ -19,8 +19,8 @@ from mainspring.errors import SessionError
 from mainspring.lazy import lazy_re
 from mainspring.messages import Message, ToolUseBlock
 from mainspring.sessions.entries import IntentEntry, MessageEntry, ResultEntry, try_decode_entry
+from mainspring.sessions.home import HomeOrStore, resolve_store
 from mainspring.sessions.paths import resolve_session_folder, search_index_path
-from mainspring.sessions.session import HomeOrStore, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
 from mainspring.state_files import make_private_folder
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from mainspring.errors import ConfigError, SessionError
 from mainspring.events import ContextCompacted
@@ -45,12 +45,12 @@ from mainspring.sessions.entries import (
     SessionEntry,
 )
 from mainspring.sessions.history import SessionTurn, UnfinishedCalls, to_stored_messages
+from mainspring.sessions.home import HomeOrStore, list_sessions, resolve_store
 from mainspring.sessions.journal import SessionOptions, SessionWriter
-from mainspring.sessions.jsonl_store import JsonlStore
+from mainspring.sessions.lifetime import SessionLifetime
 from mainspring.sessions.loader import decode_header_row
 from mainspring.sessions.paths import new_session_id, resolve_session_folder
-from mainspring.sessions.store import MemorySessionStore, Problem, SessionInfo, SessionLog, SessionStates, SessionStore
-from mainspring.state_files import user_home
+from mainspring.sessions.store import MemorySessionStore, Problem, SessionLog, SessionStates, SessionStore
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -252,11 +252,10 @@ class SessionPlug(Plugin):
         self._last = entry.id
 
 
-HomeOrStore = str | os.PathLike[str] | SessionStore
-"""The place of sessions: the user's folder, or a store."""
+_S = TypeVar("_S", bound="Session")
 
 
-class Session(AbstractContextManager["Session"]):
+class Session(SessionLifetime):
     """One conversation and its store.
 
     Pass it to an agent (``Agent(session=...)``, or its `plug`). Use it for one agent at a time.
@@ -317,15 +316,7 @@ class Session(AbstractContextManager["Session"]):
         """
         options = options or SessionOptions()
         store = resolve_store(home)
-        now = options.clock()
-        header = SessionEntry(
-            id=id or new_session_id(now),
-            parent=None,
-            timestamp=now,
-            version=VERSION,
-            cwd=resolve_session_folder(cwd),
-            title=title,
-        )
+        header = new_header(options.clock(), resolve_session_folder(cwd), id=id, title=title)
         log = store.create(header)
         if id:  # Two processes may choose the same one. A generated ID is unique.
             with suppress(OSError):  # The first write reports it.
@@ -368,22 +359,14 @@ class Session(AbstractContextManager["Session"]):
         store = resolve_store(home)
         log = store.open(os.fspath(name), write=write)
         try:
-            session = cls(store, log, decode_header_row(log, next(iter(log.rows()), None)), options)
-            session.was_interrupted = session.journal.resume()
-            session.unread_entries = session.journal.unread_entries
+            session = load_session(cls, store, log, options)
         except OSError as error:
             log.close()
             raise SessionError(f"Cannot read {log.place}: {error.strerror or error}") from error
         except SessionError:
             log.close()
             raise
-        if if_locked == "fork" and not log.writable and any(p.kind == "locked" for p in log.problems):
-            fork = session.fork(unfinished=False)
-            session.close()
-            text = f"session {session.id} is already open: continuing in a copy, {fork.id}"
-            fork.journal.add_warning(Problem("locked", text))
-            return fork
-        return session
+        return fork_if_locked(session) if if_locked == "fork" else session
 
     @classmethod
     def latest(
@@ -511,16 +494,7 @@ class Session(AbstractContextManager["Session"]):
             raise SessionError(
                 f"Session {self.id} uses a newer version of the format and cannot be copied. Update Mainspring."
             )
-        now = self._options.clock()
-        header = SessionEntry(
-            id=new_session_id(now),
-            parent=None,
-            timestamp=now,
-            version=VERSION,
-            cwd=self.cwd,
-            title=title or self.title,
-            forked_from=self.id,
-        )
+        header = new_header(self._options.clock(), self.cwd, title=title or self.title, forked_from=self.id)
         fork = type(self)(self.store, self.store.create(header), header, self._options)
         lines = list(self.journal.path(whole=whole))
         run = self.journal.history.run
@@ -534,34 +508,48 @@ class Session(AbstractContextManager["Session"]):
         """The plugin that adds it to an agent."""
         return SessionPlug(self)
 
-    def save(self) -> None:
-        """Store everything now, even a session without messages. Blocks.
-
-        Raises:
-            SessionError: If it is closed.
-        """
-        self.journal.check_open()
-        self.journal.save()
-
-    def close(self) -> None:
-        """Store the rest and release it for other writers.
-
-        It can still be read; new messages are rejected.
-        """
-        closing, self.on_close = self.on_close, []
-        for close in closing:
-            close()
-        self.journal.close()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _record(self, kind: type[Any], **fields: Any) -> Any:
         self.journal.check_open()
         self.journal.save_without_message = True
         return self.journal.record(kind, **fields)
+
+
+def new_header(now: datetime, cwd: str, *, id: str = "", title: str = "", forked_from: str = "") -> SessionEntry:
+    """Return the header of a new session in a resolved folder; without an ID, it gets a unique one."""
+    return SessionEntry(
+        id=id or new_session_id(now),
+        parent=None,
+        timestamp=now,
+        version=VERSION,
+        cwd=cwd,
+        title=title,
+        forked_from=forked_from,
+    )
+
+
+def load_session(kind: type[_S], store: SessionStore, log: SessionLog, options: SessionOptions) -> _S:
+    """Return the session of a stored log.
+
+    Raises:
+        SessionError: If it is not a session.
+        OSError: If it cannot be read.
+    """
+    session = kind(store, log, decode_header_row(log, next(iter(log.rows()), None)), options)
+    session.was_interrupted = session.journal.resume()
+    session.unread_entries = session.journal.unread_entries
+    return session
+
+
+def fork_if_locked(session: _S) -> _S:
+    """Return a copy of a session that is already open elsewhere, without its unfinished run; else the session."""
+    log = session.journal.log
+    if log.writable or not any(p.kind == "locked" for p in log.problems):
+        return session
+    fork = session.fork(unfinished=False)
+    session.close()
+    text = f"session {session.id} is already open: continuing in a copy, {fork.id}"
+    fork.journal.add_warning(Problem("locked", text))
+    return fork
 
 
 def _is_start(entry: Entry | None, run: RunStartEntry) -> bool:
@@ -578,23 +566,3 @@ def _may_be_running(run: RunStartEntry) -> bool:
         except PermissionError:  # a process of another user
             pass
     return True
-
-
-def list_sessions(
-    cwd: str | os.PathLike[str] | None = None, *, home: HomeOrStore | None = None, everywhere: bool = False
-) -> list[SessionInfo]:
-    """List the sessions of a folder, most recent first, without reading them completely.
-
-    Args:
-        cwd: The folder (default: the current one).
-        home: See `Session.create`.
-        everywhere: Whether to list the sessions of all folders.
-    """
-    return list(resolve_store(home).list(None if everywhere else resolve_session_folder(cwd)))
-
-
-def resolve_store(home: HomeOrStore | None) -> SessionStore:
-    """Return the store. Without a home directory, the memory of the process."""
-    if home is None:
-        return JsonlStore(folder) if (folder := user_home()) else MemorySessionStore()
-    return JsonlStore(home) if isinstance(home, str | os.PathLike) else home

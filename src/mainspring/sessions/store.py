@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import LabelEntry, MessageEntry, SessionEntry, decode_entry
@@ -323,25 +324,28 @@ class MemorySessionStore:
 
 
 def _info(stored: _StoredSession) -> SessionInfo:
-    title, preview = stored.header.title, ""
-    for line in stored.lines:
+    info = header_info(stored.header, f"memory:{stored.header.id}")
+    return replace(update_info(info, stored.lines), updated=stored.updated)
+
+
+def header_info(header: SessionEntry, place: str) -> SessionInfo:
+    """Return the metadata of a new session."""
+    return SessionInfo(id=header.id, place=place, cwd=header.cwd, title=header.title, created=header.timestamp)
+
+
+def update_info(info: SessionInfo, lines: Iterable[bytes]) -> SessionInfo:
+    """Return the metadata after more lines of a session."""
+    title, preview, size = info.title, info.preview, info.size
+    for line in lines:
+        size += len(line) + 1
         match decode_entry(line):
-            case LabelEntry(target=target, label=label) if target == stored.header.id:
+            case LabelEntry(target=target, label=label) if target == info.id:
                 title = label
             case MessageEntry(source="prompt", message=message) if not preview:
                 preview = prompt_preview(getattr(message, "text", ""))[:80]
             case _:
                 pass
-    return SessionInfo(
-        id=stored.header.id,
-        place=f"memory:{stored.header.id}",
-        cwd=stored.header.cwd,
-        title=title,
-        preview=preview,
-        created=stored.header.timestamp,
-        updated=stored.updated,
-        size=sum(map(len, stored.lines)) + len(stored.lines),
-    )
+    return replace(info, title=title, preview=preview, size=size)
 
 
 class SessionStates(dict[object, Any]):

@@ -15,7 +15,7 @@ from mainspring.loop import CoreAgent, Plugin, RunResult, Steps
 from mainspring.run_options import RunOptions
 from mainspring.subagents.definition import AgentDefinition
 from mainspring.tools import Tool
-from mainspring.tools.tool import OutputT
+from mainspring.type_variables import OutputT
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider

@@ -39,6 +39,7 @@ from mainspring.tools.tool import (
 if TYPE_CHECKING:
     from mainspring.tools.arguments.parse import ParsedArguments as ParsedArguments
     from mainspring.tools.arguments.parse import parse_arguments as parse_arguments
+    from mainspring.tools.toolset import Toolset as Toolset
 
 __all__ = [
     "Access",
@@ -58,6 +59,7 @@ __all__ = [
     "ToolRegistry",
     "ToolResponse",
     "ToolResult",
+    "Toolset",
     "define_tool",
     "error_response",
     "error_result",
@@ -74,7 +76,7 @@ __all__ = [
     "tool",
 ]
 
-lazy_exports(__name__, {"arguments.parse": "ParsedArguments parse_arguments"})
+lazy_exports(__name__, {"arguments.parse": "ParsedArguments parse_arguments", "toolset": "Toolset"})
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, overload
 
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 from msgspec import json as msgspec_json
@@ -13,22 +13,12 @@ from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
 from mainspring.messages import ImageBlock, TextBlock, ToolDefinition
+from mainspring.type_variables import DepsT, OutputT, ValueT
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm, TypeVar
+    from typing_extensions import TypeForm
 
     from mainspring.env import ExecutionEnv
-
-    # defaults of TypeVars need Python 3.13
-    DepsT = TypeVar("DepsT", covariant=True, default=Any)
-    OutputT = TypeVar("OutputT", covariant=True, default=Any)
-    ValueT = TypeVar("ValueT", covariant=True, default=Any)
-else:
-    from typing import TypeVar
-
-    DepsT = TypeVar("DepsT", covariant=True)
-    OutputT = TypeVar("OutputT", covariant=True)
-    ValueT = TypeVar("ValueT", covariant=True)
 
 _T = TypeVar("_T")
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.rows import each_row
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
 TABLE: dict[str, dict[str, Any]] = tomllib.loads(
@@ -38,7 +38,7 @@ def test_every_entry_describes_the_right_behavior() -> None:
     assert all(entry.keys() == {"right", "tests"} for entry in TABLE.values())
 
 
-@pytest.mark.parametrize("key", TABLE)
+@each_row("key", TABLE)
 def test_tests_of_every_entry_exist(key: str) -> None:
     node_ids: list[str] = TABLE[key]["tests"]
 

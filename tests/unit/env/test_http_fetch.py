@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.env.http_fetch import FetchError, HttpFetcher, is_public
+from tests.rows import each_row
 
 IPV4 = {
     '"This network"': "0.0.0.0/8",
@@ -84,7 +85,7 @@ def _embed_ipv4(ipv4: str) -> list[str]:
     return [str(ip_address(n)) for n in inside] + [f"::ffff:{ipv4}"]
 
 
-@pytest.mark.parametrize(("name", "block"), ROWS, ids=[f"{block}-{name}" for name, block in ROWS])
+@each_row("name, block", ROWS)
 def test_special_purpose_addresses_are_not_public(name: str, block: str) -> None:
     network = ip_network(block)
     size = network.num_addresses

@@ -8,7 +8,7 @@ import pytest
 from mainspring.errors import AgentAbortedError, AgentProviderError, ModelError
 from mainspring.loop import LoopOptions, RunResult
 from mainspring.loop.hooks import TurnAfter
-from mainspring.loop.model_calls import MAX_PARTIAL_CHARS
+from mainspring.loop.partial_response import MAX_PARTIAL_CHARS
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelInfo, ModelRequest
 from mainspring.models.codec.normalize import iter_complete_turns

@@ -79,6 +79,14 @@ WINDOW: Mapping[str, Wording] = {
         "in the completion)."
     ),
     "unknown, with all numbers": lambda n, m, w: f"Too big: {n} prompt + {m} reply = {n + m}, and the max is {w}",
+    "Chinese": lambda n, m, w: (
+        f"该模型最大上下文长度为 {w} 个 token，您请求了 {n + m} 个 token（其中消息 {n} 个，补全 {m} 个），请缩短输入。"
+    ),
+    "Chinese, sum": lambda n, m, w: f"输入 {n} tokens 与 max_tokens {m} 之和不能超过 {w}",
+    "Chinese, traditional": lambda n, m, w: f"請求的總長度 {n + m} 超過了模型的上下文長度 {w}，輸入 {n} tokens，輸出 {m} tokens",
+    "Japanese": lambda n, m, w: (
+        f"このモデルの最大コンテキスト長は{w}トークンです。リクエストは{n + m}トークン（入力{n}、出力{m}）です。"
+    ),
 }  # fmt: skip
 """The prompt and the output limit together are above the context window."""
 
@@ -116,6 +124,10 @@ OUTPUT: Mapping[str, Wording] = {
     "xAI": lambda n, m, c: f"max_completion_tokens value {m} exceeds maximum allowed value of {c}",
     "Zhipu": lambda n, m, c: f"The max_tokens parameter is illegal: must be in range [1, {c}]",
     "unknown": lambda n, m, c: f"This model only supports {c} max output tokens, but {m} were requested",
+    "Qwen, Chinese": lambda n, m, w: f"参数 max_tokens 非法，取值范围为 [1, {w}]",
+    "GLM, Chinese": lambda n, m, w: f"max_tokens参数非法：最大值为{w}，当前值为{m}",
+    "DeepSeek, Chinese": lambda n, m, w: f"max_tokens 不能超过 {w}，您设置的是 {m}",
+    "Moonshot, Chinese": lambda n, m, w: f"max_tokens（{m}）超过了模型的最大输出长度 {w}",
 }  # fmt: skip
 """The output limit is above that of the model."""
 
@@ -148,5 +160,8 @@ PROMPT: Mapping[str, Wording] = {
     "llama-cpp-python": lambda n, m, w: f"Requested tokens ({n}) exceed context window of {w}",
     "Copilot": lambda n, m, w: f"prompt token count of {n} exceeds the limit of {w}",
     "TabbyAPI": lambda n, m, w: f"Prompt length {n} is greater than max_seq_len {w}",
+    "Qwen, Chinese": lambda n, m, w: f"输入长度 {n} 超过模型最大上下文长度 {w}",
+    "GLM, Chinese": lambda n, m, w: f"Prompt 超长：请求 token 数 {n} 超出模型上下文窗口 {w}",
+    "Chinese, of two numbers the second": lambda n, m, w: f"模型上下文长度为 {w} tokens，当前输入为 {n} tokens",
 }  # fmt: skip
 """The prompt alone is above the context window."""

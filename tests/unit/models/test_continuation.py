@@ -175,6 +175,39 @@ async def test_cut_response_is_continued_in_one_message(name: str, script: Scrip
 
 
 @pytest.mark.parametrize(("name", "script"), PROTOCOLS)
+@pytest.mark.parametrize("again", ["The very quick brown fox jumps.", "very quick brown fox jumps."])
+async def test_first_part_that_the_model_repeats_appears_once(name: str, script: Script, again: str) -> None:
+    async with serve_posts(answer(script, "The very quick brown fo", cut=True), answer(script, again)) as server:
+        agent = Agent(model_at(name, server.url))
+        events: list[Event] = []
+        agent.subscribe(lambda event: events.append(event.event if isinstance(event, MessageUpdate) else event))
+        result = await agent.run("Tell me.", behavior=RunOptions(retry=FAST))
+
+    whole = "The very quick brown fox jumps."
+    assert (result.text, "".join(event.text for event in events if isinstance(event, TextDelta))) == (whole, whole)
+    assert [event.text for event in events if isinstance(event, TextEnd)] == [whole]
+
+
+async def test_first_part_that_the_model_repeats_in_pieces_appears_once() -> None:
+    whole = "The quick brown fox jumps over the lazy dog."
+    model = ScriptedModel(Reply(whole, truncate_after=5, chunk_count=10), Reply(whole, chunk_count=15))
+    agent = Agent(model)
+    partials: list[str] = []
+    texts: list[str] = []
+
+    def add(event: Event) -> None:
+        if isinstance(event, MessageUpdate) and isinstance(event.event, TextDelta):
+            texts.append(event.event.text)
+            partials.append(event.event.partial.text)
+
+    agent.subscribe(add)
+    result = await agent.run("go", behavior=RunOptions(retry=FAST))
+
+    assert (result.text, "".join(texts), partials[-1]) == (whole, whole, whole)
+    assert all(whole.startswith(partial) for partial in partials)
+
+
+@pytest.mark.parametrize(("name", "script"), PROTOCOLS)
 async def test_response_that_is_cut_again_and_again_fails_with_everything_received(name: str, script: Script) -> None:
     answers = [answer(script, part, cut=True) for part in ("a1 ", "b2 ", "c3 ", "never")]
     async with serve_posts(*answers) as server:

@@ -18,6 +18,7 @@ from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.foundry import FoundryModel
 from mainspring.models.transport.port import Timeouts, TransportResponse
 from mainspring.text import to_snake_case
+from tests.rows import each_row
 
 COMMON: dict[str, Any] = {
     "model": "another-model",
@@ -206,7 +207,7 @@ async def test_known_setting_has_an_effect(name: str, setting: str) -> None:
     assert before != after
 
 
-@pytest.mark.parametrize(("name", "setting"), UNKNOWN, ids=[f"{name}.{setting}" for name, setting in UNKNOWN])
+@each_row("name, setting", UNKNOWN)
 def test_unknown_setting_is_rejected(name: str, setting: str) -> None:
     value = {"class": "a:B", "dialect": {"temperature": False}}.get(setting, COMMON.get(setting, "x"))
     with pytest.raises(TypeError, match=f"{setting}|{to_snake_case(setting)}"):

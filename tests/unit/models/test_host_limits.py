@@ -126,6 +126,55 @@ async def test_configured_window_is_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "requested", "window", "sent"),
+    [
+        ({"context_window": 131_072, "max_output_tokens": 8192}, None, 131_072, 8192),
+        ({"models": {"m": {"contextWindow": 131_072, "maxOutputTokens": 4096}}}, 16_384, 131_072, 4096),
+        ({"max_output_tokens": 4096}, None, 8192, 4096),
+        ({}, 16_384, 8192, 2048),
+    ],
+)
+async def test_settings_win_over_the_description_of_a_server(
+    settings: dict[str, Any], requested: int | None, window: int, sent: int
+) -> None:
+    async with serve(answer_from(SERVERS["a gateway"])) as server:
+        at_host: dict[str, Any] = {"base_url": f"{server.url}/v1", "api_key": "x"}
+        await create_model("compatible:m", **at_host).complete(REQUEST)  # learns the limits, of this process
+        before = len(server.requests)
+        model = create_model("compatible:m", **at_host, **settings)
+
+        request = ModelRequest([Message.user("Hi")], max_output_tokens=requested)
+        assert (await model.complete(request)).text == "fine"
+
+        assert sent_limits(server.requests[before:]) == [sent]
+        assert model.info.context_window == window
+
+
+@pytest.mark.parametrize("refused", ["window", "output"])
+async def test_refusal_wins_over_settings_after_one_retry(refused: str) -> None:
+    text = {
+        "window": "This model's maximum context length is 8192 tokens. However, you requested 16484 tokens (100 in the messages, "
+        "16384 in the completion). Please reduce the length of the messages or completion.",
+        "output": "max_tokens is too large: 16384. This model supports at most 4096 completion tokens.",
+    }[refused]
+
+    def answer(request: Received) -> Answer:
+        if json.loads(request.body)["max_tokens"] > 8100:
+            error = json.dumps({"error": {"message": text, "type": "invalid_request_error"}})
+            return plain(error.encode(), "400 Bad Request", content_type="application/json")
+        return plain(RESPONSE, content_type="text/event-stream")
+
+    settings: dict[str, Any] = {"context_window": 131_072, "models": {"m": {"maxOutputTokens": 32_000}}}
+    async with serve(answer) as server:
+        for requests in (2, 3):  # another model of the same host knows the limit
+            model = create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x", **settings)
+            assert (await model.complete(REQUEST)).text == "fine"
+            assert len(server.requests) == requests
+            limits = (model.info.context_window, model.info.max_output_tokens)
+            assert limits == ((8192, 32_000) if refused == "window" else (131_072, 4096))
+
+
+@pytest.mark.parametrize(
     ("url", "is_local"),
     [
         ("http://localhost:11434/v1", True),

@@ -87,3 +87,29 @@ async def test_similar_models_are_suggested(provider: str, model: str, similar: 
 async def test_other_rejections_have_no_such_advice() -> None:
     for status in (400, 422, 429, 500):
         assert "mainspring" not in str(await reject("openai", status, "no"))
+
+
+async def test_proxy_without_credentials_is_not_a_rejected_key() -> None:
+    error = await reject("openai", 407, "no")
+
+    assert (error.reason, error.retryable) == ("proxy", False)
+    assert "set HTTPS_PROXY to http://USER:PASSWORD@PROXY:PORT, or add host.test to NO_PROXY" in str(error)
+    assert "OPENAI_API_KEY" not in str(error)
+
+
+async def test_blocked_model_names_the_list_of_models() -> None:
+    error = await reject("openai", 451, "no")
+
+    assert "openai may not serve the model m-1 to you or in your region" in str(error)
+    assert "`mainspring models` lists other models" in str(error)
+
+
+@pytest.mark.parametrize("source", ["apiKeyCommand", "apiKeyFile", "apiKeyKeyring"])
+async def test_rejected_key_of_a_setting_names_the_setting(source: str) -> None:
+    url = "https://host.test/v1"
+    refusal = await read_rejection(Rejection(401, "expired"), url, (), provider="openai", model="m-1")
+
+    text = str(add_advice(refusal, url, source))
+
+    assert f"the key from the setting providers.openai.{source}, which was read again" in text
+    assert "OPENAI_API_KEY" not in text

@@ -1,6 +1,8 @@
 """Limits that hosts report in rejections are learned, and the request is sent again with a lower output limit."""
 
+import html
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ContextExceededError, ModelError
 from mainspring.messages import Message, TextBlock, Usage
+from mainspring.models import classify_error
 from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelInfo, ModelRequest
@@ -150,6 +153,7 @@ async def test_window_is_learned(host_name: str, wording: str, window: int, syst
     assert host.limits[1] >= ((window - (system + 300) // 4) // 2 if is_exact else window // 8 - 1)
     later = model_at(shape, host, name)
     assert later.info.context_window == window
+    assert model_at(shape, host, f"{name}-other").info.context_window is None, "limits of a host are those of that host"
     assert (await later.complete(request())).text == "fine"
     assert len(host.limits) == 3
 
@@ -186,6 +190,52 @@ async def test_window_is_learned_from_a_prompt_that_is_too_long(host_name: str, 
     assert model.info.context_window == window
     assert (await model.complete(request())).text == "fine"
     assert len(host.limits) == 2
+
+
+@pytest.mark.parametrize("separator", [",", "_", "\u00a0", "\u202f", "’"])
+@given(st.sampled_from(sorted(WINDOW | OUTPUT | PROMPT)), st.integers(1000, 900_000), st.integers(2, 200))
+async def test_separators_of_digits_change_nothing(separator: str, wording: str, prompt: int, thousands: int) -> None:
+    text = (WINDOW | OUTPUT | PROMPT)[wording](prompt, SENT, 1000 * thousands + 24)
+    grouped = re.sub(r"(?<![\w.-])\d{4,}(?![\w.-]*[a-z_-])", lambda n: f"{int(n[0]):,}".replace(",", separator), text)
+
+    assert parse_limits(grouped, SENT) == parse_limits(text, SENT)
+
+
+@pytest.mark.parametrize(
+    ("text", "window", "output"),
+    [
+        ("maximum context length is 128k tokens, but your request has 130K tokens", 128_000, None),
+        ("The context window of kimi-128k is 1M tokens", 1_000_000, None),
+        ("max_tokens must be at most 8k", None, 8000),
+        ("The input (140 000 tokens) is longer than the context length (131 072 tokens)", 131_072, None),
+        ("Die maximale Kontextlänge beträgt 131.072 Tokens, angefragt wurden 140.000 Tokens", 131_072, None),
+        ("La longueur maximale du contexte est de 32 768 jetons", 32_768, None),
+        ("最大上下文长度为１２８０００", 128_000, None),
+        ("gpt-4-32k is not a model with 1.5 tokens", None, None),
+    ],
+)
+async def test_numbers_with_units_and_separators(text: str, window: int | None, output: int | None) -> None:
+    limits = parse_limits(text, SENT)
+    assert (limits.context_window, limits.max_output_tokens) == (window, output)
+
+
+@pytest.mark.parametrize("wording", [*WINDOW, *OUTPUT, *PROMPT])
+async def test_limits_are_found_in_json_within_json_and_in_web_pages(wording: str) -> None:
+    text = (WINDOW | OUTPUT | PROMPT)[wording](9000, SENT, 8192)
+    expected = parse_limits(text, SENT)
+    inner = json.dumps({"error": {"message": text}}, ensure_ascii=False)
+    bodies = [
+        json.dumps({"error": {"message": inner}}),
+        json.dumps({"error": {"message": f"litellm.BadRequestError: {inner}"}}),
+        json.dumps({"detail": inner}),
+    ]
+    if "<" not in text:
+        page = f"<html><head><title>400 Bad Request</title></head><body><h1>Error</h1><p>{html.escape(text)}</p></body></html>"
+        bodies += [page]
+
+    for body in bodies:
+        limits = parse_limits(classify_error(400, {}, body.encode()).message, SENT)
+        assert (limits.context_window, limits.max_output_tokens) == (expected.context_window, expected.max_output_tokens)
 
 
 async def test_number_of_tokens_is_not_read_as_a_status() -> None:

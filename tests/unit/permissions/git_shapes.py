@@ -168,7 +168,8 @@ BENIGN_COMMANDS = (
 
 def make_base(folder: Path) -> Path:
     """Make the repositories that every script starts with, to copy for each test; returns their folder."""
-    (folder / "home").mkdir()
+    for name in ("home", "template/hooks", "template/info"):  # without the sample hooks, which every test would copy
+        (folder / name).mkdir(parents=True)
     (folder / "home/.gitconfig").write_text("[user]\n\tname = n\n\temail = a@b\n[init]\n\tdefaultBranch = main\n")
     _run_script(folder, BASE)
     return folder
@@ -185,7 +186,13 @@ def make_repository(folder: Path, script: str) -> Path:
 
 
 def _run_script(folder: Path, script: str) -> Path:
-    variables = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "RUN": str(folder / "run"), "LC_ALL": "C"}
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "GIT_TEMPLATE_DIR": str(folder / "template"),
+        "RUN": str(folder / "run"),
+        "LC_ALL": "C",
+    }
     done = subprocess.run(
         ["bash", "-c", f"{script}\npwd > '{folder}/end'"],
         cwd=folder,

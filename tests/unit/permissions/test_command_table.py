@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.rows import each_row
 from tests.unit.permissions.harness import shell
 
 ALLOW = (
@@ -524,7 +525,7 @@ def _is_incomplete(line: str) -> bool:
     return ("<<EOF" in line or "<<'EOF'" in line) and not line.endswith("\nEOF")
 
 
-@pytest.mark.parametrize("line", split_lines(ALLOWED))
+@each_row("line", split_lines(ALLOWED))
 @pytest.mark.covers("SEC-01")
 async def test_command_is_allowed(line: str) -> None:
     decision = await shell(line, *ALLOW, deny=DENY)
@@ -532,8 +533,8 @@ async def test_command_is_allowed(line: str) -> None:
     assert decision.outcome == "allow", [v for v in decision.verdicts if v.outcome != "allow"]
 
 
-@pytest.mark.parametrize("line", split_lines(NOT_UNDERSTOOD))
-@pytest.mark.parametrize("broad", ["shell", "shell(*)", "scope:shell-run"])
+@each_row("line", split_lines(NOT_UNDERSTOOD))
+@each_row("broad", ["shell", "shell(*)", "scope:shell-run"])
 @pytest.mark.covers("SEC-01")
 async def test_unanalyzable_command_asks_despite_a_broad_rule(line: str, broad: str) -> None:
     decision = await shell(line, broad, *ALLOW, deny=DENY)
@@ -542,7 +543,7 @@ async def test_unanalyzable_command_asks_despite_a_broad_rule(line: str, broad: 
     assert "cannot be analyzed: it uses " in decision.reason
 
 
-@pytest.mark.parametrize("line", split_lines(ASKED))
+@each_row("line", split_lines(ASKED))
 @pytest.mark.covers("SEC-01")
 async def test_command_asks(line: str) -> None:
     decision = await shell(line, *ALLOW, deny=DENY)
@@ -550,7 +551,7 @@ async def test_command_asks(line: str) -> None:
     assert decision.outcome == "ask", decision.reason
 
 
-@pytest.mark.parametrize("line", split_lines(DENIED))
+@each_row("line", split_lines(DENIED))
 @pytest.mark.covers("SEC-02")
 async def test_command_is_denied(line: str) -> None:
     decision = await shell(line, *ALLOW, deny=DENY)
@@ -560,14 +561,14 @@ async def test_command_is_denied(line: str) -> None:
     assert decision.rule.effect == "deny"
 
 
-@pytest.mark.parametrize("line", split_lines(ALLOWED))
+@each_row("line", split_lines(ALLOWED))
 async def test_command_asks_without_allow_rules(line: str) -> None:
     decision = await shell(line)
 
     assert decision.outcome == "ask"
 
 
-@pytest.mark.parametrize("line", split_lines(ALLOWED))
+@each_row("line", split_lines(ALLOWED))
 async def test_chaining_an_unknown_command_asks(line: str) -> None:
     for joined in (f"{line}\nwhoami", f"whoami; {line}", f"whoami && {line}"):
         assert (await shell(joined, *ALLOW, deny=DENY)).outcome == "ask", joined

@@ -9,6 +9,7 @@ import pytest
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import PermissionDecision, Permissions
 from mainspring.tools.builtin import builtin_tools
+from tests.rows import each_row
 
 DATA = Path(__file__).parent / "data"
 TOOLS = {t.name: t for t in builtin_tools(include_optional=True)}
@@ -74,7 +75,7 @@ def test_data_tables_are_large_enough() -> None:
     assert len(bypass_attempts()) >= 400
 
 
-@pytest.mark.parametrize("line", READING)
+@each_row("line", READING)
 @pytest.mark.covers("SEC-01")
 async def test_read_only_command_is_allowed(line: str) -> None:
     decision = await decide_call("shell", {"command": line}, MemoryEnv(PLAIN))
@@ -82,14 +83,14 @@ async def test_read_only_command_is_allowed(line: str) -> None:
     assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.needs_answer]
 
 
-@pytest.mark.parametrize("line", [line for line in READING if line not in ("true", "[ -d src ]")])
+@each_row("line", [line for line in READING if line not in ("true", "[ -d src ]")])
 async def test_read_only_command_asks_if_all_shell_commands_ask(line: str) -> None:
     assert (await decide_call("shell", {"command": line}, MemoryEnv(PLAIN), mode="ask")).outcome == "ask"
     assert (await decide_call("shell", {"command": line}, MemoryEnv(PLAIN), ask=["scope:shell-run"])).outcome == "ask"
     assert (await decide_call("shell", {"command": line}, MemoryEnv(PLAIN), deny=["shell"])).outcome == "deny"
 
 
-@pytest.mark.parametrize(("group", "tool", "arguments"), bypass_attempts())
+@each_row("group, tool, arguments", bypass_attempts())
 @pytest.mark.covers("SEC-01", "SEC-02", "BYD-18")
 async def test_bypass_attempt_is_not_allowed(group: str, tool: str, arguments: dict[str, str]) -> None:
     rules = {effect: GROUPS[group].get(effect, ()) for effect in ("allow", "ask", "deny")}

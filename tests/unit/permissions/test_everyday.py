@@ -7,6 +7,7 @@ import pytest
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.tools.builtin import shell
+from tests.rows import each_row
 
 FILES = {
     "README.md": "# main\n",
@@ -27,7 +28,7 @@ FALSE_QUESTIONS = frozenset(
 """Read-only lines that ask anyway: at most two, each with its reason."""
 
 
-@pytest.mark.parametrize("line", [line.replace("\0", "\n") for line in LINES if line not in FALSE_QUESTIONS])
+@each_row("line", [line.replace("\0", "\n") for line in LINES if line not in FALSE_QUESTIONS])
 @pytest.mark.covers("SEC-01")
 async def test_everyday_command_is_allowed(line: str) -> None:
     decision = await Permissions().decide("shell", {"command": line}, env=MemoryEnv(FILES), definition=shell)

@@ -7,6 +7,7 @@ import pytest
 from mainspring.env.memory import MemoryEnv
 from mainspring.permissions import Permissions
 from mainspring.tools.builtin import shell
+from tests.rows import each_row
 
 FILES = {"README.md": "a\n", "src/app.py": "b\n", "src/-n": "c\n", "src/x /etc/passwd": "d\n", "private/key.py": "e\n"}
 SECRET = {**FILES, ".env": "KEY=1\n"}
@@ -305,12 +306,12 @@ async def decide_line(line: str, files: dict[str, str], **options: Any) -> str:
     return (await permissions.decide("shell", {"command": line}, env=env, definition=shell)).outcome
 
 
-@pytest.mark.parametrize("line", (PROVED + XARGS_PROVED).strip().replace("\n\n", "\n").splitlines())
+@each_row("line", (PROVED + XARGS_PROVED).strip().replace("\n\n", "\n").splitlines())
 async def test_find_with_a_read_only_command_is_allowed(line: str) -> None:
     assert await decide_line(line, FILES) == "allow"
 
 
-@pytest.mark.parametrize("line", (NOT_PROVED + XARGS_NOT_PROVED).strip().replace("\n\n", "\n").splitlines())
+@each_row("line", (NOT_PROVED + XARGS_NOT_PROVED).strip().replace("\n\n", "\n").splitlines())
 async def test_unproven_find_command_asks(line: str) -> None:
     assert await decide_line(line, FILES) != "allow"
 

@@ -13,6 +13,7 @@ from mainspring.permissions import PermissionDecision, Permissions
 from mainspring.shell_analysis import analyze
 from mainspring.shell_analysis.wildcards import may_match
 from tests.requires import skip_missing
+from tests.rows import each_row
 from tests.unit.permissions.harness import TOOLS
 
 TABLE: dict[str, dict[str, list[str]]] = tomllib.loads((Path(__file__).parent / "data" / "wildcards.toml").read_text())
@@ -42,7 +43,7 @@ def test_wildcard_table_is_large_enough() -> None:
     assert len(set(pairs("uncovered"))) >= 400
 
 
-@pytest.mark.parametrize(("rule", "line"), pairs("covered"))
+@each_row("rule, line", pairs("covered"))
 @pytest.mark.covers("SEC-01")
 async def test_everyday_commands_are_covered(rule: str, line: str) -> None:
     decision = await decide(rule, line)
@@ -50,7 +51,7 @@ async def test_everyday_commands_are_covered(rule: str, line: str) -> None:
     assert decision.outcome == "allow", [(v.resource, v.reason) for v in decision.needs_answer]
 
 
-@pytest.mark.parametrize(("rule", "line"), pairs("uncovered"))
+@each_row("rule, line", pairs("uncovered"))
 @pytest.mark.covers("SEC-01")
 async def test_commands_with_outside_effects_are_not_covered(rule: str, line: str) -> None:
     decision = await decide(rule, line)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.redaction import Redactor, environment_secrets, redact_environment, redact_value
+from tests.rows import each_row
 from tests.secret_forms import FORMS, ORDINARY_FORMS
 from tests.secret_samples import ORDINARY, SAMPLES, Sample, pem
 
@@ -79,7 +80,7 @@ def encode_forms(text: str) -> list[str]:
 
 
 @pytest.mark.covers("BYD-19")
-@pytest.mark.parametrize("sample", [*SAMPLES, *FORMS], ids=lambda sample: sample.name)
+@each_row("sample", [*SAMPLES, *FORMS])
 def test_each_sample_is_redacted(sample: Sample) -> None:
     for form in encode_forms(sample.text):
         clean = redact_environment(form)
@@ -89,7 +90,7 @@ def test_each_sample_is_redacted(sample: Sample) -> None:
 
 
 @pytest.mark.covers("BYD-19")
-@pytest.mark.parametrize("text", [*ORDINARY, *ORDINARY_FORMS], ids=range(len(ORDINARY) + len(ORDINARY_FORMS)))
+@each_row("text", [*ORDINARY, *ORDINARY_FORMS])
 def test_ordinary_text_is_unchanged(text: str) -> None:
     for form in encode_forms(text):
         assert redact_environment(form) == form

@@ -6,6 +6,7 @@ import pytest
 
 from mainspring.shell_analysis import analyze, wildcards
 from mainspring.shell_analysis.syntax import Redirect
+from tests.rows import each_row
 from tests.unit.permissions.harness import decide_call, shell
 
 NAMED = [
@@ -174,7 +175,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "construct"), NAMED)
+@each_row("line, construct", NAMED)
 @pytest.mark.covers("SEC-01")
 async def test_unsupported_construct_is_named_and_asks(line: str, construct: str) -> None:
     decision = await shell(line, "shell", "shell(*)", "scope:shell-run", reads_free=True)
@@ -183,7 +184,7 @@ async def test_unsupported_construct_is_named_and_asks(line: str, construct: str
     assert (decision.outcome, construct in decision.reason) == ("ask", True)
 
 
-@pytest.mark.parametrize("line", HIDDEN.strip().split("\n"))
+@each_row("line", HIDDEN.strip().split("\n"))
 @pytest.mark.covers("SEC-01", "SEC-02")
 async def test_commands_after_an_unsupported_construct_are_not_allowed(line: str) -> None:
     free = await decide_call("shell", {"command": line}, mode="allow")

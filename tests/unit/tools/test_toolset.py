@@ -10,8 +10,7 @@ from mainspring.loop.hooks import PermissionCheck, TurnBefore
 from mainspring.messages import ToolDefinition
 from mainspring.policies.tool_filter import ToolFilter
 from mainspring.testing import ScriptedCall, ScriptedModel
-from mainspring.tools import tool
-from mainspring.tools.toolset import Toolset
+from mainspring.tools import Toolset, tool
 
 
 @tool

@@ -416,7 +416,10 @@ def _find_rewind_point(prompts: list[tuple[TranscriptItem, str | None]], to: str
 def _describe_rewind(plan: RewindPlan, *, files: bool, conversation: bool) -> str:
     parts: list[str] = []
     if conversation:
-        parts.append(pluralize(plan.messages, "message"))
+        if plan.returned:
+            parts.append(pluralize(plan.returned, "restored message"))
+        if plan.messages or not plan.returned:
+            parts.append(pluralize(plan.messages, "message"))
     if files:
         parts.append(pluralize(len(plan.restores), "file"))
         parts += [f"{c.path}: {c.reason}" for c in plan.conflicts]

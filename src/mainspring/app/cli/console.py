@@ -214,6 +214,14 @@ def write_output(text: str, out: TextIO | None = None) -> None:
         raise OutputError(f"Cannot write the output: {reason}.") from error
 
 
+def write_error(text: str) -> None:
+    """Write a line to stderr; if it is full or closed, the line is lost, and the exit code is the message."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        discard_stream(sys.stderr)
+
+
 def discard_stream(stream: TextIO) -> None:
     """Redirect a closed stream to the null device, so that the interpreter's last flush does not fail."""
     try:

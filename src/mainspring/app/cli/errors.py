@@ -5,25 +5,28 @@ Usage errors are printed in the requested output format.
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mainspring.app.cli.arguments import UsageError
-from mainspring.app.cli.console import write_output
+from mainspring.app.cli.console import write_error, write_output
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.json_schema import SCHEMA_VERSION, Failure, ResultLine
 from mainspring.errors import AgentProviderError, MainspringError, ModelError
 from mainspring.events import encode
 from mainspring.lazy import lazy_function
 from mainspring.redaction import redact_environment
-from mainspring.text import escape_invisible
+from mainspring.text import escape_invisible, truncate_to_fit
 
 if TYPE_CHECKING:
     from mainspring.app.run.error_advice import advise
 else:
     advise = lazy_function("mainspring.app.run.error_advice", "advise")
+
+
+_MAX_NAME = 200
+"""Maximum number of characters of a path in an error."""
 
 
 def describe_error(error: BaseException) -> str:
@@ -32,7 +35,8 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, MainspringError):
         text = str(error) or type(error).__name__
     elif isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        name = truncate_to_fit(str(error.filename or ""), _MAX_NAME, "...")
+        text = f"{name}: {error.strerror}" if name else error.strerror
     elif isinstance(error, KeyboardInterrupt):
         text = "Interrupted."
     else:
@@ -52,8 +56,8 @@ def report_usage_error(error: UsageError, given: Sequence[str]) -> int:
     """Print a usage error, and return the exit code."""
     text = redact_environment(str(error))
     if error.usage:
-        print(escape_invisible(error.usage.rstrip(), prose=True), file=sys.stderr)
-    print(escape_invisible(f"Error: {text}", prose=True), file=sys.stderr)
+        write_error(escape_invisible(error.usage.rstrip(), prose=True))
+    write_error(escape_invisible(f"Error: {text}", prose=True))
     words = {word for text in given for word in text.split("=")}
     if "--output" in words and words & {"json", "stream-json"}:
         failure = Failure(type="UsageError", message=text)

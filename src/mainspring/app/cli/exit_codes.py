@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from mainspring.app.cli.startup_interrupt import INTERRUPTED as INTERRUPTED
 from mainspring.app.cli.startup_interrupt import PIPE_CLOSED as PIPE_CLOSED
 from mainspring.app.run.events import RunOutcome
@@ -51,6 +53,8 @@ def exit_code_for_error(error: BaseException) -> int:
     match error:
         case ConfigError() | ProviderConfigError() | SessionError():
             return USAGE
+        case OSError() if error.errno == errno.ENAMETOOLONG:
+            return USAGE  # A path of the command line that cannot exist.
         case PermissionDeniedError():
             return DENIED
         case KeyboardInterrupt() | AgentAbortedError():

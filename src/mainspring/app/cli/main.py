@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(given, owns_process=arguments is None)
     except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
+        import_module("mainspring.app.cli.console").write_error("Interrupted.")
         return INTERRUPTED
     finally:
         if arguments is None:
@@ -76,7 +76,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
         console.discard_stream(sys.stdout)
         return PIPE_CLOSED
     except console.OutputError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        console.write_error(f"Error: {error}")
         return 1
     finally:
         if owns_process:

@@ -168,8 +168,12 @@ def _rewind(options: argparse.Namespace, console: Console) -> int:
             console.info(f"Not rewound: files changed by {one_line(command, 100)}")
     if step.conversation:
         verbs = ("would be", "would be") if done is None else ("was", "were")
-        messages = pluralize(plan.messages, f"message {verbs[0]}", f"messages {verbs[1]}")
-        console.info(f"{messages} removed from the conversation. The session still contains the old branch.")
+        if plan.returned:
+            messages = pluralize(plan.returned, f"message {verbs[0]}", f"messages {verbs[1]}")
+            console.info(f"{messages} restored to the conversation.")
+        if plan.messages or not plan.returned:
+            messages = pluralize(plan.messages, f"message {verbs[0]}", f"messages {verbs[1]}")
+            console.info(f"{messages} removed from the conversation. The session still contains the old branch.")
     if done is not None:
         console.info("Undo this with `mainspring rewind --undo`.")
     return 0

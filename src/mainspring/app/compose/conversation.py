@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from mainspring.env import EditorEnv
     from mainspring.mcp import McpPlug
     from mainspring.sessions import find_session
-    from mainspring.sessions.session import HomeOrStore
+    from mainspring.sessions.home import HomeOrStore
     from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 else:
     create_fork_title = lazy_function("mainspring.app.workspace.session_summaries", "create_fork_title")

@@ -17,7 +17,7 @@ from mainspring.lazy import lazy_function
 
 if TYPE_CHECKING:
     from mainspring.sessions import SqliteSessionStore
-    from mainspring.sessions.session import HomeOrStore
+    from mainspring.sessions.home import HomeOrStore
 else:
     SqliteSessionStore = lazy_function("mainspring.sessions", "SqliteSessionStore")
 

@@ -43,7 +43,7 @@ from mainspring.redaction import redact_environment
 if TYPE_CHECKING:
     from dbos import DBOS, DBOSClient
 
-P = ParamSpec("P")
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
@@ -383,7 +383,7 @@ class DbosEngine:
         await self.open()
         return await self.run_in_thread(self.tables.signs.alive, self._dead_after)
 
-    async def run_in_thread(self, call: Callable[P, _T], *given: P.args, **named: P.kwargs) -> _T:
+    async def run_in_thread(self, call: Callable[_P, _T], *given: _P.args, **named: _P.kwargs) -> _T:
         """Run a database request in a thread of this engine. Closing the engine waits for such threads."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, "mainspring-durable")

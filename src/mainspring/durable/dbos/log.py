@@ -74,7 +74,7 @@ class Poller:
                 waiter.cancel()
 
 
-P = ParamSpec("P")
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -85,7 +85,7 @@ class LogBackend(Protocol):
     message_poller: Poller
     feed_poller: Poller
 
-    async def run_in_thread(self, call: Callable[P, _T], *given: P.args, **named: P.kwargs) -> _T:
+    async def run_in_thread(self, call: Callable[_P, _T], *given: _P.args, **named: _P.kwargs) -> _T:
         """Run blocking work in a thread."""
         ...
 

@@ -57,9 +57,11 @@ class LazyApiKey:
     Args:
         provider: Name of the provider, for messages.
         fetch: Function that fetches the key.
+        source: The setting that names the source of the key, for error messages.
     """
 
-    def __init__(self, provider: str, fetch: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, provider: str, fetch: Callable[[], Awaitable[str]], source: str) -> None:
+        self.source = source
         self._provider = provider
         self._fetch = fetch
         self._key = ""
@@ -92,11 +94,11 @@ def resolve_api_key(provider: str, section: _KeySettings) -> str | LazyApiKey | 
         return section.api_key
     command, file, entry = section.api_key_command, section.api_key_file, section.api_key_keyring
     if command:
-        return LazyApiKey(provider, lambda: read_key_from_command(command))
+        return LazyApiKey(provider, lambda: read_key_from_command(command), "apiKeyCommand")
     if file:
-        return LazyApiKey(provider, lambda: asyncio.to_thread(read_key_from_file, file))
+        return LazyApiKey(provider, lambda: asyncio.to_thread(read_key_from_file, file), "apiKeyFile")
     if entry:
-        return LazyApiKey(provider, lambda: asyncio.to_thread(read_key_from_keyring, entry))
+        return LazyApiKey(provider, lambda: asyncio.to_thread(read_key_from_keyring, entry), "apiKeyKeyring")
     return None
 
 

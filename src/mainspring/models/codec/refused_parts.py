@@ -142,6 +142,11 @@ _MISSING = lazy_re(
     r"not (be )?found|no such|n't exist|not exist|unknown (model|url|path|route|endpoint)|invalid (model|url)|not (be )?available|"
     r"no longer|deprecat|decommission|retired|not a valid|(no|not have) access|cannot (get|post)\b|no endpoints found for"
 )
+_UNSUPPORTED = lazy_re(
+    r"support|capab|cannot|can't|can not|unable|not (possible|allowed|implemented|permitted)|match|request|不支持|無法|无法|"
+    + "|".join([part.hint for part in _PARTS if part.label in ("images", "tools", "reasoning")])
+)
+"""Matches a text that may be about a part of the request; routers refuse parts with the status 404, too."""
 _SIZE = lazy_re(r"token|context|too (long|large|big|many)|length|window|\bsize\b|exceed")
 """Matches a text about the size of the request, which any part makes smaller: leaving out unrelated parts is not the solution."""
 _VARIABLE = lazy_re(r"\S*\d\S*")
@@ -377,7 +382,8 @@ def _may_refuse_part(refusal: ModelError) -> bool:
     if reason in ("bad_request", "not_implemented") or (status == 500 and reason == "server_error"):
         return True
     is_unclear = status in (404, 410) and refusal.code in (ErrorCode.UNKNOWN, ErrorCode.MODEL_NOT_FOUND)
-    return is_unclear and reason == "not_found" and not _MISSING.search(refusal.message.lower())
+    text = refusal.message.lower()
+    return is_unclear and reason == "not_found" and not _MISSING.search(text) and _UNSUPPORTED.search(text) is not None
 
 
 def _has_called_tools(request: ModelRequest, profile: ModelProfile) -> bool:

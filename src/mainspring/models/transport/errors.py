@@ -36,6 +36,32 @@ def connect_error(url: str, error: BaseException) -> ModelError:
     return NetworkError(f"Cannot connect to {host}: {_error_text(error)}", reason="connect")
 
 
+def proxy_refusal(url: str, status: int, text: str) -> ModelError:
+    """Return the error of a proxy that does not open a connection to the host of a URL.
+
+    Args:
+        url: Address of the request.
+        status: HTTP status of the proxy's response.
+        text: Its reason phrase.
+    """
+    advice = f". {format_proxy_advice(url)}" if status == 407 else ""
+    return NetworkError(
+        f"The proxy does not connect to {host_and_port(url)}: {text or f'HTTP {status}'}{advice}",
+        reason="proxy",
+        retryable=status >= 500,
+        status=status,
+    )
+
+
+def format_proxy_advice(url: str) -> str:
+    """Return what to do if a proxy requires credentials."""
+    parts = urlsplit(url)
+    return (
+        f"A proxy between this computer and {parts.hostname} requires a user name and a password: set {parts.scheme.upper()}_PROXY to "
+        f"http://USER:PASSWORD@PROXY:PORT, or add {parts.hostname} to NO_PROXY. Then run `mainspring check`."
+    )
+
+
 def connection_lost_error(url: str, error: BaseException, *, response_started: bool) -> ModelError:
     """Return the error of a lost connection; ``response_started`` is true if a response had started."""
     when = "before the response was complete" if response_started else "before it responded"

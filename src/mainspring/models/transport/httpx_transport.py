@@ -18,6 +18,7 @@ from mainspring.models.transport.errors import (
     connect_error,
     connection_lost_error,
     invalid_url_error,
+    proxy_refusal,
     timeout_error,
 )
 from mainspring.models.transport.loop_local import LoopLocal
@@ -200,6 +201,8 @@ def _map_error(url: str, error: BaseException, timeouts: Timeouts) -> ModelError
             return timeout_error(url, "first_byte", timeouts)
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
             return invalid_url_error(url, error)
+        case httpx2.ProxyError() if str(error)[:3].isdigit():
+            return proxy_refusal(url, int(str(error)[:3]), str(error))
         case httpx2.ConnectError() | httpx2.ProxyError():
             return connect_error(url, error)
         case _:

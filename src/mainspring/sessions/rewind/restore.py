@@ -7,7 +7,7 @@ file that was changed later to its content before the first of these changes. A 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -74,6 +74,7 @@ class RewindPlan(Struct, frozen=True, kw_only=True):
         conflicts: Files that another program changed since, or that cannot be restored.
         uncovered: Commands that ran since then. Their changes are not undone.
         messages: Number of messages that the conversation loses.
+        returned: Number of messages that it gets back, by the undo of a rewind.
     """
 
     target: str | None
@@ -83,6 +84,7 @@ class RewindPlan(Struct, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
     uncovered: tuple[str, ...] = ()
     messages: int = 0
+    returned: int = 0
 
 
 async def plan_rewind(session: Session, env: ExecutionEnv, target: str | None) -> RewindPlan:
@@ -135,8 +137,7 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
             conflicts.append(Conflict(path, reason, forcible=known))
         if known:
             restores.append(FileRestore(path, _choose_action(state, current), state, current))
-    path_ids = {node.id for node in tree.path(leaf)}
-    left_nodes = [node for node in tree.path(session.journal.leaf) if node.id not in path_ids]
+    before, then = list(tree.path(session.journal.leaf)), list(tree.path(leaf))
     return RewindPlan(
         target=target,
         leaf=leaf,
@@ -144,8 +145,15 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
         restores=tuple(restores),
         conflicts=tuple(conflicts),
         uncovered=tuple(f"{n.tool}: {n.what}" if n.what else n.tool for n in notes if isinstance(n, UntrackedCommand)),
-        messages=sum(2 if node.kind == "pair" else 1 for node in left_nodes if node.kind in {"message", "pair"}),
+        messages=_count_messages(before, then),
+        returned=_count_messages(then, before),
     )
+
+
+def _count_messages(nodes: Sequence[EntryNode], others: Sequence[EntryNode]) -> int:
+    """Return the number of messages in the nodes of a branch that another branch does not have."""
+    ids = {node.id for node in others}
+    return sum(2 if n.kind == "pair" else 1 for n in nodes if n.id not in ids and n.kind in {"message", "pair"})
 
 
 def _iter_notes(
@@ -327,7 +335,7 @@ async def _record_current(session: Session, env: ExecutionEnv, path: str) -> Non
 
 
 def _note(session: Session, kind: str, path: str, state: FileState) -> None:
-    session.journal.note(kind, msgspec.to_builtins(FileSnapshot(path, state)))
+    session.journal.record(CustomEntry, custom_type=kind, data=msgspec.to_builtins(FileSnapshot(path, state)))
 
 
 async def _write_files(

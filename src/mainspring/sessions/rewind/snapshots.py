@@ -16,12 +16,12 @@ from mainspring.loop import Plugin
 from mainspring.loop.hooks import BeforeToolRun, ToolFinished
 from mainspring.permissions import Permissions
 from mainspring.sessions.blob_store import BlobStore
+from mainspring.sessions.entries import CustomEntry
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
     from mainspring.sessions.session import Session
-    from mainspring.tools import Access, Tool
-
+from mainspring.tools import Access, Tool
 
 BEFORE, AFTER, UNCOVERED, REWOUND = "file_before", "file_after", "file_uncovered", "rewind"
 """Types of the custom entries."""
@@ -172,7 +172,7 @@ class FileSnapshots(Plugin):
         ):
             what = next(a.resource for a in touched if a.scope == "shell-run")
             note = UntrackedCommand(hook.name, " ".join(what.split())[:_WORDS])
-            self.session.journal.note(UNCOVERED, msgspec.to_builtins(note))
+            self.session.journal.record(CustomEntry, custom_type=UNCOVERED, data=msgspec.to_builtins(note))
         self._paths[hook.call_id] = []
         for path in dict.fromkeys(changes):
             try:
@@ -196,7 +196,8 @@ class FileSnapshots(Plugin):
             state = await read_file_state(self._agent.env, path, self.blobs)
         except OSError as error:
             state = FileState(skipped=explain(error))
-        self.session.journal.note(kind, msgspec.to_builtins(FileSnapshot(path, state, call)))
+        data = msgspec.to_builtins(FileSnapshot(path, state, call))
+        self.session.journal.record(CustomEntry, custom_type=kind, data=data)
 
 
 def _written_paths(tool: Tool, hook: BeforeToolRun) -> list[Access]:

@@ -61,9 +61,13 @@ class RenderedLines(Struct, frozen=True):
 
 
 class LineWindow:
-    """Lines ``offset`` to ``offset + limit - 1`` of bytes fed in order; the other lines are counted."""
+    """Lines ``offset`` to ``offset + limit - 1`` of bytes fed in order; the other lines are counted.
+
+    Lines end in CR if the first piece has no LF.
+    """
 
     __slots__ = (
+        "_ends_in_cr",
         "_hash",
         "_held",
         "_held_all",
@@ -85,8 +89,14 @@ class LineWindow:
         self._held_size = 0
         self._held_all = True
         self._hash = hashlib.sha256()
+        self._ends_in_cr: bool | None = None
         self.size = 0
         self.ends_open = False
+
+    @property
+    def ends_in_cr(self) -> bool:
+        """Whether lines end in CR alone."""
+        return self._ends_in_cr is True
 
     def feed(self, data: bytes, raw: bytes | None = None) -> None:
         """Process the next piece; ``raw`` are the bytes in the file if they differ."""
@@ -94,6 +104,10 @@ class LineWindow:
         if not data:
             return
         self.size += len(data)
+        if self._ends_in_cr is None:
+            self._ends_in_cr = b"\r" in data and b"\n" not in data
+        if self._ends_in_cr:
+            data = data.replace(b"\r", b"\n")
         self.ends_open = data[-1:] != b"\n"
         count = data.count(b"\n")
         first, last = self._offset - 1, self._offset - 1 + self._limit
@@ -271,6 +285,8 @@ async def _text(ctx: ToolContext, file: ResolvedFile, head: bytes, arguments: Ma
         return failure(
             ToolErrorCode.VALIDATION_ERROR, f"offset {offset} is past the end of {file.name}, which has {lines}."
         )
+    if window.ends_in_cr:
+        form = ", ".join(filter(None, (form, "CR line endings")))
     shown = await asyncio.to_thread(render_lines, window.buffered, layout, form)
     if shown is None:
         return _binary(file, head)

@@ -11,7 +11,7 @@ from mainspring.app.compose.conversation import open_conversation
 from mainspring.env import LocalEnv
 from mainspring.loop.hooks import PermissionCheck
 from mainspring.mcp import InMemoryConnector, InMemoryServer, McpPlug, McpServerConfig, create_tool_search
-from mainspring.mcp.plug import create_resource_tools
+from mainspring.mcp.resource_tools import create_resource_tools
 from mainspring.messages import ToolUseBlock
 from mainspring.permissions import Permissions, Reply
 from mainspring.policies.plan_mode import PlanMode

@@ -73,6 +73,7 @@ async def test_line_numbers_can_be_disabled() -> None:
         ("one", "(end of file, 1 line; no newline at the end)"),
         ("a\r\nb\r\n", "(end of file, 2 lines; CRLF line endings)"),
         ("a\r\nb\nc\n", "(end of file, 3 lines; mixed LF and CRLF line endings)"),
+        ("a\rb\r", "(end of file, 2 lines; CR line endings)"),
         ("\ufeffa\n", "(end of file, 1 line; UTF-8 with byte order mark)"),
         ("é\n".encode("cp1252"), "(end of file, 1 line; cp1252)"),
         ("é\r\n".encode("utf-16"), "(end of file, 1 line; utf-16-le with byte order mark, CRLF line endings)"),

@@ -27,8 +27,10 @@ from mainspring.models.wire.openai_chat.payloads import (
 )
 
 if TYPE_CHECKING:
+    from mainspring.models.codec.cumulative_text import CumulativeText
     from mainspring.models.codec.text_markup import MarkupText, ends_with_calls
 else:
+    CumulativeText = lazy_function("mainspring.models.codec.cumulative_text", "CumulativeText")
     ends_with_calls = lazy_function("mainspring.models.codec.text_markup", "ends_with_calls")
     MarkupText = lazy_function("mainspring.models.codec.text_markup", "MarkupText")
 
@@ -203,12 +205,18 @@ def _as_text(arguments: str | dict[str, Any] | None) -> str:
 
 
 class ReasoningAssembler:
-    """The reasoning of one response."""
+    """The reasoning of one response.
 
-    __slots__ = ("_detail", "_draft", "_index", "_mark")
+    Args:
+        draft: Builder of the response.
+        deltas: Filter of the deltas, for hosts that may send all text so far with each of them.
+    """
 
-    def __init__(self, draft: MessageBuilder) -> None:
+    __slots__ = ("_deltas", "_detail", "_draft", "_index", "_mark")
+
+    def __init__(self, draft: MessageBuilder, deltas: CumulativeText | None = None) -> None:
         self._draft = draft
+        self._deltas = deltas
         self._index = -1  # the open thinking block
         self._mark = ""
         self._detail: dict[str, Any] | None = None
@@ -216,6 +224,8 @@ class ReasoningAssembler:
     def add(self, text: str, mark: str, details: list[dict[str, Any]] | None, out: list[StreamEvent]) -> None:
         """Add a delta: its text, its field, and structured details, which may repeat the text."""
         if not details:
+            if self._deltas is not None:
+                text = self._deltas.add(text)
             self._grow(text, mark, None, out)
             return
         has_text = bool(text)
@@ -233,6 +243,8 @@ class ReasoningAssembler:
         """Close the open block, if any."""
         if self._index < 0:
             return
+        if self._deltas is not None and (held := self._deltas.flush()):
+            out.append(self._draft.thinking(self._index, held))
         signature = to_json(self._detail).decode() if self._detail else self._mark
         out.append(self._draft.close_thinking(self._index, signature))
         self._index = -1
@@ -289,8 +301,8 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
     """Decoder of one response; see `StreamDecoder`."""
 
     __slots__ = (
-        *("_calls", "_can_have_markup", "_finish", "_lenient", "_markup", "_reasoning", "_stopped_at", "_text"),
-        "_text_mark",
+        *("_calls", "_can_have_markup", "_deltas", "_finish", "_lenient", "_markup", "_reasoning", "_stopped_at"),
+        *("_text", "_text_mark"),
     )
 
     filter_reasons = frozenset(
@@ -311,7 +323,9 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         self._text_mark: str | None = None
         self._can_have_markup = profile.dialect.text_markup
         self._markup: MarkupText | None = None  # created for the first text that may be markup
-        self._reasoning = ReasoningAssembler(self.draft)
+        is_foreign = self._can_have_markup
+        self._deltas = CumulativeText() if is_foreign else None
+        self._reasoning = ReasoningAssembler(self.draft, CumulativeText() if is_foreign else None)
         self._calls = ToolCallAssembler(self.draft)
         self._finish = ""
         self._stopped_at: str | int | None = None
@@ -359,6 +373,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         return self._lenient.chunk(fields)
 
     def _close_blocks(self, out: list[StreamEvent]) -> None:
+        self._flush_deltas(out)
         self._reasoning.close(out)
         if self._text_mark and not len(self.draft):
             self._open_text(out)  # An empty text with a signature.
@@ -399,7 +414,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
                 self._text < 0
                 or type(content) is not str
                 or not content
-                or (self._can_have_markup and "<" in content)
+                or (self._can_have_markup and (self._deltas is not None or "<" in content))
                 or _has_more(delta)
             ):
                 self._delta(delta, out, is_complete=False)
@@ -464,6 +479,18 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         self._add_text(text if isinstance(text, str) else "", out)
 
     def _add_text(self, text: str, out: list[StreamEvent]) -> None:
+        if self._deltas is not None:
+            text = self._deltas.add(text)
+        self._write_text(text, out)
+        if self._deltas is not None and self._deltas.is_settled:
+            self._deltas = None
+
+    def _flush_deltas(self, out: list[StreamEvent]) -> None:
+        """Add the text that is held back."""
+        if self._deltas is not None:
+            self._write_text(self._deltas.flush(), out)
+
+    def _write_text(self, text: str, out: list[StreamEvent]) -> None:
         if not text:
             return
         if self._can_have_markup and self._add_markup(text, out):
@@ -479,6 +506,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         out.append(event)
 
     def _close_text(self, out: list[StreamEvent]) -> None:
+        self._flush_deltas(out)
         if self._markup is not None:
             self._markup.close(out, self._text_mark)
         if self._text >= 0:

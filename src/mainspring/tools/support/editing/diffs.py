@@ -62,6 +62,8 @@ def compute_diff(before: str, after: str, path: str, *, max_bytes: int = MAX_DIF
 
 
 def _complete(line: str) -> str:
+    if line.endswith("\r"):
+        return line[:-1] + "\n"
     return line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
 
 

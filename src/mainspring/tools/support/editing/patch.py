@@ -156,6 +156,8 @@ def _apply_chunk(view: NormalizedText, chunk: PatchChunk, cursor: int) -> tuple[
         at = start if chunk.contexts else len(lines)
         return _insert_lines(view, lines, at, chunk.new), at + len(chunk.new), ""
     old, new = chunk.old, chunk.new
+    if view.has_single_cr:
+        old, new = ([part for line in each for part in line.split("\r")] for each in (old, new))
     found = _find(lines, old, start, chunk)
     if found is None and len(old) > 1 and not old[-1] and new and not new[-1]:
         old, new = (
@@ -166,7 +168,7 @@ def _apply_chunk(view: NormalizedText, chunk: PatchChunk, cursor: int) -> tuple[
     if found is None:
         raise PatchMatchError(_not_found_message(view, chunk))
     at, fuzz = found
-    if chunk.old == chunk.new:
+    if old == new:
         return view.raw, at + len(old), ""
     text = _replace_lines(view, lines, at, old, new, fuzz)
     note = f"lines {at + 1}-{at + len(old)} matched {TOLERANCE_LABELS[fuzz]}" if fuzz else ""

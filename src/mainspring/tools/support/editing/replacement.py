@@ -59,11 +59,13 @@ class EditError(Struct, frozen=True):
 
 def compute_edit(raw: str, edit: Edit) -> EditChange | EditError:
     """Compute the effect of an edit on a text."""
-    old, new = normalize_newlines(edit.old), normalize_newlines(edit.new)
     if edit.old == edit.new:
         return EditError("old_string and new_string are identical.")
     view = NormalizedText(raw)
-    if "\r\n" in edit.old or old == new:
+    old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
+    if "\r" in old and view.has_single_cr:
+        old, new = normalize_newlines(old), normalize_newlines(new)
+    if "\r" in edit.old or old == new:
         change = _match_exact_line_endings(view, edit)
         if change or old == new:
             return change or EditError("old_string with these line endings is not in the file; it has other ones.")

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 
 from mainspring.tools.support.editing.diffs import count_common_lines
 from mainspring.tools.support.editing.match import Match, fold_lookalikes
-from mainspring.tools.support.editing.text_view import NormalizedText
+from mainspring.tools.support.editing.text_view import NormalizedText, split_endings
 
 Reindent = Callable[[str], str | None]
 """Function from the indentation of new text to the indentation in the file; ``None`` if ambiguous."""
@@ -114,7 +114,7 @@ def splice(view: NormalizedText, located: Match, new: str) -> str:
         UnclearIndentationError: The indentation is ambiguous after a match that ignored it.
     """
     is_near = located.fuzz in ("trailing spaces", "look-alikes", "indentation")
-    merges = is_near or (view.has_crlf and "\n" in located.old + new)
+    merges = is_near or (view.has_cr and "\n" in located.old + new)
     pieces: list[str] = []
     done = 0
     for start, end in located.spans:
@@ -133,9 +133,7 @@ class _LineMerge:
     """A match: the lines in the file, the old lines of the edit, and the new lines."""
 
     def __init__(self, view: NormalizedText, start: int, raw: str, located: Match, new: str) -> None:
-        *lines, last = raw.split("\n")
-        self._found = [line.removesuffix("\r") for line in lines] + [last]
-        self._endings = ["\r\n" if line.endswith("\r") else "\n" for line in lines]
+        self._found, self._endings = split_endings(raw)
         self._ending = self._endings[0] if self._endings else view.ending_around(start)
         self._old = located.old.split("\n")
         self._new = new.split("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
@@ -11,22 +12,27 @@ class NormalizedText:
 
     Attributes:
         raw: Original text.
-        text: Text with each CR LF replaced by LF. A single CR is treated as an ordinary character.
+        text: Text with each CR LF, and each single CR, replaced by LF.
     """
 
     __slots__ = ("_breaks", "_lines", "_starts", "raw", "text")
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
-        self.text = raw.replace("\r\n", "\n")
+        self.text = normalize_newlines(raw)
         self._breaks: list[int] | None = [] if len(self.text) == len(raw) else None
         self._lines: list[str] | None = None
         self._starts: list[int] | None = None
 
     @property
-    def has_crlf(self) -> bool:
-        """Whether any line ends in CR LF."""
-        return len(self.text) != len(self.raw)
+    def has_cr(self) -> bool:
+        """Whether any line ends in CR LF or CR."""
+        return self.text != self.raw
+
+    @property
+    def has_single_cr(self) -> bool:
+        """Whether any line ends in CR alone."""
+        return self.has_cr and "\r" in self.raw.replace("\r\n", "")
 
     @property
     def lines(self) -> list[str]:
@@ -62,15 +68,20 @@ class NormalizedText:
 
     def ending_around(self, index: int) -> str:
         """Return the line ending at a position of `text`: of its line, else of the previous line, else the most common."""
-        if not self.has_crlf:
+        if not self.has_cr:
             return "\n"
-        here = self.to_raw_index(index)
-        for at in (self.raw.find("\n", here), self.raw.rfind("\n", 0, here)):
+        for at in (self.text.find("\n", index), self.text.rfind("\n", 0, index)):
             if at >= 0:
-                return "\r\n" if at > 0 and self.raw[at - 1] == "\r" else "\n"
+                return self.raw_slice(at, at + 1)
         return "\n"
 
 
 def normalize_newlines(text: str) -> str:
     """Return the text with line feeds only."""
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def split_endings(raw: str) -> tuple[list[str], list[str]]:
+    """Return the lines of a text, and their line endings; the last line has none."""
+    pieces = re.split("(\r\n|\n|\r)", raw)
+    return pieces[::2], pieces[1::2]

@@ -24,7 +24,7 @@ from mainspring.tools.support.search.file_list import (
 from mainspring.tools.support.text_files import is_utf8
 from mainspring.tools.tool import ToolContext
 
-_LITERAL_BRACE = lazy_re(r"\\.|\{(?!\d+(?:,\d*)?\})|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]", re.DOTALL)
+_LITERAL_BRACE = lazy_re(r"\\.|\{(?!\d+(?:,\d*)?\})|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*(?:\]|\Z)", re.DOTALL)
 
 
 class RegexError(ValueError):

@@ -32,6 +32,7 @@ from mainspring.app.workspace.settings.validation import (
 from mainspring.errors import ConfigError
 from mainspring.models.auth.key_sources import resolve_api_key
 from mainspring.models.provider_table import PROVIDERS
+from tests.rows import each_row
 
 
 def write(folder: Path, value: object) -> None:
@@ -211,7 +212,7 @@ def parse_error(value: object) -> str:
 
 
 @pytest.mark.covers("CFG-05")
-@pytest.mark.parametrize("path", EVERY_SETTING, ids=".".join)
+@each_row("path", EVERY_SETTING)
 def test_check_accepts_all_that_the_published_schema_allows(path: tuple[str, ...]) -> None:
     for value in WRONG_VALUES:
         tree: Any = value
