@@ -57,7 +57,11 @@ def test_undo_reports_the_messages_that_return(command: Command) -> None:
     command.run("-p", "hello")
     command.run("--continue", "-p", "go on")
 
-    back, preview, undone = command.run("rewind"), command.run("rewind", "--undo", "--dry-run"), command.run("rewind", "--undo")
+    back, preview, undone = (
+        command.run("rewind"),
+        command.run("rewind", "--undo", "--dry-run"),
+        command.run("rewind", "--undo"),
+    )
 
     assert "2 messages were removed from the conversation." in back.err
     assert "2 messages would be restored to the conversation." in preview.err

@@ -208,7 +208,9 @@ class _JoinedEvents:
             if self._open_text >= 0:
                 yield TextDelta(self._open_text, "", draft, event.at)  # The text has begun already.
                 return
-        self._has_other = self._has_other or not isinstance(event, TextStart | ThinkingStart | ThinkingDelta | ThinkingEnd)
+        self._has_other = self._has_other or not isinstance(
+            event, TextStart | ThinkingStart | ThinkingDelta | ThinkingEnd
+        )
         is_continued = given.index == self._continued
         index = self._open_text if is_continued and self._open_text >= 0 else given.index + self._offset
         self.next_index = max(self.next_index, index + 1)

@@ -47,7 +47,9 @@ def _repeated_length(before: str, text: str, *, is_complete: bool) -> int | None
         if new.startswith(repeated):
             if not is_complete and repeated.startswith(rest.lstrip()):
                 return None
-            if (not rest or not repeated.startswith(rest.lstrip()[: len(repeated)])) and _is_repetition(before, text, at):
+            if (not rest or not repeated.startswith(rest.lstrip()[: len(repeated)])) and _is_repetition(
+                before, text, at
+            ):
                 return len(text) - len(rest)
         elif not is_complete and repeated.startswith(new):
             return None

@@ -22,6 +22,8 @@ from mainspring.messages import Message, to_messages
 from mainspring.models import FallbackModel
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
+TEXT: Any = {"max_turns": "1"}
+
 
 @pytest.mark.parametrize(
     ("name", "advice"),
@@ -61,7 +63,7 @@ async def test_unknown_option_of_a_run_names_its_place(name: str, advice: str) -
     ("limit", "problem"),
     [
         (3, r"must be a Budget\(\.\.\.\), for example Budget\(max_cost=5\.00\), not 3"),
-        (Budget(max_turns="1"), "max_turns must be a number of at least 0, not '1'"),  # pyright: ignore[reportArgumentType]
+        (Budget(**TEXT), "max_turns must be a number of at least 0, not '1'"),
         (Budget(max_cost=-1), "max_cost must be a number of at least 0, not -1"),
     ],
 )

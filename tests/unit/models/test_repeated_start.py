@@ -45,7 +45,11 @@ def test_last_words_that_are_written_again_appear_once(start: int, length: int) 
         ("Hello wor", "Hello world!", "Hello world!"),
         ("Hello world. I am ", "Hello world. I am here.", "Hello world. I am here."),
         ("# Title\n\nFirst point\n", "# Title\n\nFirst point\nSecond point", "# Title\n\nFirst point\nSecond point"),
-        ("我們今天要去公園看看那隻可愛的小狐狸和", "我們今天要去公園看看那隻可愛的小狐狸和狗。", "我們今天要去公園看看那隻可愛的小狐狸和狗。"),
+        (
+            "我們今天要去公園看看那隻可愛的小狐狸和",
+            "我們今天要去公園看看那隻可愛的小狐狸和狗。",
+            "我們今天要去公園看看那隻可愛的小狐狸和狗。",
+        ),
     ],
 )
 def test_clear_repetition_is_left_out(before: str, text: str, expected: str) -> None:
@@ -79,7 +83,12 @@ def test_text_of_few_characters_is_kept(before: str, text: str) -> None:
     assert join(before, text) == before + text.removeprefix(before[len(before.rstrip()) :])
 
 
-@given(st.text("abc.\n", min_size=1, max_size=9), st.sampled_from([STORY[:30], STORY[60:100]]), st.integers(2, 5), st.data())
+@given(
+    st.text("abc.\n", min_size=1, max_size=9),
+    st.sampled_from([STORY[:30], STORY[60:100]]),
+    st.integers(2, 5),
+    st.data(),
+)
 def test_cut_of_a_text_that_repeats_itself_loses_nothing(
     separator: str, unit: str, count: int, data: st.DataObject
 ) -> None:

@@ -235,7 +235,10 @@ async def test_limits_are_found_in_json_within_json_and_in_web_pages(wording: st
 
     for body in bodies:
         limits = parse_limits(classify_error(400, {}, body.encode()).message, SENT)
-        assert (limits.context_window, limits.max_output_tokens) == (expected.context_window, expected.max_output_tokens)
+        assert (limits.context_window, limits.max_output_tokens) == (
+            expected.context_window,
+            expected.max_output_tokens,
+        )
 
 
 async def test_number_of_tokens_is_not_read_as_a_status() -> None:
