@@ -180,7 +180,7 @@ def to_reply(step: Any) -> Reply:
     """Convert a step of a script to a reply.
 
     Raises:
-        TypeError: If it is none.
+        TypeError: If it is not a step.
     """
     match step:
         case Reply():
