@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mainspring.lazy import lazy_re
+from mainspring.text import escape_as_json
 
 # Characters that reorder, hide, or join text: soft hyphen, line and paragraph separators, bidi and zero-width marks, fillers,
 # variation selectors, tags; and lone surrogates, which no encoding accepts.
@@ -40,19 +41,12 @@ def escape_json(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, RecursionError) as error:
         raise ValueError(f"cannot be written as JSON: {error}") from None
-    return _IN_JSON.sub(lambda found: _escape(ord(found[0])), text)
+    return _IN_JSON.sub(lambda found: escape_as_json(found[0]), text)
 
 
 def tag_list(mark: str, names: Iterable[str]) -> str:
     """Enclose names in tags, one per line, in alphabetical order."""
     return "\n".join((f"<{mark}>", *(escape_text(name) for name in sorted(names)), f"</{mark}>"))
-
-
-def _escape(code: int) -> str:
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    code -= 0x10000
-    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 _TAGGED_BLOCK = re.compile(

@@ -102,7 +102,7 @@ def visible_json(text: str) -> str:
         kind = _kind(char)
         marks = _marks_after(kind, char, marks)
         is_shown = char <= "\x7e" or (kind != "hidden" and (kind != "mark" or marks <= MAX_MARKS))
-        out.append(char if is_shown else _json_escape(char))
+        out.append(char if is_shown else escape_as_json(char))
     return "".join(out)
 
 
@@ -196,7 +196,8 @@ def _escape(char: str) -> str:
     return char.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
-def _json_escape(char: str) -> str:
+def escape_as_json(char: str) -> str:
+    """Return the escape sequence of a character in JSON: two of them for one that UTF-16 writes as a pair."""
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join([f"\\u{units[i] << 8 | units[i + 1]:04x}" for i in range(0, len(units), 2)])
 

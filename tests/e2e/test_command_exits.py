@@ -533,7 +533,6 @@ def test_rejection_that_no_change_helps_costs_one_request(command: Command) -> N
         assert len(command.server.requests) == before + 1
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["--bogus"], ["sessions", "nonsense"], ["-p", "x", "--cwd", "missing"]])
 def test_usage_error_has_its_exit_code_even_if_stderr_is_full(command: Command, arguments: list[str]) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:

@@ -67,3 +67,23 @@ def test_undo_reports_the_messages_that_return(command: Command) -> None:
     assert "2 messages would be restored to the conversation." in preview.err
     assert "2 messages were restored to the conversation." in undone.err
     assert "removed" not in undone.err
+
+
+def test_file_of_a_rewound_read_is_read_again_before_an_edit(command: Command) -> None:
+    (command.folder / "a.txt").write_text("one\n", encoding="utf-8")
+    change = {"path": "a.txt", "old_string": "one", "new_string": "two"}
+    command.server.script += [
+        *("Hello.", Reply(calls=[("read_file", {"path": "a.txt"}), ("edit", change)]), "Changed."),
+        *(Reply(calls=[("edit", change)]), Reply(calls=[("read_file", {"path": "a.txt"}), ("edit", change)]), "Done."),
+    ]
+    command.run("-p", "hello")
+    command.run("--continue", "-p", "change it", "--accept-edits")
+    command.run("rewind")
+    assert (command.folder / "a.txt").read_text(encoding="utf-8") == "one\n"
+
+    command.run("--continue", "-p", "again", "--accept-edits")
+
+    first, second = (request["messages"][-1]["content"] for request in command.server.requests[-2:])
+    assert "read" in first.lower()
+    assert "Edited" in second
+    assert (command.folder / "a.txt").read_text(encoding="utf-8") == "two\n"

@@ -65,6 +65,22 @@ def test_mcp_servers_from_settings_and_files_load_despite_a_bad_one(command: Com
     assert (command.home / ".agent" / "mcp" / "logs" / "set.log").read_text() == "ready\n"
 
 
+def test_stream_json_has_one_start_with_the_tools_of_the_servers(command: Command) -> None:
+    set_servers(command, set=server_entry(), bad={"command": "no-such-program-here"})
+    command.server.script.append("done")
+    done = command.run("-p", "go", "--output", "stream-json")
+    events = [json.loads(line) for line in done.out.splitlines()]
+    assert done.code == 0
+    kinds = [event["type"] for event in events]
+    assert kinds.count("agent_start") == 1
+    start = kinds.index("agent_start")
+    assert set(kinds[:start]) <= {"notice", "mcp_startup", "mcp_server"}
+    assert "mcp__set__echo" in events[start]["tools"]
+    warnings = [event["text"] for event in events if event["type"] == "notice" and event.get("level") == "warn"]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("Cannot start MCP server 'bad'")
+
+
 @pytest.mark.covers("MCP-04")
 def test_project_mcp_servers_wait_for_trust(command: Command) -> None:
     set_servers(command)

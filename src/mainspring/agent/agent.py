@@ -42,6 +42,7 @@ from mainspring.agent.policies import RunPolicies
 from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
+    AgentError,
     AgentOutputError,
     check_option_names,
 )
@@ -384,12 +385,15 @@ class Agent(CoreAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     async def ask_aside(self, question: str) -> Message:
         """Answer a question from the conversation so far, also during a run. The conversation stays unchanged.
 
-        The model calls no tool. The usage in the response is not added to any budget.
+        The model calls no tool. The usage is added to the budget of the conversation, not to that of the active run, if any.
 
         Raises:
             ModelError: If the call failed.
+            AgentError: If the conversation has reached a limit.
         """
-        return await answer_aside(self, question)
+        if limit := self._policies.conversation_limit(self.behavior):
+            raise AgentError(f"Cannot ask a side question: the conversation has reached its limit ({limit}).")
+        return await answer_aside(self, question, self._policies.add_side_usage)
 
     @overload
     async def run(

@@ -14,12 +14,13 @@ import mainspring.skills as skills_package
 from mainspring import mcp
 from mainspring.agent.lifecycle import AssistPlug
 from mainspring.errors import AgentError, ConfigError
-from mainspring.events import OauthRefresh, RunStatus
+from mainspring.events import Notice, OauthRefresh, RunStatus
 from mainspring.lazy import lazy_class, lazy_function
-from mainspring.loop import CoreAgent, Plugin
+from mainspring.loop import CoreAgent, LoopConfig, LoopOptions, Plugin
 from mainspring.loop.hooks import SessionEnd, SessionStart
+from mainspring.loop.model_calls import call_outside_run
 from mainspring.mcp.tool_search import ToolSearchPlug
-from mainspring.messages import Message, TextBlock, ToolDefinition, convert_to_llm
+from mainspring.messages import Message, TextBlock, ToolDefinition, Usage, convert_to_llm
 from mainspring.models import ModelRequest
 from mainspring.models.auth.credentials import TokenRefreshed, on_token_refresh
 from mainspring.policies.disclosure import Disclosure, DisclosureOptions, LoadMode
@@ -364,8 +365,11 @@ class SubagentFactory:
         )
 
 
-async def answer_aside(agent: CoreAgent, question: str) -> Message:
-    """Ask the model a question about the conversation of an agent, without its tools, and leave the conversation unchanged."""
+async def answer_aside(agent: CoreAgent, question: str, on_usage: Callable[[Usage], object]) -> Message:
+    """Ask the model a question about the conversation of an agent, without its tools, and leave the conversation unchanged.
+
+    The call does not belong to the active run, which may end before it: ``on_usage`` counts it for the conversation.
+    """
     request = ModelRequest(
         [*convert_to_llm(agent.messages), Message.user(f"{_ASIDE}{question}")],
         system=agent.context.system,
@@ -374,4 +378,6 @@ async def answer_aside(agent: CoreAgent, question: str) -> Message:
         thinking=agent.thinking,
         session_id=agent.session_id or None,
     )
-    return (await agent.model.complete(request)).message
+    request.warn = lambda text: agent.bus.publish(Notice(text, "warn"))
+    config = LoopConfig(model=agent.model, env=agent.env, behavior=LoopOptions(retry=agent.behavior.retry))
+    return await call_outside_run(config, "a side question", request, on_usage=on_usage)

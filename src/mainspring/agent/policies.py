@@ -18,6 +18,7 @@ from mainspring.events import RunStatus, UsageUpdate
 from mainspring.loop import CoreAgent, LiveSteps
 from mainspring.loop.hooks import SessionStart, TurnBefore
 from mainspring.loop.policy import ORDER_GUARDS, ORDER_SPENDING, PolicyContext, PolicyHandlers
+from mainspring.messages import Usage
 from mainspring.models import ModelProvider
 from mainspring.models.token_limits import estimate_request_usage
 from mainspring.policies.budgets import Budget, Ledger, SpendingLimits
@@ -62,6 +63,14 @@ class RunPolicies:
     def over_limit(self) -> RunStatus | None:
         """The limit that the current run, subagents included, has reached."""
         return self._limits.reached_limit() if self._limits is not None else None
+
+    def conversation_limit(self, options: RunOptions) -> RunStatus | None:
+        """Return the limit of the conversation, or of a ledger above it, that forbids a call outside of a run."""
+        return self._session.reached_limit(options.session_budget or Budget())
+
+    def add_side_usage(self, usage: Usage) -> None:
+        """Count a call outside of a run."""
+        self._session.add(usage, turns=0)
 
     @contextmanager
     def attached(self, options: RunOptions, tools: Iterable[Tool | LazyTool], model: ModelProvider) -> Generator[None]:

@@ -48,7 +48,7 @@ from mainspring.loop.hooks import (
     TurnBefore,
 )
 from mainspring.loop.partial_response import shorten_partial_content
-from mainspring.loop.state import RunState
+from mainspring.loop.state import LoopConfig, LoopContext, RunState
 from mainspring.messages import Message, ToolDefinition, Usage
 from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
@@ -335,6 +335,27 @@ async def side_call(
         if run.bus.is_heard(UsageUpdate):
             await run.notify(UsageUpdate(run.turn, usage, run.usage, purpose))
     raise _incomplete_stream_error(model)
+
+
+async def call_outside_run(
+    config: LoopConfig, purpose: str, request: ModelRequest, *, on_usage: Callable[[Usage], object]
+) -> Message:
+    """Call a model outside of any run, with the retries of the options.
+
+    Args:
+        config: The model, and the options.
+        purpose: The use of the call, for errors.
+        request: The request.
+        on_usage: Called once with the usage, also if the call fails or is cancelled.
+
+    Raises:
+        ModelError: If the call failed.
+    """
+    run = RunState(LoopContext(), config)
+    try:
+        return await side_call(run, purpose, request)
+    finally:
+        on_usage(run.usage)
 
 
 def _open_stream(

@@ -1,4 +1,4 @@
-"""The part of a response that ended early, as it is stored."""
+"""Shorten the part of a response that ended early, to store it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.messages import (
 from mainspring.text import truncate_middle
 
 MAX_PARTIAL_CHARS = 256_000
-"""Maximum characters of text, reasoning, and arguments that are stored of a response that ended early; usual output limits are lower."""
+"""Maximum characters of text, reasoning, and arguments of a response that ended early; usual output limits are lower."""
 MAX_PARTIAL_IMAGE_CHARS = 8_000_000
 """Maximum length of an image in it, in base64; hosts reject larger ones."""
 

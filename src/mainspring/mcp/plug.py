@@ -79,8 +79,6 @@ class McpPlug(Plugin):
     Attributes:
         servers: The servers.
         startup_wait: Maximum seconds that the first prompt waits.
-        on_notice: Function that receives notices for the user: a server failed, was lost, or is late. By default, a failed or late
-            server is a `Notice` among the events.
 
     Raises:
         ConfigError: A configuration is invalid. (For files with many servers, use `parse_mcp_config`, which skips invalid
@@ -112,7 +110,6 @@ class McpPlug(Plugin):
         self._startup = SharedTask(self._start_all)
         self._tools_changed = False
         self._added_tools: tuple[Tool, ...] = ()
-        self.on_notice: Callable[[str], object] = _ignore
         self._announced_questions: set[str] = set()
         keys = server_prefixes([s.name for s in found.servers])
         self.servers: tuple[McpServer, ...] = tuple(
@@ -181,7 +178,7 @@ class McpPlug(Plugin):
         more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         late = ", ".join(names[:_MAX_NAMED]) + more
         if late and self.startup_wait > silent_wait:  # report why the prompt waits
-            self.on_notice(f"Waiting up to {self.startup_wait:g}s for MCP server {late}")
+            await self._notify(Notice(f"Waiting up to {self.startup_wait:g}s for MCP server {late}"))
             await asyncio.wait({startup}, timeout=self.startup_wait - silent_wait)
         required = [s for s in self.servers if s.config.required and s.status != "disabled"]
         for server in required:
@@ -207,10 +204,7 @@ class McpPlug(Plugin):
     async def _warn(self, text: str) -> None:
         """Report a failed or late server, which does not end the run."""
         logger.warning("%s", text)
-        if self.on_notice is _ignore:
-            await self._notify(Notice(text, "warn"))
-        else:
-            self.on_notice(text)
+        await self._notify(Notice(text, "warn"))
 
     async def aclose(self) -> None:
         """Close all connections, and stop all programs. Later use starts them again."""
@@ -431,10 +425,6 @@ class McpPlug(Plugin):
         self._tools_changed = True
         if self._agent is not None and not self._agent.running:
             self._update_tools()
-
-
-def _ignore(text: str) -> None:
-    """Ignore a notice."""
 
 
 def _tool_signature(tool: Tool) -> Any:

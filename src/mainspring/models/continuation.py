@@ -18,7 +18,6 @@ from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.events.response import TextDelta, TextStart, ThinkingDelta, ThinkingEnd, ThinkingStart
 from mainspring.messages import ContentBlock, Message, RedactedThinkingBlock, TextBlock, ThinkingBlock, Usage
 from mainspring.models.port import ModelInfo, ModelRequest
-from mainspring.models.repeated_start import continue_text
 from mainspring.models.retry import RetryOptions, retry_stream, sleep_before_retry
 from mainspring.models.token_limits import estimate_stopped_usage
 
@@ -31,6 +30,14 @@ _NOTE = (
 )
 _CALLS = " Tool calls in it were not run: make them again."
 _QUOTED = 60
+
+_MIN_LENGTH = 16
+_MIN_CHARACTERS = 8  # different ones
+_SHORT_LENGTH = 8
+_SHORT_CHARACTERS = 5
+_MAX_PLACES = 20
+_SAMPLE = 400
+_SENTENCE_ENDS = ".!?:;|)}]>\"'`。！？；：」"
 
 OpenRequest = Callable[[ModelRequest], AsyncIterator[StreamEvent]]
 
@@ -142,6 +149,74 @@ def join_messages(beginning: Message, rest: Message, *, is_complete: bool = True
     return replace(rest, content=(*thinking, *texts, *later))
 
 
+def continue_text(before: str, text: str, *, is_complete: bool) -> str:
+    """Return what a continuation adds to the text before it.
+
+    Some models begin the response again, or its last words. Such a repetition is left out only if it cannot be a part of the text: it is
+    long, not a repetition itself, and either begins the whole response again, or follows the cut like no text does, for example
+    ``brown fo`` + ``brown fox``. In all other cases, for example if a line ends at the cut, the text stays unchanged.
+
+    Args:
+        before: The text before the cut.
+        text: The continuation, as received until now.
+        is_complete: Whether it is complete. Otherwise, a text that may still turn out to be a repetition adds nothing yet.
+    """
+    start = _repeated_length(before, text, is_complete=is_complete)
+    space = before[len(before.rstrip()) :]  # Hosts send the text before the cut without it, so models repeat it.
+    if start is None or (not is_complete and space.startswith(text[start:])):
+        return ""
+    return text[start:].removeprefix(space)
+
+
+def _repeated_length(before: str, text: str, *, is_complete: bool) -> int | None:
+    """Return the length of the repetition at the start of a continuation; ``None`` if it is not known yet."""
+    end, new = before.rstrip(), text.lstrip()
+    if not end:
+        return 0
+    if len(new) < _SHORT_LENGTH:
+        return None if not is_complete and new in end else 0
+    at = end.find(new[:_SHORT_LENGTH])
+    for _ in range(_MAX_PLACES):
+        if at < 0:
+            break
+        repeated = end[at:]
+        rest = new[len(repeated) :]
+        if new.startswith(repeated):
+            if not is_complete and repeated.startswith(rest.lstrip()):
+                return None
+            if (not rest or not repeated.startswith(rest.lstrip()[: len(repeated)])) and _is_repetition(
+                before, text, at
+            ):
+                return len(text) - len(rest)
+        elif not is_complete and repeated.startswith(new):
+            return None
+        at = end.find(new[:_SHORT_LENGTH], at + 1)
+    return 0
+
+
+def _is_repetition(before: str, text: str, at: int) -> bool:
+    """Return True if the end of ``before``, from ``at``, is repeated by ``text``, and no text would read like that."""
+    end = before.rstrip()
+    repeated = end[at:]
+    sample = repeated[:_SAMPLE]
+    if end.find(repeated) != at or any(sample.startswith(sample[n:]) for n in range(1, len(sample) // 2 + 1)):
+        return False
+    characters = len(set(repeated) - {" ", "\n"})
+    is_joined_word = _is_in_word(before[-1]) and _is_in_word(text[0])
+    is_long = len(repeated) >= _MIN_LENGTH and characters >= _MIN_CHARACTERS
+    if at == 0:
+        sentences = sum(repeated.count(mark) for mark in (". ", "\n", "! ", "? ", "。"))
+        return (is_long and (end[-1] not in _SENTENCE_ENDS and before[-1] != "\n" or sentences > 0)) or (
+            is_joined_word and len(repeated) >= _SHORT_LENGTH and characters >= _SHORT_CHARACTERS
+        )
+    return is_long and is_joined_word and not (_is_in_word(end[at - 1]) and _is_in_word(end[at]))
+
+
+def _is_in_word(character: str) -> bool:
+    """Return True for a character of words that spaces separate."""
+    return character.isalnum() and character < "\u2e80"
+
+
 class _JoinedDraft:
     """The draft of a response whose first part is known."""
 
@@ -187,14 +262,16 @@ class _JoinedEvents:
         try:
             async with aclosing(rest):
                 async for event in rest:
-                    if type(event) is not StreamStart:
-                        for self.last in self._convert(event):
-                            yield self.last
+                    for converted in self._convert(event):
+                        self.last = converted
+                        yield converted
         except ModelError as error:
             self.failure = error
 
     def _convert(self, event: StreamEvent) -> Iterator[StreamEvent]:
         """Yield the event with its index and its partial message in the whole response."""
+        if type(event) is StreamStart:
+            return
         if type(event) is Done:
             message = join_messages(self._beginning, event.message)
             if self._usage.total_tokens:

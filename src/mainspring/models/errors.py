@@ -197,8 +197,9 @@ def _number(text: str) -> float | None:
 
 
 _MAX_TEXT = 2000
+_ESCAPE = lazy_re(r"\\u((?!d[89a-f])[0-9a-f]{4})", re.IGNORECASE)
 _LIMIT_IN_PAGE = lazy_re(r"(?i)token|context|上下文|コンテキスト")
-"""Matches a web page whose text, and not only its title, tells the cause: a gateway shows the error of the host in it."""
+"""Matches a web page whose text, and not only its title, contains the cause: a gateway shows the error of the host in it."""
 
 
 _MESSAGE_FIELDS = ("error_message", "error_msg", "errorMessage", "err_msg", "errmsg", "status_msg")
@@ -244,6 +245,8 @@ class ErrorBody:
         self.message = _message(self.fields, error, raw)
         if isinstance(upstream, str) and upstream and upstream not in self.message:
             self.message = f"{self.message}: {upstream[:_MAX_TEXT]}"
+        # JSON within the text, of a gateway that passes on the body of another host.
+        self.message = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), self.message)
         window, prompt = as_int(error.get("n_ctx")), as_int(error.get("n_prompt_tokens"))
         if window and prompt and str(window) not in self.message:  # llama.cpp
             self.message = f"{self.message} ({prompt} tokens > {window} maximum)"
@@ -293,7 +296,7 @@ def _message(fields: dict[str, Any], error: dict[str, Any], raw: str) -> str:
         return json.dumps(error if error else fields, ensure_ascii=False, default=str)[:_MAX_TEXT]
     title = re.search(r"<title[^>]*>(.*?)</title>", raw, re.DOTALL | re.IGNORECASE)
     if title or re.search(r"<\s*(!doctype|html)", raw[:200], re.IGNORECASE):
-        text = unescape(re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", raw, flags=re.DOTALL | re.IGNORECASE))
+        text = unescape(re.sub(r"<(script|style|title)\b.*?</\1>|<[^>]*>", " ", raw, flags=re.DOTALL | re.IGNORECASE))
         raw = title[1] if title and not _LIMIT_IN_PAGE.search(text) else text
     return " ".join(raw.split())[:_MAX_TEXT]
 

@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ContextExceededError, ModelError
+from mainspring.lazy import lazy_re
 from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.json_values import as_dict, as_int
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
-from mainspring.models.refusal_words import rewrite_limits
 from mainspring.models.token_limits import (
     estimate_request_length,
     estimate_request_tokens,
@@ -105,6 +105,68 @@ _TOTAL = re.compile(
 )
 
 
+_GROUPED_BY_COMMA = lazy_re(r"(?<![\w.,\[(-])\d{1,3}(?:,\d{3})+(?![\w.,]?\d)")
+"""Not in brackets, where numbers may be the ends of a range."""
+_GROUPED = lazy_re(r"(?<![\w.,-])\d{1,3}(?:([_'’\u00a0\u2009\u202f])\d{3})(?:\1\d{3})*(?!\d|,\d|\.\d\d)")
+_GROUPED_BEFORE_TOKENS = lazy_re(
+    r"(?<![\w.,-])\d{1,3}(?:([. ])\d{3})(?:\1\d{3})*(?= ?(?:tokens?|toks?|トークン|토큰|jetons)\b)"
+)
+_UNIT = lazy_re(r"(?<![\w.,-])(\d+(?:\.\d+)?) ?([km])(?![\w-])")
+_FACTORS = {"k": 1_000, "m": 1_000_000}
+"""Hosts also mean 1,024; the lower number is always accepted."""
+
+_TERMS: tuple[tuple[re.Pattern[str], str], ...] = (
+    # Chinese, simplified and traditional
+    (
+        lazy_re(r"最大(?:的)?(?:上下文|内容)(?:[长長]度|窗口|視窗)?|上下文(?:[长長]度|窗口|視窗|限制|大小)"),
+        " context length ",
+    ),
+    (
+        lazy_re(r"最大(?:的)?(?:输出|輸出|生成|补全)(?:[长長]度)?|(?:输出|輸出|生成)(?:的)?(?:[长長]度|上限)"),
+        " maximum output tokens ",
+    ),
+    (lazy_re(r"最大(?:的)?(?:输入|輸入)(?:[长長]度)?"), " maximum input length "),
+    (lazy_re(r"最大(?:值|限制)?|上限"), " maximum "),
+    (
+        lazy_re(
+            r"(?:不能|不得|不可|不应|不)(?:超过|超過|大于|大於|超出)|(?:必须|必須|应|需)?(?:小于|小於)等于|最多(?:支持)?"
+        ),
+        " not exceed ",
+    ),
+    (lazy_re(r"超过|超過|超出|大于|大於|超[长長]"), " exceeds "),
+    (lazy_re(r"取值范围|取值範圍|范围|範圍"), " range "),
+    (lazy_re(r"之和|的总和|总和"), " + sum "),
+    (lazy_re(r"输入|輸入|提示词?"), " input "),
+    (lazy_re(r"补全|输出|輸出|生成"), " completion "),
+    (lazy_re(r"消息|訊息"), " messages "),
+    (lazy_re(r"请求|請求"), " requested "),
+    (lazy_re(r"[总總][长長]度|总数|總數"), " total "),
+    (lazy_re(r"[长長]度"), " length "),
+    (lazy_re(r"[个個的了您数數]|当前|目前|其中|模型|实际"), " "),
+    (lazy_re(r"[为為是]|(?:达到|等于)"), " is "),
+    # Japanese and Korean
+    (
+        lazy_re(
+            r"最大コンテキスト(?:長|ウィンドウ)?|コンテキスト(?:長|ウィンドウ)|최대 ?컨텍스트(?: ?길이| ?창)?|컨텍스트 ?(?:길이|창)"
+        ),
+        " context length ",
+    ),
+    (lazy_re(r"最大出力(?:トークン数?)?|최대 ?출력(?: ?토큰)?"), " maximum output tokens "),
+    (lazy_re(r"トークン数?|토큰"), " tokens "),
+    (lazy_re(r"リクエスト|요청"), " requested "),
+)
+_LATIN_TERMS = (
+    lazy_re(
+        r"(?:maximale )?kontext(?:länge|fenster|größe)|longueur (?:maximale )?d[eu] contexte|longueur maximale du contexte|"
+        r"fenêtre de contexte|longitud (?:máxima )?de(?:l)? contexto|ventana de contexto|"
+        r"(?:comprimento|tamanho) (?:máximo )?(?:do|de) contexto|lunghezza (?:massima )?del contesto"
+    ),
+    " context length ",
+)
+"""German, French, Spanish, Portuguese, and Italian."""
+_FULL_WIDTH = str.maketrans("０１２３４５６７８９，：；（）［］＜＞＝～。、", "0123456789,:;()[]<>=~. ")
+
+
 class ReportedLimits(Struct, frozen=True):
     """Numbers in the text of a rejection; ``None`` if a number is missing.
 
@@ -128,7 +190,7 @@ def parse_limits(text: str, sent: int | None = None) -> ReportedLimits:
         text: Text of the error.
         sent: The output limit of the rejected request, in tokens, if it had one.
     """
-    text = rewrite_limits(text.rpartition(" (HTTP ")[0] or text)
+    text = _rewrite(text.rpartition(" (HTTP ")[0] or text)
     is_output_named = _CAP_NAME.search(text) is not None
     prompt, total = _prompt_tokens(text, sent)
     used = {prompt, total}
@@ -147,6 +209,22 @@ def parse_limits(text: str, sent: int | None = None) -> ReportedLimits:
     if prompt is not None and window is not None and prompt in (window + 1, window + 1 - (sent or 0)):
         prompt = None  # vLLM reports where it stopped counting.
     return ReportedLimits(window, min(caps, default=None), prompt, is_output_named)
+
+
+def _rewrite(text: str) -> str:
+    """Return a text in lower case with its numbers as digits, and with English terms for limits.
+
+    Args:
+        text: Text of a rejection.
+    """
+    text = text.lower().translate(_FULL_WIDTH)
+    text = _GROUPED_BY_COMMA.sub(lambda found: found[0].replace(",", ""), text)
+    text = _GROUPED.sub(lambda found: found[0].replace(found[1], ""), text)
+    text = _GROUPED_BEFORE_TOKENS.sub(lambda found: found[0].replace(found[1], ""), text)
+    text = _UNIT.sub(lambda found: str(int(float(found[1]) * _FACTORS[found[2]])), text)
+    for pattern, term in (_LATIN_TERMS,) if text.isascii() else (*_TERMS, _LATIN_TERMS):
+        text = pattern.sub(term, text)
+    return " ".join(text.split())
 
 
 def _prompt_tokens(text: str, sent: int | None) -> tuple[int | None, int | None]:

@@ -137,7 +137,7 @@ async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
         "done",
         mcp={"startup_wait": 30.0},
     )
-    get_plugin(agent).on_notice = published.append
+    agent.on(Notice, lambda notice: published.append(notice.text))
     running = asyncio.ensure_future(agent.run("go"))
     await wait_until(lambda: published)
     assert published == ["Waiting up to 30s for MCP server 'slow'"]
@@ -302,7 +302,7 @@ async def test_failed_or_late_server_publishes_a_notice() -> None:
         "late": make_echo_server(delay=asyncio.Event()),
     }
     agent = make_agent(servers, "done", "done", mcp={"startup_wait": 0.2})
-    get_plugin(agent).on_notice = published.append
+    agent.on(Notice, lambda notice: published.append(notice.text))
     await agent.run("go")
     await agent.run("go on")
     assert len(published) == 2
@@ -338,7 +338,7 @@ async def test_run_fails_without_a_required_server_and_can_be_repeated() -> None
     server = make_echo_server("echo", connect_error="no database")
     agent = make_agent({"s": server, "ok": make_echo_server("x")}, "done", config={"required": True})
     notices: list[str] = []
-    get_plugin(agent).on_notice = notices.append
+    agent.on(Notice, lambda notice: notices.append(notice.text))
     with pytest.raises(ConfigError, match=r"^A required MCP server did not start\. no database$"):
         await agent.run("go")
     with pytest.raises(ConfigError, match="no database"):
@@ -369,7 +369,7 @@ async def test_repeated_loss_of_a_server_publishes_one_notice() -> None:
     server = make_echo_server("echo")
     agent = make_agent({"s": server}, "done")
     plug = get_plugin(agent)
-    plug.on_notice = published.append
+    agent.on(Notice, lambda notice: published.append(notice.text))
     await agent.run("go")
     lost = McpError("s", "gone", "lost")
     await plug.on_failed(plug.get("s"), lost)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mainspring.models.repeated_start import continue_text
+from mainspring.models.continuation import continue_text
 
 STORY = (
     "The quick brown fox jumps over the lazy dog while Anna reads a book about planets. Later, nine geese cross the "

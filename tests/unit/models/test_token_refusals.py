@@ -205,7 +205,7 @@ async def test_separators_of_digits_change_nothing(separator: str, wording: str,
     ("text", "window", "output"),
     [
         ("maximum context length is 128k tokens, but your request has 130K tokens", 128_000, None),
-        ("The context window of kimi-128k is 1M tokens", 1_000_000, None),
+        ("The context window of this model is 1M tokens", 1_000_000, None),
         ("max_tokens must be at most 8k", None, 8000),
         ("The input (140 000 tokens) is longer than the context length (131 072 tokens)", 131_072, None),
         ("Die maximale Kontextlänge beträgt 131.072 Tokens, angefragt wurden 140.000 Tokens", 131_072, None),
@@ -219,7 +219,7 @@ async def test_numbers_with_units_and_separators(text: str, window: int | None, 
     assert (limits.context_window, limits.max_output_tokens) == (window, output)
 
 
-@pytest.mark.parametrize("wording", [*WINDOW, *OUTPUT, *PROMPT])
+@pytest.mark.parametrize("wording", sorted(WINDOW | OUTPUT | PROMPT))
 async def test_limits_are_found_in_json_within_json_and_in_web_pages(wording: str) -> None:
     text = (WINDOW | OUTPUT | PROMPT)[wording](9000, SENT, 8192)
     expected = parse_limits(text, SENT)
@@ -229,7 +229,7 @@ async def test_limits_are_found_in_json_within_json_and_in_web_pages(wording: st
         json.dumps({"error": {"message": f"litellm.BadRequestError: {inner}"}}),
         json.dumps({"detail": inner}),
     ]
-    if "<" not in text:
+    if re.search("token|context|上下文", text):
         page = f"<html><head><title>400 Bad Request</title></head><body><h1>Error</h1><p>{html.escape(text)}</p></body></html>"
         bodies += [page]
 

@@ -115,6 +115,8 @@ class AgentEventView:
                 self._publish(replace(event, error=replace(error, message=message)))
             case ContextCompacted():
                 self._publish(event)
+            case Notice(text=text):
+                self._publish(replace(event, text=redact_environment(text)))
             case LimitWarning(exceeded=False):
                 self._publish(Notice(format_budget_warning(event), "warn"))
             case AgentEnd():

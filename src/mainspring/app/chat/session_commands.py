@@ -343,9 +343,6 @@ class InfoCommands:
         question, agent = arguments.strip(), self._current.agent
         if not question:
             raise ConfigError("Use /btw QUESTION, for example: /btw Which files did you change?")
-        budget = agent.behavior.session_budget
-        if budget is not None and budget.max_cost is not None and self._status.ledger.cost >= budget.max_cost:
-            raise ConfigError(f"The cost limit of the session is reached: ${budget.max_cost:.2f}.")
         answer = await agent.ask_aside(question)
         self._status.add_side_call(answer)
         text = answer.text.strip() or "The model did not answer in text. Ask again, or send the question as a message."

@@ -121,7 +121,9 @@ class StatusReporter:
         session = conversation.session
         for entry in session.entries() if session is not None else ():
             if isinstance(entry, CustomEntry) and entry.custom_type == _SIDE_CALL_ENTRY:
-                self._count_side_call(msgspec.convert(entry.data, _SideCall))
+                call = msgspec.convert(entry.data, _SideCall)
+                self.ledger.add(call.usage, turns=0)
+                self._count_side_call(call)
         self._branch = await asyncio.to_thread(current_branch, conversation.env.cwd)
         self.measure()
 
@@ -190,7 +192,7 @@ class StatusReporter:
             self._is_unpriced = self._is_unpriced or _is_unpriced(last.usage)
 
     def add_side_call(self, answer: Message) -> None:
-        """Count a model call outside the conversation and its runs, also after the session is resumed."""
+        """Show and store a model call outside the runs, which the ledger of the conversation includes already."""
         call = _SideCall(answer.provider or "", answer.model or "", answer.usage or Usage.zero())
         session = self._current.session
         if session is not None and session.writable:
@@ -199,7 +201,6 @@ class StatusReporter:
         self.publish()
 
     def _count_side_call(self, call: _SideCall) -> None:
-        self.ledger.add(call.usage, turns=0)
         self.spending.add(Message("assistant", (), provider=call.provider, model=call.model), call.usage)
         self._is_unpriced = self._is_unpriced or _is_unpriced(call.usage)
 

@@ -162,7 +162,7 @@ async def run_once(
     started = time.monotonic()
     end: AgentEnd | None = None
     behavior = RunOptions() if schema is None else RunOptions(schema=schema)
-    start: AgentStart | None = AgentStart("")
+    start: AgentStart | None = None
     run = agent.stream(prompt, subagents=True, signal=signal, behavior=behavior)
 
     def report_start() -> None:

@@ -127,9 +127,7 @@ def build_mcp_plug(
     home = settings.home.root if settings.home else None
     if is_required:
         servers = [replace(s, required=True) for s in servers]
-    plug = mcp.McpPlug(servers, home=home, **options)
-    plug.on_notice = lambda text: report(Notice(text))
-    return plug
+    return mcp.McpPlug(servers, home=home, **options)
 
 
 def _project_files(cwd: str, home: UserPaths | None) -> list[Path]:

@@ -14,7 +14,7 @@ class CumulativeText:
 
     Deltas are cumulative if each of the first four begins with the one before and is longer. Tokens of a text never do that, except
     in runs such as ``a aa aaa`` and in repetitions, so a text that repeats itself, or that consists of few characters, does not
-    count. The second delta is held back only if it begins with the first, until the case is decided; no other text waits, and
+    count. The second delta is delayed only if it begins with the first, until the case is decided; no other text waits, and
     without a decision all text is returned unchanged.
 
     Attributes:
@@ -31,7 +31,7 @@ class CumulativeText:
         self._steps = 0
 
     def add(self, text: str) -> str:
-        """Return the new text of a delta; empty if it is held back."""
+        """Return the new text of a delta; empty if it is delayed."""
         if self.is_settled or not text:
             return text
         if self.is_cumulative:
@@ -52,7 +52,7 @@ class CumulativeText:
         return text[len(self._first) :]
 
     def flush(self) -> str:
-        """Return the text that is held back; the deltas count as not cumulative, unless that is decided."""
+        """Return the text that is delayed; the deltas count as not cumulative, unless that is decided."""
         held = "".join(self._held)
         self._held.clear()
         self.is_settled = bool(self._seen) and not self.is_cumulative

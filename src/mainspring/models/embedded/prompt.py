@@ -319,7 +319,7 @@ class TurnRules(Struct, frozen=True):
 
     def is_repeated(self, name: str, given: Mapping[str, Any]) -> bool:
         """Return True if this call was already made for the same question."""
-        return (name, canonical_arguments(given)) in self.done
+        return (name, _arguments_text(given)) in self.done
 
 
 def rules_for_next_turn(
@@ -354,7 +354,7 @@ def rules_for_next_turn(
     for call in done_calls:
         if call.name in MUTATING_TOOLS:
             done.clear()
-        done.add((call.name, canonical_arguments(call.input)))
+        done.add((call.name, _arguments_text(call.input)))
     known = collect_file_names(messages)
     if (
         since and not done_calls and has_attachments(since[0].text)
@@ -373,7 +373,7 @@ def without_calls(step: TurnRules) -> TurnRules:
     return TurnRules({}, step.answer or {"type": "string", "minLength": 1})
 
 
-def canonical_arguments(given: Mapping[str, Any]) -> str:
+def _arguments_text(given: Mapping[str, Any]) -> str:
     """Return the arguments in a canonical form for comparison."""
     return json.dumps(given, sort_keys=True, ensure_ascii=False)
 
@@ -396,7 +396,7 @@ def _unread_files(since: Sequence[Message], calls: Sequence[ToolUseBlock], known
     named = extract_file_names(strip_attachments(since[0].text)) if since else []
     if len(named) > _MAX_NAMED:
         return []
-    seen = " ".join([canonical_arguments(call.input) for call in calls])
+    seen = " ".join([_arguments_text(call.input) for call in calls])
     unseen: list[str] = []
     for name in named:
         if name not in seen:

@@ -188,6 +188,14 @@ class Ledger:
         with self._lock or _NO_LOCK:
             self._reserved = self._reserved.plus(call, -1)
 
+    def reached_limit(self, budget: Budget) -> RunStatus | None:
+        """Return the limit of a budget of this ledger, or of a ledger above it, that forbids another call, if any."""
+        checked = ((self, budget), *[(ledger, ledger.limit) for ledger in self.iter_limited() if ledger.limit])
+        return next(
+            (name for ledger, limits in checked for name, spent, limit in _compare(ledger, limits) if spent >= limit),
+            None,
+        )
+
     def iter_limited(self) -> Iterator[Ledger]:
         """Yield the ledgers above this one that have a limit."""
         ledger = self.parent
@@ -324,13 +332,18 @@ class SpendingLimits:
             ("session", self._ledger.parent, self._session, active),
             *[("ledger", shared, shared.limit, 0.0) for shared in self._shared],
         ):
-            if ledger is None or budget is None:
-                continue
-            if budget.max_turns is not None:
-                yield scope, "max_turns", ledger.turns, budget.max_turns
-            if budget.max_total_tokens is not None:
-                yield scope, "max_total_tokens", ledger.tokens, budget.max_total_tokens
-            if budget.max_cost is not None:
-                yield scope, "max_cost", ledger.cost, budget.max_cost
-            if budget.max_seconds is not None:
-                yield scope, "max_seconds", ledger.seconds + seconds, budget.max_seconds
+            if ledger is not None and budget is not None:
+                for status, spent, limit in _compare(ledger, budget, seconds):
+                    yield scope, status, spent, limit
+
+
+def _compare(ledger: Ledger, budget: Budget, seconds: float = 0.0) -> Iterator[tuple[RunStatus, float, float]]:
+    """Yield each limit of a budget: its status, the amount spent, and the limit. ``seconds`` are those of the active run."""
+    if budget.max_turns is not None:
+        yield "max_turns", ledger.turns, budget.max_turns
+    if budget.max_total_tokens is not None:
+        yield "max_total_tokens", ledger.tokens, budget.max_total_tokens
+    if budget.max_cost is not None:
+        yield "max_cost", ledger.cost, budget.max_cost
+    if budget.max_seconds is not None:
+        yield "max_seconds", ledger.seconds + seconds, budget.max_seconds

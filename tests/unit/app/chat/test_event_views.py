@@ -54,9 +54,10 @@ def test_errors_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
     error = ErrorInfo(type="NetworkError", message="no route with correct-horse-battery")
     failed = MessageEnd(Message("assistant", (TextBlock("So"),), error=error.message), error=error)
 
-    published = view(ModelCallRetry(1, 3, 0.5, error), failed, SubagentEvent(("scout-1",), failed))
+    notice = Notice(f"MCP server 'x' failed: {error.message}", "warn")
+    published = view(ModelCallRetry(1, 3, 0.5, error), failed, SubagentEvent(("scout-1",), failed), notice)
 
-    assert [event.type for event in published] == ["model_retry", "message_end", "subagent_event"]
+    assert [event.type for event in published] == ["model_retry", "message_end", "subagent_event", "notice"]
     assert all(b"no route with" in encode(event) for event in published)
     assert not any(b"correct-horse" in encode(event) for event in published)
 

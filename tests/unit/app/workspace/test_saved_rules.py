@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.workspace.folder_identity import read_birth_time
 from mainspring.app.workspace.paths import UserPaths
-from mainspring.app.workspace.saved_rules import GrantStore
+from mainspring.app.workspace.saved_rules import GrantStore, read_birth_time
 from mainspring.errors import ConfigError
 from tests.requires import on_linux
 

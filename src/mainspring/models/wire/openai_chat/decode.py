@@ -486,7 +486,7 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
             self._deltas = None
 
     def _flush_deltas(self, out: list[StreamEvent]) -> None:
-        """Add the text that is held back."""
+        """Add the delayed text."""
         if self._deltas is not None:
             self._write_text(self._deltas.flush(), out)
 
