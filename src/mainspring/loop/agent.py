@@ -536,7 +536,9 @@ class CoreAgent:
 
         return register
 
-    def _register(self, event: Any, handler: Handler[Any], *, order: int, subagents: bool) -> Callable[[], None]:
+    def _register(
+        self, event: Any, handler: Handler[Any], order: int = 0, subagents: bool = False
+    ) -> Callable[[], None]:
         remove = self.bus.on(event, handler, order=order, subagents=subagents)
         return self._record(lambda agent: agent.on(event, handler, order=order, subagents=subagents), remove)
 
