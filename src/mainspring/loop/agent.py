@@ -200,7 +200,7 @@ class CoreAgent:
         self.env = env
         self.behavior = behavior or LoopOptions()
         self.bus = HookBus(hooks)
-        self.hooks = HookRegistry(self._register)
+        self.hooks = HookRegistry(partial(self._register, order=0, subagents=False))
         self.registrations: list[Callable[[CoreAgent], object]] | None = None
         self.steps = steps or LiveSteps()
         self.session_id = ""
@@ -536,9 +536,7 @@ class CoreAgent:
 
         return register
 
-    def _register(
-        self, event: Any, handler: Handler[Any], order: int = 0, subagents: bool = False
-    ) -> Callable[[], None]:
+    def _register(self, event: Any, handler: Handler[Any], *, order: int, subagents: bool) -> Callable[[], None]:
         remove = self.bus.on(event, handler, order=order, subagents=subagents)
         return self._record(lambda agent: agent.on(event, handler, order=order, subagents=subagents), remove)
 
