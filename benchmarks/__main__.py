@@ -15,7 +15,7 @@ import time
 import urllib.request
 from importlib.util import find_spec
 
-from benchmarks import mcp, model_layer, sessions, telemetry
+from benchmarks import chat, conversations, mcp, model_layer, sessions, telemetry
 
 SCENARIOS = {
     "turns": "50 tool turns, then an answer",
@@ -48,9 +48,11 @@ SEPARATE_BENCHMARKS = {
     "import": measure_import,
     "wire": model_layer.measure,
     "sessions": sessions.measure,
+    "conversations": conversations.measure,
     "telemetry": telemetry.measure,
     "mcp": mcp.measure,
-}  # the model layer, saved sessions, what tracing costs, and servers of tools
+    "chat": chat.measure,
+}  # the model layer, saved sessions, conversations, what tracing costs, servers of tools, and the chat in a terminal
 TARGETS = {
     ("turns", "cpu_ms_per_turn"): 0.5,
     ("deltas", "cpu_us_per_delta"): 5.0,

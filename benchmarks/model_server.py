@@ -1,7 +1,8 @@
 """A scripted model server for measurements, on loopback; standard library only.
 
 The model's name is the script: ``bench-t5-c200-l50`` answers five times with a tool call and then with 200 text deltas, each
-answer after 50 ms. A conversation is told from others by the marker ``[conv=ID]`` in its first message. ``GET /stats`` gives what
+answer after 50 ms. ``-p5`` waits 5 ms before each delta, ``-i2000`` answers with a list of 2,000 lines, and ``-r1`` calls
+``read_file`` instead of ``lookup``. A conversation is told from others by the marker ``[conv=ID]`` in its first message. ``GET /stats`` gives what
 was received; ``POST /reset`` forgets it.
 """
 
@@ -41,9 +42,9 @@ USAGE = {
 }
 
 
-def tool_turn(n: int) -> bytes:
-    arguments = json.dumps({"key": f"k{n}"})
-    call = {"index": 0, "id": f"call_{n}", "type": "function", "function": {"name": "lookup", "arguments": ""}}
+def tool_turn(n: int, name: str = "lookup") -> bytes:
+    arguments = json.dumps({"key": f"k{n}"} if name == "lookup" else {"path": "notes.txt", "offset": n + 1})
+    call = {"index": 0, "id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": ""}}
     pieces = [arguments[i : i + 4] for i in range(0, len(arguments), 4)]
     deltas = [chunk({"tool_calls": [{"index": 0, "function": {"arguments": p}}]}) for p in pieces]
     return (
@@ -54,10 +55,19 @@ def tool_turn(n: int) -> bytes:
     )
 
 
-def answer(count: int) -> bytes:
+def deltas(count: int) -> list[dict]:
     text = WORDS * (count * 4 // len(WORDS) + 2)
-    deltas = [chunk({"content": text[i * 4 : i * 4 + 4]}) for i in range(count)]
-    return sse(chunk({"role": "assistant", "content": ""}), *deltas, chunk({}, "stop"), USAGE) + b"data: [DONE]\n\n"
+    return [chunk({"content": text[i * 4 : i * 4 + 4]}) for i in range(count)]
+
+
+def answer(parts: list[dict]) -> bytes:
+    return sse(chunk({"role": "assistant", "content": ""}), *parts, chunk({}, "stop"), USAGE) + b"data: [DONE]\n\n"
+
+
+def list_of(count: int) -> bytes:
+    """An answer of so many lines, in two deltas each."""
+    pieces = ((f"- item {i:04}: ", WORDS[:55] + "\n") for i in range(1, count + 1))
+    return answer([chunk({"content": piece}) for pair in pieces for piece in pair])
 
 
 class Server:
@@ -69,6 +79,7 @@ class Server:
     def forget(self) -> None:
         self.bodies.clear()
         self.stats: dict = {"requests": 0, "bytes": 0, "first": None, "stable": 0, "first_body": 0, "connections": 0}
+        self.stats |= {"arrived": None, "sent": None}  # of the last request
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.stats["connections"] += 1
@@ -113,12 +124,26 @@ class Server:
         if script.get("l"):
             await asyncio.sleep(script["l"] / 1000)
         if turn % (turns + 1) < turns:
-            data = tool_turn(turn)
+            data = tool_turn(turn, "read_file" if script.get("r") else "lookup")
+        elif script.get("i"):
+            data = list_of(script["i"])
+        elif script.get("p"):
+            await self.trickle(writer, script.get("c", 1), script["p"] / 1000)
+            data = answer([])
         else:
             count = script.get("c", 1)
-            data = self.answers.setdefault(count, answer(count))
-        writer.write(b"%b%x\r\n%b\r\n0\r\n\r\n" % (HEAD, len(data), data))
+            data = self.answers.get(count) or self.answers.setdefault(count, answer(deltas(count)))
+        head = b"" if script.get("p") else HEAD
+        writer.write(b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(data), data))
         await writer.drain()
+        stats |= {"arrived": arrived, "sent": time.monotonic()}
+
+    async def trickle(self, writer: asyncio.StreamWriter, count: int, pause: float) -> None:
+        writer.write(HEAD)
+        for part in map(sse, deltas(count)):
+            writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+            await writer.drain()  # fails once the client closes the connection
+            await asyncio.sleep(pause)
 
 
 async def main() -> None:

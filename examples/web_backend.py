@@ -22,7 +22,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mainspring import Agent, Budget, Conversation, Ledger, ToolContext, decode_messages, encode_messages, tool
-from mainspring.app.servers.ag_ui.ui_messages import DONE, UI_MESSAGE_HEADERS, UiMessageEncoder
+from mainspring.app.servers.ag_ui import DONE, UI_MESSAGE_HEADERS, UiMessageEncoder
 from mainspring.durable import RunFeed
 from mainspring.models import ModelProvider
 

@@ -9,9 +9,8 @@ from typing import Any, get_args
 import docstring_parser
 from msgspec import NODEFAULT, Struct, structs
 
-from mainspring.events import EditOutcome, ErrorInfo, FileDiff, Hunk, Option, RunEvent, ToolDisplay
+from mainspring.events import EditOutcome, Envelope, ErrorInfo, FileDiff, Hunk, Option, RunEvent, ToolDisplay
 from mainspring.events.base import AgentStats, RunStatus, SubagentStats
-from mainspring.events.codec import Envelope
 from mainspring.events.types import MessageSource
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "events.md"
@@ -26,7 +25,7 @@ their own, which are computed from these events. Events cannot change a run; [ho
 ```python async
 from mainspring import Agent, TextDelta, ToolExecutionEnd, tool
 from mainspring.events import UsageUpdate
-from mainspring.events.codec import decode, encode
+from mainspring.events import decode, encode
 from mainspring.testing import MemoryEnv, ScriptedCall, ScriptedModel
 
 @tool

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mainspring.agent.agent import create_agent as create_agent
     from mainspring.agent.conversation import Conversation as Conversation
     from mainspring.agent.handoffs import Handoff as Handoff
+    from mainspring.agent.handoffs import without_tool_calls as without_tool_calls
     from mainspring.callbacks import AgentCallbacks as AgentCallbacks
     from mainspring.cancellation import CancelToken as CancelToken
     from mainspring.errors import (
@@ -285,7 +286,7 @@ _HOMES = {
     "presets": "Preset merge_presets",
     "agent.agent": "Agent create_agent",
     "agent.conversation": "Conversation",
-    "agent.handoffs": "Handoff",
+    "agent.handoffs": "Handoff without_tool_calls",
     "callbacks": "AgentCallbacks",
     "sessions": "Session",
     "subagents": "AgentDefinition Subagents",

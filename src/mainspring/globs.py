@@ -66,12 +66,14 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that returns True if a relative path matches.
 
     A pattern without a slash matches names in any folder; one with a slash matches the whole path. It does not matter how accents
-    are composed.
+    are composed. Brackets also match themselves: ``app/[id]/*.tsx`` finds the files of a folder ``[id]``.
 
     Raises:
         GlobError: If brackets or braces are not closed, or the pattern contains ``..``.
     """
-    alternatives = [_regex(p) for p in expand_braces(normalize("NFC", pattern))]
+    patterns = expand_braces(normalize("NFC", pattern))
+    literal = [p.replace("[", r"\[") for p in patterns if "[" in p and "\\" not in p]
+    alternatives = [_regex(p) for p in (*patterns, *literal)]
     try:
         found = re.compile("|".join([f"(?:{a})" for a in alternatives]), re.DOTALL).fullmatch
     except re.error as e:

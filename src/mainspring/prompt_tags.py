@@ -1,7 +1,8 @@
 """Tags for untrusted text in prompts.
 
 Names and schemas of others are enclosed in tags that they cannot close, with invisible characters escaped. Text attached to a
-prompt, piped in or from a mentioned file, is enclosed in tags, too, and can be recognized by them.
+prompt, piped in or from a mentioned file, is enclosed in tags, too, and can be recognized by them. So are the instructions of a
+slash command.
 """
 
 from __future__ import annotations
@@ -49,8 +50,12 @@ def tag_list(mark: str, names: Iterable[str]) -> str:
     return "\n".join((f"<{mark}>", *(escape_text(name) for name in sorted(names)), f"</{mark}>"))
 
 
+INSTRUCTIONS_TAG = "command-instructions"
+"""Tag of the instructions of a slash command; its attribute ``line`` is the command."""
+
 _TAGGED_BLOCK = re.compile(
-    r'^<((?:stdin|file|folder)(?:-\d+)?)(?: path="([^\n]*)")?>\n(.*?)^</\1>', re.MULTILINE | re.DOTALL
+    rf'^<((?:stdin|file|folder|{INSTRUCTIONS_TAG})(?:-\d+)?)(?: (?:path|line)="([^\n]*)")?>\n(.*?)^</\1>',
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -58,9 +63,9 @@ def wrap_in_tag(tag: str, text: str, **attributes: str) -> str:
     """Enclose text in tags that it does not contain.
 
     Args:
-        tag: ``stdin``, ``file``, or ``folder``.
+        tag: ``stdin``, ``file``, ``folder``, or `INSTRUCTIONS_TAG`.
         text: The attached text.
-        **attributes: Attributes of the opening tag; ``path`` of a file or folder.
+        **attributes: Attributes of the opening tag; ``path`` of a file or folder, ``line`` of a slash command.
     """
     number, name = 1, tag
     while f"</{name}>" in text:
@@ -78,8 +83,17 @@ def find_attached_files(text: str) -> list[tuple[str, str]]:
     return [(path, body.removesuffix("\n")) for tag, path, body in found if tag.startswith("file")]
 
 
+def find_instructions(text: str) -> tuple[str, str]:
+    """Return the slash command that wrote a prompt and its instructions; empty texts for a prompt of the user."""
+    if f"<{INSTRUCTIONS_TAG}" not in text:
+        return "", ""
+    blocks = (found for found in _TAGGED_BLOCK.findall(text) if found[0].startswith(INSTRUCTIONS_TAG))
+    _, line, body = next(blocks, ("", "", ""))
+    return line, body.removesuffix("\n")
+
+
 def strip_attachments(text: str) -> str:
-    """Return a prompt without its attachments: the text that the user wrote."""
+    """Return a prompt without its attachments and the instructions of a slash command: the text that the user wrote."""
     return _TAGGED_BLOCK.sub("", text)
 
 

@@ -94,7 +94,7 @@ def escape_invisible(text: str, *, limit: int | None = None, prose: bool = False
 
 def visible_json(text: str) -> str:
     """Return JSON text with the same value in which invisible characters in strings are escaped."""
-    if text.isascii():
+    if text.isascii() or not _suspects().search(text):
         return text
     out: list[str] = []
     marks = 0

@@ -16,6 +16,8 @@ from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, Provi
 from mainspring.models.transport.default import DefaultTransport
 from mainspring.models.transport.httpx_transport import HttpxTransport
 from mainspring.models.transport.port import Timeouts, Transport
+from mainspring.models.transport.recording import RecordingTransport
+from mainspring.testing.contracts import TransportContract
 from tests.requires import skip_missing
 from tests.unit.models.server import chunked, head, plain, serve
 
@@ -381,3 +383,18 @@ async def test_server_that_closes_each_connection_causes_no_errors(transport: Tr
             assert await send(transport, url, b"body") == (200, b"ok")
 
     assert answered == 30
+
+
+class TestDefaultTransport(TransportContract):
+    def create_transport(self, folder: Path) -> Transport:
+        return DefaultTransport()
+
+
+class TestHttpxTransport(TransportContract):
+    def create_transport(self, folder: Path) -> Transport:
+        return HttpxTransport()
+
+
+class TestRecordingTransport(TransportContract):
+    def create_transport(self, folder: Path) -> Transport:
+        return RecordingTransport(folder, DefaultTransport())

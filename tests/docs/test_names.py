@@ -19,7 +19,7 @@ from mainspring.loop.hooks.names import HOOKS
 from scripts.make_reference import PACKAGES
 
 DOCS = Path(mainspring.__file__).resolve().parents[2] / "docs"
-PAGES = [p for p in sorted(DOCS.rglob("*.md")) if "reference" not in p.relative_to(DOCS).parts]
+PAGES = [p for p in sorted(DOCS.rglob("*.md")) if not {"reference", "python-api"} & set(p.relative_to(DOCS).parts)]
 
 _FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

@@ -299,16 +299,20 @@ def theme_command_previews(chat: TerminalChat) -> None:
     terminal.wait("Theme set to color-blind.")
 
 
-@habit("Ctrl-G", "opens the editor with the text")
-def control_g_opens_the_editor(chat: TerminalChat) -> None:
+def _edit(chat: TerminalChat, *keys: str) -> None:
     editor = chat.terminal.folder.parent / "editor"
     editor.write_text('#!/bin/sh\nprintf "edited text" > "$1"\n')
     editor.chmod(0o755)
     chat.command = f"VISUAL={editor} {chat.command}"
     terminal = chat.begin()
     terminal.type("draft")
-    terminal.keys("C-g")
+    terminal.keys(*keys)
     terminal.wait("> edited text")
+
+
+@habit("Ctrl-G", "opens the editor with the text")
+def control_g_opens_the_editor(chat: TerminalChat) -> None:
+    _edit(chat, "C-g")
 
 
 @habit("--continue", "continues the last session of the folder")
@@ -357,13 +361,151 @@ def init_command_writes_instructions(chat: TerminalChat) -> None:
     needs=_is_in_source('"background", (("c-b",)'),
 )
 def control_b_moves_a_command_to_the_background(chat: TerminalChat) -> None:
-    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="sleep 60"), "It runs."])
+    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="echo begun; sleep 60"), "It runs."])
     terminal.send("go")
-    terminal.wait("Running Shell")
+    terminal.wait("\n    begun")
     terminal.keys("C-b")
     terminal.wait("It runs.")
     terminal.send("/jobs")
     terminal.wait("sleep 60")
+
+
+@habit("?", "shows the keys and the commands")
+def question_mark_shows_help(chat: TerminalChat) -> None:
+    terminal = chat.begin()
+    terminal.type("?")
+    terminal.keys("Enter")
+    terminal.wait("Attach a file")
+    assert "Shift-Tab" in terminal.full_output()
+    assert not chat.server.requests
+
+
+@habit("# NOTE", "adds a note to the memory")
+def number_sign_adds_a_note(chat: TerminalChat) -> None:
+    terminal = chat.begin()
+    terminal.type("# always use tabs")
+    terminal.keys("Enter")
+    terminal.wait("Remembered in")
+    assert "always use tabs" in (terminal.folder / ".agent" / "MEMORY.md").read_text()
+    assert not chat.server.requests
+
+
+@habit("Ctrl-C", "clears the input; Up brings it back")
+def control_c_clears_the_input(chat: TerminalChat) -> None:
+    terminal = chat.begin()
+    terminal.type("a draft")
+    terminal.keys("C-c")
+    terminal.wait(lambda screen: ">" in screen.split("\n"))
+    terminal.keys("Up")
+    terminal.wait("> a draft")
+
+
+@habit("Up, Down", "from a draft of several lines to earlier inputs and back")
+def up_and_down_keep_a_draft(chat: TerminalChat) -> None:
+    terminal = chat.begin(script=["One."])
+    _run(terminal, "hello there", "One.")
+    terminal.type("first line")
+    terminal.keys("M-Enter")
+    terminal.type("second line")
+    terminal.keys("Up", "Up")
+    terminal.wait(lambda screen: screen.count("> hello there") == 2)
+    terminal.keys("Down")
+    terminal.wait("> first line\n  second line")
+
+
+@habit("Ctrl-W, Ctrl-Y", "removes a word and inserts it again")
+def kill_ring_inserts_removed_text(chat: TerminalChat) -> None:
+    terminal = chat.begin()
+    terminal.type("two words")
+    terminal.keys("C-w", "C-a", "C-y")
+    terminal.wait("> wordstwo")
+
+
+@habit("Shift-Enter, Alt-Enter", "insert a new line")
+def modified_enter_inserts_a_line(chat: TerminalChat) -> None:
+    terminal = chat.begin(script=["I see."])
+    terminal.type("one")
+    terminal.keys("M-Enter")
+    terminal.type("two")
+    terminal.run("send-keys", "-H", *(f"{byte:x}" for byte in b"\x1b[13;2u"))
+    terminal.type("three")
+    terminal.wait("> one\n  two\n  three")
+
+
+@habit("Ctrl-X Ctrl-E", "opens the editor with the text")
+def control_x_control_e_opens_the_editor(chat: TerminalChat) -> None:
+    _edit(chat, "C-x", "C-e")
+
+
+@habit("Ctrl-Z, fg", "suspends and resumes with the draft")
+def control_z_suspends(chat: TerminalChat) -> None:
+    terminal = chat.terminal
+    terminal.send("set -m")
+    chat.begin()
+    terminal.type("a draft")
+    terminal.keys("C-z")
+    terminal.wait(lambda screen: screen.rstrip().endswith("ready$"))
+    terminal.send("fg")
+    terminal.wait("> a draft")
+
+
+@habit("Ctrl-L", "redraws the screen and leaves the draft")
+def control_l_redraws(chat: TerminalChat) -> None:
+    terminal = chat.begin()
+    terminal.type("a draft")
+    terminal.keys("C-l")
+    terminal.wait("> a draft")
+
+
+@habit("Ctrl-D", "exits with an empty input, and never with a draft")
+def control_d_exits_without_a_draft(chat: TerminalChat) -> None:
+    terminal = chat.begin()
+    terminal.type("a draft")
+    terminal.keys("C-d")
+    terminal.type(" stays")
+    terminal.wait("> a draft stays")
+    terminal.keys("C-u", "C-d")
+    terminal.wait("ready$")
+
+
+@habit("Alt-Up during a run", "edits a queued message")
+def queued_message_can_be_edited(chat: TerminalChat) -> None:
+    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="sleep 60"), "Done.", "Later."])
+    terminal.send("go")
+    terminal.wait("Running Shell")
+    terminal.type("later")
+    terminal.keys("Tab")
+    terminal.wait("queued: later")
+    terminal.keys("M-Up")
+    terminal.wait("e later")
+    terminal.send(" on")
+    terminal.wait("queued: later on")
+
+
+@habit("/resume, /mcp, /permissions, /export, /memory", "each answers")
+def commands_of_claude_code_answer(chat: TerminalChat) -> None:
+    terminal = chat.begin()
+    for command, answer in (
+        ("/mcp", "mainspring mcp add"),
+        ("/permissions", "No rules yet"),
+        ("/export", "Saved to"),
+        ("/memory", "MEMORY.md"),
+        ("/usage", "Use /cost."),
+        ("/doctor", "mainspring check"),
+        ("/resume", "Sessions"),
+    ):
+        terminal.send(command)
+        terminal.wait(answer)
+
+
+@habit("paste of 12 MB", "is refused with a reason; the text stays")
+def large_paste_stays_in_the_input(chat: TerminalChat) -> None:
+    terminal = chat.begin()
+    terminal.paste("0123456789 abc\n" * 800_000)
+    terminal.wait("[pasted 800001 lines]", 60)
+    terminal.keys("Enter")
+    screen = terminal.wait("The message was not sent: it is 12.0 MB long")
+    assert "\n> [pasted 800001 lines]" in screen
 
 
 def main() -> int:

@@ -180,7 +180,7 @@ class TerminalChat:
         self.server.script = [*(script or [])]
         terminal = self.terminal
         terminal.keys("C-u", f"clear; {self.command} {' '.join(arguments)}", "Enter")
-        terminal.wait(lambda screen: "test-model" in screen.split("\n")[-1] and "$ " not in screen)
+        terminal.wait(lambda screen: "test-model" in screen.split("\n")[-1] and "ready$" not in screen)
         return terminal
 
     def end(self) -> None:

@@ -32,6 +32,33 @@ def test_page_lists_the_public_names() -> None:
     )
 
 
+@pytest.mark.parametrize("page", make_reference.PAGES)
+def test_pages_have_the_signatures_of_the_public_names(page: str) -> None:
+    text = (make_reference.SURFACE.with_suffix("") / f"{page}.md").read_text(encoding="utf-8")
+    assert text == make_reference.build_signatures(page), (
+        "a public name, its signature, or its docstring changed: run python scripts/make_reference.py"
+    )
+
+
+def test_every_module_is_on_one_page() -> None:
+    on_pages = [package for _, packages in make_reference.PAGES.values() for package in packages]
+    assert sorted(on_pages) == sorted(make_reference.PACKAGES)
+    assert {page.stem for page in make_reference.SURFACE.with_suffix("").iterdir()} == set(make_reference.PAGES)
+
+
+@pytest.mark.parametrize("package", make_reference.PACKAGES)
+def test_every_public_name_has_a_description(package: str) -> None:
+    names = make_reference.find_public_names(package)
+    assert [name for name in names if not make_reference.describe(package, name)] == []
+
+
+def test_signature_of_a_constructor_has_types_and_options() -> None:
+    text = make_reference.build_signatures("agents")
+    assert "\nAgent(model: ModelProvider | str | None=None, *, deps_type: TypeForm[AgentDepsT]=..." in text
+    assert "\n    session: Session | None\n" in text
+    assert "- `async run(prompt: Prompt" in text
+
+
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = mainspring.no_such_name

@@ -83,6 +83,11 @@ def test_tool_glob_matches_folders_like_its_definition(parts: list[str], names: 
         ("*_*_*_*.py", "a_b_c_d.py", True),
         ("a*a*a*a", "aaaa", True),
         ("*_*_*_*.py", "a_b/c_d_e.py", False),
+        ("app/[id].tsx", "app/[id].tsx", True),
+        ("app/[id].tsx", "app/d.tsx", True),
+        ("{app,src}/**/[...slug]/*.tsx", "src/a/[...slug]/page.tsx", True),
+        ("app/[[]id].tsx", "app/d.tsx", False),
+        ("app/\\[id].tsx", "app/d.tsx", False),
     ],
 )
 def test_tool_glob(pattern: str, path: str, expected: bool) -> None:

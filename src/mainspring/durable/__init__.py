@@ -8,8 +8,13 @@ from mainspring.durable.memory import MemoryEngine
 from mainspring.durable.run_feed import RunFeed
 from mainspring.durable.steps import DurableSteps
 from mainspring.durable.worker import DurableClient, DurableRun, DurableWorker, Factory
+from mainspring.lazy import TYPE_CHECKING, lazy_exports
+
+if TYPE_CHECKING:
+    from mainspring.durable.dbos.engine import DbosEngine as DbosEngine
 
 __all__ = [
+    "DbosEngine",
     "DurableClient",
     "DurableRun",
     "DurableSteps",
@@ -28,6 +33,8 @@ __all__ = [
     "StepSlot",
     "Worker",
 ]
+
+_, __getattr__ = lazy_exports(__name__, {"dbos.engine": "DbosEngine"})
 
 
 def __dir__() -> list[str]:

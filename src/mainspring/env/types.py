@@ -14,6 +14,7 @@ FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "device", "
 
 
 StreamName = Literal["stdout", "stderr"]
+"""An output of a program."""
 
 
 PathFilter = Callable[[str], bool | Awaitable[bool]]

@@ -95,6 +95,15 @@ RunStatus = Literal[
 """How a run ended. A limit has the name of its option; ``denied`` means that a denied call ended it; ``no_output`` that the model
 stopped without the requested structured output."""
 
+STOP_REASONS: dict[str, str] = {
+    "max_turns": "Turn limit reached",
+    "max_total_tokens": "Token limit reached",
+    "max_seconds": "Time limit reached",
+    "max_cost": "Cost limit reached",
+    "denied": "A tool call was denied",
+}
+"""Why a run stopped, by its `RunStatus`, for users."""
+
 
 class SubagentStats(Struct, frozen=True, kw_only=True):
     """Statistics of a subagent.

@@ -142,6 +142,7 @@ class MessageEnd(Event, frozen=True):
         seconds: Duration of the model call; 0 for other messages.
         error: Why the response is incomplete.
         attachments: Number of images and texts of the user that a chat leaves out of the message; 0 elsewhere.
+        instructions: Instructions of a slash command that a chat leaves out of the message; empty elsewhere.
     """
 
     message: AgentMessage
@@ -150,6 +151,7 @@ class MessageEnd(Event, frozen=True):
     seconds: float = 0.0
     error: ErrorInfo | None = None
     attachments: int = 0
+    instructions: str = ""
 
     @property
     def text(self) -> str:

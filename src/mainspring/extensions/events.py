@@ -185,6 +185,7 @@ ExtensionEvent = (
     | SessionOpenEvent
     | SessionShutdownEvent
 )
+"""Any event of an extension."""
 
 Answer = Mapping[str, Any] | None
 EventHandler = Callable[..., "Answer | Awaitable[Answer]"]

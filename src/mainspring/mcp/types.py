@@ -21,6 +21,7 @@ McpContentBlock = dict[str, Any]
 """A content block in the wire format: ``{"type": "text", "text": "..."}``."""
 
 ListKind = Literal["tools", "resources", "prompts"]
+"""A list of a server, which it may change."""
 
 
 class McpError(MainspringError):
@@ -114,7 +115,7 @@ class ElicitRequest(Struct, frozen=True, kw_only=True):
         schema: JSON Schema of the requested data with simple properties; empty for a ``url``.
         url: Page that the user should open.
         context: Context of the tool call during which the server asks, with the ``deps`` of its conversation. ``None`` outside of calls,
-            and if several conversations are calling the server, since the protocol does not tell for which of them it asks.
+            and if several conversations are calling the server, since the protocol does not relate requests to calls.
     """
 
     server: str

@@ -35,6 +35,7 @@ NoteSection = Literal["Preferences", "Context", "Learned Patterns"]
 
 
 SECTIONS: tuple[NoteSection, ...] = get_args(NoteSection)
+"""The sections of the file, in order."""
 
 
 MAX_NOTE_CHARS = 500
@@ -149,6 +150,7 @@ def _strip_trailing_blanks(lines: Sequence[str]) -> list[str]:
 
 
 MEMORY_FILE_NAME = "MEMORY.md"
+"""The name of the file with the notes."""
 _MAX_BYTES = 1024 * 1024  # Bytes. A larger memory file is a mistake, and reading it would not help.
 
 

@@ -23,6 +23,7 @@ from mainspring.messages.content import (
 from mainspring.messages.usage import Usage
 
 Role = Literal["system", "user", "assistant"]
+"""The author of a message."""
 _ROLES = frozenset(get_args(Role))
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "pause_turn", "error", "aborted"]
 """The first five come from providers; the loop adds ``error`` and ``aborted``.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mainspring.models.codec.text import extract_text as extract_text
     from mainspring.models.config import ModelFacts as ModelFacts
     from mainspring.models.config import ProviderConfig as ProviderConfig
+    from mainspring.models.embedded import create_embedded_model as create_embedded_model
     from mainspring.models.errors import ErrorKind as ErrorKind
     from mainspring.models.errors import agent_error_kind as agent_error_kind
     from mainspring.models.errors import classify_error as classify_error
@@ -60,15 +61,19 @@ if TYPE_CHECKING:
     from mainspring.models.http_model import HttpModel as HttpModel
     from mainspring.models.langchain import LangChainModel as LangChainModel
     from mainspring.models.langchain import from_langchain as from_langchain
+    from mainspring.models.message_builder import MessageBuilder as MessageBuilder
     from mainspring.models.port import EncodingCache as EncodingCache
+    from mainspring.models.port import ModelBase as ModelBase
     from mainspring.models.port import ModelInfo as ModelInfo
     from mainspring.models.port import ModelProvider as ModelProvider
     from mainspring.models.port import ModelRequest as ModelRequest
     from mainspring.models.port import ModelResponse as ModelResponse
+    from mainspring.models.port import ModelWrapper as ModelWrapper
     from mainspring.models.port import PriceTier as PriceTier
     from mainspring.models.port import Sampling as Sampling
     from mainspring.models.port import ThinkingLevel as ThinkingLevel
     from mainspring.models.port import ToolChoice as ToolChoice
+    from mainspring.models.port import collect as collect
     from mainspring.models.profile import ChatCapabilities as ChatCapabilities
     from mainspring.models.profile import GeminiDialect as GeminiDialect
     from mainspring.models.profile import ModelProfile as ModelProfile
@@ -100,14 +105,17 @@ if TYPE_CHECKING:
     from mainspring.models.retry import is_retryable_error as is_retryable_error
     from mainspring.models.retry import retry_stream as retry_stream
     from mainspring.models.retry import with_retry as with_retry
+    from mainspring.models.transport.default import default_transport as default_transport
     from mainspring.models.transport.port import Timeouts as Timeouts
     from mainspring.models.transport.port import Transport as Transport
+    from mainspring.models.transport.port import TransportResponse as TransportResponse
     from mainspring.models.transport.recording import MemoryResponse as MemoryResponse
     from mainspring.models.transport.recording import MemoryTransport as MemoryTransport
     from mainspring.models.transport.recording import RecordingTransport as RecordingTransport
     from mainspring.models.transport.recording import ReplayTransport as ReplayTransport
     from mainspring.models.usage import TokenUsage as TokenUsage
     from mainspring.models.usage import extract_token_usage as extract_token_usage
+    from mainspring.models.usage import with_cost as with_cost
     from mainspring.models.wire.anthropic import build_anthropic_system_param as build_anthropic_system_param
     from mainspring.models.wire.anthropic import normalize_message as normalize_message
     from mainspring.models.wrappers.fallback import FallbackEvent as FallbackEvent
@@ -119,6 +127,9 @@ if TYPE_CHECKING:
 lazy_exports(
     __name__,
     {
+        "transport.default": "default_transport",
+        "embedded": "create_embedded_model",
+        "message_builder": "MessageBuilder",
         "mainspring.errors": "ModelError",
         "mainspring.messages": "ContentBlock ImageBlock Message RedactedThinkingBlock StopReason TextBlock ThinkingBlock ToolDefinition ToolResultBlock ToolUseBlock Usage",
         "wrappers.tool_aliases": "ToolAliasModel",
@@ -132,7 +143,7 @@ lazy_exports(
         "registry": "AsyncModelFactory ModelFactory ProviderRegistry create_model create_model_provider default_registry",
         "wrappers.fallback": "FallbackEvent FallbackModel",
         "http_model": "HttpModel",
-        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache Sampling ThinkingLevel ToolChoice",
+        "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache Sampling ThinkingLevel ToolChoice ModelBase ModelWrapper collect",
         "profile": "ChatCapabilities ModelProfile GeminiDialect OllamaCapabilities",
         "langchain": "LangChainModel from_langchain",
         "providers.compatible": "openai_compatible",
@@ -140,9 +151,9 @@ lazy_exports(
         "wrappers.rate_limit": "RateLimitedModel TokenBucket",
         "retry": "RetryConfig RetryContext RetryInfo RetryOptions calculate_delay is_retryable_error retry_stream with_retry",
         "replay": "decode_exchange_to_dict",
-        "transport.port": "Timeouts Transport",
+        "transport.port": "Timeouts Transport TransportResponse",
         "transport.recording": "MemoryResponse MemoryTransport RecordingTransport ReplayTransport",
-        "usage": "TokenUsage extract_token_usage",
+        "usage": "TokenUsage extract_token_usage with_cost",
         "wire.anthropic": "build_anthropic_system_param normalize_message",
     },
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, ProviderConfigError
@@ -65,6 +66,24 @@ _MAX_QUESTIONS = 2  # Before the first and the second request: Ollama knows the 
 _DRAIN_TIMEOUT = (
     0.25  # Seconds to wait for the end of the body after the end of the response before the connection is closed.
 )
+
+
+class _Opened(Struct):
+    """A response whose first content or end was read.
+
+    Attributes:
+        chunks: The rest of its body.
+        reader: Its reader.
+        key: The credential that was sent.
+        events: Events before the rest.
+        is_ended: Whether the body has ended and the reader has finished.
+    """
+
+    chunks: AsyncIterator[bytes]
+    reader: ResponseReader
+    key: CredentialValue
+    events: list[StreamEvent] = []
+    is_ended: bool = False
 
 
 class HttpModel(ModelBase):
@@ -143,45 +162,50 @@ class HttpModel(ModelBase):
         Raises:
             ModelError: The response is incomplete or missing; ``partial`` is the content received before.
         """
-        reader: ResponseReader | None = None
-        key: CredentialValue = ""
+        opened: _Opened | None = None
         try:
-            async with self._exchange(request, limit) as (response, reader, key):
-                chunks = response.chunks()
-                async for chunk in chunks:
+            async with self._exchange(request, limit) as opened:
+                reader = opened.reader
+                for event in opened.events:
+                    yield event
+                while reader.error is None and not reader.decoder.ended:
+                    chunk = await anext(opened.chunks, None)
+                    if chunk is None:
+                        break
                     for event in reader.feed(chunk):
                         yield event
-                    if reader.error is not None or reader.decoder.ended:
-                        break
                 if reader.decoder.ended and reader.error is None:
-                    await _drain(chunks)
+                    await _drain(opened.chunks)
         except (NetworkError, ModelTimeoutError) as error:
-            if reader is None or not reader.decoder.complete:
-                self._add_context(error, reader)
+            if opened is None or not opened.reader.decoder.complete:
+                self._add_context(error, opened and opened.reader)
                 raise
-        assert reader is not None
-        last = reader.finish()
-        if reader.decoder.has_unparsed_calls and not self._has_reported_markup:
-            self._has_reported_markup = True
-            (request.warn or _log.warning)(_UNPARSED_CALLS.format(model=f"{self.provider}:{self.model}"))
-        for event in last:
+        assert opened is not None
+        for event in self._finish(opened, request):
             yield event
-        if reader.error is not None:
-            lower = self._lower_limit(reader, key, request, limit)
-            async with aclosing(self.stream(request, limit=lower)) as events:
-                async for event in events:
-                    yield event
+        if (failure := opened.reader.error) is not None:
+            if isinstance(failure, NetworkError | ModelTimeoutError):
+                self._add_context(failure, opened.reader)
+            raise _redact(failure, opened.key)
 
     async def aclose(self) -> None:
         """Close the model's own connections; shared ones close with their event loop."""
         if self._own_transport is not None:
             await self._own_transport.aclose()
 
+    def _finish(self, opened: _Opened, request: ModelRequest) -> list[StreamEvent]:
+        """Return the last events of a response, and report markup that the server did not parse."""
+        last = [] if opened.is_ended else opened.reader.finish()
+        if opened.reader.decoder.has_unparsed_calls and not self._has_reported_markup:
+            self._has_reported_markup = True
+            (request.warn or _log.warning)(_UNPARSED_CALLS.format(model=f"{self.provider}:{self.model}"))
+        return last
+
     @asynccontextmanager
-    async def _exchange(
-        self, request: ModelRequest, limit: int | None = None
-    ) -> AsyncGenerator[tuple[TransportResponse, ResponseReader, CredentialValue]]:
-        """Send the request until the host accepts it; return the response, its decoder, and the key that was sent.
+    async def _exchange(self, request: ModelRequest, limit: int | None = None) -> AsyncGenerator[_Opened]:
+        """Send the request until the host accepts it; return the response, which has begun with content or has ended.
+
+        Some hosts refuse a request in the body of a response that they accepted, before its content.
 
         Raises:
             ModelError: The host rejected the request and no field can be omitted.
@@ -199,20 +223,17 @@ class HttpModel(ModelBase):
         while True:
             url = self._protocol.url(profile)
             async with transport.open("POST", url, self._headers(profile, key), body, timeouts) as response:
-                if response.status < 300 and trials is not None and trials.is_probing:
-                    profile, body = trials.next(None)
-                    continue
-                if response.status < 300:
+                received = await self._receive(response, url, request, profile, key)
+                if isinstance(received, _Opened):
+                    if trials is not None and trials.is_probing:
+                        profile, body = trials.next(None)
+                        continue
                     if refusal is not None:
                         self._store_changes(request, first, profile, refusal)
                     self._report_omitted_options(request, profile)
-                    decoder = self._protocol.decoder(profile)
-                    decoder.tools = request.tools
-                    yield response, ResponseReader(decoder), key
+                    yield received
                     return
-                refusal = await _read_rejection(
-                    response, url, _credential_secrets(key), provider=self.provider, model=self.model
-                )
+                refusal = received
             if refusal.status == 401 and not fresh_key and (newer := await self._refresh_credential(key)) != key:
                 key, fresh_key = newer, True  # The old key had expired.
                 continue
@@ -225,6 +246,31 @@ class HttpModel(ModelBase):
             if trials is None:
                 self._profile = replace(profile, remaining_tokens=None)
                 adaptations_left -= 1
+
+    async def _receive(
+        self,
+        response: TransportResponse,
+        url: str,
+        request: ModelRequest,
+        profile: ModelProfile,
+        key: CredentialValue,
+    ) -> _Opened | ModelError:
+        """Read a response to its first content, or to its end; return the error of a rejected request."""
+        if response.status >= 300:
+            secrets = _credential_secrets(key)
+            return await _read_rejection(response, url, secrets, provider=self.provider, model=self.model)
+        decoder = self._protocol.decoder(profile)
+        decoder.tools = request.tools
+        reader = ResponseReader(decoder)
+        opened = _Opened(response.chunks(), reader, key)
+        async for chunk in opened.chunks:
+            opened.events += reader.feed(chunk)
+            if len(decoder.draft) or decoder.ended or reader.error is not None:
+                break
+        else:
+            opened.events += reader.finish()
+            opened.is_ended = True
+        return opened if reader.error is None or len(decoder.draft) else _redact(reader.error, key)
 
     def _adapt(
         self, request: ModelRequest, profile: ModelProfile, body: bytes, refusal: ModelError, trials: PartTrials | None
@@ -262,26 +308,6 @@ class HttpModel(ModelBase):
         note = describe_left_out_parts(self._protocol.name, before, after, refusal)
         if note:
             (request.warn or _log.warning)(note)
-
-    def _lower_limit(
-        self, reader: ResponseReader, key: CredentialValue, request: ModelRequest, limit: int | None
-    ) -> int:
-        """Return a lower output limit for a request that the host accepted and then rejected in its response.
-
-        Raises:
-            ModelError: The error of the response, if it has another cause or content was received before.
-        """
-        assert reader.error is not None
-        error = _redact(reader.error, key)
-        if not len(reader.decoder.draft):
-            profile = self.profile if limit is None else replace(self.profile, remaining_tokens=limit)
-            request = _without_left_out(request, profile)
-            fitted = fit_to_limits(self._protocol, request, profile, self._protocol.encode(request, profile), error)
-            if fitted is not None and fitted[0].remaining_tokens is not None:
-                return fitted[0].remaining_tokens
-        if isinstance(error, NetworkError | ModelTimeoutError):
-            self._add_context(error, reader)
-        raise error
 
     def _without_rejected(
         self, request: ModelRequest, profile: ModelProfile, sent: bytes, refusal: ModelError, *, is_repeated: bool

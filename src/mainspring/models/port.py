@@ -12,9 +12,10 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from msgspec import Struct, field
 
-from mainspring.errors import ConfigError, InvalidResponseError
+from mainspring.errors import ConfigError, InvalidResponseError, ProviderConfigError
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import ContentBlock, Message, StopReason, TextBlock, ToolDefinition, Usage
+from mainspring.models.transport.port import Transport
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model should reason before it responds."""
@@ -124,6 +125,21 @@ def with_api_key(model: ModelProvider, get_api_key: Callable[..., Any]) -> Model
             f"Cannot use get_api_key with {model!r:.80}, which contains other models or needs no key. Pass api_key=... where you create the model."
         )
     return replace_key(get_api_key)
+
+
+def with_transport(model: ModelProvider, transport: Transport) -> ModelProvider:
+    """Return a model that sends its requests over a transport; see `HttpModel.with_transport`.
+
+    Raises:
+        ProviderConfigError: The model is not an `HttpModel`.
+    """
+    replace_transport: Callable[[Transport], ModelProvider] | None = getattr(model, "with_transport", None)
+    if replace_transport is None:
+        raise ProviderConfigError(
+            f"Cannot use transport with {model!r:.80}, which is not an HttpModel. Pass the transport to the models that it contains.",
+            reason="no_transport",
+        )
+    return replace_transport(transport)
 
 
 class ModelResponse(Struct, frozen=True, eq=False):

@@ -182,8 +182,8 @@ class ResponsesCapabilities(SamplingCapabilities, frozen=True):
     tool_images: bool = True
 
 
-LeftOutPart = Literal["tools", "tool_choice", "system"]
-"""A part of a request that a host refused: tools, a forced call, or the role of the system prompt."""
+LeftOutPart = Literal["tools", "tool_choice", "system", "joined_calls"]
+"""A part of a request that a host refused: tools, a forced call, the role of the system prompt, or several calls in a message."""
 
 
 ReasoningEcho = Literal["echo", "none"]

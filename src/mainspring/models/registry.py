@@ -10,8 +10,9 @@ from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.lazy import lazy_function
 from mainspring.models.config import ProviderConfig, check_settings, reject_misspelled_settings, to_provider_config
 from mainspring.models.langchain.detect import adapt_model
-from mainspring.models.port import ModelProvider
+from mainspring.models.port import ModelProvider, with_transport
 from mainspring.models.provider_table import PROVIDERS, ProviderProfile
+from mainspring.models.transport.port import Transport
 
 _Explain = Callable[[str, Sequence[str], str], str]
 _explain_interpretation: _Explain = lazy_function("mainspring.models.provider_prefix", "explain_interpretation")
@@ -169,27 +170,31 @@ def _lazy_builder(profile: ProviderProfile) -> ModelFactory:
     return build
 
 
-def create_model(spec: str, *, registry: ProviderRegistry | None = None, **settings: Any) -> ModelProvider:
+def create_model(
+    spec: str, *, registry: ProviderRegistry | None = None, transport: Transport | None = None, **settings: Any
+) -> ModelProvider:
     """Create a model by name. Nothing is connected or loaded before the first request.
 
     Args:
         spec: ``provider:model``, or a model of the default provider. The prefix must be the name of a registered provider,
             so ``llama3.3:latest`` is a model.
         registry: Registry to use; the built-in providers by default.
+        transport: Transport for its requests, for example one that records them (default: the one that all models share).
         settings: Fields of `ProviderConfig`, for example ``base_url``, ``api_key``, ``max_output_tokens``, and settings that
             only this provider supports.
 
     Raises:
         TypeError: A built-in provider does not support a setting, or a setting resembles a field; the text contains the setting
             that was meant. Pass such a setting of a custom provider in ``extra={...}``.
-        ProviderConfigError: The provider is unknown, seems misspelled, or lacks a setting.
+        ProviderConfigError: The provider is unknown, seems misspelled, lacks a setting, or takes no transport.
     """
     registry = registry or default_registry()
     reject_misspelled_settings(settings)
     name, model = registry.split(spec)
     config = to_provider_config({**settings, "provider": name, **({"model": model} if model else {})})
     try:
-        return registry.build(config)
+        model = registry.build(config)
+        return model if transport is None else with_transport(model, transport)
     except ProviderConfigError as error:
         if error.reason == "unknown_setting":
             raise TypeError(str(error)) from None

@@ -157,7 +157,7 @@ class AsyncSessionLog:
             self._has_lock = False
             try:
                 await self._store.release(self.info.id)
-            except Exception as error:  # noqa: BLE001 - any error of the user's store
+            except Exception as error:  # noqa: BLE001 - any error of the store
                 logger.warning("Cannot release session %s: %s", self.place, error)
 
 

@@ -480,7 +480,7 @@ class Session(SessionLifetime):
         return summary_entry
 
     def fork(self, *, title: str = "", whole: bool = False, unfinished: bool = True) -> Self:
-        """Create a session that starts with the path to the current leaf. It is stored immediately.
+        """Create a session that starts with the path to the current leaf. It is stored with its next message, or by `save`.
 
         Args:
             title: Its title for users (default: that of this session).

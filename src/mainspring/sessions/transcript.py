@@ -9,6 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mainspring import errors
+from mainspring.events.base import STOP_REASONS
 from mainspring.messages import CustomMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions.entries import (
     BranchEntry,
@@ -26,8 +27,10 @@ from mainspring.sessions.loader import SessionTree, read_path, read_tree
 from mainspring.sessions.store import SessionStore
 from mainspring.text import pluralize
 
-TranscriptItemKind = Literal["user", "assistant", "system", "compaction", "branch", "model", "pause", "error", "custom"]
-"""The kind of a transcript item."""
+TranscriptItemKind = Literal[
+    "user", "assistant", "system", "compaction", "branch", "model", "pause", "error", "stop", "custom"
+]
+"""The kind of a transcript item. ``error``: a run failed; ``stop``: it was stopped, by the user or a limit."""
 
 
 class TranscriptCall(Struct, frozen=True, kw_only=True):
@@ -255,17 +258,20 @@ def _describe_entry(entry: Entry) -> tuple[TranscriptItemKind, str] | None:
             return "model", entry.model
         case PauseEntry():
             return "pause", "; ".join(entry.reasons.values())
+        case RunEndEntry(status="aborted", error=error):
+            return "stop", error.partition(": ")[2] or "Stopped"
+        case RunEndEntry(status=status) if status in STOP_REASONS:
+            return "stop", STOP_REASONS[status]
         case RunEndEntry(error=error) if error:
-            return "error", _error_text(error, stopped=entry.status == "aborted")
+            return "error", _error_text(error)
         case _:  # Also data that an application or the chat stores for itself: only its name can be shown.
             return None
 
 
-def _error_text(error: str, *, stopped: bool) -> str:
+def _error_text(error: str) -> str:
     """Return the error for users. The name of a Mainspring class adds nothing to its message."""
     name, colon, text = error.partition(": ")
-    message = text if colon and (hasattr(errors, name) or stopped) else error
-    return f"stopped: {message}".rstrip(": ") if stopped else message
+    return text if colon and hasattr(errors, name) else error
 
 
 def _call(call: ToolUseBlock, result: ResultEntry | None) -> TranscriptCall:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 
 SPAWN_TOOL = "spawn"
+"""The name of the tool that starts a subagent."""
 _T = TypeVar("_T")
 
 

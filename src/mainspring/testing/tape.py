@@ -156,6 +156,7 @@ _VERSION = 1
 
 
 TapeMode = Literal["replay", "once", "record"]
+"""Whether a tape is replayed, recorded if it does not exist, or recorded again."""
 TapeTools = Literal["recorded", "live"]
 
 

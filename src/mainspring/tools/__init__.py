@@ -39,9 +39,25 @@ from mainspring.tools.tool import (
 if TYPE_CHECKING:
     from mainspring.tools.arguments.parse import ParsedArguments as ParsedArguments
     from mainspring.tools.arguments.parse import parse_arguments as parse_arguments
+    from mainspring.tools.diagnostics import LanguageServerConfig as LanguageServerConfig
+    from mainspring.tools.diagnostics import with_diagnostics as with_diagnostics
+    from mainspring.tools.interaction import Option as Option
+    from mainspring.tools.interaction import Reply as Reply
+    from mainspring.tools.interaction import UserInteraction as UserInteraction
+    from mainspring.tools.interaction import UserQuestion as UserQuestion
+    from mainspring.tools.support.editing.review import EditHunk as EditHunk
+    from mainspring.tools.support.editing.review import parse_edit_outcomes as parse_edit_outcomes
     from mainspring.tools.toolset import Toolset as Toolset
 
 __all__ = [
+    "parse_edit_outcomes",
+    "EditHunk",
+    "UserQuestion",
+    "UserInteraction",
+    "Reply",
+    "Option",
+    "with_diagnostics",
+    "LanguageServerConfig",
     "Access",
     "AssistRequest",
     "Attachment",
@@ -76,7 +92,16 @@ __all__ = [
     "tool",
 ]
 
-lazy_exports(__name__, {"arguments.parse": "ParsedArguments parse_arguments", "toolset": "Toolset"})
+lazy_exports(
+    __name__,
+    {
+        "support.editing.review": "EditHunk parse_edit_outcomes",
+        "interaction": "Option Reply UserInteraction UserQuestion",
+        "diagnostics": "LanguageServerConfig with_diagnostics",
+        "arguments.parse": "ParsedArguments parse_arguments",
+        "toolset": "Toolset",
+    },
+)
 
 
 def __dir__() -> list[str]:

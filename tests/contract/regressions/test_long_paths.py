@@ -179,6 +179,18 @@ def test_inaccessible_project_folder_is_reported(closed_folder: Path) -> None:
     )
 
 
+def test_settings_below_an_inaccessible_folder_are_reported(
+    closed_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = closed_folder / "home" / "name"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("MAINSPRING_HOME", raising=False)
+
+    assert load_settings(str(closed_folder.parent / "project")).warnings == (
+        f"Cannot read {home / '.agent'} (Permission denied). Default settings are used.",
+    )
+
+
 def test_inaccessible_user_folder_trusts_nothing_and_grants_nothing(closed_folder: Path) -> None:
     home = UserPaths(closed_folder)
     assert not TrustStore(home).list()

@@ -103,6 +103,14 @@ def test_closed_stderr_is_ignored() -> None:
     console.fail("x")
 
 
+def test_names_in_json_of_a_file_have_no_invisible_characters() -> None:
+    out = io.StringIO()
+
+    Console(out, io.StringIO(), {}).write_json(["\x9b31m\u202e é 名"])
+
+    assert out.getvalue() == '["\\u009b31m\\u202e é 名"]\n'
+
+
 def test_visible_json_keeps_the_value() -> None:
     assert visible_json('"\x9b31m\u202e é"') == '"\\u009b31m\\u202e é"'
 

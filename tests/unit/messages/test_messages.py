@@ -22,7 +22,9 @@ from mainspring.messages import (
     Usage,
     convert_to_llm,
     decode_message,
+    decode_messages,
     encode_message,
+    encode_messages,
     strip_surrogates,
     to_finish_reason,
     to_messages,
@@ -50,6 +52,33 @@ BLOCK: st.SearchStrategy[ContentBlock] = st.one_of(
         JSON,
     ),
 )
+
+
+WHEN = st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)).map(lambda at: at.replace(tzinfo=UTC, fold=0))
+COUNT = st.integers(0, 2**53)
+USAGE = st.builds(Usage, COUNT, COUNT, COUNT, COUNT, COUNT, st.none() | st.builds(Cost, st.floats(0, 1e6)))
+HISTORY_MESSAGE = st.one_of(
+    st.builds(
+        Message,
+        st.sampled_from(["system", "user", "assistant"]),
+        st.lists(BLOCK).map(tuple),
+        usage=st.none() | USAGE,
+        stop_reason=st.none() | st.sampled_from(["end_turn", "tool_use", "max_tokens", "error", "aborted"]),
+        error=st.none() | TEXT,
+        provider=st.none() | TEXT,
+        model=st.none() | TEXT,
+        timestamp=WHEN,
+        id=TEXT,
+    ),
+    st.builds(CustomMessage, TEXT, JSON, timestamp=WHEN, id=TEXT),
+)
+
+
+@given(st.lists(HISTORY_MESSAGE))
+def test_every_history_round_trips(history: list[Message | CustomMessage]) -> None:
+    text = encode_messages(history)
+    assert repr(decode_messages(text)) == repr(decode_messages(text.decode())) == repr(history)
+    assert encode_messages(decode_messages(text)) == text
 
 
 @pytest.mark.covers("MSG-01", "MSG-02", "MSG-03", "MSG-04", "MSG-05", "MSG-06", "MSG-07", "MSG-08")

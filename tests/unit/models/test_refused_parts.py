@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mainspring import Agent
-from mainspring.errors import ModelError
+from mainspring.errors import ContextExceededError, ModelError
 from mainspring.events import Notice
 from mainspring.messages import ImageBlock, Message, TextBlock, ToolDefinition, ToolResultBlock, ToolUseBlock
 from mainspring.models import HttpModel
@@ -207,7 +207,7 @@ async def test_several_refused_parts_are_found() -> None:
         (431, {"error": {"message": "Header too long"}}),
         (451, {"error": {"message": "Not in your country"}}),
         (404, {"error": {"message": "No endpoints found for vendor/m1"}}),
-        (413, {"error": {"message": "Image too large"}}),
+        (413, {"error": {"message": "The prompt is too long: 9000 tokens"}}),
         (429, {"error": {"message": "Too many images"}}),
         (400, {"error": {"message": "prompt is too long: 9000 tokens > 8000 maximum"}}),
         (400, {"error": {"message": "The response was filtered due to our content management policy"}}),
@@ -257,6 +257,104 @@ async def test_another_failure_of_a_trial_is_reported() -> None:
         await create_http_model(host).complete(create_request())
 
     assert (caught.value.status, len(host.requests)) == (429, 2)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"error": {"message": "Not a multimodal model", "code": 400}},
+        {"error": {"message": "No images, please", "type": "invalid_request_error"}},
+        {"error": {"message": "Images are not for me"}},
+    ],
+)
+@pytest.mark.parametrize("form", ["body", "event", "after the first event"])
+async def test_refusal_inside_an_accepted_response_is_one(form: str, refusal: Any) -> None:
+    host = Host(lambda body: None)
+    http_model, notes = create_http_model(host), list[str]()
+    start = sse(chunk({"role": "assistant", "content": ""}), done=False)
+    bodies = {
+        "body": json.dumps(refusal).encode(),
+        "event": sse(refusal),
+        "after the first event": start + sse(refusal),
+    }
+    host._refuses = lambda body: setattr(host, "_good", bodies[form] if has("data:image")(body) else GOOD)
+
+    response = await http_model.complete(create_request(warn=notes.append))
+
+    assert response.text == "Hello"
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused images"]
+    assert len(host.requests) == 2
+
+
+async def test_failure_inside_an_accepted_response_that_names_no_part_is_reported_after_one_request() -> None:
+    for failure in (
+        {"message": "Something broke"},
+        {"message": "Overloaded", "code": 529},
+        {"message": "No", "code": 401},
+    ):
+        host = Host(lambda body: None, good=sse({"error": failure}))
+        with pytest.raises(ModelError, match=failure["message"]):
+            await create_http_model(host).complete(create_request())
+        assert len(host.requests) == 1
+
+
+@pytest.mark.parametrize("is_newest_enough", [True, False])
+async def test_request_that_is_too_large_is_sent_again_without_images(is_newest_enough: bool) -> None:
+    is_large = has("QkFE") if is_newest_enough else has("data:image")
+    host = Host(lambda body: {"message": "Payload Too Large"} if is_large(body) else None, 413)
+    http_model, notes = create_http_model(host), list[str]()
+
+    request = ModelRequest([Message.user([PIXEL]), Message.user([OTHER])], tools=[LOOK], warn=notes.append)
+    assert (await http_model.complete(request)).text == "Hello"
+
+    assert has("R09PRA==")(host.requests[-1]) is is_newest_enough
+    assert notes[0].startswith(
+        f"host:m1 refused {'the newest images' if is_newest_enough else 'images'} (Payload Too Large)"
+    )
+    with pytest.raises(ContextExceededError):
+        await create_http_model(Host(lambda body: {"message": "Payload Too Large"}, 413)).complete(request)
+
+
+async def test_server_error_about_roles_is_a_refusal_of_the_system_role() -> None:
+    for text, is_role in (("Jinja Exception: System role not supported", True), ("System error", False)):
+        host = Host(lambda body, text=text: {"error": text} if has('"role": "system"')(body) else None, 500)
+        if is_role:
+            assert (await create_http_model(host).complete(create_request())).text == "Hello"
+        else:
+            with pytest.raises(ModelError):
+                await create_http_model(host).complete(create_request())
+
+
+async def test_several_calls_of_a_message_are_sent_one_by_one_to_a_host_that_accepts_only_one() -> None:
+    def refuse(body: Any) -> Any:
+        is_joined = any(len(message.get("tool_calls", ())) > 1 for message in body["messages"])
+        return {"error": {"message": "This model only supports single tool-calls at once!"}} if is_joined else None
+
+    host = Host(refuse)
+    http_model, notes = create_http_model(host), list[str]()
+    calls = [ToolUseBlock("c1", "look", {"at": "sky"}), ToolUseBlock("c2", "look", {"at": "sea"})]
+    results = [ToolResultBlock("c1", "look", "Blue"), ToolResultBlock("c2", "look", "Green")]
+    history = [
+        Message.user("Look"),
+        Message.assistant([TextBlock("Well."), *calls], provider="host", model="m1"),
+        Message.user([*results, TextBlock("Hurry")]),
+    ]
+
+    for _ in range(2):
+        await http_model.complete(ModelRequest(history, tools=[LOOK], warn=notes.append))
+
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused several tool calls in one message"]
+    assert len(host.requests) == 3
+    sent = host.requests[-1]["messages"]
+    assert [(m["role"], m.get("tool_call_id") or [c["id"] for c in m.get("tool_calls", ())]) for m in sent] == [
+        ("user", []),
+        ("assistant", ["c1"]),
+        ("tool", "c1"),
+        ("assistant", ["c2"]),
+        ("tool", "c2"),
+        ("user", []),
+    ]
+    assert [sent[at]["content"] for at in (1, 2, 4, 5)] == ["Well.", "Blue", "Green", "Hurry"]
 
 
 @pytest.mark.parametrize("text", ["image input is not supported - you may need the mmproj", "Internal Server Error"])

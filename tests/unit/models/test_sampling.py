@@ -35,8 +35,9 @@ def rejection(text: str) -> MemoryResponse:
     return MemoryResponse(json.dumps({"error": {"message": text}}).encode(), 400)
 
 
-def accepted() -> MemoryResponse:
-    return MemoryResponse(b"data: [DONE]\n\n", 200)
+def accepted(spec: str) -> MemoryResponse:
+    is_ollama = spec.startswith("ollama:")
+    return MemoryResponse(b'{"message":{},"done":true,"done_reason":"stop"}\n' if is_ollama else b"data: [DONE]\n\n")
 
 
 async def send(
@@ -45,7 +46,7 @@ async def send(
     """Send a request with every option; return the bodies and the notes."""
     model = create_model(spec, api_key="k", **(settings or {}))
     assert isinstance(model, HttpModel)
-    transport = MemoryTransport(*(responses or (accepted(),)))
+    transport = MemoryTransport(*(responses or (accepted(spec),)))
     notes: list[str] = []
     given = {"sampling": EVERY, "tools": (LOOK, OTHER), "notify": notes.append, **fields}
     with suppress(ModelError):  # the responses are empty: only the requests matter
@@ -145,7 +146,7 @@ async def test_ollama() -> None:
 async def test_rejected_option_is_left_out_with_a_note(
     spec: str, settings: dict[str, Any], text: str, field: str, name: str
 ) -> None:
-    bodies, [note] = await send(spec, rejection(text), accepted(), settings=settings, temperature=0.5)
+    bodies, [note] = await send(spec, rejection(text), accepted(spec), settings=settings, temperature=0.5)
     first, second = json.dumps(bodies[0]), json.dumps(bodies[1])
 
     assert f'"{field}"' in first
@@ -157,7 +158,7 @@ async def test_rejected_option_is_left_out_with_a_note(
 async def test_host_may_reject_all_options_one_after_the_other() -> None:
     names = ("top_p", "seed", "presence_penalty", "frequency_penalty", "parallel_tool_calls", "temperature", "stop")
     responses = [rejection(f"unsupported: {name}") for name in names]
-    bodies, [note] = await send("openai:m", *responses, accepted(), temperature=0.5, stop=["#"])
+    bodies, [note] = await send("openai:m", *responses, accepted("openai:m"), temperature=0.5, stop=["#"])
 
     assert len(bodies) == 8
     assert not set(names) & bodies[-1].keys()
@@ -191,7 +192,7 @@ async def test_tools_of_the_host_follow_those_of_the_request() -> None:
 async def test_client_takes_each_option_per_call() -> None:
     model = create_model("openai:gpt-4o", api_key="k")
     assert isinstance(model, HttpModel)
-    transport = MemoryTransport(accepted(), accepted())
+    transport = MemoryTransport(accepted("openai:m"), accepted("openai:m"))
     client = LLMClient(model.with_transport(transport))
 
     with pytest.warns(ConfigWarning, match="top_k: not sent, because openai:gpt-4o"):

@@ -150,6 +150,8 @@ THOUGHTS: dict[str, tuple[str, tuple[str, str, list[tuple[str, Any]]]]] = {
 }
 TEXTS = {
     "prose": "Is 1 < 2 and a<b> or <think? Yes, <tool_cal or </thinking",
+    "native markup in a fence": "Kimi writes:\n```\n<|tool_calls_section_begin|>\n```\n",
+    "native markup in a sentence": "Kimi writes <|tool_calls_section_begin|> first.",
     "quoted": "Write `<tool_call>` and `<think>`, or `</think>` after it.",
     "think in prose": "The tag <think> begins it.",
     "example before prose": f"Write this:\n{JSON}\nand wait.",
@@ -161,6 +163,10 @@ TEXTS = {
     "whitespace": " \n Hi \n ",
 }
 UNREAD = {
+    "kimi": '<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}<|tool_call_end|>',
+    "deepseek": "I read.\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>read_file<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "deepseek dsml": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read_file">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+    "llama": '<|python_tag|>{"name": "read_file", "parameters": {"path": "a.txt"}}',
     "unknown tool": JSON.replace("read_file", "remove_all"),
     "unknown tool in xml": f"I remove.\n{XML.replace('read_file', 'remove_all')}",
     "unknown tool in harmony": '<|channel|>commentary to=functions.remove_all<|message|>{"path": "a.txt"}<|call|>',

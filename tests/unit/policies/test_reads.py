@@ -268,6 +268,27 @@ async def test_patches_require_reads_of_every_file() -> None:
     assert env.files["b.py"] == b"3\n"
 
 
+@pytest.mark.covers("GRD-02", "GRD-03")
+@pytest.mark.parametrize("before", [[], [read("a.py")]])
+async def test_file_that_is_unread_or_changed_is_not_deleted(before: list[ScriptedCall]) -> None:
+    env = project(a__py="one\n")
+    remove = ScriptedCall("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: a.py\n*** End Patch\n"})
+    tools = [*TOOLS.values(), apply_patch]
+    agent = make_agent(
+        *before, "done", remove, read("a.py"), remove, "done", env=env, tools=tools, require_read_before_edit=True
+    )
+
+    await agent.run("go")
+    if before:
+        await env.write_bytes("a.py", b"changed by the user\n")
+    await agent.run("delete it")
+
+    *_, rejected, _, done = results(agent.messages)
+    assert ("has changed" if before else "was not read") in rejected.text
+    assert not done.is_error
+    assert "a.py" not in env.files
+
+
 @pytest.mark.covers("GRD-04", "GRD-12")
 async def test_resumed_session_knows_earlier_reads(tmp_path: Any) -> None:
     env = project(a__py="one\n")

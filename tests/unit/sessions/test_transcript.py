@@ -54,7 +54,7 @@ def test_items_of_all_kinds_have_a_text(tmp_path: Path) -> None:
         ("compaction", "(compacted; 1 message preserved)\n\nsummary of zebras"),
         ("branch", "early\n\nIt failed."),
         ("error", "gone"),
-        ("error", "stopped"),
+        ("stop", "Stopped"),
         ("error", "OSError: gone"),
     ]
     assert [each.output for each in found.items[3].calls] == ["of a"]

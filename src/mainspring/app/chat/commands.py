@@ -284,6 +284,17 @@ class CommandReceipt(Struct, frozen=True):
         return not self.refused
 
 
+def expand_shorthand(text: str) -> str:
+    """Return the slash command for a typed text that is short for one, else the text.
+
+    ``?`` alone shows the help, and one line that begins with ``# `` adds a note to the memory.
+    """
+    typed = text.strip()
+    if typed == "?":
+        return "/help"
+    return f"/memory add {typed[2:]}" if typed.startswith("# ") and "\n" not in typed else text
+
+
 _PUNCTUATION = ".,:;?!)\"'"
 """What can follow a path in a sentence."""
 

@@ -44,6 +44,7 @@ from mainspring.app.chat.message_queue import MessageQueue, create_queued_messag
 from mainspring.app.chat.questions import PendingQuestions
 from mainspring.app.chat.runs import STOPPED_BY_USER, RunController
 from mainspring.app.chat.session_control import SessionController
+from mainspring.app.chat.shell_messages import ShellMessage
 from mainspring.app.chat.slash_commands import SlashCommands
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.tool_display import truncate_middle
@@ -52,7 +53,6 @@ from mainspring.env import CapturedOutput, Job, OutputLimits, ProcessResult, Str
 from mainspring.errors import ConfigError, MainspringError, ModelError
 from mainspring.events import Notice
 from mainspring.messages import Message, utc_now
-from mainspring.prompt_tags import wrap_in_tag
 from mainspring.sessions import MessageEntry
 from mainspring.tools.support.background import BackgroundSwitch, MovableCommand, describe_status
 
@@ -175,18 +175,26 @@ class ShellRunner:
         self._publish = publish
         self._tasks = tasks
         self._signals: dict[str, CancelToken] = {}
+        self._running: set[asyncio.Task[None]] = set()
 
     @property
     def is_busy(self) -> bool:
         """Whether a command is running."""
         return bool(self._signals)
 
+    async def wait_finished(self) -> None:
+        """Wait until all commands have ended and their output is added to the conversation."""
+        if self._running:
+            await asyncio.wait(self._running)
+
     def start(self, id: str, command: Shell) -> str:
         """Start a command. Return why it is rejected, or an empty string."""
         if not command.line.strip():
             return "The shell command is empty."
         self._signals[id] = signal = CancelToken()
-        self._tasks.create_task(self._run(id, command, signal))
+        task = self._tasks.create_task(self._run(id, command, signal))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         return ""
 
     def move_all(self) -> str:
@@ -218,10 +226,15 @@ class ShellRunner:
             output = _format_output(result)
             spool = result.spool if is_full and result.stdout.omitted + result.stderr.omitted else None
             shown = output if is_full else truncate_middle(output)[0]
-            self._publish(ShellEnd(id, result.exit_code, shown, spool or ""))
-            if command.tell and not signal.cancelled:
+            stopped = signal.cancelled
+            self._publish(ShellEnd(id, result.exit_code, shown, spool or "", stopped))
+            if stopped:  # so was the run, which would take the output into its queue
+                await self._runs.wait_finished()
+            if command.tell:
                 model_output = _format_output(result, _MAX_MODEL_OUTPUT)
-                await self._add_to_conversation(command.line, model_output, result.exit_code)
+                await self._add_to_conversation(
+                    ShellMessage(command.line, model_output, result.exit_code, stopped=stopped)
+                )
         except OSError as error:
             self._publish(error_notice(error))
         finally:
@@ -233,15 +246,14 @@ class ShellRunner:
         self._publish(ShellEnd(id, 0, f"{truncate_middle(output)[0]}{note}/jobs {job.id} shows its output]"))
         if command.tell:
             text = output[-_MAX_MODEL_OUTPUT:] + f"{note}jobs(action=read, id={job.id}) shows its output]"
-            await self._add_to_conversation(command.line, text, 0)
+            await self._add_to_conversation(ShellMessage(command.line, text))
 
     def _report_job(self, job: Job) -> None:
         if not job.was_reported:
             self._publish(Notice(f"{job.id}: {describe_status(job)}. Show its output with /jobs {job.id}."))
 
-    async def _add_to_conversation(self, line: str, output: str, exit_code: int) -> None:
-        status = "" if exit_code == 0 else f"\n[exit code {exit_code}]"
-        text = "I ran a command:\n\n" + wrap_in_tag("shell", f"$ {line}\n{output}{status}")
+    async def _add_to_conversation(self, ran: ShellMessage) -> None:
+        text = ran.to_text()
         agent, session = self._current.agent, self._current.session
         if self._runs.is_running:
             agent.steer(text)

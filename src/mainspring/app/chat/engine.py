@@ -234,13 +234,14 @@ class Chat:
             await self._queue.save(self._current.session)
 
     async def _close(self) -> None:
-        reason = "the chat is closed"
+        reason = "The chat was closed"
         self._runs.close(reason)
         self._questions.cancel_all()
         self._shell.abort(reason)
         if self._command_task is not None:
             self._command_task.cancel()
         await self._runs.wait_finished()
+        await self._shell.wait_finished()
         self._queue.publish()  # so that the last state is saved
         if self._save_task is not None:
             await asyncio.wait((self._save_task,))

@@ -7,13 +7,22 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from mainspring.app.chat.events import ChatEvent, WorkingChange, user_message_event
+from mainspring.app.chat.events import (
+    ChatEvent,
+    ShellEnd,
+    ShellStart,
+    WorkingChange,
+    format_stop,
+    user_message_event,
+)
+from mainspring.app.chat.shell_messages import parse_shell_message
 from mainspring.app.chat.tool_display import (
     OutputLoader,
     ToolLabeler,
     display_end,
     display_start,
     display_update,
+    format_call,
     one_line,
 )
 from mainspring.app.compose.conversation import OpenConversation
@@ -42,7 +51,7 @@ from mainspring.events import (
 )
 from mainspring.events.views import redact_errors
 from mainspring.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
-from mainspring.prompt_tags import strip_attachments
+from mainspring.prompt_tags import find_instructions, strip_attachments
 from mainspring.redaction import redact_environment
 from mainspring.sessions import TranscriptCall, TranscriptItem
 from mainspring.subagents import SubagentRun
@@ -230,29 +239,45 @@ def replay_events(
     active = [item for item in items if item.active]
     if len(active) > MAX_ITEMS:
         yield Notice(f"{len(active) - MAX_ITEMS} earlier messages are not shown. Save all of them with /export.")
-    last_error = ""
-    for item in active[-MAX_ITEMS:]:
-        if (
-            item.kind != "error" or not last_error or last_error not in item.text
-        ):  # a run ends with the error of its response
-            yield from _item_events(item, tool_label, load_output)
-        last_error = item.error if item.kind == "assistant" else last_error if item.kind == "error" else ""
+    shown = active[-MAX_ITEMS:]
+    repeated = _repeated_errors(shown)
+    for item in shown:
+        yield from _item_events(replace(item, error="") if item.id in repeated else item, tool_label, load_output)
+
+
+def _repeated_errors(items: Sequence[TranscriptItem]) -> set[str]:
+    """Return the IDs of responses whose error is also that of their run."""
+    found: set[str] = set()
+    end_text = ""
+    for item in reversed(items):
+        if item.kind in ("error", "stop"):
+            end_text = item.text
+        elif item.kind == "user":
+            end_text = ""
+        elif item.error and item.error in end_text:
+            found.add(item.id)
+    return found
 
 
 def _item_events(
     item: TranscriptItem, tool_label: ToolLabeler, load_output: OutputLoader | None
 ) -> Iterator[ChatEvent]:
     match item.kind:
+        case "user" if item.source == "given" and (ran := parse_shell_message(item.text)) is not None:
+            yield ShellStart(item.id, ran.line)
+            yield ShellEnd(item.id, ran.exit_code, ran.output, stopped=ran.stopped)
+            yield user_message_event(item.text, "shell", id=item.id)
         case "user" if item.text or item.images:
             source = _SOURCES.get(item.source, "follow_up")
             text = strip_attachments(item.text).strip()
-            yield user_message_event(text, source, len(item.images), item.id)
+            _, instructions = find_instructions(item.text)
+            yield user_message_event(text, source, len(item.images), item.id, instructions)
         case "assistant":
             yield from _response_events(item)
             for call in item.calls:
                 yield from _call_events(call, tool_label(call.name), load_output)
             if item.error:
-                yield Notice(item.error, "error")
+                yield Notice(f"Error: {item.error}", "error")
         case "compaction":
             yield ContextCompacted("compaction", summary=item.text)
         case "branch" if item.text and item.text != "fork":
@@ -260,7 +285,9 @@ def _item_events(
         case "model":
             yield Notice(f"Switched to {item.text}.")
         case "error":
-            yield Notice(item.text, "error")
+            yield Notice(f"Error: {item.text}", "error")
+        case "stop":
+            yield Notice(format_stop(item.text), "warn")
         case "pause":
             yield Notice(f"Waiting for approval: {item.text}")
         case _:
@@ -285,7 +312,7 @@ def _call_events(call: TranscriptCall, name: str, load_output: OutputLoader | No
     else:
         block = ToolUseBlock(call.id, call.name, call.input)
     result = ToolResultBlock(call.id, call.name, call.output or "", call.is_error, call.details)
-    end = ToolExecutionEnd(block, result, seconds=call.seconds)
+    end = ToolExecutionEnd(block, result, title=format_call(block), seconds=call.seconds)
     yield display_start(ToolExecutionStart(block), name)
     yield display_end(end, name, image_count=len(call.images), load_output=load_output)
 

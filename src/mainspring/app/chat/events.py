@@ -145,12 +145,14 @@ class ShellEnd(Event, frozen=True):
         exit_code: Its exit code.
         output: Its output; the middle of a long output is replaced with the number of lines that are not shown.
         output_file: The file with the whole output, if ``output`` is a part of it and the client runs in this process.
+        stopped: Whether the user stopped it.
     """
 
     id: str
     exit_code: int
     output: str = ""
     output_file: str = ""
+    stopped: bool = False
 
 
 ChatEvent = (
@@ -172,14 +174,23 @@ ChatEvent = (
 """All events of a chat."""
 
 
-def user_message_event(text: str, source: MessageSource, attachments: int = 0, id: str = "") -> MessageEnd:
+def user_message_event(
+    text: str, source: MessageSource, attachments: int = 0, id: str = "", instructions: str = ""
+) -> MessageEnd:
     """Return the event for a message of the user as the user wrote it, without its attachments."""
-    return MessageEnd(Message.user(text, id=id), source, attachments=attachments)
+    return MessageEnd(Message.user(text, id=id), source, attachments=attachments, instructions=instructions)
 
 
 def is_user_message(event: Event) -> bool:
     """Return True for a message of the user."""
     return isinstance(event, MessageEnd) and isinstance(event.message, Message) and event.message.role == "user"
+
+
+def format_stop(reason: str = "") -> str:
+    """Return one line about a run that was stopped, for example, ``Stopped: turn limit reached``."""
+    if not reason or reason.startswith("Stopped"):
+        return "Stopped"
+    return f"Stopped: {reason[0].lower()}{reason[1:]}"
 
 
 def error_hint(error: ErrorInfo | None) -> str:

@@ -17,12 +17,12 @@ from mainspring.app.chat.types import Queued
 from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.workspace.file_mentions import MentionReader, fit_image, require_vision
 from mainspring.errors import AgentError, ConfigError, PermissionDeniedError
-from mainspring.events import Event, MessageEnd, Notice
+from mainspring.events import Event, MessageEnd, MessageSource, Notice
 from mainspring.loop.hooks import BeforeInject
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, utc_now
 from mainspring.permissions import PermissionDecision, PermissionRequest, Reply
 from mainspring.permissions.plug import build_request
-from mainspring.prompt_tags import wrap_in_tag
+from mainspring.prompt_tags import INSTRUCTIONS_TAG, wrap_in_tag
 from mainspring.sessions import CustomEntry, Session
 
 QUEUE_ENTRY = "chat_queue"
@@ -45,12 +45,20 @@ class QueuedMessage(Struct, frozen=True, kw_only=True):
         text: The text.
         kind: See `Queued`.
         attachments: Its images and texts.
+        command: The slash command that wrote it; empty for a message that the user typed.
+        instructions: The instructions of that command, in addition to the text.
     """
 
     id: str
     text: str
     kind: Literal["steer", "queue"] = "queue"
     attachments: tuple[Attachment, ...] = ()
+    command: str = ""
+    instructions: str = ""
+
+    def to_event(self, source: MessageSource) -> MessageEnd:
+        """Return the event that it is sent."""
+        return user_message_event(self.text, source, len(self.attachments), self.id, self.instructions)
 
 
 AskUser = Callable[[PermissionRequest], Awaitable[Reply]]
@@ -181,7 +189,7 @@ class MessageQueue:
                     self.add(replace(queued, kind="queue"))
                     self._publish(Notice(str(error), "warn"))
                     continue
-                self._publish(user_message_event(queued.text, "steer", len(queued.attachments), queued.id))
+                self._publish(queued.to_event("steer"))
                 messages.append(built)
         hook.messages = messages
 
@@ -277,6 +285,8 @@ async def build_message(queued: QueuedMessage, conversation: OpenConversation, a
         images = [await fit_image(a.name or "The pasted image", a.data) for a in pasted]
     except (ConfigError, PermissionDeniedError) as error:
         raise MessageNotSentError(f"The message was not sent. {error}") from error
+    if queued.instructions:
+        text += "\n\n" + wrap_in_tag(INSTRUCTIONS_TAG, queued.instructions, line=queued.command)
     texts = [text, *[wrap_in_tag("file", a.text, path=a.name or "text") for a in queued.attachments if a.text]]
     blocks: list[ContentBlock] = [TextBlock("\n\n".join(filter(None, texts)))] if any(texts) else []
     blocks += [*images, *files.images]

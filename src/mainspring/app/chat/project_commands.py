@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from mainspring.app.chat.command_results import Changes, Choice, CommandResult, Picker, Table, Text
 from mainspring.app.chat.commands import Attachment
 from mainspring.app.chat.conversation import CurrentConversation
@@ -23,9 +25,9 @@ _READ_TOOLS = ("read_file", "grep", "glob", "list_files")
 _MAX_DIFF = 200_000
 """Characters of changes that a review gets; it reads the rest in the files."""
 
-_INIT = """Write {file} for this project: the instructions that a coding agent reads at the start of every session here.
+_INIT = """{file} has the instructions that a coding agent reads at the start of every session in this project.
 
-Explore first: the README, the manifests of packages, the build, lint, and test configuration, CI workflows, the layout of the source, and
+Explore first: the README, the manifests of packages, the build, lint, and test configuration, CI workflows, the layout of the source, and \
 existing instructions for agents (CLAUDE.md, GEMINI.md, .cursorrules, .cursor/rules, .github/copilot-instructions.md). Take over what is still true.
 
 Then write {file} with these sections, each only if the project needs it:
@@ -34,21 +36,21 @@ Then write {file} with these sections, each only if the project needs it:
 - Conventions: the style and the rules of this project that differ from the usual.
 - Pitfalls: what breaks easily, generated files, and files that must not be edited.
 
-Keep it below 150 lines. Leave out what is obvious from the file names, general advice, and anything you did not verify in the files. End with
+Keep it below 150 lines. Leave out what is obvious from the file names, general advice, and anything you did not verify in the files. End with \
 a short summary of what you wrote."""
 _IMPROVE = """
 
-{file} exists. Read it first and improve it: keep what is true and specific, correct what the project contradicts, add what is missing, and
+{file} exists. Read it first and improve it: keep what is true and specific, correct what the project contradicts, add what is missing, and \
 remove what is obvious. Change it with edits, and summarize them."""
 _REPLACE = """
 
 {file} exists. Do not take it over: write it from scratch, and replace the file."""
 
-_REVIEW = """Review {what}. The changes are attached. Do not change any file.
+_REVIEW = """The changes are attached. Do not change any file.
 
-Read the surrounding code where you need it; the attached changes show only parts of the files. Report problems that the changes introduce, the most
-severe first: wrong behavior, missed cases, security, lost data, races, broken callers, and missing tests. For each: the file and line, what
-happens in which case, and how to fix it. Do not report style that a formatter handles, and nothing you did not verify. If you find no
+Read the surrounding code where you need it; the attached changes show only parts of the files. Report problems that the changes introduce, the most \
+severe first: wrong behavior, missed cases, security, lost data, races, broken callers, and missing tests. For each: the file and line, what \
+happens in which case, and how to fix it. Do not report style that a formatter handles, and nothing you did not verify. If you find no \
 problem, report that. End with a verdict in one sentence."""
 
 
@@ -138,8 +140,9 @@ class ProjectCommands:
                 Choice("Replace it", "/init replace", "Write it again from the project"),
             )
             return Picker(f"{_INSTRUCTIONS} exists", choices)
-        prompt = _INIT + ((_IMPROVE if how != "replace" else _REPLACE) if is_there else "")
-        self._runs.start_or_queue(create_queued_message(prompt.format(file=_INSTRUCTIONS)), RunOverrides())
+        instructions = _INIT + ((_IMPROVE if how != "replace" else _REPLACE) if is_there else "")
+        verb = "Write" if not is_there else "Replace" if how == "replace" else "Improve"
+        self._start(f"/init {how}", f"{verb} {_INSTRUCTIONS}.", instructions.format(file=_INSTRUCTIONS))
         return None
 
     async def _complete_init(self) -> Sequence[tuple[str, str]]:
@@ -170,11 +173,25 @@ class ProjectCommands:
                 f"Only the first {cut:,} of {len(text):,} characters are attached. Read the rest in the files."
             )
             text = text[:cut]
-        prompt = "\n".join((_REVIEW.format(what=what), *notes))
         attachment = Attachment(media_type="text/plain", text=text, name="changes.diff")
         tools = tuple([name for name in _READ_TOOLS if self._current.agent.tools.get(name) is not None])
-        self._runs.start_or_queue(create_queued_message(prompt, (attachment,)), RunOverrides(tools=tools))
+        instructions = "\n".join((_REVIEW, *notes))
+        self._start(f"/review {arguments}", f"Review {what}.", instructions, attachment, tools=tools)
         return None
+
+    def _start(
+        self,
+        line: str,
+        text: str,
+        instructions: str,
+        *attachments: Attachment,
+        tools: tuple[str, ...] | None = None,
+    ) -> None:
+        """Start a run whose message shows one line; its instructions are shown on request."""
+        message = create_queued_message(text, attachments)
+        self._runs.start_or_queue(
+            replace(message, command=line.strip(), instructions=instructions), RunOverrides(tools=tools)
+        )
 
     async def _read_changes(self, name: str) -> tuple[GitChanges, str, tuple[FileDiff, ...]]:
         changes = await GitChanges.open(self._current.conversation.env)

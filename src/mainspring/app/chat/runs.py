@@ -17,7 +17,7 @@ from mainspring.app.chat.approvals import ApprovalManager
 from mainspring.app.chat.command_results import Text
 from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.event_views import find_subagent
-from mainspring.app.chat.events import ChatEvent, CommandEnd, WorkingChange, user_message_event
+from mainspring.app.chat.events import ChatEvent, CommandEnd, WorkingChange
 from mainspring.app.chat.message_queue import (
     MESSAGE_ID_PREFIX,
     MessageNotSentError,
@@ -227,7 +227,7 @@ class RunController:
         self._approvals.start_run()
         self._denied.clear()
         if message is not None:
-            self._publish(user_message_event(message.text, trigger, len(message.attachments), message.id))
+            self._publish(message.to_event(trigger))
         run_id = message.id if message is not None else ""
         self._publish(AgentStart(run_id))
         self._status.publish()

@@ -28,6 +28,7 @@ from mainspring.errors import ConfigError
 from mainspring.messages import Cost, Message, Usage, utc_now
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.sessions import SessionInfo, Transcript
+from mainspring.sessions.history import prompt_preview
 from mainspring.tools import Tool
 
 _REWIND_USAGE = "Use /rewind [N | ENTRY | undo | list] [files | conversation] [preview] [force]."
@@ -162,7 +163,7 @@ class SessionCommands:
             depth[item.id] = depth.get(item.parent, 0) + (1 if children[item.parent] > 1 else 0)
             if item.kind in ("user", "assistant", "compaction", "branch"):
                 calls = ", ".join(call.name for call in item.calls)
-                label = f"{item.kind}: {one_line(item.text or calls or item.kind, 80)}"
+                label = f"{item.kind}: {one_line(prompt_preview(item.text) or calls or item.kind, 80)}"
                 choices.append(Choice(label, f"/fork {item.id}", item.label, item.active, depth[item.id]))
         return Picker("Branches", tuple(choices), "No messages yet.")
 
@@ -185,14 +186,14 @@ class SessionCommands:
         prompts = await self._sessions.prompts()
         suffix = "" if what == "both" else f" {what}"
         choices = [
-            Choice(one_line(item.text, 80), f"/rewind {number}{suffix}", f"{item.when:%H:%M}")
+            Choice(one_line(prompt_preview(item.text), 80), f"/rewind {number}{suffix}", f"{item.when:%H:%M}")
             for number, (item, _) in enumerate(prompts, 1)
         ]
         return Picker(_REWIND_TITLES[what], tuple(choices), "No prompts to rewind yet.")
 
     async def _complete_rewind_points(self) -> Sequence[tuple[str, str]]:
         prompts = await self._sessions.prompts()
-        points = [(str(number), one_line(item.text, 60)) for number, (item, _) in enumerate(prompts, 1)]
+        points = [(str(number), one_line(prompt_preview(item.text), 60)) for number, (item, _) in enumerate(prompts, 1)]
         return [*points, ("undo", "Undo the last rewind")]
 
     async def _run_name(self, arguments: str) -> CommandResult:

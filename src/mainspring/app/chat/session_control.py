@@ -25,7 +25,7 @@ from mainspring.app.workspace.session_summaries import create_fork_title
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
 from mainspring.events import Event, FileDiff, Notice
-from mainspring.prompt_tags import strip_attachments
+from mainspring.prompt_tags import find_instructions, strip_attachments
 from mainspring.redaction import redact_environment
 from mainspring.sessions import (
     PairEntry,
@@ -287,7 +287,8 @@ class SessionController:
             if not prompts:
                 raise SessionError("No prompts to rewind yet.")
             chosen = _find_rewind_point(prompts, command.to)
-            draft = strip_attachments(chosen[0].text).strip()
+            command_line, _ = find_instructions(chosen[0].text)
+            draft = command_line or strip_attachments(chosen[0].text).strip()
             plan = await plan_rewind(session, env, chosen[1])
         files, conversation = command.what != "conversation", command.what != "files"
         diffs = await asyncio.to_thread(_rewind_diffs, plan, session, env.cwd) if files else ()

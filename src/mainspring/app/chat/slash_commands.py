@@ -29,7 +29,21 @@ _MENTION = lazy_re(r'(?:^|(?<=[\s(\["\'{]))@(?:"([^"\n]*)|([^\s"]*))$')
 _REMOTE_PREFIXES = ("mcp:", "skill:")
 """Prefixes of names that are known only after their source was asked."""
 
+_ELSEWHERE = {
+    "agents": "The agent starts subagents when it needs them; the status line counts them.",
+    "doctor": "Run `mainspring check` in a shell.",
+    "hooks": "List them with `mainspring hooks` in a shell.",
+    "login": "Run `mainspring login` in a shell.",
+    "logout": "Run `mainspring logout` in a shell.",
+    "status": "The status line shows the model and the mode; use /context, /cost, or /config.",
+    "stats": "Use /cost.",
+    "usage": "Use /cost.",
+}
+"""What to do in place of commands that other agents have."""
+
 _INPUT_FORMS = (
+    ("?", "", "Show this help"),
+    ("# NOTE", "", "Add a note to the memory"),
     ("!COMMAND", "", "Run a shell command and add its output to the conversation"),
     ("!!COMMAND", "", "Run a shell command without showing it to the agent"),
     ("@PATH", "", "Attach a file"),
@@ -152,6 +166,8 @@ class SlashCommands:
         names = self.names()
         if name in names or name.startswith(_REMOTE_PREFIXES):
             return ""
+        if name in _ELSEWHERE:
+            return f"Unknown command: /{name}. {_ELSEWHERE[name]} The text was not sent to the agent."
         near = difflib.get_close_matches(name, names, 5, 0.5)
         near.sort(key=lambda each: sorted(each) != sorted(name))  # swapped letters are the likeliest mistake
         hint = f"Did you mean /{near[0]}?" if near else "List all commands with /help."

@@ -78,6 +78,12 @@ def summarize_arguments(arguments: Mapping[str, Any]) -> str:
     return one_line(texts[key]) if key is not None else ""
 
 
+def format_call(call: ToolUseBlock) -> str:
+    """Return the title of a call whose result has none, for example, because a session does not contain it."""
+    sign = "$ " if call.name == "shell" else ""
+    return sign + summary if (summary := summarize_arguments(call.input)) else ""
+
+
 def one_line(text: str, max_length: int = 160) -> str:
     """Put text on one line and truncate it."""
     line = " ".join(text[: max_length * 4].split())

@@ -125,10 +125,10 @@ class Console:
         self._write_out((visible_json(text) if self.is_stdout_terminal else text) + "\n")
 
     def write_json(self, value: object) -> None:
-        """Write a value as one line of JSON; see `data`."""
+        """Write a value as one line of JSON; see `data`. Names in it contain no invisible characters, even in files and pipes."""
         import msgspec  # not needed for --help
 
-        self.data(msgspec.json.encode(value).decode())
+        self.data(visible_json(msgspec.json.encode(value).decode()))
 
     def write_list(self, value: object, rows: Iterable[str], empty: str = "", *, as_json: bool) -> None:
         """Write a value as JSON, or its rows; without rows, ``empty`` is written as information."""

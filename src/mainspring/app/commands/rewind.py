@@ -16,6 +16,7 @@ from mainspring.app.workspace.load import load_rules, session_store
 from mainspring.env import LocalEnv
 from mainspring.errors import SessionError
 from mainspring.sessions import Session, find_session, read_transcript
+from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.rewind import RewindPlan, RewindResult, plan_rewind, plan_undo, rewind
 from mainspring.text import pluralize
 
@@ -139,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     found = list_rewind_points(options.session, workspace_options(options))
-    rows = (f"{moment.number:>4}  before: {one_line(moment.text, 80)}" for moment in found)
+    rows = (f"{moment.number:>4}  before: {one_line(prompt_preview(moment.text), 80)}" for moment in found)
     console.write_list(found, rows, as_json=options.json)
     return 0
 

@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.app.cli.console import Console
-from mainspring.app.cli.errors import describe_error
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.parser import STDIN_MARK
 from mainspring.app.cli.runner import workspace_options
@@ -24,6 +23,7 @@ from mainspring.app.providers.setup import (
     SetupAnswers,
     SetupQuestion,
     find_answer_problem,
+    find_name_problem,
     list_providers,
     remove_provider,
     set_up_provider,
@@ -100,7 +100,7 @@ def _save(options: argparse.Namespace, console: Console, answers: SetupAnswers, 
             if isinstance(error, ModelError):
                 console.info("Your changes were not saved. To save them without a test, use --no-test.")
             raise
-        console.fail(describe_error(error))
+        console.fail(redact_environment(str(error)))  # advice about sessions and models would mislead here
         if not _confirm("Save it anyway?", default=False):
             console.info("No changes")
             return USAGE
@@ -175,6 +175,9 @@ def _ask_questions(
     name = answers.provider
     if wizard.named and name == wizard.provider and name == "compatible":
         name = _prompt("Name of the provider", _CUSTOM_PROVIDER)
+        while problem := find_name_problem(name):
+            console.info(problem)
+            name = _prompt("Name of the provider", _CUSTOM_PROVIDER)
     for question in wizard.questions:
         value = _answer(question)
         while value and not is_accepted(question.setting, value):
@@ -200,6 +203,7 @@ def _answer(question: SetupQuestion) -> str:
     while True:
         value = _prompt(text, question.default)
         if question.choices and value not in question.choices:
+            print(f"Choose {' or '.join(question.choices)}. Press Ctrl-C to cancel without changes.", file=sys.stderr)
             continue
         if value or not question.needed:
             return value

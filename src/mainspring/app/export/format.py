@@ -20,6 +20,7 @@ KIND_LABELS = {
     "model": "Model changed",
     "pause": "Waiting for approval",
     "error": "Error",
+    "stop": "Stopped",
     "custom": "Note",
 }
 """Display name of each kind of item."""

@@ -26,6 +26,7 @@ from mainspring.app.workspace.settings.provider_variables import apply_provider_
 from mainspring.app.workspace.settings.validation import SettingKey, provider_setting_types
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import AgentProviderError, ConfigError, MainspringError
+from mainspring.lazy import lazy_re
 from mainspring.models.auth.key_sources import save_key_to_keyring
 from mainspring.models.catalog import load_catalog
 from mainspring.models.embedded.engine import engine_install_hint, is_engine_installed
@@ -33,6 +34,8 @@ from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.unknown_settings import explain_unknown_setting
 from mainspring.run_options import RunOptions
 from mainspring.text import suggest_name
+
+_NAME = lazy_re(r"[A-Za-z0-9][\w.-]*")
 
 
 class SetupQuestion(Struct, frozen=True, kw_only=True):
@@ -272,6 +275,13 @@ async def find_answer_problem(provider: str, setting: str, value: str, *, offlin
     )
 
 
+def find_name_problem(name: str) -> str:
+    """Return what is wrong with the name of a provider; empty if nothing is."""
+    if _NAME.fullmatch(name):
+        return ""
+    return f"{name!r} is not a name of a provider. Use letters, digits, and hyphens, for example, my-server."
+
+
 def _find_key_problem(provider: str, key: str) -> str:
     if not key.isascii() or any(c.isspace() or c in "\"'<>" for c in key):
         return "The key contains blanks, quotes, or characters that are not ASCII."
@@ -291,6 +301,8 @@ async def set_up_provider(
         ConfigError: If an answer is missing or invalid.
         ModelError: If the provider rejected the request, or cannot be reached.
     """
+    if problem := find_name_problem(answers.provider):
+        raise ConfigError(problem)
     cwd, settings = _load_files(place, environ)
     changes, notes = _changes(answers, settings)
     saved = {path: value for path, value in changes.items() if value is not None}

@@ -25,6 +25,7 @@ from mainspring.app.chat.commands import (
     SetMode,
     Slash,
     Steer,
+    expand_shorthand,
     parse_line,
 )
 from mainspring.app.chat.types import AgentMode
@@ -32,7 +33,7 @@ from mainspring.app.tui.chat_client import ChatConnection
 from mainspring.app.tui.dialogs import DialogQueue, PickerDialog
 from mainspring.app.tui.external_programs import NoClipboardImageError, edit_in_editor, read_clipboard_image
 from mainspring.app.tui.input_field import HistoryFile
-from mainspring.app.tui.paste import find_image_path, read_image
+from mainspring.app.tui.paste import ExpandedInput, find_image_path, read_image
 from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.styled_text import CollapsedOutput, make_row, wrap_row
 
@@ -40,6 +41,8 @@ _DOUBLE_PRESS_SECONDS = 2.0
 EXIT_LINES = ("/quit", "/exit", "/q", "exit", "quit", ":q", ":q!", ":wq")
 """Lines that exit the chat."""
 SIDE_QUESTION, SIDE_QUESTION_HINT = "/btw ", "Answering the side question..."
+_MAX_MESSAGE_CHARS = 10_000_000
+"""Maximum length of a message: more than any model accepts."""
 _ABORT_REASON = "Stopped by the user"
 
 
@@ -125,22 +128,25 @@ class InputActions:
                 connection.send(SendQueued(connection.queued[0].id))
         elif text.strip() in EXIT_LINES:
             screen.exit()
+        elif len((expanded := screen.pastes.expand(text)).text) > _MAX_MESSAGE_CHARS:
+            size = f"The message was not sent: it is {len(expanded.text) / 1e6:.1f} MB long, and the limit is 10 MB."
+            hint = "Save the text to a file and mention the file with @."
+            screen.print(wrap_row(make_row(("warn", f"{size} {hint}")), screen.output.get_size().columns))
         else:
-            sent = self._send(text, Queue if queue else Steer if self.is_busy() else Prompt)
+            sent = self._send(text, expanded, Queue if queue else Steer if self.is_busy() else Prompt)
             screen.buffer.append_to_history()
             screen.buffer.reset()
             screen.app.vi_state.input_mode = InputMode.INSERT
             self._jobs.start(self._store_in_history(sent))
 
-    def _send(self, typed: str, message_type: type[Prompt] | type[Steer] | type[Queue]) -> str:
+    def _send(self, typed: str, expanded: ExpandedInput, message_type: type[Prompt] | type[Steer] | type[Queue]) -> str:
         """Send a text with its pastes in full, and return it."""
-        expanded = self._screen.pastes.expand(typed)
         images = tuple(Attachment(media_type=i.media_type, data=i.data, name=i.name) for i in expanded.images)
         if self._screen.pastes.label(typed.lstrip()[0]) is not None:  # a pasted line is never run as a command
             command = message_type(expanded.text, images)
         else:
             known = self._connection.command_names
-            command = parse_line(expanded.text, images, known=known, message_type=message_type)
+            command = parse_line(expand_shorthand(expanded.text), images, known=known, message_type=message_type)
         if isinstance(command, Slash) and command.line.startswith(SIDE_QUESTION):
             self._screen.hint = SIDE_QUESTION_HINT
         self._connection.send(command)

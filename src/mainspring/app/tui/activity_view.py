@@ -55,6 +55,8 @@ _MARK = re.compile(r"</?context-output\b[^<>]*>")
 _NOTE = re.compile(r"\[in [^\n]*\]|\(exit 0, \d+ms\)")
 _FILE_NOTE = re.compile(r"\[full output, \d+ bytes: [^\n]*\]")
 _TRUNCATED = re.compile(r"…\(\d+ bytes truncated from head\)…")
+_STOPPED_MARK = "[interrupted: "
+"""Begin of the last line of the output of a command that was stopped."""
 _SPOOL = "spool"
 """Key of the details of a result: the file with the whole output of a command."""
 _SUMMARY_IS_ENOUGH = {"read_file"}
@@ -192,6 +194,8 @@ def _head(event: ToolExecutionEnd, display: ToolDisplay, about: str, columns: in
     is_error = event.result.is_error
     if event.status == "denied":
         sign, style, state = "-", "warn", " denied"
+    elif is_error and event.result.text.rstrip().rpartition("\n")[2].startswith(_STOPPED_MARK):
+        sign, style, state = "-", "warn", " stopped"
     elif is_error:
         sign, style, state = "x", "bad", " failed"
     else:
@@ -288,7 +292,7 @@ class ShellView:
             case ShellOutput(text=text):
                 self._output = (self._output + text)[-_MAX_OUTPUT:]
                 return []
-            case ShellEnd(exit_code=code, output=output, output_file=path):
+            case ShellEnd(exit_code=code, output=output, output_file=path, stopped=stopped):
                 line = self._started.line if self._started else ""
                 self._started, self._shown = None, True
                 rows = output_rows(output, "", "  ")
@@ -298,6 +302,8 @@ class ShellView:
                     line, rows, _ROWS, at_end=True, columns=columns, missing=missing, load=load
                 )
                 ended = [make_row(("bad", f"  Exit code {code}"))] if code else []
+                if stopped:
+                    ended = [make_row(("warn", "  Stopped"))]
                 return [make_row(("accent", "! "), to_one_row(line, columns - 4, make=escape_all)), *rows, *ended]
 
     def live_rows(self, columns: int, spinner: str) -> list[Row]:

@@ -49,7 +49,7 @@ def result_rows(result: CommandResult, columns: int, markdown: Callable[[str], l
         case UiSetting(key=key, value=value):
             return [make_row(("faint", f"{key.capitalize()} set to {value}."))]
         case Changes(text=text, diffs=diffs):
-            return output_rows(text, "", "") + diff_rows(diffs, columns)
+            return wrap_rows(output_rows(text, "", ""), columns) + diff_rows(diffs, columns)
         case _:
             return []
 

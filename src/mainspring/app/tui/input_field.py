@@ -184,6 +184,17 @@ def should_autocomplete(text: str) -> bool:
     return _OPEN_MENTION.search(text[-_MAX_PATH_CHARS:]) is not None
 
 
+class _InputBuffer(Buffer):
+    """A buffer whose history contains the inputs that start with the typed text, or all of them if none does."""
+
+    def _history_matches(self, i: int) -> bool:
+        typed = self.history_search_text
+        if not typed or self._working_lines[i].startswith(typed):
+            return True
+        *earlier, _draft = self._working_lines
+        return not any(line.startswith(typed) for line in earlier)
+
+
 def create_input_buffer(file: HistoryFile, complete: CompleteInput) -> Buffer:
     """Create the buffer of the input.
 
@@ -196,7 +207,7 @@ def create_input_buffer(file: HistoryFile, complete: CompleteInput) -> Buffer:
     def should_complete() -> bool:
         return should_autocomplete(buffer.document.text_before_cursor[-_MAX_COMPLETED_CHARS - 1 :])
 
-    buffer = Buffer(
+    buffer = _InputBuffer(
         multiline=True,
         history=ThreadedHistory(_InputHistory(file)),
         enable_history_search=True,

@@ -16,7 +16,7 @@ from typing import TextIO
 
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Screen as ScreenAction
-from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, parse_line
+from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, expand_shorthand, parse_line
 from mainspring.app.chat.types import Status
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import run_command
@@ -203,7 +203,7 @@ class LineMode:
             self._lines.put_nowait(None)
         elif line.strip():
             kind = Steer if self._is_running else Prompt
-            self._commands.put_nowait(parse_line(line, known=self._command_names, message_type=kind))
+            self._commands.put_nowait(parse_line(expand_shorthand(line), known=self._command_names, message_type=kind))
         elif not self._is_running:
             self._prompt()
 

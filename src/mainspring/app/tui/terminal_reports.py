@@ -10,6 +10,7 @@ from typing import Literal
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
 
 FOCUS_IN, FOCUS_OUT = "\ue001", "\ue002"
 """The keys for a window that got or lost the focus."""
@@ -56,6 +57,7 @@ class ReportFilter(Vt100Parser):
         self._clock = clock
         self._state: _State = "text"
         self._sequence = ""
+        self._paste: list[str] = []  # joined once: the time to parse a paste grows with its length only
         self._since = 0.0
         self._escape_released_at = -_MAX_LATE_SECONDS
         super().__init__(keys.feed_key_callback)
@@ -103,6 +105,7 @@ class ReportFilter(Vt100Parser):
 
     def reset(self, request: bool = False) -> None:
         """Forget what arrived so far."""
+        self._paste.clear()
         self._reset()
         self._keys.reset(request)
 
@@ -125,8 +128,7 @@ class ReportFilter(Vt100Parser):
     def _end_lost_paste(self, data: str) -> None:
         """End a paste whose end was lost on the way, for example, by a multiplexer: otherwise no key would work any more."""
         if _PASTE_END not in self._sequence + data:
-            self._reset()
-            self._pass_on(_PASTE_END)
+            self._end_paste()
 
     def _feed_paste(self, data: str, at: int) -> int:
         """Collect a paste up to its end. Return where the text after it starts."""
@@ -135,12 +137,18 @@ class ReportFilter(Vt100Parser):
         if end < 0:
             self._sequence = (overlap + data[at:])[-len(_PASTE_END) :]
             self._since = self._clock()
-            self._pass_on(data[at:])
+            self._paste.append(data[at:])
             return len(data)
         stop = at + end + len(_PASTE_END) - len(overlap)
-        self._reset()
-        self._pass_on(data[at:stop])
+        self._paste.append(data[at:stop])
+        self._end_paste()
         return stop
+
+    def _end_paste(self) -> None:
+        text = "".join(self._paste).removesuffix(_PASTE_END)
+        self._paste.clear()
+        self._reset()
+        self._keys.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
 
     def _feed_character(self, character: str) -> None:
         if self._state == "string":
@@ -185,7 +193,6 @@ class ReportFilter(Vt100Parser):
         parameters, final = (match[1], match[3]) if match else ("", "")
         if sequence == _PASTE_START:
             self._state, self._sequence = "paste", ""
-            self._pass_on(sequence)
         elif sequence in ("\x1b[I", "\x1b[O"):
             self._reset()
             key = FOCUS_IN if final == "I" else FOCUS_OUT

@@ -12,7 +12,7 @@ from mainspring.app.tui.event_rows import event_rows
 from mainspring.app.tui.format import format_seconds, format_tokens, format_total
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate, width
 from mainspring.app.tui.streaming_markdown import Answer
-from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_rows
+from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_row, wrap_rows
 from mainspring.app.tui.theme import Theme
 from mainspring.events import (
     AgentEnd,
@@ -31,6 +31,7 @@ from mainspring.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
+from mainspring.events.base import STOP_REASONS
 from mainspring.messages import Message
 from mainspring.text import pluralize
 
@@ -49,15 +50,6 @@ _DECISIONS = {
     "deny": "Denied",
     "never": "Never allowed in this project",
     "aborted": "Cancelled: the run was stopped",
-}
-_STATUS_TEXTS = {
-    "aborted": "Stopped",
-    "denied": "Stopped: a tool call was denied",
-    "max_turns": "Stopped: turn limit reached",
-    "max_total_tokens": "Stopped: token limit reached",
-    "max_seconds": "Stopped: time limit reached",
-    "max_cost": "Stopped: cost limit reached",
-    "paused": "Paused",
 }
 _MIN_SECONDS_FOR_SUMMARY = 5.0
 _MAX_THINKING_PIECES = 200
@@ -278,7 +270,7 @@ class TranscriptView:
             case AgentEnd():
                 rows, kind = self._finished(event), "other"
             case chat_events.ShellStart() | chat_events.ShellOutput() | chat_events.ShellEnd():
-                rows, kind = self._shell.show(event, self.columns), "other"
+                rows, kind = self._shell.show(event, self.columns), "command"
             case _:
                 kind = "command" if isinstance(event, chat_events.CommandEnd) else "other"
                 rows = event_rows(event, self.columns, self._markdown, self.collapsed)
@@ -381,6 +373,12 @@ class TranscriptView:
             return wrap_rows(output_rows(text, "faint", ""), self.columns)
         lines = wrap_rows(output_rows(text, "user", ""), self.columns - 2)
         rows = [[("class:prompt", "> " if i == 0 else "  "), *each] for i, each in enumerate(lines)]
+        if event.instructions:
+            instructions = output_rows(event.instructions, "faint", "  ")
+            self.collapsed.store("Instructions", lambda: wrap_rows(instructions, self.columns))
+            count = pluralize(event.instructions.count("\n") + 1, "line")
+            label = make_row(("faint", f"  with instructions of {count}{self.collapsed.hint}"))
+            rows += wrap_row(label, self.columns, "  ")
         if event.attachments:
             rows.append(make_row(("faint", f"  {event.attachments} attached")))
         if event.source in {"steer", "queue"} and rows:
@@ -413,7 +411,9 @@ class TranscriptView:
             rows += wrap_rows(output_rows(f"Error: {event.error.message}", "bad", ""), self.columns)
             rows += wrap_rows(output_rows(chat_events.error_hint(event.error), "faint", ""), self.columns)
         elif event.status != "completed":
-            rows += output_rows(_STATUS_TEXTS.get(event.status, event.status.replace("_", " ")), "warn", "")
+            reason = STOP_REASONS.get(event.status, "")
+            text = chat_events.format_stop(reason) if reason or event.status == "aborted" else event.status
+            rows += output_rows(text.capitalize().replace("_", " "), "warn", "")
         seconds = self.to_work_seconds(stats.seconds)
         self._clock.restart()
         if seconds >= _MIN_SECONDS_FOR_SUMMARY or stats.turns > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -82,8 +83,13 @@ def find_project_root(cwd: str, name: str, user: UserPaths | None) -> Path | Non
 
 
 def is_inaccessible_folder(path: Path) -> bool:
-    """Return True for a folder whose files this user cannot open."""
-    return os.path.isdir(path) and not os.access(path, os.X_OK)
+    """Return True for a folder whose files this user cannot open, also because of a folder above it."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode) and not os.access(path, os.X_OK)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
 
 
 def find_repository(folder: Path) -> Path | None:

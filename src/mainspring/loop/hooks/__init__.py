@@ -88,3 +88,7 @@ __all__ = [
     "reject_async",
     "resolve",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -40,3 +40,7 @@ lazy_exports(
         "TokenRefreshed on_token_refresh token_refresh_listener",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

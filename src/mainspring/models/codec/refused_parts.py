@@ -57,6 +57,7 @@ _IMAGES = _Part(
     "images", r"image|vision|visual|multi-?modal|modalit|picture|mmproj|content.{0,9}type|valid string|base64"
 )
 _TOOLS = _Part("tools", r"tool|function|jinja", left_out="tools")
+_SYSTEM = _Part("the system prompt in its own role", r"system|role|alternat", left_out="system")
 _PARTS = (
     _IMAGES,
     _Part("stream_options", r"stream|usage", {"chat_completions": {"stream_usage": False}}),
@@ -69,6 +70,7 @@ _PARTS = (
             "responses": {**_PARALLEL, "parallel_calls": None},
         },
     ),
+    _Part("several tool calls in one message", r"parallel|single tool|multiple tool|one tool", left_out="joined_calls"),
     _Part("a forced tool call", r"tool.?choice|forced?\b|\brequired\b", left_out="tool_choice"),
     _Part(
         "the schema of the response",
@@ -133,7 +135,7 @@ _PARTS = (
         r"developer|role",
         {"chat_completions": {"developer_role": False}, "responses": {"system_role": "system"}},
     ),
-    _Part("the system prompt in its own role", r"system|role|alternat", left_out="system"),
+    _SYSTEM,
     _TOOLS,
 )
 """The parts in the order in which they are tried, if the words of the refusal do not decide it."""
@@ -149,6 +151,8 @@ _UNSUPPORTED = lazy_re(
 """Matches a text that may be about a part of the request; routers refuse parts with the status 404, too."""
 _SIZE = lazy_re(r"token|context|too (long|large|big|many)|length|window|\bsize\b|exceed")
 """Matches a text about the size of the request, which any part makes smaller: leaving out unrelated parts is not the solution."""
+_TEXT_SIZE = lazy_re(r"token|context|prompt|window")
+_ROLE = lazy_re(r"\brole|alternat")
 _VARIABLE = lazy_re(r"\S*\d\S*")
 
 
@@ -161,6 +165,8 @@ def without_parts(request: ModelRequest, parts: frozenset[LeftOutPart]) -> Model
         messages = [_without_calls(message) for message in messages]
     elif "tool_choice" in parts:
         changes["tool_choice"] = "auto"
+    if "joined_calls" in parts:
+        messages = list(_with_separate_calls(messages))
     if "system" in parts:
         messages = [replace(message, role="user") if message.role == "system" else message for message in messages]
         if (
@@ -171,6 +177,31 @@ def without_parts(request: ModelRequest, parts: frozenset[LeftOutPart]) -> Model
     if messages is not request.messages:
         changes["messages"] = messages
     return replace(request, **changes)
+
+
+def _with_separate_calls(messages: Sequence[Message]) -> Iterator[Message]:
+    """Yield the messages with at most one call in each, which its result follows: some chat templates accept no other history."""
+    calls: Sequence[ToolUseBlock] = ()
+    held: Message | None = None  # a message with several calls, until its results are known
+    for message in messages:
+        if held is not None:
+            results = {block.tool_use_id: block for block in message.content if isinstance(block, ToolResultBlock)}
+            rest = [block for block in message.content if not isinstance(block, ToolResultBlock)]
+            before = [block for block in held.content if not isinstance(block, ToolUseBlock)]
+            if any(call.id not in results for call in calls):
+                yield held
+                yield message
+            else:
+                for at, call in enumerate(calls):
+                    yield replace(held, content=(*(before if at == 0 else ()), call))
+                    yield replace(message, content=(results[call.id], *(rest if at == len(calls) - 1 else ())))
+            held = None
+        elif len(calls := message.tool_uses) > 1:
+            held = message
+        else:
+            yield message
+    if held is not None:
+        yield held
 
 
 def _without_calls(message: Message) -> Message:
@@ -334,31 +365,48 @@ class PartTrials:
         return self._protocol.encode(request, profile)
 
     def _candidates(self, profile: ModelProfile, refusal: ModelError) -> Iterator[_Trial]:
-        """Yield the trials: without a part that the refusal names, then, if any part is the cause, without one part each."""
-        name, text = self._protocol.name, refusal.message.lower()
+        """Return the trials after a refusal."""
+        text = refusal.message.lower()
         parts = [part for part in _PARTS if not (part is _TOOLS and _has_called_tools(self._request, profile))]
         hinted = [part for part in parts if re.search(part.hint, text)]
-        is_about_size = _SIZE.search(text) is not None
-        if is_about_size:
+        if refusal.status == 413:
+            return self._trials_of_large_request(profile, text)
+        if refusal.status == 500 and refusal.reason == "server_error":
+            # A failure of the server is more likely than a refusal, unless it mentions the part or repeats.
+            possible = [part for part in hinted if part in (_IMAGES, _TOOLS)]
+            if _ROLE.search(text):  # "System error" is the most common text of a failure.
+                possible.insert(0, _SYSTEM)
+            return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []))
+        if (refusal.status or 0) >= 500 and refusal.reason != "not_implemented":
+            return iter(())
+        if _SIZE.search(text):
             parts = [part for part in parts if part in hinted or part not in (_IMAGES, _TOOLS)]
-        if refusal.status is not None and refusal.status >= 500:
-            if refusal.status == 500 and refusal.reason == "server_error":
-                # A failure of the server is more likely than a refusal, unless it mentions the part or repeats.
-                possible = [part for part in hinted if part in (_IMAGES, _TOOLS)]
-                parts = possible or ([_IMAGES] if self._is_repeated else [])
-                yield from (_Trial(_without(name, profile, part), part) for part in parts)
-            if refusal.reason != "not_implemented":
-                return
-        if not _may_refuse_part(refusal):
-            return
+        return self._trials_of_refusal(profile, refusal, parts, hinted) if _may_refuse_part(refusal) else iter(())
+
+    def _trials_of_large_request(self, profile: ModelProfile, text: str) -> Iterator[_Trial]:
+        """Yield trials without images, which are most of the bytes of a request; a conversation that is too long is compacted."""
+        if not _TEXT_SIZE.search(text):
+            for changed in without_newest_images(profile, self._request.messages):
+                yield _Trial(changed, _IMAGES)
+            yield from self._one_by_one(profile, [_IMAGES])
+
+    def _one_by_one(self, profile: ModelProfile, parts: Sequence[_Part]) -> Iterator[_Trial]:
+        return (_Trial(_without(self._protocol.name, profile, part), part) for part in parts)
+
+    def _trials_of_refusal(
+        self, profile: ModelProfile, refusal: ModelError, parts: Sequence[_Part], hinted: Sequence[_Part]
+    ) -> Iterator[_Trial]:
+        """Yield the trials: without a part that the refusal names, then, if any part is the cause, without one part each."""
         if refusal is not self._refusal or self._trials_left < _MAX_TRIALS:
             yield from map(_Trial, self._protocol.without_rejected(profile, refusal.message))
         yield from self._single_parts(profile, hinted[:_MAX_HINTED])
+        if refusal.status is None:  # In a response, a failure is more likely than a refusal that names no part.
+            return
         accepted: ModelProfile | None = None
         for last in (_TOOLS, None):
             changed = profile
             for part in parts:
-                changed = changed if part is last else _without(name, changed, part)
+                changed = changed if part is last else _without(self._protocol.name, changed, part)
             yield _Trial(changed, is_probe=True)
             if self._is_accepted:
                 accepted = changed
@@ -379,7 +427,9 @@ class PartTrials:
 def _may_refuse_part(refusal: ModelError) -> bool:
     """Return True if the cause may be a part of the request: not the key, the model, a limit, the length, or the content."""
     status, reason = refusal.status, refusal.reason
-    if reason in ("bad_request", "not_implemented") or (status == 500 and reason == "server_error"):
+    if reason in ("bad_request", "not_implemented") or status == 413 or (status == 500 and reason == "server_error"):
+        return True
+    if status is None and not reason:  # An error without a code, in a response.
         return True
     is_unclear = status in (404, 410) and refusal.code in (ErrorCode.UNKNOWN, ErrorCode.MODEL_NOT_FOUND)
     text = refusal.message.lower()

@@ -51,6 +51,11 @@ _NAMED_ARGUMENT = lazy_re(
 )
 _CLOSER = lazy_re(r"</(?:(?:[\w-]+:)?(?:tool_calls?|function_calls|invoke)|function)>")
 _VIABLE_START = lazy_re(r"[{\[]|[\w.:-]+\s*(?:<|$)")
+_NATIVE = lazy_re(
+    r"^[ \t]*(?:<\|tool_calls_section_begin\|>|<｜tool▁calls▁begin｜>|<｜DSML｜\w+>|<\|python_tag\|>|<seed:tool_call>)",
+    re.MULTILINE,
+)
+"""The start of calls as Kimi, DeepSeek, Llama, and Seed write them: reported, not read."""
 _RECIPIENT = lazy_re(r"\bto=(?:functions\.)?([\w.:-]+)")
 _CHANNEL = lazy_re(r"<\|channel\|>\s*(\w+)")
 
@@ -135,6 +140,9 @@ class MarkupText(TextAndThinking):
                 calls = parse_calls(markup, by_name)
             written = "".join(self._written)
             self.is_unparsed = not calls and (not written or written.endswith("\n"))
+        elif is_complete and tools and self._written:
+            native = _NATIVE.search(written := "".join(self._written))
+            self.is_unparsed = native is not None and written.count("```", 0, native.start()) % 2 == 0
         if calls:
             self._calls.clear()
             self._markup.clear()

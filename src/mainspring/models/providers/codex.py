@@ -26,6 +26,8 @@ from mainspring.models.profile import ResponsesCapabilities
 from mainspring.models.provider_table import PROVIDERS
 from mainspring.models.providers.http import build_responses_model, provider_setting
 
+__all__ = ["build", "oauth_client", "token_file"]
+
 NAME = "codex"
 _HOST = PROVIDERS[NAME]
 ISSUER = "https://auth.openai.com"
@@ -50,6 +52,10 @@ CAPABILITIES = ResponsesCapabilities(
 """Capabilities of the host: it manages its cache automatically, and rejects output limits and temperatures."""
 
 _ACCOUNT_CLAIM = "https://api.openai.com/auth"
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def build(config: ProviderConfig) -> HttpModel:

@@ -250,10 +250,10 @@ _MAX_INLINE_BYTES = 256 << 10
 
 
 class ReadBeforeEdit:
-    """Denies a call that would write to an existing file whose current version the model does not know.
+    """Denies a call that would overwrite or delete an existing file whose current version the model does not know.
 
     The check runs right before the tool, so that a read and edits in one response work. The call declares the files that it writes
-    as ``fs-write`` (`Tool.access`); a file that does not exist yet may be written.
+    or deletes as ``fs-write`` and ``fs-delete`` (`Tool.access`); a file that does not exist yet may be written.
 
     Args:
         state: The files that the model knows.
@@ -269,7 +269,7 @@ class ReadBeforeEdit:
         self._coming: tuple[str, tuple[str, ...]] = ("", ())
 
     def on_tool_permit(self, hook: PermissionCheck) -> None:
-        """Handle `tool:permit`: record the files to write.
+        """Handle `tool:permit`: record the files to write or delete.
 
         No approval is requested for a call that would not run.
         """
@@ -277,11 +277,13 @@ class ReadBeforeEdit:
             return
         access = tuple(hook.tool.access(hook.input))
         # A tool with a preview does not edit what the model believes to be in the file: it reads the file, or replaces all of it.
-        paths = [a.resource for a in access if a.scope == "fs-write"] if hook.tool.preview is None else []
+        paths = (
+            [a.resource for a in access if a.scope in ("fs-write", "fs-delete")] if hook.tool.preview is None else []
+        )
         if paths:
             self._written[hook.call_id] = paths
         earlier = self._coming[1] if self._coming[0] == hook.turn_id else ()
-        touched = [a.resource for a in access if a.scope in ("fs-read", "fs-write")]
+        touched = [a.resource for a in access if a.scope in ("fs-read", "fs-write", "fs-delete")]
         self._coming = (hook.turn_id, (*earlier, *touched))
 
         async def refusal() -> str:

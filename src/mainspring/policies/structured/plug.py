@@ -184,16 +184,18 @@ class StructuredOutput:
         message, target = hook.message, self.target
         if hook.error is not None:
             return
+        cut_off = message.stop_reason == "max_tokens"
+        if cut_off and not self._accepted_value:
+            self.error = f"the last response is incomplete: {_CUT_OFF}"
         calls = [c for c in message.tool_uses if c.name == OUTPUT_TOOL]
         if message.tool_uses:
-            if message.stop_reason != "max_tokens":  # The loop does not execute calls of a truncated response.
+            if not cut_off:  # The loop does not execute calls of a truncated response.
                 self._answers = {c.id: self._parse_call(c, target) for c in calls if target is not None}
             return
         if (
             message.stop_reason == "pause_turn" or not message.text.strip()
         ):  # The loop requests another response, within its usual limit.
             return
-        cut_off = message.stop_reason == "max_tokens"
         answers = _answers_in_text(target, message.text)
         found = [a for a in answers if a.error is None]
         self.attempts += 1

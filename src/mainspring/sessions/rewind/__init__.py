@@ -24,3 +24,7 @@ lazy_exports(
         "snapshots": "FileSnapshots FileState",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -166,9 +166,8 @@ def schema_from_signature(fn: Callable[..., Any]) -> FunctionSchema:
     docs = parse_docstring(_doc_of(fn))
     parameters, context = _parameters(fn, name)
     record: str | None = None
-    if len(parameters) == 1 and parameters[0].is_required and is_struct_type(parameters[0].kind):
-        only = parameters[0]
-        schema = _schemas(name, parameters)[0]
+    only = parameters[0] if len(parameters) == 1 and parameters[0].is_required else None
+    if only is not None and is_struct_type(only.kind) and _is_object(schema := _schemas(name, parameters)[0]):
         docs = ParsedDocstring(docs.description or schema.pop("description", ""), {})
         schema.pop("description", None)
         schema.setdefault("additionalProperties", False)
@@ -361,6 +360,11 @@ def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:
                     f"({_first_line(problem)}). Use plain types, a dataclass, a msgspec struct, or a pydantic model."
                 ) from problem
         raise
+
+
+def _is_object(schema: dict[str, Any]) -> bool:
+    """Return True if each value is an object: a pydantic `RootModel` may be a list, a text, or a union."""
+    return schema.get("type", "object") == "object" and "anyOf" not in schema and "oneOf" not in schema
 
 
 def _object_schema(

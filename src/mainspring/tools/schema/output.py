@@ -224,7 +224,7 @@ def convert_output(value: Any, kind: Any) -> Answer:
 def combine_alternatives(parts: Sequence[tuple[dict[str, Any], _Decode]]) -> tuple[dict[str, Any], _Decode]:
     """Return the schema and the decoder of a value that fits one of several types.
 
-    Data that fits several types becomes the type with the fewest unknown fields, else the first.
+    Data that fits several types becomes the type with the fewest unknown fields, else the first that it fits without a conversion.
     """
     if len(parts) == 1:
         return parts[0]
@@ -235,9 +235,12 @@ def combine_alternatives(parts: Sequence[tuple[dict[str, Any], _Decode]]) -> tup
     def unknown_fields(value: Any, schema: dict[str, Any]) -> int:
         return len(value.keys() - schema.get("properties", {}).keys()) if is_dict(value) else 0
 
+    def distance(value: Any, schema: dict[str, Any]) -> tuple[int, bool]:
+        return unknown_fields(value, schema), bool(get_validator(schema)(value))
+
     def decode(value: Any) -> Any:
         problems: list[str] = []
-        for schema, decode_part in sorted(parts, key=lambda part: unknown_fields(value, part[0])):
+        for schema, decode_part in sorted(parts, key=lambda part: distance(value, part[0])):
             coerced = value if not get_validator(schema)(value) else coerce(schema, value)[0]
             if get_validator(schema)(coerced):
                 continue

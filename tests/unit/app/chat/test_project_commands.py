@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.chat.command_results import Changes, Picker, Text
+from mainspring.app.chat.commands import Rewind
+from mainspring.app.chat.events import ReplayEnd, SessionChange
 from mainspring.app.workspace.git_changes import parse_git_diff
-from mainspring.events import AgentEnd
-from mainspring.messages import TextBlock
+from mainspring.events import AgentEnd, MessageEnd
+from mainspring.messages import Message, TextBlock
 from tests.unit.app.chat.harness import Reader, chatting
 
 
@@ -156,6 +158,28 @@ async def test_review_gets_the_changes_and_can_only_read(project: Path, home: Pa
     assert chat.model.requests[-1].request.tools
 
 
+async def test_prompt_of_a_command_is_one_line_with_instructions(project: Path, home: Path) -> None:
+    async with chatting(project, home, "Good.", "Written.") as chat:
+        await chat.slash("/review feature")
+        await chat.until(AgentEnd)
+        await chat.slash("/init")
+        await chat.until(AgentEnd)
+        listed = await chat.slash("/rewind list conversation")
+    async with chatting(project, home, ask={"continued": True}) as again:
+        await again.until(ReplayEnd)
+        await again.send(Rewind("2", what="conversation"))
+        rewound = await again.until(SessionChange, lambda event: event.reason == "rewound")
+
+    for event in (chat.of(MessageEnd)[0], again.of(MessageEnd)[0]):
+        assert isinstance(event.message, Message)
+        assert event.message.text == "Review the branch feature."
+        assert "Do not change any file." in event.instructions
+        assert "+z = 1" not in event.instructions
+    assert isinstance(listed.shown, Picker)
+    assert [c.label for c in listed.shown.choices] == ["Write AGENTS.md.", "Review the branch feature."]
+    assert rewound.draft == "/review feature"
+
+
 async def test_review_of_a_branch_and_of_a_clean_folder(project: Path, home: Path) -> None:
     async with chatting(project, home, "Good.") as chat:
         clean = await chat.slash("/review")
@@ -184,7 +208,7 @@ async def test_init_writes_instructions_and_asks_about_existing_ones(project: Pa
         replaced = chat.model.requests[-1].messages[-1].text
         odd = await chat.slash("/init now")
 
-    assert "Write AGENTS.md for this project" in new
+    assert new.startswith("Write AGENTS.md.\n\n<command-instructions")
     assert "exists" not in new
     assert isinstance(asked.shown, Picker)
     assert [c.line for c in asked.shown.choices] == ["/init improve", "/init replace"]

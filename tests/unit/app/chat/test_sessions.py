@@ -5,7 +5,18 @@ from pathlib import Path
 import pytest
 
 from mainspring.app.chat.command_results import Changes, Clipboard, Picker, Text
-from mainspring.app.chat.commands import Approve, Compact, Fork, NewSession, Prompt, Rename, Resume, Rewind, Slash
+from mainspring.app.chat.commands import (
+    Abort,
+    Approve,
+    Compact,
+    Fork,
+    NewSession,
+    Prompt,
+    Rename,
+    Resume,
+    Rewind,
+    Slash,
+)
 from mainspring.app.chat.events import CommandEnd, CommandRejected, ReplayEnd, ReplayStart, SessionChange
 from mainspring.errors import NetworkError
 from mainspring.events import (
@@ -123,7 +134,26 @@ async def test_error_of_a_resumed_run_is_shown_once(folder: Path, home: Path, te
         await chat.until(ReplayEnd)
 
     replayed = [event for event in chat.seen[start:] if isinstance(event, Notice)]
-    assert [event.text for event in replayed] == ["the line broke", "the line broke"]  # of the first and the third run
+    assert [event.text for event in replayed] == [
+        "Error: the line broke",
+        "Error: the line broke",
+    ]  # of the first and the third run
+
+
+async def test_resumed_session_shows_runs_that_stopped(folder: Path, home: Path) -> None:
+    gate = Gate()
+    model = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), gates={0: gate})
+    async with chatting(folder, home, model, ask={"agent": {"maxTurns": 1}}) as chat:
+        await chat.send(Prompt("one"))
+        await gate.reached_limit.wait()
+        await chat.send(Abort())
+        await chat.until(AgentEnd)
+        gate.open.set()
+        await chat.run("two")
+    async with chatting(folder, home, ask={"continued": True}) as again:
+        await again.until(ReplayEnd)
+
+    assert [event.text for event in again.of(Notice)] == ["Stopped", "Stopped: turn limit reached"]
 
 
 async def test_fork_continues_from_an_entry(folder: Path, home: Path) -> None:

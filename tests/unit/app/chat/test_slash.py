@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.app.chat import parse_line
 from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text, UiSetting
-from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer
+from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer, expand_shorthand
 from mainspring.app.chat.events import CommandEnd, CommandRejected, SessionChange
 from mainspring.app.chat.session_commands import format_bar
 from mainspring.app.workspace.file_mentions import find_mentions
@@ -87,6 +87,26 @@ async def test_unknown_command_is_not_sent_to_the_model(folder: Path, home: Path
     assert "/model" in rejected.reason
     assert rejected.id == receipt.id
     assert model.requests == []
+
+
+async def test_commands_of_other_agents_have_a_hint(folder: Path, home: Path) -> None:
+    async with chatting(folder, home) as chat:
+        await chat.send(Slash("/usage"))
+        rejected = await chat.until(CommandRejected)
+
+    assert rejected.reason == "Unknown command: /usage. Use /cost. The text was not sent to the agent."
+
+
+async def test_note_in_an_untrusted_folder_says_when_it_is_read(folder: Path, home: Path) -> None:
+    async with chatting(folder, home) as chat:
+        noted = (await chat.slash("/memory add use tabs")).shown
+        await chat.slash("/trust yes")
+        again = (await chat.slash("/memory add use spaces")).shown
+
+    assert isinstance(noted, Text)
+    assert isinstance(again, Text)
+    assert noted.text.endswith("The agent reads it once you trust this folder: /trust yes")
+    assert "/trust yes" not in again.text
 
 
 @pytest.mark.covers("CLI-03", "CLI-04")
@@ -403,6 +423,21 @@ def test_parse_line_recognizes_each_kind_of_input(line: str, command: object) ->
 @pytest.mark.parametrize("line", ["/usr", "/USR now", "/tmp/x y"])
 def test_command_has_precedence_over_a_path_of_the_same_name(line: str) -> None:
     assert parse_line(line, known=("usr", "tmp/x")) == Slash(line)
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("?", "/help"),
+        (" ? ", "/help"),
+        ("what?", "what?"),
+        ("# use tabs", "/memory add use tabs"),
+        ("# Title\n\nText", "# Title\n\nText"),
+        ("#12 fails", "#12 fails"),
+    ],
+)
+def test_shorthand_is_expanded(typed: str, text: str) -> None:
+    assert expand_shorthand(typed) == text
 
 
 def test_parse_line_can_make_steering_and_queued_messages() -> None:

@@ -28,8 +28,10 @@ from mainspring.app.chat.events import (
     QuestionRequest,
     QuestionResult,
     QueueChange,
+    ReplayEnd,
     ShellEnd,
     ShellOutput,
+    ShellStart,
     StatusChange,
 )
 from mainspring.app.run.options import PermissionFlags
@@ -364,8 +366,23 @@ async def test_shell_command_can_be_stopped(folder: Path, home: Path) -> None:
         await chat.until(ShellOutput)
         await chat.send(Abort())
         done = await chat.until(ShellEnd)
+        message = await chat.until_user()
 
-    assert done.exit_code != 0
+    assert done.stopped
+    assert message.text.endswith(
+        "\nstarted\n[interrupted: the user stopped this command; the output is partial]\n</shell>"
+    )
+
+
+async def test_output_of_a_shell_command_is_stored_if_the_chat_is_closed(folder: Path, home: Path) -> None:
+    async with chatting(folder, home) as chat:
+        await chat.send(Shell("echo started; sleep 60"))
+        await chat.until(ShellOutput)
+    async with chatting(folder, home, ask={"continued": True}) as again:
+        await again.until(ReplayEnd)
+
+    assert again.of(ShellStart)[0].line == "echo started; sleep 60"
+    assert (again.of(ShellEnd)[0].output, again.of(ShellEnd)[0].stopped) == ("started", True)
 
 
 # --- extensions -----------------------------------------------------------------------------------------------------------

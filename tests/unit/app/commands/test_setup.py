@@ -52,3 +52,20 @@ def test_answer_is_asked_again_or_kept(monkeypatch: pytest.MonkeyPatch, capsys: 
     shown = capsys.readouterr().err
     assert shown.count("Keep it anyway? (y/N)") == 3
     assert "sk ant" not in shown
+
+
+def test_wrong_name_and_wrong_choice_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(getpass, "getpass", lambda _: "")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("http://127.0.0.1:1/v1\nmine\nhttp://127.0.0.1:1/v1\nm\n"))
+    compatible = SetupAnswers(provider="compatible", values={})
+    answers = setup._ask_questions(compatible.wizard, compatible, Console(verbose=False), offline=True)
+    assert answers.provider == "mine"
+    assert "'http://127.0.0.1:1/v1' is not a name of a provider." in capsys.readouterr().err
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("moon\nlocal\n\n\n"))
+    foundry = SetupAnswers(provider="foundry", values={})
+    answers = setup._ask_questions(foundry.wizard, foundry, Console(verbose=False), offline=True)
+    assert answers.values["mode"] == "local"
+    assert "Choose local or cloud." in capsys.readouterr().err

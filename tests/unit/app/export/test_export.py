@@ -90,7 +90,7 @@ def test_internal_entries_are_hidden_and_a_stopped_run_is_explained(tmp_path: Pa
     folder = tmp_path / "project"
     folder.mkdir()
     signal = CancelToken()
-    hooks: Hooks = {TurnBefore: lambda _: signal.cancel("the chat is closed")}
+    hooks: Hooks = {TurnBefore: lambda _: signal.cancel("The chat was closed")}
     with Session.create(folder, home=tmp_path / "home") as session:
         session.add_custom("chat_queue", {"waiting": []})
         agent = Agent(ScriptedModel("never"), session=session)
@@ -100,7 +100,7 @@ def test_internal_entries_are_hidden_and_a_stopped_run_is_explained(tmp_path: Pa
     page = render_markdown(export_transcript(session.id, WorkspaceOptions(cwd=str(folder)), environ(tmp_path / "home")))
 
     assert "chat_queue" not in page
-    assert "stopped: the chat is closed" in page
+    assert "### Stopped\n\nThe chat was closed" in page
     assert "AgentAbortedError" not in page
 
 

@@ -120,3 +120,28 @@ async def test_escape_twice_does_nothing_else_with_text_or_after_a_stop(tmp_path
         await tui.wait_for(lambda: tui.session.screen.last_key > keys)
         assert "Esc again" not in _hint(tui)
         assert not tui.chat.commands
+
+
+async def test_up_lists_all_inputs_if_none_starts_with_the_draft(tmp_path: Path) -> None:
+    _store(tmp_path, "alpha", "beta")
+    async with open_tui(tmp_path) as tui:
+        buffer = tui.session.screen.buffer
+        await tui.wait_for(lambda: buffer.working_index == 2)  # the history is loaded
+        for draft, found in (("al", "alpha"), ("other", "beta")):
+            await tui.type_text(draft)
+            tui.keys("\x1b[A")
+            await tui.wait_for(lambda found=found: buffer.text == found)
+            tui.keys("\x1b[B")
+            await tui.wait_for(lambda draft=draft: buffer.text == draft)
+            tui.keys("\x15")
+            await tui.wait_for(lambda: not buffer.text)
+
+
+async def test_message_above_the_limit_stays_in_the_input(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        screen = tui.session.screen
+        screen.buffer.insert_text(screen.pastes.text("x" * 10_000_001))
+        tui.keys("\r")
+        await tui.wait_for(lambda: "The message was not sent: it is 10.0 MB long" in tui.written)
+        assert len(screen.buffer.text) == 1
+        assert not tui.chat.commands

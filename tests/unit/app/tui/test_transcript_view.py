@@ -10,6 +10,7 @@ from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import EditOutcome, ErrorInfo, FileDiff, Hunk
+from mainspring.messages import ToolResultBlock, ToolUseBlock
 from tests.unit.app.chat import event_builders as make
 
 
@@ -168,6 +169,25 @@ def test_shell_command_is_shown_once() -> None:
     message = make.user_text("I ran a command:\n$ ls\na", "shell")
     assert render(view, chat_events.ShellStart("s", "ls"), chat_events.ShellEnd("s", 0, "a"), message) == "! ls\n  a\n"
     assert "I ran a command" in render(view, message)  # a replayed session has only the message to the model
+
+
+def test_instructions_of_a_command_are_shown_on_request() -> None:
+    view = make_view()
+    event = chat_events.user_message_event("Review it.", "command", instructions="Read first.\nThen report.")
+    assert render(view, event) == "> Review it.\n  with instructions of 2 lines (Ctrl-O to show)\n"
+    assert to_text(view.collapsed.expand_last()) == "--- Instructions\n  Read first.\n  Then report.\n---\n"
+
+
+@pytest.mark.parametrize("note", ["[interrupted: the run was stopped]", ""])
+def test_stopped_call_has_not_failed(note: str) -> None:
+    block = ToolResultBlock("c", "shell", f"half\n{note}", is_error=True)
+    text = render(make_view(), run_events.ToolExecutionEnd(ToolUseBlock("c", "shell", {}), block))
+    assert ("- shell stopped" if note else "x shell failed") in text
+
+
+def test_stopped_shell_command_has_no_exit_code() -> None:
+    text = render(make_view(), chat_events.ShellStart("s", "make"), chat_events.ShellEnd("s", 143, "a", stopped=True))
+    assert text == "! make\n  a\n  Stopped\n"
 
 
 def test_user_shell_command_shows_output_and_exit_code() -> None:

@@ -249,12 +249,13 @@ def test_number_in_a_file_may_have_a_decimal_point(project: Path, home: Path) ->
 
 
 def test_unknown_key_is_a_warning_with_a_suggestion(project: Path, home: Path) -> None:
-    file = write(home, '{\n  "agent": {"maxTokenz": 1},\n  "zzz": 1\n}')
+    file = write(home, '{\n  "agent": {"maxTokenz": 1},\n  "zzz": 1,\n  "mcpServers": {}\n}')
 
     warnings = load(project).warnings
 
     assert warnings[0] == f"{file}:2:13: Unknown setting: 'agent.maxTokenz'. Did you mean 'maxTokens'?"
     assert warnings[1].startswith(f"{file}:3:3: Unknown setting: 'zzz'. Available settings: model, providers")
+    assert warnings[2].endswith("'mcpServers'. List MCP servers in mcp.json next to this file, or under mcp.servers.")
     with pytest.raises(ConfigError, match="maxTokenz"):
         load(project, strict=True)
 

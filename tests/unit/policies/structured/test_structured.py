@@ -195,6 +195,15 @@ async def test_run_and_stream_raise_what_happened_and_what_to_do(script: list[An
     assert (await agent.run("go", model=ScriptedModel(output_call(ANN)))).output == Person("Ann", 4)
 
 
+async def test_reasoning_that_uses_the_whole_output_limit_is_the_reason_of_a_missing_output() -> None:
+    agent = make_agent(Reply("", thinking="Let me see", stop_reason="max_tokens"), "never sent")
+
+    with pytest.raises(AgentOutputError, match=r"cut off at the output limit\. Raise max_output_tokens"):
+        await agent.run("go")
+
+    assert len(requests(agent)) == 1
+
+
 async def test_handler_of_turn_before_that_completes_the_run_leaves_no_output() -> None:
     agent = make_agent("words")
     agent.on(TurnBefore, lambda hook: {"stop": "completed"})

@@ -212,6 +212,9 @@ def scale(factor: int) -> int:
         (Tree | Struct, {"name": "x", "children": [{"name": "y"}]}, Tree("x", [Tree("y")])),
         (Tree | Struct, {"name": "x", "age": 2}, Struct("x", 2)),
         ([[First, int], int], 4, 4),
+        (int | str, "3", "3"),
+        (bool | str | None, "true", "true"),
+        (int | float, 2.5, 2.5),
     ],
 )
 def test_data_becomes_the_type_of_a_union_that_fits_best(kind: Any, data: Any, expected: Any) -> None:

@@ -219,3 +219,25 @@ def test_schema_accepts_exactly_what_conversion_accepts(kind: Any, values: list[
             assert problems, (kind, schema, value)
         else:
             assert not problems, (kind, schema, value, problems)
+
+
+class Names(pydantic.RootModel[list[str]]):
+    pass
+
+
+class Either(pydantic.RootModel[int | list[str]]):
+    pass
+
+
+@pytest.mark.parametrize("kind", [Names, Either])
+def test_only_parameter_that_is_not_an_object_keeps_its_name(kind: Any) -> None:
+    def count(names: Any) -> str:
+        """Count."""
+        return str(len(names.root))
+
+    count.__annotations__["names"] = kind
+    found = schema_from_signature(count)
+
+    assert found.input_schema["type"] == "object"
+    assert list(found.input_schema["properties"]) == ["names"]
+    assert found.decode({"names": ["a", "b"]}) == {"names": kind(["a", "b"])}

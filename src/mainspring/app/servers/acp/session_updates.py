@@ -43,6 +43,7 @@ from mainspring.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
+from mainspring.events.base import STOP_REASONS
 from mainspring.messages import Message, ToolUseBlock
 
 _MODES: dict[AgentMode, tuple[str, str]] = {
@@ -175,15 +176,6 @@ _MAX_TERMINAL_CHARS = 4_000
 """Maximum number of characters shown of a running call's output. Every update contains the whole visible text."""
 
 
-_LIMITS = {
-    "max_turns": "Turn limit reached",
-    "max_total_tokens": "Token limit reached",
-    "max_seconds": "Time limit reached",
-    "max_cost": "Cost limit reached",
-    "denied": "A tool call was denied",
-}
-
-
 class SessionUpdateEncoder:
     """Convert events to session updates.
 
@@ -265,8 +257,8 @@ class SessionUpdateEncoder:
                 yield agent_message(f"*{_SESSION_CHANGE_TEXTS[reason]}{f': {title}' if title else ''}*\n\n")
             case ShellEnd(output=printed):
                 yield agent_message(printed)
-            case AgentEnd(status=status) if status in _LIMITS:
-                yield agent_message(f"\n\n*Stopped: {_LIMITS[status]}.*")
+            case AgentEnd(status=status) if status in STOP_REASONS:
+                yield agent_message(f"\n\n*Stopped: {STOP_REASONS[status]}.*")
             case _:
                 pass
 

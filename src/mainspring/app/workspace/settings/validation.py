@@ -274,9 +274,14 @@ class SettingsChecker:
             self.layer.values[path] = value
 
     def _warn_unknown(self, position: int, key: str, path: SettingKey, known: list[str]) -> None:
-        hint = suggest_name(to_camel_case(key), known, f"Available settings: {', '.join(known)}", cutoff=0.5)
+        every = f"Available settings: {', '.join(known)}"
+        hint = _ELSEWHERE.get(key) or suggest_name(to_camel_case(key), known, every, cutoff=0.5)
         name = ".".join((*path, key))
         self.layer.warnings.append(self.with_position(position, f"Unknown setting: {name!r}. {hint}"))
+
+
+_ELSEWHERE = {"mcpServers": "List MCP servers in mcp.json next to this file, or under mcp.servers."}
+"""Keys of the settings files of other programs, and where their content belongs."""
 
 
 def _find_node(node: JsonNode, key_path: Sequence[str]) -> JsonNode:

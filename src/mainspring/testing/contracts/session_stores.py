@@ -1,18 +1,8 @@
-"""Tests that every implementation of a protocol must pass: subclass one in your tests, and pytest runs them. Requires pytest.
-
-```python
-from mainspring.testing.contracts import AsyncSessionStoreContract
-
-class TestMyStore(AsyncSessionStoreContract):
-    async def create_store(self, folder):
-        return MyStore(folder / "sessions.db")
-```
-"""
+"""Tests of session stores."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,17 +26,12 @@ from mainspring.sessions import (
     SessionStore,
     encode_entry,
 )
+from mainspring.testing.contracts.runner import in_event_loop
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 
-__all__ = ["AsyncSessionStoreContract", "SessionStoreContract"]
-
 _NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _QUICK = SessionOptions(redact_line=None)
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 def _header(id: str = "s1", cwd: str = "/work", title: str = "") -> SessionEntry:
@@ -203,24 +188,7 @@ class SessionStoreContract:
             store.delete("s1")
 
 
-_Check = Callable[[Any, AsyncSessionStore], Awaitable[None]]
-
-
-def _with_store(check: _Check) -> Callable[[Any, Path], None]:
-    """Return a test that runs a check in an event loop of its own, with an empty store."""
-
-    def test(self: AsyncSessionStoreContract, tmp_path: Path) -> None:
-        async def run() -> None:
-            store = await self.create_store(tmp_path)
-            try:
-                await check(self, store)
-            finally:
-                await self.close_store(store)
-
-        asyncio.run(run())
-
-    test.__doc__ = check.__doc__
-    return test
+_with_store = in_event_loop("create_store", "close_store")
 
 
 def _agent(*script: Any) -> Agent:
@@ -241,7 +209,7 @@ async def _converse(session: Session, prompt: str, answer: str) -> None:
 class AsyncSessionStoreContract:
     """Tests of an `AsyncSessionStore`. Override `create_store`, and `close_store` if the store has connections.
 
-    Each test runs in an event loop of its own, so no plugin of pytest is required.
+    Each test runs in a separate event loop, so no plugin of pytest is required.
     """
 
     async def create_store(self, folder: Path) -> AsyncSessionStore:
@@ -353,7 +321,7 @@ class AsyncSessionStoreContract:
 
     @_with_store
     async def test_open_session_is_read_or_forked_by_others(self, store: AsyncSessionStore) -> None:
-        """A second opener of a session reads it or continues in a copy; it cannot be deleted or created again meanwhile."""
+        """A second opener of a session reads it or continues in a copy; it cannot be deleted or created while it is open."""
         sessions = AsyncSessions(store, options=_QUICK)
         session = await sessions.create(id="s1")
         await _converse(session, "Where?", "Oslo.")
