@@ -22,7 +22,3 @@ lazy_exports(
         "to_events": "callbacks_to_events",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

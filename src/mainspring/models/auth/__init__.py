@@ -40,7 +40,3 @@ lazy_exports(
         "TokenRefreshed on_token_refresh token_refresh_listener",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

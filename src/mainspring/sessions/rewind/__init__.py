@@ -24,7 +24,3 @@ lazy_exports(
         "snapshots": "FileSnapshots FileState",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__
