@@ -150,10 +150,12 @@ def test_type_checker_finds_misspelled_arguments(repository: Path, tmp_path: Pat
 @pytest.mark.soak
 def test_type_checker_knows_every_public_name(repository: Path, tmp_path: Path) -> None:
     module, lines = "", ["# pyright: strict, reportDeprecated=false"]
-    for line in (repository / "docs" / "python-api.md").read_text().splitlines():
-        if line.startswith("## "):
+    docs = repository / "docs"
+    pages = [docs / "python-api.md", *sorted((docs / "python-api").glob("*.md"))]
+    for line in [line for page in pages for line in page.read_text().splitlines()]:
+        if line.startswith("## mainspring"):
             module = line[3:]
-        elif found := re.match(r"\| `(\w+)` \|", line):
+        elif found := re.match(r"### (\w+)$", line):
             lines.append(f"from {module} import {found[1]} as name{len(lines)}; reveal_type(name{len(lines)})")
     names = tmp_path / "names.py"
     names.write_text("\n".join(lines))
