@@ -91,13 +91,13 @@ def is_overload(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def only_reexports(tree: ast.Module) -> bool:
-    """Whether an `__init__.py` holds imports, `__all__`, dunder or private names, lazy functions, and the lazy `__getattr__`, nothing else."""
+    """Whether an `__init__.py` holds imports, `__all__`, dunder or private names, and lazy functions and exports, nothing else."""
 
     def is_fine(node: ast.stmt) -> bool:
         match node:
             case ast.Import() | ast.ImportFrom():
                 return True
-            case ast.Expr(value=ast.Constant(value=str())):
+            case ast.Expr(value=ast.Constant(value=str()) | ast.Call(func=ast.Name(id="lazy_exports"))):
                 return True
             case ast.Assign(value=ast.Call(func=ast.Name(id="lazy_function"))):
                 return True

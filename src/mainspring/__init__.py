@@ -200,6 +200,12 @@ if TYPE_CHECKING:
     from mainspring.messages import (
         Usage as Usage,
     )
+    from mainspring.messages import (
+        decode_messages as decode_messages,
+    )
+    from mainspring.messages import (
+        encode_messages as encode_messages,
+    )
     from mainspring.models import (
         LLMClient as LLMClient,
     )
@@ -286,8 +292,4 @@ _HOMES = {
     "subagents": "AgentDefinition Subagents",
     "tools": "RunContext Tool ToolContext ToolRegistry ToolResult Toolset define_tool tool",
 }
-__all__, __getattr__ = lazy_exports(__name__, _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+lazy_exports(__name__, _HOMES)

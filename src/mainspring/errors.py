@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from mainspring.text import suggest_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 
@@ -218,13 +218,16 @@ def single_conversation_error(plug: str) -> ConfigError:
     )
 
 
-def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_option_names(
+    owner: str, given: Iterable[str], known: Iterable[str], elsewhere: Callable[[str], str] | None = None
+) -> None:
     """Reject unknown keywords and suggest the intended one. For functions with ``**options``, which Python does not check.
 
     Args:
         owner: The function that takes the options, as the message names it, for example ``a run``.
         given: The passed names.
         known: The known names.
+        elsewhere: Returns where a name is an option instead, as a sentence; empty if nowhere.
 
     Raises:
         TypeError: For the first unknown name.
@@ -232,7 +235,7 @@ def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -
     names = sorted(known)
     for name in given:
         if name not in names:
-            hint = suggest_name(name, names, f"Options: {', '.join(names)}.")
+            hint = (elsewhere and elsewhere(name)) or suggest_name(name, names, f"Options: {', '.join(names)}.")
             raise TypeError(f"Unknown option of {owner}: {name!r}. {hint}")
 
 

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     import msgspec
 
 
-def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """Return ``__all__`` and ``__getattr__`` of a package that only re-exports.
+def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
+    """Import names of a package from its modules when they are first used, and set its ``__all__`` and ``__dir__``, if it has none.
+
+    The package declares the names for type checkers by imports under ``TYPE_CHECKING``. Type checkers must not see its
+    ``__getattr__``: a misspelled name would then be of the type ``Any``.
 
     Args:
         package: Its ``__name__``.
@@ -28,16 +31,18 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[list[str], C
         for module, names in modules.items()
         for name in names.split()
     }
+    namespace = vars(sys.modules[package])
 
     def get(name: str) -> Any:
         home = home_of.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(home), name)
-        setattr(sys.modules[package], name, value)
+        value = namespace[name] = getattr(import_module(home), name)
         return value
 
-    return sorted(home_of), get
+    namespace["__getattr__"] = get
+    names = namespace.setdefault("__all__", sorted(home_of))
+    namespace.setdefault("__dir__", lambda: names)
 
 
 def lazy_function(module: str, name: str) -> Any:

@@ -105,7 +105,7 @@ class OptionSpec(Struct, kw_only=True, eq=False):
         is_valid, expected = self._validate(value)
         if not is_valid:
             return f"{self.name} must be {expected}, not {value!r:.80}"
-        return _find_nested_problem(self.name, value)
+        return find_nested_problem(self.name, value)
 
     def _validate(self, value: Any) -> tuple[bool, str]:
         if self.check is not None:
@@ -241,11 +241,16 @@ def _limits_within(kind: type[Struct]) -> tuple[tuple[str, Meta, bool], ...]:
     return tuple([(name, limits, is_optional) for name, limits, is_optional in found if limits is not None])
 
 
-def _find_nested_problem(name: str, value: Any) -> str:
-    """Return the problem within a composite value."""
+def find_nested_problem(name: str, value: Any) -> str:
+    """Return the problem within a composite value, for example a field outside of its limits; empty if it is valid.
+
+    Args:
+        name: Name of the value in the text.
+        value: A struct, or a mapping of names to structs.
+    """
     if isinstance(value, Mapping):
         named = cast("Mapping[str, Any]", value)
-        return next((p for key, each in named.items() if (p := _find_nested_problem(f"{name}[{key!r}]", each))), "")
+        return next((p for key, each in named.items() if (p := find_nested_problem(f"{name}[{key!r}]", each))), "")
     return next((f"{name}: {problem}" for problem in _iter_problems(value)), "") if isinstance(value, Struct) else ""
 
 

@@ -63,7 +63,8 @@ def test_suppressions_are_counted_in_comments_only() -> None:
     [
         ('"""Doc."""\nfrom a import b\n__all__ = ["b"]\n', True),
         ("if TYPE_CHECKING:\n    from a import b\n_HOMES = {}\ndef __getattr__(name): ...\n", True),
-        ('__all__, __getattr__ = exports(__name__, {"b": "B"})\n', True),
+        ('lazy_exports(__name__, {"b": "B"})\n', True),
+        ('exports(__name__, {"b": "B"})\n', False),
         ('if TYPE_CHECKING:\n    from a import b\nelse:\n    b = lazy_function("a", "b")\n', True),
         ("if TYPE_CHECKING:\n    from a import b\nelse:\n    b = find()\n", False),
         ("x = 1\n", False),

@@ -12,6 +12,9 @@ import pytest
 
 BAD = """# pyright: strict
 from mainspring import Agent, Permissions, tool
+from mainspring import Agnet
+from mainspring.models import create_modle
+from mainspring.messages import Mesage
 
 agent = Agent("openai:gpt-5-mini", sytem="y")
 Agent("openai:gpt-5-mini", eagre=True)
@@ -161,7 +164,30 @@ def test_type_checker_finds_misspelled_arguments(repository: Path, tmp_path: Pat
     bad = tmp_path / "bad.py"
     bad.write_text(BAD)
     good = [repository / "tests" / "packaging" / name for name in GOOD]
-    assert check_with_pyright([bad, *good], tmp_path) == {("bad.py", line) for line in (*range(4, 10), *range(16, 20))}
+    assert check_with_pyright([bad, *good], tmp_path) == {
+        ("bad.py", line) for line in (*range(3, 6), *range(7, 13), *range(19, 23))
+    }
+
+
+@pytest.mark.soak
+def test_type_checker_knows_every_public_name(repository: Path, tmp_path: Path) -> None:
+    module, lines = "", ["# pyright: strict, reportDeprecated=false"]
+    docs = repository / "docs"
+    pages = [docs / "python-api.md", *sorted((docs / "python-api").glob("*.md"))]
+    for line in [line for page in pages for line in page.read_text().splitlines()]:
+        if line.startswith("## mainspring"):
+            module = line[3:]
+        elif found := re.match(r"### (\w+)$", line):
+            lines.append(f"from {module} import {found[1]} as name{len(lines)}; reveal_type(name{len(lines)})")
+    names = tmp_path / "names.py"
+    names.write_text("\n".join(lines))
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(names)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    revealed = [each["message"] for each in json.loads(done.stdout)["generalDiagnostics"]]
+    assert len(revealed) == len(lines) - 1 > 600
+    assert [
+        each for each in revealed if each.endswith(('is "Any"', 'is "Unknown"')) or not each.startswith("Type of")
+    ] == []
 
 
 @pytest.mark.soak

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mainspring.agent.conversation import Conversation as Conversation
 
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "agent": "Agent create_agent",

@@ -171,7 +171,7 @@ def validate_agent_options(options: AgentOptions, **given: Any) -> None:
         ConfigError: If a value is invalid.
     """
     names = ("model", "deps_type", "output_type", "system", "tools", "handoffs", *AgentOptions.__optional_keys__)
-    check_option_names("Agent", options, names)
+    check_option_names("Agent", options, names, _find_option_for_agent)
     _validate("Agent", {**options, **given})
 
 
@@ -183,8 +183,40 @@ def validate_run_options(options: Mapping[str, Any]) -> None:
         ConfigError: If a value is invalid.
     """
     if options:
-        check_option_names("a run", options, RunOptions.__optional_keys__)
+        check_option_names("a run", options, ("deps", *RunOptions.__optional_keys__), _find_option_for_run)
         _validate("a run", options)
+
+
+def _find_option_for_agent(name: str) -> str:
+    if name == "deps":
+        return "Pass the dependencies to each run, and their type to the agent: Agent(..., deps_type=Db), agent.run(..., deps=db)."
+    return _find_run_option(name) or _OTHER_NAMES_OF_AGENT_OPTIONS.get(name, "")
+
+
+def _find_option_for_run(name: str) -> str:
+    if name == "output_type":
+        return "It is an option of the agent: Agent(..., output_type=...). For one run, use behavior=RunOptions(schema=...)."
+    if name in ("history", "message_history", "messages", "session"):
+        option = "session" if name == "session" else "history"
+        return f"A conversation has it: agent.conversation({option}=...).run(...)."
+    if name in AgentOptions.__optional_keys__:
+        return f"It is an option of the agent: Agent(..., {name}=...)."
+    return _find_run_option(name)
+
+
+def _find_run_option(name: str) -> str:
+    return f"Use behavior=RunOptions({name}=...)." if name in Behavior.declared else ""
+
+
+_OTHER_NAMES_OF_AGENT_OPTIONS = {
+    "instructions": "Use system=..., a text or a function of the context.",
+    "model_settings": "Use behavior=RunOptions(temperature=..., ...).",
+    "retries": "Use behavior=RunOptions(max_output_retries=..., retry=RetryConfig(...)).",
+    "toolsets": "Use tools=..., a list of tools or a Toolset.",
+    "history": "Use messages=..., or agent.conversation(history=...).",
+    "message_history": "Use messages=..., or agent.conversation(history=...).",
+}
+"""Advice for names that other libraries have for options of an agent."""
 
 
 def normalize_tools(given: Iterable[Any]) -> list[Tool | LazyTool]:
@@ -296,7 +328,7 @@ def validate_behavior(behavior: LoopOptions | None) -> Behavior | None:
     if behavior is None:
         return None
     if not isinstance(behavior, Behavior):
-        raise ConfigError(f"behavior must be a Behavior(...), not {type(behavior).__name__}")
+        raise ConfigError(f"behavior must be a RunOptions(...), not {type(behavior).__name__}.")
     if problems := behavior.find_problems():
         raise ConfigError(f"behavior: {'; '.join(problems)}.")
     return behavior

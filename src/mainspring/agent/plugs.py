@@ -32,12 +32,10 @@ if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv, LocalEnv
     from mainspring.extensions.plug import Extensions
     from mainspring.mcp import McpConnector, McpPlug, SamplingRequest, SamplingResult
-    from mainspring.subagents import NestedSteps, ParentContext, Subagents
+    from mainspring.subagents import Subagents
 else:
     LocalEnv = lazy_function("mainspring.env.local", "LocalEnv")
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
-    NestedSteps = lazy_class("mainspring.subagents.run", "NestedSteps")
-    ParentContext = lazy_class("mainspring.subagents.run", "ParentContext")
     Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
     CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
 

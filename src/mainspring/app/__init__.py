@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mainspring.app.workspace.command_registry import CustomCommands as CustomCommands
     from mainspring.app.workspace.paths import UserPaths as UserPaths
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "commands.cost": "cost_report",
@@ -17,7 +17,3 @@ __all__, __getattr__ = lazy_exports(
         "workspace.paths": "UserPaths",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

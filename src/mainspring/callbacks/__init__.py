@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainspring.callbacks.types import ErrorReport as ErrorReport
     from mainspring.callbacks.types import PermissionResult as PermissionResult
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "types": "AgentCallbacks ErrorReport PermissionResult",
@@ -22,7 +22,3 @@ __all__, __getattr__ = lazy_exports(
         "to_events": "callbacks_to_events",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -34,7 +34,7 @@ __all__ = [
     "Worker",
 ]
 
-_, __getattr__ = lazy_exports(__name__, {"dbos.engine": "DbosEngine"})
+lazy_exports(__name__, {"dbos.engine": "DbosEngine"})
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """The interface of a durable engine: a log of finished steps, an inbox, and workers that resume runs.
 
-Above: `DurableSteps` and `DurableAgents`. Below: an engine. `MemoryEngine` lives as long as the process (tests can stop it in the
+Above: `DurableSteps` and `DurableWorker`. Below: an engine. `MemoryEngine` lives as long as the process (tests can stop it in the
 middle of a run); `mainspring.durable.dbos.engine` has one on SQLite or PostgreSQL.
 
 An engine guarantees: a started run ends as long as some worker lives; the result of a finished step is returned again and the

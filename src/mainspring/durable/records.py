@@ -71,6 +71,7 @@ class StoredResult(Struct, frozen=True, kw_only=True):
     stop_reason: StopReason | None
     stats: AgentStats
     run_id: str
+    agent: str = ""
     failure: Failure | None
 
     @classmethod

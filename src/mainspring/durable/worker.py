@@ -20,7 +20,7 @@ from mainspring.durable.feed import FeedItem
 from mainspring.durable.feed_writer import FeedWriter
 from mainspring.durable.records import StoredResult, decode, encode
 from mainspring.durable.steps import DurableSteps
-from mainspring.errors import DurableError
+from mainspring.errors import ConfigError, DurableError
 from mainspring.events import ApprovalRequest, Event
 from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, TextBlock, to_messages
@@ -172,7 +172,7 @@ class DurableRun:
             encoded = await self._engine.result(self.id, timeout=timeout)
         except TimeoutError:
             info = await self.info()
-            reason = f": {info.error}. DurableAgents executes runs only inside `async with`" if info.error else ""
+            reason = f": {info.error}. A DurableWorker executes runs only inside `async with`." if info.error else ""
             raise TimeoutError(f"Run {self.id} is not finished after {timeout}s. It is {info.state}{reason}") from None
         return decode(encoded, StoredResult).result()
 
@@ -261,7 +261,7 @@ class DurableClient:
 
 
 class DurableWorker(DurableClient):
-    """A worker that executes the runs of its agents. ``async with DurableAgents(engine, {"name": make}) as agents: ...``.
+    """A worker that executes the runs of its agents. ``async with DurableWorker(engine, {"name": make}) as agents: ...``.
 
     Args:
         engine: Where runs are stored.
@@ -269,6 +269,9 @@ class DurableWorker(DurableClient):
         concurrency: Maximum number of concurrent runs.
         on_event: Called with events as they happen.
         feed_every: Seconds for which text is collected before followers get it; events are stored permanently. None for no feed.
+
+    Raises:
+        ConfigError: If an agent is not a function.
     """
 
     def __init__(
@@ -282,6 +285,12 @@ class DurableWorker(DurableClient):
     ) -> None:
         super().__init__(engine)
         self._agents = dict(agents)
+        for name, factory in self._agents.items():
+            if not callable(factory):
+                raise ConfigError(
+                    f"The agent {name!r} of a DurableWorker must be a function that creates it for the steps of an attempt, not "
+                    f"{factory!r:.80}. Write: def make(steps: DurableSteps) -> Agent: return Agent(..., steps=steps)."
+                )
         self._concurrency = concurrency
         self._on_event = on_event
         self._feed_every = feed_every

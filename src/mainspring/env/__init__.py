@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mainspring.env.types import WalkResult as WalkResult
     from mainspring.env.wrapper import EnvWrapper as EnvWrapper
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "wrapper": "EnvWrapper",
@@ -52,7 +52,3 @@ __all__, __getattr__ = lazy_exports(
         "types": "CapturedOutput DirEntry FileKind FileStat HttpResponse OutputLimits ProcessResult StreamName WalkResult WalkedPath RunOptions WalkOptions PathFilter",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mainspring.extensions.registry import Command as Command
     from mainspring.extensions.registry import Shortcut as Shortcut
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "api": "ExtensionAPI Extension ExtensionError ExtensionSource FoundExtensions",
@@ -50,7 +50,3 @@ __all__, __getattr__ = lazy_exports(
         "registry": "Command Shortcut",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -16,6 +16,7 @@ from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, Con
 from mainspring.events import Event, MessageUpdate, StreamEvent
 from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
+from mainspring.loop.hooks.names import resolve
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import LoopOptions
 from mainspring.loop.result import RunHandle, RunResult
@@ -146,7 +147,7 @@ class MessageQueue:
         return len(self._waiting)
 
 
-Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
+Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock] | None
 """Text, blocks of text and images, or messages."""
 
 
@@ -199,7 +200,7 @@ class CoreAgent:
         self.env = env
         self.behavior = behavior or LoopOptions()
         self.bus = HookBus(hooks)
-        self.hooks = HookRegistry(self._register)
+        self.hooks = HookRegistry(partial(self._register, order=0, subagents=False))
         self.registrations: list[Callable[[CoreAgent], object]] | None = None
         self.steps = steps or LiveSteps()
         self.session_id = ""
@@ -527,6 +528,7 @@ class CoreAgent:
         """
         if handler is not None:
             return self._register(event, handler, order=order, subagents=subagents)
+        resolve(event)  # `@agent.on` without a hook would discard the function
 
         def register(handler: Handler[_HookT]) -> Handler[_HookT]:
             self._register(event, handler, order=order, subagents=subagents)
@@ -534,9 +536,7 @@ class CoreAgent:
 
         return register
 
-    def _register(
-        self, event: type[Any] | str, handler: Handler[Any], *, order: int = 0, subagents: bool = False
-    ) -> Callable[[], None]:
+    def _register(self, event: Any, handler: Handler[Any], *, order: int, subagents: bool) -> Callable[[], None]:
         remove = self.bus.on(event, handler, order=order, subagents=subagents)
         return self._record(lambda agent: agent.on(event, handler, order=order, subagents=subagents), remove)
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mainspring.mcp.types import ServerInfo as ServerInfo
     from mainspring.mcp.types import ToolInfo as ToolInfo
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "client_features": "ElicitCallback AllowSamplingCallback SamplingCallback",
@@ -59,7 +59,3 @@ __all__, __getattr__ = lazy_exports(
         "in_memory": "InMemoryConnector InMemoryServer",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

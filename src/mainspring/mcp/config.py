@@ -39,7 +39,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     can be shown without its secrets.
 
     Attributes:
-        name: Name of the server, any text.
+        name: Name of the server, any text. In a mapping of servers, the key is the default.
         transport: ``stdio`` (a program), ``http`` (streamable HTTP), or ``sse`` (the older HTTP transport).
         command: Program of a ``stdio`` server.
         args: Arguments of the program.
@@ -65,7 +65,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
         place: Origin of the configuration, for display.
     """
 
-    name: str
+    name: str = ""
     transport: McpTransport = "stdio"
     command: str = ""
     args: tuple[str, ...] = ()
@@ -162,7 +162,11 @@ def parse_mcp_config(data: Any, *, place: str = "") -> McpConfig:
         return McpConfig(problems=(f"{at}{error}",))
     for name, entry in entries:
         try:
-            config = entry if isinstance(entry, McpServerConfig) else _parse_entry(name, entry, place, warnings)
+            config = (
+                _named(name, entry)
+                if isinstance(entry, McpServerConfig)
+                else _parse_entry(name, entry, place, warnings)
+            )
         except ValueError as error:
             problems.append(f"{at}MCP server {name or '(no name)'!r}: {error}")
             continue
@@ -213,6 +217,21 @@ def _entries(data: Any) -> Iterator[tuple[str, Any]]:
                 yield name if isinstance(name, str) else "", entry
         return
     raise ValueError(f"MCP servers must be a map or a list, not {type(data).__name__}")
+
+
+def _named(name: str, entry: McpServerConfig) -> McpServerConfig:
+    """Return a server with the name of its key.
+
+    Raises:
+        ValueError: It has no name, or another one than its key.
+    """
+    if not (entry.name or name):
+        raise ValueError(
+            'needs a name: McpServerConfig(name="docs", ...), or a mapping: {"docs": McpServerConfig(...)}'
+        )
+    if name and entry.name and name != entry.name:
+        raise ValueError(f"is named {entry.name!r} in its configuration. Leave the name out, or use it as the key.")
+    return entry if entry.name else replace(entry, name=name)
 
 
 def _is_entry(table: Mapping[str, Any]) -> bool:

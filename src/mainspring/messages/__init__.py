@@ -73,7 +73,7 @@ __all__ = [
     "utc_now",
 ]
 
-_, __getattr__ = lazy_exports(__name__, {"classic": "ToolResultMessage split_tool_results to_classic_messages"})
+lazy_exports(__name__, {"classic": "ToolResultMessage split_tool_results to_classic_messages"})
 
 
 def __dir__() -> list[str]:

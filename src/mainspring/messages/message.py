@@ -206,15 +206,16 @@ def _to_blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...
     return blocks
 
 
-def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBlock]) -> list[AgentMessage]:
+def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBlock] | None) -> list[AgentMessage]:
     """Convert a prompt to messages.
 
-    A string, or blocks of text and images, become one user message; messages are returned unchanged.
+    A string, or blocks of text and images, become one user message; messages are returned unchanged. None and an empty text are
+    no messages.
 
     Raises:
         TypeError: If the sequence mixes messages and blocks, or contains other values.
     """
-    if isinstance(prompt, str):
+    if prompt is None or isinstance(prompt, str):
         return [Message.user(prompt)] if prompt else []
     given: list[object] = list(prompt) if isinstance(prompt, Iterable) else [prompt]
     messages = [m for m in given if isinstance(m, Message | CustomMessage)]

@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     from mainspring.models.wrappers.rate_limit import TokenBucket as TokenBucket
     from mainspring.models.wrappers.tool_aliases import ToolAliasModel as ToolAliasModel
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "transport.default": "default_transport",
@@ -157,7 +157,3 @@ __all__, __getattr__ = lazy_exports(
         "wire.anthropic": "build_anthropic_system_param normalize_message",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mainspring.permissions.rules import find_unused_rules as find_unused_rules
     from mainspring.permissions.rules import parse_rule as parse_rule
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "decisions": "PermissionDecision PermissionOutcome PermissionRequest Reply SessionGrant Verdict",
@@ -44,7 +44,3 @@ __all__, __getattr__ = lazy_exports(
         "rules": "Effect RuleSource PermissionRule RuleSet parse_rule find_unused_rules",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

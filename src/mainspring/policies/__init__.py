@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainspring.policies.relevant_history import RelevantHistory as RelevantHistory
     from mainspring.policies.tool_filter import ToolFilter as ToolFilter
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "audit_log": "AuditLog",
@@ -34,7 +34,3 @@ __all__, __getattr__ = lazy_exports(
         "tool_filter": "ToolFilter",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

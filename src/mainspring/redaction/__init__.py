@@ -34,4 +34,4 @@ __all__ = [
     "environment_secrets",
 ]
 
-_, __getattr__ = lazy_exports(__name__, {"redactor": "REDACTED Redactor"})
+lazy_exports(__name__, {"redactor": "REDACTED Redactor"})

@@ -122,7 +122,7 @@ __all__ = [
 ]
 
 # Modules that not every program needs are loaded on first use.
-_, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "async_sessions": "AsyncSessions",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainspring.shell_analysis.commands import analyze as analyze
     from mainspring.shell_analysis.syntax import AnalyzedCommand as AnalyzedCommand
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "commands": "AnalyzedLine analyze",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mainspring.skills.validation import Verdict as Verdict
     from mainspring.skills.validation import check_skills as check_skills
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "activation": "SkillUsage ToolsetContext load_toolset",
@@ -40,7 +40,3 @@ __all__, __getattr__ = lazy_exports(
         "validation": "Verdict check_skills",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mainspring.subagents.run import SubagentResult as SubagentResult
     from mainspring.subagents.run import SubagentRun as SubagentRun
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "run": "SubagentRun SubagentResult SubagentStats SubagentRequest SubagentHost ParentContext NestedSteps",
@@ -28,7 +28,3 @@ __all__, __getattr__ = lazy_exports(
         "plug": "Subagents SPAWN_TOOL",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Telemetry", "TelemetryHelpers", "TelemetryOptions", "Tracing", "install_tracing"]
 
-_, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "telemetry": "TelemetryHelpers Telemetry",

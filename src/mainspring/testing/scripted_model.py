@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from mainspring.errors import ModelError, NetworkError
+from mainspring.errors import ModelError, ModelTimeoutError, NetworkError
 from mainspring.events import StreamEvent
 from mainspring.messages import Message, StopReason, Usage
 from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
+from mainspring.text import pluralize
 
 
 class ScriptedCall(Struct, frozen=True):
@@ -93,6 +94,9 @@ class ScriptedModel(ModelBase):
         model: str = "scripted-1",
         info: ModelInfo | None = None,
     ) -> None:
+        for step in script:
+            if not callable(step):
+                to_reply(step)  # reject an invalid step here, not in the run
         self._script = list(script)
         self._loop = loop
         self._next = 0
@@ -114,15 +118,15 @@ class ScriptedModel(ModelBase):
         """
         self.requests.append(RecordedRequest(request, list(request.messages)))
         reply = self._next_reply(request)
+        deadline = None if request.timeout is None else asyncio.get_running_loop().time() + request.timeout
         done = False
         try:
-            if reply.delay:
-                await asyncio.sleep(reply.delay)
+            await self._wait(reply.delay, request, deadline)
             draft = MessageBuilder(self.provider, self.model)
             draft.usage = reply.usage
             for event in _events(reply, draft, len(self.requests)):
-                if reply.delta_delay and event.type.endswith("_delta"):
-                    await asyncio.sleep(reply.delta_delay)
+                if event.type.endswith("_delta"):
+                    await self._wait(reply.delta_delay, request, deadline)
                 yield event
             if reply.error is not None or reply.truncate_after is not None:
                 raise self._failure(reply, draft)
@@ -138,11 +142,22 @@ class ScriptedModel(ModelBase):
     async def aclose(self) -> None:
         """Do nothing: it has no resources."""
 
+    async def _wait(self, seconds: float, request: ModelRequest, deadline: float | None) -> None:
+        """Wait as the host of the reply would, within the time limit of the request."""
+        if not seconds:
+            return
+        try:
+            async with asyncio.timeout_at(deadline):
+                await asyncio.sleep(seconds)
+        except TimeoutError:
+            text = f"{self.model} did not respond within {request.timeout:g}s."
+            raise ModelTimeoutError(text, reason="total_timeout", provider=self.provider, model=self.model) from None
+
     def _next_reply(self, request: ModelRequest) -> Reply:
         if self._next >= len(self._script):
             if not (self._loop and self._script):
                 raise AssertionError(
-                    f"ScriptedModel got {self._next + 1} requests but has only {len(self._script)} responses"
+                    f"ScriptedModel got request {self._next + 1}, but its script has {pluralize(len(self._script), 'response')}."
                 )
             self._next = 0
         step: Any = self._script[self._next]
@@ -161,8 +176,12 @@ class ScriptedModel(ModelBase):
         return error
 
 
-def to_reply(step: ScriptStep) -> Reply:
-    """Convert a step of a script to a reply."""
+def to_reply(step: Any) -> Reply:
+    """Convert a step of a script to a reply.
+
+    Raises:
+        TypeError: If it is not a step.
+    """
     match step:
         case Reply():
             return step
@@ -172,8 +191,13 @@ def to_reply(step: ScriptStep) -> Reply:
             return Reply(calls=(step,))
         case Exception():
             return Reply(error=step)
+        case [*calls] if all(isinstance(call, ScriptedCall) for call in calls):
+            return Reply(calls=tuple(calls))
         case _:
-            return Reply(calls=tuple(step))
+            raise TypeError(
+                f"A step of a script must be text, a Reply, a ScriptedCall, a list of them, an exception, or a function of the "
+                f"request, not {step!r:.80}."
+            )
 
 
 def _events(reply: Reply, draft: MessageBuilder, turn: int) -> Iterator[StreamEvent]:

@@ -92,7 +92,7 @@ __all__ = [
     "tool",
 ]
 
-_, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "support.editing.review": "EditHunk parse_edit_outcomes",

@@ -20,9 +20,7 @@ from mainspring.tools.schema.function import (
 )
 from mainspring.tools.tool import (
     Access,
-    DepsT,
     Execute,
-    NeededDepsT,
     Tool,
     ToolContext,
     ToolOutput,
@@ -30,6 +28,7 @@ from mainspring.tools.tool import (
     create_missing_context,
     to_tool_result,
 )
+from mainspring.type_variables import DepsT, NeededDepsT
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar

@@ -81,12 +81,12 @@ def test_all_invalid_options_are_reported_together() -> None:
 
 
 def test_wrong_behavior_type_and_unknown_run_option_are_rejected() -> None:
-    with pytest.raises(ConfigError, match=r"behavior must be a Behavior\(\.\.\.\), not dict"):
+    with pytest.raises(ConfigError, match=r"behavior must be a RunOptions\(\.\.\.\), not dict"):
         Agent(ScriptedModel(), behavior=cast("Any", {"max_turns": 1}))
     agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
     with pytest.raises(ConfigError, match="thinking must be .*, not 'a lot'"):
         agent.run_sync("go", thinking=cast("Any", "a lot"))
-    with pytest.raises(TypeError, match="Unknown option of a run: 'max_turns'. Options: behavior, hooks, model"):
+    with pytest.raises(TypeError, match="Unknown option of a run: 'max_turns'. Use behavior=RunOptions"):
         agent.run_sync("go", **cast("Any", {"max_turns": 3}))
     assert agent.run_sync("go").text == "ok"
 

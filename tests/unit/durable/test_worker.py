@@ -1,14 +1,16 @@
 """Durable agents as an application uses them: misuse is reported, and the result of a run is readable."""
 
+from typing import Any
+
 import pytest
 
 from mainspring import Agent
 from mainspring.durable import DurableClient, DurableWorker, MemoryEngine
 from mainspring.durable.steps import DurableSteps
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import AgentOutputError, AuthenticationError, DurableError
+from mainspring.errors import AgentOutputError, AuthenticationError, ConfigError, DurableError
 from mainspring.run_options import RunOptions
-from mainspring.testing import ScriptedModel
+from mainspring.testing import ScriptedCall, ScriptedModel
 
 
 def make_agent(steps: DurableSteps) -> Agent:
@@ -53,3 +55,20 @@ async def test_empty_prompt_is_rejected(prompt: str) -> None:
     with pytest.raises(DurableError, match="The prompt is empty.|Nothing to run"):
         await runs.start("one", prompt)
     assert await runs.list() == []
+
+
+async def test_result_names_the_agent_that_answered() -> None:
+    def make(steps: DurableSteps) -> Agent:
+        billing = Agent(ScriptedModel("Paid."), name="billing")
+        model = ScriptedModel(ScriptedCall("transfer_to_billing"))
+        return Agent(model, name="front", handoffs=[billing], execution=MemoryEnv({}), steps=steps)
+
+    async with DurableWorker(MemoryEngine(), {"front": make}) as agents:
+        result = await (await agents.start("front", "go")).result()
+    assert (result.text, result.agent) == ("Paid.", "billing")
+
+
+def test_agent_in_place_of_its_factory_is_an_error() -> None:
+    agents: Any = {"one": Agent(ScriptedModel("x"), execution=MemoryEnv({}))}
+    with pytest.raises(ConfigError, match="'one' of a DurableWorker must be a function that creates it"):
+        DurableWorker(MemoryEngine(), agents)

@@ -162,7 +162,7 @@ def test_handler_must_be_a_function() -> None:
 
 @pytest.mark.covers("MSG-25")
 async def test_invalid_prompt_type_is_rejected_with_the_valid_types() -> None:
-    for junk in (3, None, object(), {"a": 1}, ["a"], [[]]):
+    for junk in (3, object(), {"a": 1}, ["a"], [[]]):
         with pytest.raises(TypeError, match="A prompt must be text"):
             await make_agent(Script()).run(cast("Any", junk))
     agent = make_agent(Script(text_reply("ok")))

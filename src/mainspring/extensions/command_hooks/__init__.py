@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainspring.extensions.command_hooks.protocol import Verdict as Verdict
     from mainspring.extensions.command_hooks.runner import HookCommandRunner as HookCommandRunner
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "config": "DEFAULT_SECONDS DEPTH COMMAND_EVENTS GATES CommandEvent CommandHook OnFailure",

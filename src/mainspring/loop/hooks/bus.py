@@ -355,9 +355,11 @@ class HookRegistry:
         return self._register(event, handler)
 
 
-def _set_fields(context: Hook | Event, answer: Mapping[str, Any] | None) -> None:
+def _set_fields(context: Hook | Event, answer: Any) -> None:
     if answer is not None and answer is not context:
-        for field, value in answer.items():
+        if not isinstance(answer, Mapping):
+            raise TypeError(f"it must return None or a mapping of fields to set, not {answer!r:.80}")
+        for field, value in cast("Mapping[str, Any]", answer).items():
             setattr(context, field, value)
 
 

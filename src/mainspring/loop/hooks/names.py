@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, structs
 
@@ -208,7 +208,9 @@ def _resolve_name(name: str) -> Target:
 
 
 def _resolve_class(kind: type[Any]) -> Target:
-    is_event = issubclass(kind, Event) and kind not in (Event, MessageUpdate)
+    is_class = isinstance(cast("object", kind), type)  # a decorator without a hook passes the function
+    is_event = is_class and issubclass(kind, Event) and kind not in (Event, MessageUpdate)
     if not is_event and HOOKS.get(getattr(kind, "event", "")) is not kind:
-        raise ConfigError(f"{kind!r} is not a hook or an event. Use the class of one, or the name of a hook.")
+        example = "Use the class of one, or the name of a hook: @agent.on(ToolGate), or agent.on(ToolGate, check)."
+        raise ConfigError(f"{kind!r:.80} is not a hook or an event. {example}")
     return Target(kind)

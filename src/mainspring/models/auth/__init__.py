@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mainspring.models.auth.tokens import TokenCredential as TokenCredential
     from mainspring.models.auth.tokens import TokenFile as TokenFile
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "azure": "ENTRA_SCOPE AzureCliCredential EntraIdCredential KeyVaultSecret",
@@ -40,7 +40,3 @@ __all__, __getattr__ = lazy_exports(
         "TokenRefreshed on_token_refresh token_refresh_listener",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

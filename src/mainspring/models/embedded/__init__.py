@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainspring.models.embedded.weights import is_offline as is_offline
     from mainspring.models.embedded.weights import models_dir as models_dir
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "engine": "check_engine is_engine_installed engine_install_hint",

@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from mainspring.models.langchain.model import LangChainModel as LangChainModel
 
 # Every run loads `detect`, but few runs use a LangChain model.
-__all__, __getattr__ = lazy_exports(__name__, {"messages": "from_langchain to_langchain", "model": "LangChainModel"})
+lazy_exports(__name__, {"messages": "from_langchain to_langchain", "model": "LangChainModel"})

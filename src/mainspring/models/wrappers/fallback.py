@@ -12,9 +12,15 @@ from msgspec.structs import replace
 
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamEvent
+from mainspring.lazy import TYPE_CHECKING, lazy_function
 from mainspring.models.errors import classify_exception
 from mainspring.models.port import ModelBase, ModelInfo, ModelProvider, ModelRequest
 from mainspring.models.retry import read_until_content
+
+if TYPE_CHECKING:
+    from mainspring.models.registry import create_model
+else:
+    create_model = lazy_function("mainspring.models.registry", "create_model")
 
 DEFAULT_FALLBACK_CODES = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})
 """Overload, insufficient credit, and outages: another provider may still respond."""
@@ -42,16 +48,19 @@ class FallbackModel(ModelBase):
     (``provider``, ``model``), and ``on_fallback`` is called for each change.
 
     Args:
-        models: Models in the order in which they are called.
+        models: Models, or their names (``provider:model``), in the order in which they are called.
         on: Error codes for which the next model is called, or a function that decides.
         on_fallback: Callback for each change; may be async.
         cool_down: Seconds for which a failed model is skipped, unless its host sends a delay.
         clock: Function that returns the time in seconds.
+
+    Raises:
+        ProviderConfigError: If a model cannot be created from its name.
     """
 
     def __init__(
         self,
-        models: Sequence[ModelProvider],
+        models: Sequence[ModelProvider | str],
         *,
         on: Collection[ErrorCode] | Callable[[ModelError], bool] = DEFAULT_FALLBACK_CODES,
         on_fallback: Callable[[FallbackEvent], Any] | None = None,
@@ -60,7 +69,7 @@ class FallbackModel(ModelBase):
     ) -> None:
         if not models:
             raise ValueError("A fallback requires at least one model.")
-        self._models = tuple(models)
+        self._models = tuple([create_model(model) if isinstance(model, str) else model for model in models])
         self._fallback_on = on
         self._on_fallback = on_fallback
         self._cool_down = cool_down

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
+from mainspring.errors import ConfigError
 from mainspring.events import LimitWarning, RunStatus, UsageUpdate
 from mainspring.loop.hooks import SessionEnd, TurnBefore
 from mainspring.messages import AgentMessage, Message, Usage
-from mainspring.options import Options, option
+from mainspring.options import Options, find_nested_problem, option
 
 if TYPE_CHECKING:
     from mainspring.loop import HookBus
@@ -63,6 +64,15 @@ _NOTHING = Reservation()
 _NO_LOCK = nullcontext()
 
 
+def _validate_limit(limit: object) -> None:
+    if not isinstance(limit, Budget):
+        raise ConfigError(
+            f"limit of a Ledger must be a Budget(...), for example Budget(max_cost=5.00), not {limit!r:.80}."
+        )
+    if problem := find_nested_problem("limit of a Ledger", limit):
+        raise ConfigError(f"{problem}.")
+
+
 class SpendingOptions(Options, page="run-options.md#limits"):
     """Options of the limits of a conversation, and of warnings."""
 
@@ -98,6 +108,9 @@ class Ledger:
         parent: The ledger that includes this one.
         limit: The budget of everything that is added to this ledger. A run that reaches it ends with the status of the limit.
 
+    Raises:
+        ConfigError: If the limit is invalid.
+
     Attributes:
         limit: The budget; ``None``: no limit.
         tokens: Prompt and response tokens of all calls.
@@ -110,6 +123,8 @@ class Ledger:
     __slots__ = ("_lock", "_reserved", "cost", "limit", "parent", "seconds", "tokens", "turns")
 
     def __init__(self, parent: Ledger | None = None, *, limit: Budget | None = None) -> None:
+        if limit is not None:
+            _validate_limit(limit)
         self.parent = parent
         self.limit = limit
         self._reserved = _NOTHING

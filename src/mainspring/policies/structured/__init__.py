@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mainspring.policies.structured.plug import StructuredOutput as StructuredOutput
     from mainspring.tools.schema.output import OutputSchema as OutputSchema
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "options": "OUTPUT_TOOL",
@@ -19,7 +19,3 @@ __all__, __getattr__ = lazy_exports(
         "mainspring.tools.schema.output": "OutputSchema",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -250,13 +250,22 @@ class StructuredOutput:
             if isinstance(value, OutputFunctionCall):
                 value = await value.run(context)
             for validate, with_context in self._validators:
-                value = await call_function(validate, *((context, value) if with_context else (value,)))
+                checked = await call_function(validate, *((context, value) if with_context else (value,)))
+                if checked is None and value is not None and not self._accepts_none():
+                    raise TypeError(
+                        f"The output validator {_function_name(validate)} returned None. Return the output."
+                    )
+                value = checked
         except ToolError as error:
             return Answer(None, answer.raw, safe_str(error))
         except Exception as error:  # a bug of the application: another attempt of the model cannot fix it
             self._failure = error
             return Answer(None, answer.raw, _BROKEN_VALIDATOR)
         return Answer(value, answer.raw)
+
+    def _accepts_none(self) -> bool:
+        target = self.target
+        return target is not None and (target.has_functions or target.convert(None).error is None)
 
     def _on_model_error(self, hook: ModelErrorHook) -> None:
         """Retry without a forced call if the host rejects it."""
@@ -276,7 +285,8 @@ class StructuredOutput:
                 self.error = ""
         if self.error and self._failure is not None:
             failed = AgentOutputError(
-                f"The output could not be checked: {type(self._failure).__name__}: {safe_str(self._failure)}"
+                f"The output could not be checked: {type(self._failure).__name__}: {safe_str(self._failure)}. "
+                "To reject an output, so that the model tries again, raise ToolError."
             )
             failed.__cause__ = self._failure
             hook.correct("no_output", failed)
@@ -301,6 +311,10 @@ class StructuredOutput:
     def _schema_text(self, target: OutputSchema) -> str:
         text = msgspec.json.encode(target.schema).decode()
         return text if len(text) <= _SCHEMA_CHARACTERS else f"(that of the arguments of {OUTPUT_TOOL})"
+
+
+def _function_name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _default_context(deps: Any, turn_id: str) -> RunContext[Any]:

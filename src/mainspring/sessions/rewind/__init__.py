@@ -17,14 +17,10 @@ if TYPE_CHECKING:
     from mainspring.sessions.rewind.snapshots import FileSnapshots as FileSnapshots
     from mainspring.sessions.rewind.snapshots import FileState as FileState
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "restore": "Conflict FileRestore RewindPlan plan_rewind plan_undo RewindResult rewind",
         "snapshots": "FileSnapshots FileState",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

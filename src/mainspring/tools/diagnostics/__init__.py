@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mainspring.tools.diagnostics.protocol import Diagnostic as Diagnostic
     from mainspring.tools.diagnostics.wrapper import with_diagnostics as with_diagnostics
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "client": "LanguageServerConfig",

@@ -97,6 +97,7 @@ class OutputSchema:
 
     def __init__(self, expected: Any) -> None:
         self._decode: _Decode | None = None
+        self._branches: list[dict[str, Any]] = []  # of a union, without required fields
         self.takes_text = self.has_functions = False
         if isinstance(expected, Mapping):
             self.schema = dict(cast("Mapping[str, Any]", expected))
@@ -110,9 +111,12 @@ class OutputSchema:
             self.takes_text = len(kinds) > 1 and str in kinds
             self.has_functions = any(map(_is_function, kinds))
             try:
-                self.schema, self._decode = combine_alternatives([_schema_and_decoder(kind) for kind in kinds])
+                parts = [_schema_and_decoder(kind) for kind in kinds]
+                self.schema, self._decode = combine_alternatives(parts)
             except TypeError as error:
                 raise ConfigError(f"The output type cannot be used: {error}") from error
+            if len(parts) > 1:
+                self._branches = [{**schema, "required": []} for schema, _ in parts]
         self._wrapped = self.schema.get("type") != "object"
         self.arguments = _wrap_in_object(self.schema) if self._wrapped else self.schema
 
@@ -164,6 +168,13 @@ class OutputSchema:
         found = pluralize(len(fitting), "value that fits", "values that fit") if fitting else "no JSON value that fits"
         return Answer(None, text, f"The response contains {found}, but must contain one.")
 
+    def _is_ambiguous(self, value: Any) -> bool:
+        """Return True if the rest of an object decides which of several types it is."""
+        if not is_dict(value) or not self._branches:
+            return False
+        known = [b for b in self._branches if value.keys() <= b.get("properties", {}).keys()] or self._branches
+        return sum(not get_validator(branch)(value) for branch in known) > 1
+
     def parse_partial(self, text: str, *, is_call: bool) -> Any:
         """Return the output from the beginning of its JSON, or `UNSET` if that does not fit the type yet.
 
@@ -178,10 +189,13 @@ class OutputSchema:
         if is_call and self._wrapped:
             value = value.get(_FIELD) if is_dict(value) else None
         check = get_validator(self.schema)
+        is_open = parsed.state == "cut"
         for incomplete in reversed(
             [None, *_open_containers(value)]
         ):  # parts that do not fit yet are left out, innermost first
             if not check(value):
+                if is_open and self._is_ambiguous(value):
+                    return UNSET
                 answer = self.convert(value)
                 return (
                     UNSET if answer.error is not None or isinstance(answer.value, OutputFunctionCall) else answer.value

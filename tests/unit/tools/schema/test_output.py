@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 import pydantic
@@ -335,3 +335,26 @@ def test_beginning_of_a_wrapped_output_is_read() -> None:
     assert target.parse_partial(text[11:], is_call=False) == [Leaf("a"), Leaf("b", [1])]
     assert target.parse_partial('{"output": ', is_call=True) is msgspec.UNSET
     assert OutputSchema(scale).parse_partial('{"factor": 3}', is_call=True) is msgspec.UNSET
+
+
+class Letter(msgspec.Struct):
+    type: Literal["letter"] = "letter"
+    text: str = ""
+
+
+class Receipt(msgspec.Struct):
+    total: int
+    type: Literal["receipt"] = "receipt"
+    lines: list[str] = []
+
+
+@pytest.mark.parametrize("is_call", [True, False])
+def test_partial_value_of_a_union_waits_until_its_type_is_certain(is_call: bool) -> None:
+    target = OutputSchema(Letter | Receipt)
+    text = '{"output": {"type": "receipt", "total": 12, "lines": ["a", "b"]}}'[0 if is_call else 11 :]
+    parts = [target.parse_partial(text[:end], is_call=is_call) for end in range(len(text) + 1)]
+    assert {type(part) for part in parts if part is not msgspec.UNSET} == {Receipt}
+    assert Receipt(12) in parts
+    assert parts[-1] == Receipt(12, lines=["a", "b"])
+    assert target.parse_partial('{"output": {}}', is_call=True) == Letter()  # complete: the first type that fits
+    assert target.parse_partial('{"output": {"text": "He', is_call=True) == Letter(text="He")

@@ -9,13 +9,9 @@ if TYPE_CHECKING:
     from mainspring.app.servers.ag_ui.ui_messages import UI_MESSAGE_HEADERS as UI_MESSAGE_HEADERS
     from mainspring.app.servers.ag_ui.ui_messages import UiMessageEncoder as UiMessageEncoder
 
-__all__, __getattr__ = lazy_exports(
+lazy_exports(
     __name__,
     {
         "ui_messages": "DONE UI_MESSAGE_HEADERS UiMessageEncoder",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

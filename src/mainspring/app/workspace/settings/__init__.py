@@ -49,4 +49,4 @@ __all__ = [
     "save_settings",
 ]
 
-_, __getattr__ = lazy_exports(__name__, {"save": "save_settings"})  # most runs do not save
+lazy_exports(__name__, {"save": "save_settings"})  # most runs do not save
