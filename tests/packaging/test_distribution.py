@@ -51,7 +51,9 @@ def find_imports(repository: Path) -> Iterator[str]:
                     yield from (alias.name.partition(".")[0] for alias in names)
                 case ast.ImportFrom(module=str(module)):
                     yield module.partition(".")[0]
-                case ast.Call(args=[ast.Constant(value=str(module)), *_]) if "import_module" in ast.dump(node.func):
+                case ast.Call(
+                    ast.Name("import_module") | ast.Attribute(attr="import_module"), [ast.Constant(str(module)), *_]
+                ):
                     yield module.partition(".")[0]
                 case _:
                     pass

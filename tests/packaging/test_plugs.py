@@ -26,6 +26,7 @@ KEPT = {
     "testing",
     "__init__.py",
     "lazy.py",
+    "type_variables.py",
     "extras.py",
     "counting.py",
     "py.typed",

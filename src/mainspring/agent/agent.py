@@ -37,7 +37,6 @@ from mainspring.agent.plugs import (
     to_environment,
 )
 from mainspring.agent.policies import RunPolicies
-from mainspring.agent.subagent_factory import SubagentFactory
 from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
 
     from mainspring.agent.as_tool import AgentTool, create_agent_tool
     from mainspring.agent.handoffs import Handoff, Handoffs, Successor
+    from mainspring.agent.subagent_factory import SubagentFactory
     from mainspring.env.scoped import scope_environment
     from mainspring.extensions.plug import Extensions
     from mainspring.policies.structured.partial import PartialOutput
@@ -79,6 +79,7 @@ else:
     create_agent_tool = lazy_function("mainspring.agent.as_tool", "create_agent_tool")
     Handoffs = lazy_function("mainspring.agent.handoffs", "Handoffs")
     Successor = lazy_function("mainspring.agent.handoffs", "Successor")
+    SubagentFactory = lazy_function("mainspring.agent.subagent_factory", "SubagentFactory")
     PartialOutput = lazy_function("mainspring.policies.structured.partial", "PartialOutput")
     call_function = lazy_function("mainspring.tools.schema.output", "call_function")
     validator_takes_context = lazy_function("mainspring.policies.structured.plug", "validator_takes_context")

@@ -47,7 +47,6 @@ from mainspring.loop.hooks import (
     TurnAfter,
     TurnBefore,
 )
-from mainspring.loop.partial_response import shorten_partial_content
 from mainspring.loop.state import LoopConfig, LoopContext, RunState
 from mainspring.messages import Message, ToolDefinition, Usage
 from mainspring.messages.message import ensure_unique_call_ids
@@ -56,9 +55,11 @@ from mainspring.models.retry import as_provider_error
 from mainspring.tools.execute import NOT_RUN_STREAM_ERROR
 
 if TYPE_CHECKING:
+    from mainspring.loop.partial_response import shorten_partial_content
     from mainspring.models.continuation import continue_stream
     from mainspring.models.token_limits import estimate_stopped_usage
 else:
+    shorten_partial_content = lazy_function("mainspring.loop.partial_response", "shorten_partial_content")
     continue_stream = lazy_function("mainspring.models.continuation", "continue_stream")
     estimate_stopped_usage = lazy_function("mainspring.models.token_limits", "estimate_stopped_usage")
 

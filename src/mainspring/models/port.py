@@ -8,14 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 from msgspec import Struct, field
 
 from mainspring.errors import ConfigError, InvalidResponseError, ProviderConfigError
 from mainspring.events import Done, StreamEvent
 from mainspring.messages import ContentBlock, Message, StopReason, TextBlock, ToolDefinition, Usage
-from mainspring.models.transport.port import Transport
+
+if TYPE_CHECKING:
+    from mainspring.models.transport.port import Transport
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 """How much a model should reason before it responds."""

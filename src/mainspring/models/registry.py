@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ErrorCode, ProviderConfigError
 from mainspring.lazy import lazy_function
@@ -12,7 +12,9 @@ from mainspring.models.config import ProviderConfig, check_settings, reject_miss
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider, with_transport
 from mainspring.models.provider_table import PROVIDERS, ProviderProfile
-from mainspring.models.transport.port import Transport
+
+if TYPE_CHECKING:
+    from mainspring.models.transport.port import Transport
 
 _Explain = Callable[[str, Sequence[str], str], str]
 _explain_interpretation: _Explain = lazy_function("mainspring.models.provider_prefix", "explain_interpretation")

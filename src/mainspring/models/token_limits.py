@@ -37,8 +37,22 @@ class _LearnedLimits(Struct, frozen=True):
     scale: float = 1.0
 
 
-_learned: dict[tuple[str, str], _LearnedLimits] = {}
-"""By base URL and model, until the process ends."""
+class _LimitCache:
+    """What hosts reported, by base URL and model, for the lifetime of the process."""
+
+    def __init__(self) -> None:
+        self._limits: dict[tuple[str, str], _LearnedLimits] = {}
+
+    def get(self, profile: ModelProfile) -> _LearnedLimits | None:
+        """Return the limits of a model, if its host reported any."""
+        return self._limits.get((profile.base_url, profile.info.id)) if self._limits else None
+
+    def store(self, profile: ModelProfile, limits: _LearnedLimits) -> None:
+        """Remember the limits of a model."""
+        self._limits[profile.base_url, profile.info.id] = limits
+
+
+_learned = _LimitCache()
 
 
 def learn_limits(
@@ -52,7 +66,7 @@ def learn_limits(
         max_output_tokens: Output limit, if it was reported; a lower known one wins.
         scale: Reported tokens of a prompt, per token that its length suggests.
     """
-    known = _known_limits(profile) or _LearnedLimits()
+    known = _learned.get(profile) or _LearnedLimits()
     output = _lower(max_output_tokens, known.output)
     found = replace(known, window=_lower(window, known.window), output=output, scale=max(scale, known.scale))
     return _store_limits(profile, found)
@@ -60,19 +74,14 @@ def learn_limits(
 
 def learn_listed_limits(profile: ModelProfile, window: int | None, max_output_tokens: int | None) -> ModelProfile:
     """Remember limits in the host's description of a model, and return its profile with those that are not known otherwise."""
-    known = _known_limits(profile) or _LearnedLimits()
+    known = _learned.get(profile) or _LearnedLimits()
     return _store_limits(profile, replace(known, listed_window=window, listed_output=max_output_tokens))
 
 
 def _store_limits(profile: ModelProfile, found: _LearnedLimits) -> ModelProfile:
     if (found.window, found.output, found.listed_window, found.listed_output) != (None,) * 4:
-        _learned[profile.base_url, profile.info.id] = found
+        _learned.store(profile, found)
     return with_learned_limits(profile)
-
-
-def _known_limits(profile: ModelProfile) -> _LearnedLimits | None:
-    """Return the limits of a model, if its host reported any."""
-    return _learned.get((profile.base_url, profile.info.id)) if _learned else None
 
 
 def with_learned_limits(profile: ModelProfile) -> ModelProfile:
@@ -81,7 +90,7 @@ def with_learned_limits(profile: ModelProfile) -> ModelProfile:
     A refusal lowers every limit. A description of the model only replaces a missing limit: its numbers may be those of another
     configuration, and settings of the user win over them.
     """
-    learned = _known_limits(profile)
+    learned = _learned.get(profile)
     if learned is None:
         return profile
     info = profile.info
@@ -119,7 +128,7 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
 
 def _estimate_with_margin(request: ModelRequest, profile: ModelProfile) -> int:
     """Estimate the tokens of a request, rather too high than too low where only its length is known."""
-    learned = _known_limits(profile)
+    learned = _learned.get(profile)
     if learned is None and _has_usage(request):
         return estimate_prompt_tokens(request.messages)
     scale = learned.scale if learned is not None and learned.scale > 1 else _LENGTH_MARGIN

@@ -101,21 +101,29 @@ class FunctionTool(Tool[NeededDepsT], Generic[_P, _T, NeededDepsT], frozen=True,
 
 if TYPE_CHECKING:
     from functools import partial
+    from types import CodeType
 
     class _FirstArgument(ToolContext[DepsT], Any):
         """Fits a first parameter of any type, except for a context with other dependencies."""
 
     class _Function(Protocol[NeededDepsT]):
-        __name__: str  # which a `FunctionTool` does not have: its dependencies are compared as those of a tool
+        __code__: CodeType  # which a tool does not have: its dependencies are compared as those of a tool
 
         def __call__(self, first: _FirstArgument[NeededDepsT], /, *rest: Any, **named: Any) -> Any: ...
 
     class _FunctionWithoutParameters(Protocol):
-        __name__: str
+        __code__: CodeType
 
         def __call__(self) -> Any: ...
 
-    ToolFunction: TypeAlias = _Function[NeededDepsT] | _FunctionWithoutParameters | partial[Any]
+    class _WrappedFunction(Protocol):
+        """The result of `functools.wraps`, whose parameters type checkers do not compare."""
+
+        __wrapped__: Any
+
+        def __call__(self, /, *arguments: Any, **named: Any) -> Any: ...
+
+    ToolFunction: TypeAlias = _Function[NeededDepsT] | _FunctionWithoutParameters | _WrappedFunction | partial[Any]
     """A function that can be a tool. If its first parameter is a context, the dependencies must fit."""
 
     _ContextTool: TypeAlias = FunctionTool[Concatenate[ToolContext[_D], _P], _T, _D]

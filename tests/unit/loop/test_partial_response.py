@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring import Agent
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentProviderError, ModelError
+from mainspring.loop import CoreAgent
 from mainspring.loop.partial_response import (
     MAX_PARTIAL_CHARS,
     MAX_PARTIAL_IMAGE_CHARS,
@@ -94,7 +95,7 @@ class Stream:
 async def test_hundred_megabytes_of_reasoning_of_a_local_server_are_bounded() -> None:
     stream = Stream()
     async with serve(lambda _: cast("Any", stream)) as server:
-        agent = Agent(create_model("openai:local", base_url=server.url, api_key="k", api="chat"))
+        agent = CoreAgent(create_model("openai:local", base_url=server.url, api_key="k", api="chat"), env=MemoryEnv({}))
         tracemalloc.start()
         try:
             with pytest.raises(AgentProviderError, match="longer than 32 MB"):
