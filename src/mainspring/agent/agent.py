@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from mainspring.agent.conversation import Conversation
 from mainspring.agent.lifecycle import PreparedRun, SessionLifecycle
-from mainspring.agent.operations import AgentOperations
 from mainspring.agent.options import (
     AgentOptions,
     ConversationOptions,
@@ -36,7 +35,7 @@ from mainspring.agent.plugs import (
     find_tool_search,
     to_environment,
 )
-from mainspring.agent.policies import RunPolicies
+from mainspring.agent.policy_agent import PolicyAgent
 from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
@@ -52,7 +51,6 @@ from mainspring.models import (
 from mainspring.models.auth.credentials import ApiKeyProvider
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
-from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
 from mainspring.tools import LazyTool, RunContext, ToolRegistry
 from mainspring.type_variables import AgentDepsT, AgentOutputT, DefaultOutput, ExactDepsT, ExactOutputT
@@ -88,7 +86,7 @@ SystemPrompt = str | Callable[[RunContext[ExactDepsT]], str] | Callable[[RunCont
 """A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
 
 
-class Agent(AgentOperations, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
+class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     """An agent: one conversation with a model that can use tools. ``Agent[Deps, Output]`` is typed from end to end.
 
     ```python
@@ -120,8 +118,6 @@ class Agent(AgentOperations, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             invalid value.
         TypeError: If an option is unknown, or a function cannot be a tool.
     """
-
-    behavior: Behavior
 
     @overload
     def __init__(
@@ -217,9 +213,9 @@ class Agent(AgentOperations, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             system=system if isinstance(system, str) else "",
             behavior=behavior,
             plugs=installed,
+            ledger=ledger,
             **every,
         )
-        self._policies = RunPolicies(self, ledger)
         bind_sampling(self)
         self.extra = {**self.extra, "call_agent": self._prepare_subagents}
 
@@ -329,11 +325,6 @@ class Agent(AgentOperations, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             await self._lifecycle.shutdown(reason)
         finally:
             await close_servers(self)
-
-    @property
-    def ledger(self) -> Ledger:
-        """The spending of the current run, subagents included; between runs, of the whole conversation."""
-        return self._policies.ledger
 
     @property
     def children(self) -> tuple[SubagentRun, ...]:

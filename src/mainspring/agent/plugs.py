@@ -14,13 +14,12 @@ import mainspring.skills as skills_package
 from mainspring import mcp
 from mainspring.agent.lifecycle import AssistPlug
 from mainspring.errors import AgentError, ConfigError
-from mainspring.events import Notice, OauthRefresh
+from mainspring.events import OauthRefresh
 from mainspring.lazy import lazy_class, lazy_function
-from mainspring.loop import CoreAgent, LoopConfig, LoopOptions, Plugin
+from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import SessionEnd, SessionStart
-from mainspring.loop.model_calls import call_outside_run
 from mainspring.mcp.tool_search import ToolSearchPlug
-from mainspring.messages import Message, TextBlock, ToolDefinition, Usage, convert_to_llm
+from mainspring.messages import Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
 from mainspring.models.auth.credentials import TokenRefreshed, on_token_refresh
 from mainspring.policies.disclosure import Disclosure, DisclosureOptions, LoadMode
@@ -38,12 +37,6 @@ else:
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
     Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
     CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
-
-
-_ASIDE = (
-    "This is a side question while the task continues. Answer it briefly from the conversation so far, without calling a tool. "
-    "It does not change the task.\n\n"
-)
 
 
 def to_environment(execution: ExecutionEnv | str | os.PathLike[str] | None) -> ExecutionEnv:
@@ -320,21 +313,3 @@ class TokenRefreshPlug:
 
     def for_child(self) -> None:
         """Return ``None``: a subagent without the plugin is reported through its parent."""
-
-
-async def answer_aside(agent: CoreAgent, question: str, on_usage: Callable[[Usage], object]) -> Message:
-    """Ask the model a question about the conversation of an agent, without its tools, and leave the conversation unchanged.
-
-    The call does not belong to the active run, which may end before it: ``on_usage`` counts it for the conversation.
-    """
-    request = ModelRequest(
-        [*convert_to_llm(agent.messages), Message.user(f"{_ASIDE}{question}")],
-        system=agent.context.system,
-        tools=agent.tools.specs,  # unchanged, so that the provider's prompt cache applies
-        tool_choice="none",
-        thinking=agent.thinking,
-        session_id=agent.session_id or None,
-    )
-    request.warn = lambda text: agent.bus.publish(Notice(text, "warn"))
-    config = LoopConfig(model=agent.model, env=agent.env, behavior=LoopOptions(retry=agent.behavior.retry))
-    return await call_outside_run(config, "a side question", request, on_usage=on_usage)

@@ -339,7 +339,12 @@ async def side_call(
 
 
 async def call_outside_run(
-    config: LoopConfig, purpose: str, request: ModelRequest, *, on_usage: Callable[[Usage], object]
+    config: LoopConfig,
+    purpose: str,
+    request: ModelRequest,
+    *,
+    on_usage: Callable[[Usage], object],
+    model: ModelProvider | None = None,
 ) -> Message:
     """Call a model outside of any run, with the retries of the options.
 
@@ -348,13 +353,14 @@ async def call_outside_run(
         purpose: The use of the call, for errors.
         request: The request.
         on_usage: Called once with the usage, also if the call fails or is cancelled.
+        model: The model (default: that of the configuration).
 
     Raises:
         ModelError: If the call failed.
     """
     run = RunState(LoopContext(), config)
     try:
-        return await side_call(run, purpose, request)
+        return await side_call(run, purpose, request, model=model)
     finally:
         on_usage(run.usage)
 

@@ -13,6 +13,7 @@ from mainspring.sessions.entries import BranchEntry
 from mainspring.sessions.loader import history_at
 
 if TYPE_CHECKING:
+    from mainspring.loop.hooks import SideModelCall
     from mainspring.models import ModelProvider
     from mainspring.sessions.session import Session
 
@@ -26,6 +27,7 @@ async def branch_and_summarize(
     label: str = "",
     *,
     options: Compaction | None = None,
+    side_call: SideModelCall | None = None,
 ) -> BranchEntry:
     """Continue from another entry, like `Session.branch`, with a summary of the abandoned branch.
 
@@ -38,6 +40,7 @@ async def branch_and_summarize(
         model: The model that summarizes, unless ``options`` names another.
         label: A reason or name.
         options: Options of the summary: ``prompt``, ``model``.
+        side_call: Calls the model, and counts the usage; see `compact_history`.
 
     Raises:
         SessionError: If the entry does not exist or is between calls and their results.
@@ -51,6 +54,7 @@ async def branch_and_summarize(
             [*messages, Message.user("(left here)")],
             model,
             replace(options or Compaction(), keep_recent=1, keep=None, keep_important=0),
+            side_call=side_call,
             instructions=_SUMMARY_INSTRUCTIONS,
         )
         summary = compacted[1].summary if compacted else ""

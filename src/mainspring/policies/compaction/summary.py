@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -26,6 +27,8 @@ from mainspring.errors import (
     RateLimitedError,
 )
 from mainspring.lazy import lazy_function, lazy_re
+from mainspring.loop.model_calls import call_outside_run
+from mainspring.loop.state import LoopConfig
 from mainspring.messages import AgentMessage, Message, ToolDefinition
 from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
@@ -34,10 +37,12 @@ from mainspring.policies.compaction.options import Compaction
 from mainspring.text import pluralize, truncate_end
 
 if TYPE_CHECKING:
+    from mainspring.env import MemoryEnv
     from mainspring.loop.hooks import SideModelCall
     from mainspring.models import ModelProvider
     from mainspring.policies.compaction.window_report import describe_window
 else:
+    MemoryEnv = lazy_function("mainspring.env", "MemoryEnv")
     describe_window = lazy_function("mainspring.policies.compaction.window_report", "describe_window")
 
 
@@ -422,6 +427,7 @@ async def compact_history(
     model: ModelProvider,
     options: Compaction | None = None,
     *,
+    side_call: SideModelCall | None = None,
     instructions: str = "",
     chars_per_token: float = CHARS_PER_TOKEN,
     on_problem: Callable[[str], object] | None = None,
@@ -433,6 +439,7 @@ async def compact_history(
         messages: The history.
         model: The model for the summary, unless ``options`` names another.
         options: Options of the compaction.
+        side_call: Calls the model, and counts the usage. By default, failed calls are retried and no usage is counted.
         instructions: Topics that the summary should focus on.
         chars_per_token: Number of characters per token.
         on_problem: Called with the reason if the history is not compacted; if the summary failed, also with what fills the window.
@@ -441,17 +448,14 @@ async def compact_history(
     Returns:
         The new history and the result; ``None`` if the history has no part to summarize, or no good summary could be created.
     """
-
-    async def ask(purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
-        del purpose
-        return (await (model or own).complete(request)).message
-
-    own = model
+    if side_call is None:
+        config = LoopConfig(model=model, env=MemoryEnv())
+        side_call = partial(call_outside_run, config, on_usage=lambda _: None)
     compactor = SummaryCompactor(options)
     shorter = await compactor.compact(
         messages,
         reason="asked",
-        side_call=ask,
+        side_call=side_call,
         window=model.info.context_window,
         chars_per_token=chars_per_token,
         instructions=instructions,

@@ -1,3 +1,4 @@
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,13 @@ from mainspring.app.compose.conversation import build_compaction
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import AgentBusyError
+from mainspring.errors import AgentBusyError, RateLimitedError
+from mainspring.events import ContextCompacted, StreamEvent, UsageUpdate
 from mainspring.loop.hooks import TurnBefore
-from mainspring.messages import Message
-from mainspring.policies.compaction import Compaction, is_summary
+from mainspring.messages import Message, Usage
+from mainspring.models import ModelRequest
+from mainspring.policies.budgets import Budget, Ledger
+from mainspring.policies.compaction import Compaction, compact_history, is_summary
 from mainspring.sessions import CompactionEntry, MemorySessionStore
 from mainspring.testing.scripted_model import Reply, ScriptedModel
 from tests.unit.policies.compaction.test_summary import GOOD, make_conversation
@@ -105,3 +109,58 @@ def test_compaction_settings_of_the_command_line(tmp_path: Path) -> None:
     assert options is not None
     assert options.model is not None
     assert options.model.model == "tiny"
+
+
+USAGE = Usage(1000, 100)
+
+
+async def test_compact_is_retried_and_counted_for_the_conversation() -> None:
+    model = ScriptedModel(
+        Reply("hello", usage=USAGE), RateLimitedError("slow down", retry_after=0.0), Reply(GOOD, usage=USAGE)
+    )
+    behavior = RunOptions(session_budget=Budget(max_total_tokens=2200))
+    customer = Ledger()
+    agent = Agent(model, messages=make_conversation(40), execution=MemoryEnv(), behavior=behavior, ledger=customer)
+    events: list[UsageUpdate | ContextCompacted] = []
+    agent.subscribe(lambda e: events.append(e) if isinstance(e, UsageUpdate | ContextCompacted) else None)
+    await agent.run("hi")
+
+    assert await agent.compact() is not None
+
+    assert (agent.ledger.tokens, agent.ledger.turns, customer.tokens) == (2200, 1, 2200)
+    assert [e.purpose if isinstance(e, UsageUpdate) else e.reason for e in events] == ["", "summary", "asked"]
+    assert isinstance(events[1], UsageUpdate)
+    assert events[1].usage.total_tokens == 1100
+
+    # The budget is used up: the conversation stays, and the reason is reported.
+    problems: list[str] = []
+    options = Compaction(keep_recent=1)
+    agent.context.messages.extend(make_conversation(10))
+    before = agent.messages
+    assert await agent.compact(options=options, on_problem=problems.append) is None
+    assert "the conversation has reached its limit (max_total_tokens)" in problems[0]
+    assert agent.messages == before
+    assert len(model.requests) == 3
+
+
+async def test_run_that_starts_during_a_compaction_loses_no_message() -> None:
+    class SlowModel(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+            if "<conversation>" in request.messages[-1].text:
+                await agent.run("hi")
+            async for event in super().stream(request):
+                yield event
+
+    agent = Agent(SlowModel("hello", GOOD), messages=make_conversation(40), execution=MemoryEnv())
+    before = agent.messages
+
+    with pytest.raises(AgentBusyError, match="was not compacted"):
+        await agent.compact()
+
+    assert agent.messages[: len(before)] == before
+    assert [m.text for m in agent.messages[len(before) :] if isinstance(m, Message)] == ["hi", "hello"]
+
+
+async def test_history_without_an_agent_is_compacted_with_retries() -> None:
+    model = ScriptedModel(RateLimitedError("slow down", retry_after=0.0), Reply(GOOD))
+    assert await compact_history(make_conversation(40), model) is not None
