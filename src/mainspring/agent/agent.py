@@ -510,7 +510,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     def _without_output(self, handled: RunResult) -> RunResult:
         """Return the result of a prompt that did not reach the model, although structured output was requested."""
         reason = f"The prompt did not reach the model: {handled.text}"
-        self._result = result = replace(handled, output=None, output_error=reason)
+        self._result = result = replace(handled, output_or_none=None, output_error=reason)
         if result.status == "completed":
             raise AgentOutputError(f"{reason} Send another prompt, or run without a schema.")
         return result

@@ -143,9 +143,9 @@ class SessionLifecycle:
         await self._agent.bus.emit(hook)
         if hook.block:
             reason = f"Blocked: {hook.block}" if isinstance(hook.block, str) else "Blocked: this prompt is not allowed"
-            return messages, RunResult(status="denied", text=reason, output=reason)
+            return messages, RunResult(status="denied", text=reason, output_or_none=reason)
         if hook.handled:
-            return messages, RunResult(status="completed", text=hook.reply, output=hook.reply)
+            return messages, RunResult(status="completed", text=hook.reply, output_or_none=hook.reply)
         return (messages if hook.text == text else _replace_user_text(messages, hook.text)), None
 
     async def _run_agent_before_hooks(self, prompt: str, options: dict[str, Any]) -> list[AgentMessage]:

@@ -210,7 +210,7 @@ def _merge_results(first: RunResult, second: RunResult) -> RunResult:
     return RunResult(
         status=second.status,
         text=second.text or first.text,
-        output=second.output,
+        output_or_none=second.output_or_none,
         output_error=second.output_error,
         messages=first.messages + second.messages,
         stop_reason=second.stop_reason,

@@ -60,12 +60,12 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     taken: int = 0
 
 
-class StoredResult(Struct, frozen=True, kw_only=True):
+class StoredResult(Struct, frozen=True, kw_only=True, rename={"output_or_none": "output"}):
     """A `RunResult` that can be stored."""
 
     status: RunStatus
     text: str
-    output: Any
+    output_or_none: Any
     output_error: str
     messages: tuple[AgentMessage, ...]
     stop_reason: StopReason | None

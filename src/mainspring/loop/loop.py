@@ -156,7 +156,9 @@ def _session_end(
 ) -> SessionEnd:
     assert run.status is not None
     result = run.result()
-    end = SessionEnd(run.id, run.status, run.turn, run.usage, error, reason, output=result.output, stats=result.stats)
+    end = SessionEnd(
+        run.id, run.status, run.turn, run.usage, error, reason, output=result.output_or_none, stats=result.stats
+    )
     end.turn_range = turn_range
     return end
 

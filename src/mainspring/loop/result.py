@@ -28,14 +28,22 @@ else:
 T = TypeVar("T")
 
 
-class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
+_ADVICE: dict[RunStatus, str] = {
+    "paused": "Answer the pending calls with agent.answer(...), then run again without a prompt. ",
+    "max_turns": "Raise the limit, or run again without a prompt to continue. ",
+    "max_total_tokens": "Raise the limit, or run again without a prompt to continue. ",
+    "max_cost": "Raise the limit, or run again without a prompt to continue. ",
+    "max_seconds": "Raise the limit, or run again without a prompt to continue. ",
+}
+
+
+class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False, rename={"output_or_none": "output"}):
     """How a run ended.
 
     Attributes:
         status: ``completed``, or the reason why the run ended early.
         text: Text of the last response.
-        output: The output, of the agent's output type. It is ``None`` only if ``status`` is not ``completed``; `run` then raises in
-            most cases. Without an output type, the text.
+        output_or_none: The output; ``None`` if it is missing. `output` raises an error then.
         output_error: Why a requested structured output is missing.
         messages: The messages that the run added to the history.
         stop_reason: Why the model stopped last.
@@ -47,7 +55,7 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
 
     status: RunStatus
     text: str = ""
-    output: OutputT = cast("Any", None)
+    output_or_none: OutputT | None = None
     output_error: str = ""
     messages: tuple[AgentMessage, ...] = ()
     stop_reason: StopReason | None = None
@@ -55,6 +63,23 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
     error: AgentError | None = None
     run_id: str = ""
     agent: str = ""
+
+    @property
+    def output(self) -> OutputT:
+        """The output, of the agent's output type. Without an output type, the text of the last response.
+
+        Raises:
+            AgentOutputError: If the output is missing because a limit ended the run, the run was paused or denied, or it failed.
+        """
+        if self.output_error or (self.output_or_none is None and self.status != "completed"):
+            reason = self.output_error or f"The run ended ({self.status}) without an output"
+            error = AgentOutputError(
+                f"{reason.rstrip('.')}. {_ADVICE.get(self.status, '')}Check result.status before you read result.output; "
+                "result.text is the text of the last response."
+            )
+            error.outcome = self
+            raise error
+        return cast("OutputT", self.output_or_none)
 
     @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:
@@ -84,10 +109,9 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
                 another type is converted through its JSON data.
 
         Raises:
-            AgentError: If the output is missing, or does not fit.
+            AgentOutputError: If the output is missing.
+            AgentError: If it does not fit.
         """
-        if self.output_error:
-            raise AgentError(self.output_error)
         answer = convert_output(self.output, kind)
         if answer.error is not None:
             raise AgentError(f"The output, of type {type(self.output).__name__}, does not fit {kind!r}: {answer.error}")
@@ -100,7 +124,7 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False):
         text = last.text if last else ""
         fields.setdefault("status", "error")
         reason = last.stop_reason if last else None
-        return cls(text=text, output=cast("Any", text), messages=tuple(messages), stop_reason=reason, **fields)
+        return cls(text=text, output_or_none=cast("Any", text), messages=tuple(messages), stop_reason=reason, **fields)
 
     def with_error(self, error: AgentError) -> Self:
         """Return a copy with the failure that ended the run."""

@@ -101,7 +101,8 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
 def to_parent_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
     """Create the result for the parent's model, with statistics for applications."""
     stats = result.stats
-    returned = ToolResult(output=result.text) if result.output is None else to_tool_result(result.output, SPAWN_TOOL)
+    output = result.output_or_none
+    returned = ToolResult(output=result.text) if output is None else to_tool_result(output, SPAWN_TOOL)
     answer = returned.text
     text = _truncate_middle(answer, max_characters)
     done = result.status == "completed"
@@ -506,8 +507,8 @@ class Subagents(Plugin):
             self._finished.append(stats)
             self._agent.add_usage(stats.usage, SPAWN_TOOL)
             await bus.notify(_end_event(child, stats, result, error))
-        text, output = (result.text, result.output) if result else ("", None)
-        return SubagentResult(text=text, output=output, status=status, stats=stats, error=error)
+        text, output = (result.text, result.output_or_none) if result else ("", None)
+        return SubagentResult(text=text, output_or_none=output, status=status, stats=stats, error=error)
 
     async def _run_agent(self, child: SubagentRun, agent: CoreAgent, deps: Any) -> RunResult:
         def run() -> Awaitable[RunResult]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypedDict, cast, runtime_checkable
 
 from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import ToolError
+from mainspring.errors import AgentOutputError, ToolError
 from mainspring.events import RunStatus, SubagentStats
 from mainspring.loop import CoreAgent, Plugin, RunResult, Steps
 from mainspring.run_options import RunOptions
@@ -26,17 +26,32 @@ class SubagentResult(Struct, Generic[OutputT], frozen=True, kw_only=True):
 
     Attributes:
         text: Its final response, or a partial one. May be empty.
-        output: Its output, of the requested type; ``None`` if it is missing. Without a type, the text.
+        output_or_none: Its output; ``None`` if it is missing. `output` raises an error then.
         status: The final status of its run.
         stats: Its statistics.
         error: The error, if it failed.
     """
 
     text: str
-    output: OutputT
+    output_or_none: OutputT | None
     status: RunStatus
     stats: SubagentStats
     error: BaseException | None = None
+
+    @property
+    def output(self) -> OutputT:
+        """Its output, of the requested type. Without a type, the text of its last response.
+
+        Raises:
+            AgentOutputError: If the output is missing.
+        """
+        if self.output_or_none is None and self.status != "completed":
+            reason = f": {self.error}" if self.error is not None else ""
+            raise AgentOutputError(
+                f"The subagent ended ({self.status}) without an output{reason.rstrip('.')}. Check result.status before you read "
+                "result.output; result.text is the text of its last response."
+            )
+        return cast("OutputT", self.output_or_none)
 
 
 class SubagentRun:

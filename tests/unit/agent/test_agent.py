@@ -182,12 +182,12 @@ async def test_run_sync_inside_an_event_loop_suggests_await() -> None:
 
 
 async def test_output_as_raises_on_a_type_mismatch() -> None:
-    result = RunResult(status="completed", output=3)
+    result = RunResult(status="completed", output_or_none=3)
     assert result.output_as(int) == 3
     with pytest.raises(AgentError, match="The output, of type int, does not fit <class 'str'>: "):
         result.output_as(str)
     with pytest.raises(AgentError, match="no response matched"):
-        RunResult(status="completed", output="text", output_error="no response matched").output_as(str)
+        RunResult(status="completed", output_or_none="text", output_error="no response matched").output_as(str)
 
 
 async def test_functions_of_the_application_add_steering_and_follow_up_messages() -> None:

@@ -199,7 +199,7 @@ async def test_output_is_of_its_type(kind: Any, data: Any, expected: Any) -> Non
 async def test_invalid_output_is_returned_and_then_missing(kind: Any) -> None:
     agent = Agent[Any, Any](**options(*[output({"output": {"x": [3]}})] * 2), output_type=kind)
     result = await agent.run("go", behavior=Behavior(max_output_retries=1), raise_errors=False)
-    assert (result.status, result.output) == ("no_output", None)
+    assert (result.status, result.output_or_none) == ("no_output", None)
     assert len(result.tool_results) == 2
     assert "Not taken: " in result.tool_results[0].text
 

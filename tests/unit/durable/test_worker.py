@@ -43,7 +43,7 @@ async def test_missing_output_is_the_error_of_a_durable_run() -> None:
         run = await agents.start("one", "go")
         result = await run.result()
         info = await run.info()
-    assert (result.status, result.output, result.text) == ("no_output", None, "words")
+    assert (result.status, result.output_or_none, result.text) == ("no_output", None, "words")
     assert isinstance(result.error, AgentOutputError)
     assert "in 1 attempt" in result.output_error
     assert info.error.startswith("AgentOutputError: The model stopped without the requested output")

@@ -402,11 +402,11 @@ def test_result_from_messages_uses_the_last_response() -> None:
 
 
 def test_output_as_checks_the_type() -> None:
-    assert RunResult(status="completed", output=5).output_as(int) == 5
+    assert RunResult(status="completed", output_or_none=5).output_as(int) == 5
     with pytest.raises(AgentError, match=r"^The output, of type str, does not fit <class 'int'>: "):
-        RunResult(status="completed", output="5").output_as(int)
+        RunResult(status="completed", output_or_none="5").output_as(int)
     with pytest.raises(AgentError, match="^no JSON$"):
-        RunResult(status="completed", output=5, output_error="no JSON").output_as(int)
+        RunResult(status="completed", output_or_none=5, output_error="no JSON").output_as(int)
 
 
 @pytest.mark.covers("BYD-20")

@@ -218,8 +218,8 @@ def _with_structured_output(outcome: RunOutcome, result: RunResult) -> RunOutcom
     """Return the outcome with the response as data, and the same data as JSON text."""
     if result.output_error:
         return replace(outcome, text=result.text or outcome.text, output_error=result.output_error)
-    text = msgspec.json.format(msgspec.json.encode(result.output)).decode()
-    return replace(outcome, text=text, output=result.output)
+    text = msgspec.json.format(msgspec.json.encode(result.output_or_none)).decode()
+    return replace(outcome, text=text, output=result.output_or_none)
 
 
 def _build_outcome(conversation: OpenConversation, result: RunResult, denied: tuple[str, ...]) -> RunOutcome:

@@ -348,7 +348,7 @@ class RunService:
             id=run_id,
             status=result.status,
             text=result.text,
-            output=to_builtins(result.output, enc_hook=str),
+            output=to_builtins(result.output_or_none, enc_hook=str),
             error=str(result.error or result.output_error or ""),
             turns=result.stats.turns,
             input_tokens=usage.prompt_tokens,

@@ -145,7 +145,7 @@ class StructuredOutput:
         """Return the result of a run with its output, or with the reason why it is missing."""
         text = run.text or self._text if self.error else run.text
         stats = replace(run.stats, output=self.output)
-        return replace(run, text=text, output=self.output, output_error=self.error, stats=stats)
+        return replace(run, text=text, output_or_none=self.output, output_error=self.error, stats=stats)
 
     # --- one run ----------------------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ async def test_invalid_output_is_retried_with_the_error_up_to_the_limit() -> Non
 
     never = make_agent(output_call(name="Ann"), output_call(name="Bob"), output_call(name="Cid"), retries=2)
     result = await never.run("go", raise_errors=False)
-    assert (result.status, result.output, result.stats.output) == ("no_output", None, None)
+    assert (result.status, result.output_or_none, result.stats.output) == ("no_output", None, None)
     assert result.text == '{"name":"Cid"}'
     assert result.output_error.startswith("no response matched the schema in 3 attempts; the last error: ")
     assert "age" in result.output_error
@@ -149,7 +149,12 @@ async def test_missing_output_is_a_failure_in_result_hooks_and_events() -> None:
     agent.on("agent:done", ends.append)
     agent.on(AgentEnd, ends.append)
     result = await agent.run("go", raise_errors=False)
-    assert (result.status, result.output, result.text, result.stats.output) == ("no_output", None, "other words", None)
+    assert (result.status, result.output_or_none, result.text, result.stats.output) == (
+        "no_output",
+        None,
+        "other words",
+        None,
+    )
     assert "in 2 attempts" in result.output_error
     assert isinstance(result.error, AgentOutputError)
     assert [end.status for end in ends] == ["no_output"] * 3
@@ -189,7 +194,7 @@ async def test_run_and_stream_raise_what_happened_and_what_to_do(script: list[An
     assert reason in str(ran.value)
     assert ("max_output_tokens" if "cut off" in reason else "max_output_retries") in str(ran.value)
     assert isinstance(ran.value.outcome, RunResult)
-    assert (ran.value.outcome.status, ran.value.outcome.output) == ("no_output", None)
+    assert (ran.value.outcome.status, ran.value.outcome.output_or_none) == ("no_output", None)
     assert isinstance(events[-1], AgentEnd)
     assert events[-1].status == "no_output"
     assert (await agent.run("go", model=ScriptedModel(output_call(ANN)))).output == Person("Ann", 4)
@@ -208,7 +213,7 @@ async def test_handler_of_turn_before_that_completes_the_run_leaves_no_output() 
     agent = make_agent("words")
     agent.on(TurnBefore, lambda hook: {"stop": "completed"})
     result = await agent.run("go", raise_errors=False)
-    assert (result.status, result.output) == ("no_output", None)
+    assert (result.status, result.output_or_none) == ("no_output", None)
     assert result.output_error == "The run ended (completed) without an output"
 
 
@@ -225,7 +230,7 @@ async def test_prompt_that_an_extension_handles_has_no_output() -> None:
     with pytest.raises(AgentOutputError, match="did not reach the model: done"):
         await agent.run("/do")
     result = await agent.run("/do", raise_errors=False)
-    assert (result.status, result.output, result.text) == ("no_output", None, "done")
+    assert (result.status, result.output_or_none, result.text) == ("no_output", None, "done")
     agent.on("input", lambda hook: {"block": "not now"}, order=-1)
     blocked = await agent.run("/do")
     assert (blocked.status, blocked.output) == ("denied", None)
@@ -415,7 +420,7 @@ def test_every_run_ends_with_a_valid_output_or_an_error(steps: list[Any], retrie
     assert len(output_events) == 1
     assert (result.output_error == "") == (result.stats.output is not None)
     if result.output_error:
-        assert (result.stats.output, result.output) == (None, None)
+        assert (result.stats.output, result.output_or_none) == (None, None)
         assert result.status in ("no_output", "error")
         assert result.error is not None
     else:
