@@ -53,6 +53,7 @@ from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import with_api_key
 from mainspring.run_options import RunOptions as Behavior
 from mainspring.tools import LazyTool, RunContext, ToolRegistry
+from mainspring.tools.tool import AGENT_SOURCE
 from mainspring.type_variables import AgentDepsT, AgentOutputT, DefaultOutput, ExactDepsT, ExactOutputT
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             invalid value.
         TypeError: If an option is unknown, or a function cannot be a tool.
     """
+
+    _is_conversation = False
 
     @overload
     def __init__(
@@ -311,6 +314,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             behavior=self.behavior,
             **cast("Any", options),
         )
+        agent._is_conversation = True
         agent._handoffs = cast("Any", next((p for p in agent.plugs if type(p) is type(self._handoffs)), None))
         agent._deps_type, agent._output, agent.get_api_key = self._deps_type, self._output.copy(), self.get_api_key
         for register in self.registrations or ():
@@ -318,13 +322,24 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         return agent
 
     async def shutdown(self, reason: str = "exit") -> None:
-        """Notify handlers of `session:shutdown` that the session is closed in this process, and stop its MCP servers. This happens
-        automatically when the process exits; a program that continues calls it when it no longer needs the agent.
+        """Notify handlers of `session:shutdown` that the session is closed in this process, and stop its MCP servers, and those of
+        agents of ``handoffs`` and `as_tool`. This happens automatically when the process exits; a program that continues calls it when
+        it no longer needs the agent. A server that another agent still needs is started again.
         """
         try:
             await self._lifecycle.shutdown(reason)
         finally:
-            await close_servers(self)
+            await close_servers([self] if self._is_conversation else self.all_agents)
+
+    @property
+    def all_agents(self) -> Sequence[Agent[Any, Any]]:
+        """This agent, and those to which it can hand over or which are its tools, and theirs."""
+        found: list[Agent[Any, Any]] = [self]
+        for agent in found:  # which grows
+            others = [handoff.agent for handoff in agent._handoffs.own] if agent._handoffs is not None else []
+            others += [cast("Any", tool).agent for tool in agent.tools if tool.source == AGENT_SOURCE]
+            found += [other for other in others if other not in found]
+        return found
 
     @property
     def children(self) -> tuple[SubagentRun, ...]:
@@ -553,7 +568,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         try:
             return await self.run(prompt, **options)
         finally:
-            await close_servers(self, shared=True)  # connections belong to this event loop, which ends now
+            await close_servers(self.all_agents, shared=True)  # connections belong to this event loop, which ends now
             await self.model.aclose()
 
 

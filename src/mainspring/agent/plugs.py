@@ -192,15 +192,16 @@ def bind_sampling(agent: CoreAgent) -> None:
         plug.set_sampler(lambda request: _answer_sampling_request(agent, request))
 
 
-async def close_servers(agent: CoreAgent, *, shared: bool = False) -> None:
-    """Stop the servers of an agent; they are started again when needed.
+async def close_servers(agents: Iterable[CoreAgent], *, shared: bool = False) -> None:
+    """Stop the servers of agents; they are started again when needed.
 
     Args:
-        agent: The agent.
-        shared: Whether to stop servers that it shares with other conversations, too.
+        agents: The agents.
+        shared: Whether to stop servers that they share with other conversations, too.
     """
-    for plug in agent.plugs:
-        if type(plug).__module__ == "mainspring.mcp.plug" and (shared or isinstance(plug, mcp.McpPlug)):
+    plugs = [plug for agent in agents for plug in agent.plugs if type(plug).__module__ == "mainspring.mcp.plug"]
+    for plug in plugs:
+        if shared or isinstance(plug, mcp.McpPlug):
             await cast("McpPlug", plug).aclose()
 
 

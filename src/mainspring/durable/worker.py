@@ -25,9 +25,12 @@ from mainspring.events import ApprovalRequest, Event
 from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, TextBlock, to_messages
 
-Factory: TypeAlias = Callable[[DurableSteps], CoreAgent | AbstractAsyncContextManager[CoreAgent]]
-"""Creates an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``. May also return an
-async context manager that provides the agent until the attempt ends.
+AgentWithDeps: TypeAlias = CoreAgent | tuple[CoreAgent, Any]
+"""An agent, or an agent and the dependencies of its runs."""
+
+Factory: TypeAlias = Callable[[DurableSteps], AgentWithDeps | AbstractAsyncContextManager[AgentWithDeps]]
+"""Creates an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``. It returns the agent, or
+the agent and the dependencies of its runs, or an async context manager that provides either until the attempt ends.
 
 Called once for each attempt at a run. Must create the same agent each time.
 """
@@ -265,7 +268,8 @@ class DurableWorker(DurableClient):
 
     Args:
         engine: Where runs are stored.
-        agents: A factory for each agent.
+        agents: A factory for each agent. It returns the agent, or the agent and the dependencies of its runs, or a context manager
+            of either for each attempt.
         concurrency: Maximum number of concurrent runs.
         on_event: Called with events as they happen.
         feed_every: Seconds for which text is collected before followers get it; events are stored permanently. None for no feed.
@@ -368,22 +372,29 @@ class DurableWorker(DurableClient):
         self, log: RunLog, steps: DurableSteps, name: str, input: bytes, feed_writer: FeedWriter | None
     ) -> RunResult:
         order = decode(input, RunInput)
-        async with self._made(name, steps) as agent:
-            return await self._play(log, steps, agent, order, feed_writer)
+        async with self._made(name, steps) as (agent, deps):
+            return await self._play(log, steps, agent, deps, order, feed_writer)
 
     @asynccontextmanager
-    async def _made(self, name: str, steps: DurableSteps) -> AsyncGenerator[CoreAgent]:
-        """Create the agent for one attempt."""
+    async def _made(self, name: str, steps: DurableSteps) -> AsyncGenerator[tuple[CoreAgent, Any]]:
+        """Create the agent for one attempt, and the dependencies of its runs."""
         created = self._factory(name)(steps)
-        async with created if isinstance(created, AbstractAsyncContextManager) else nullcontext(created) as agent:
+        async with created if isinstance(created, AbstractAsyncContextManager) else nullcontext(created) as made:
+            agent, deps = made if isinstance(made, tuple) else (made, None)
             if agent.steps is not steps:
                 raise DurableError(
                     f"The agent {name!r} does not use the given steps. Create it with Agent(..., steps=steps)."
                 )
-            yield agent
+            yield agent, deps
 
     async def _play(
-        self, log: RunLog, steps: DurableSteps, agent: CoreAgent, order: RunInput, feed_writer: FeedWriter | None
+        self,
+        log: RunLog,
+        steps: DurableSteps,
+        agent: CoreAgent,
+        deps: Any,
+        order: RunInput,
+        feed_writer: FeedWriter | None,
     ) -> RunResult:
         steps.bind(agent)
         if order.brought is not None:
@@ -397,7 +408,8 @@ class DurableWorker(DurableClient):
         questions = steps.approvals = PendingApprovals(log, feed_writer.publish if feed_writer is not None else None)
 
         def run() -> Awaitable[RunResult]:
-            return agent.run(() if agent.pending is not None else list(order.prompt), raise_errors=False)
+            prompt = () if agent.pending is not None else list(order.prompt)
+            return agent.run(prompt, raise_errors=False, deps=deps)
 
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(_watch_for_abort(log, steps, agent))

@@ -1,7 +1,8 @@
 """An agent as a tool of another one."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from mainspring.durable import DurableSteps, DurableWorker, MemoryEngine
 from mainspring.errors import AgentAbortedError
 from mainspring.events import ApprovalRequest, SubagentEnd, SubagentStart
 from mainspring.loop.hooks import TurnBefore
+from mainspring.mcp import InMemoryConnector, McpPlug, McpServerConfig
 from mainspring.messages import Cost, ToolDefinition, Usage
 from mainspring.permissions.decisions import PermissionRequest
 from mainspring.policies.plan_mode import PlanMode
@@ -19,6 +21,7 @@ from mainspring.policies.tool_filter import ToolFilter
 from mainspring.subagents import Subagents
 from mainspring.testing import MemoryEnv, Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.toolset import Toolset
+from tests.unit.mcp.harness import make_echo_server
 
 
 @dataclass
@@ -64,6 +67,11 @@ def make_front(*script: Any, tools: Any, **options: Any) -> Agent[Any, Any]:
 
 def outputs(agent: Agent[Any, Any]) -> list[str]:
     return [r.text for m in agent.messages for r in m.tool_results]
+
+
+def requests(agent: Agent[Any, Any]) -> Any:
+    assert isinstance(agent.model, ScriptedModel)
+    return agent.model.requests
 
 
 def last_result(agent: Agent[Any, Any]) -> str:
@@ -309,3 +317,132 @@ async def test_rules_of_a_handoff_target_hold_in_the_subagents_that_it_starts() 
     front = make_front(ScriptedCall("transfer_to_writer", {}), tools=[], handoffs=[writer], subagents=True)
     await front.run("go")
     assert write_result(writer).startswith("Permission denied")
+
+
+# --- limits of the caller -------------------------------------------------------------------------------------------
+
+
+def nest(**options: Any) -> tuple[Agent[Any, Any], ScriptedModel]:
+    """Return an agent that calls an endless one through a third, and the model of the endless one."""
+    model = ScriptedModel(costly("", 0.25, ScriptedCall("write", {"path": "a"})), loop=True)
+    inner = Agent(model, name="inner", tools=[write], behavior=options.pop("inner_behavior", None))
+    middle = Agent(ScriptedModel(ask("inner"), "mid"), name="middle", tools=[inner.as_tool()])
+    return make_front(ask("middle"), "Done.", tools=[middle.as_tool()], **options), model
+
+
+async def test_limits_of_the_caller_end_nested_agents() -> None:
+    cases: list[tuple[RunOptions, str, int]] = [
+        (RunOptions(max_total_tokens=50), "max_total_tokens", 5),
+        (RunOptions(max_cost=1.0), "max_cost", 4),
+        (RunOptions(max_turns=4), "max_turns", 2),  # of all three agents together
+    ]
+    for behavior, status, requests in cases:
+        front, model = nest(behavior=behavior)
+        result = await front.run("go")
+        assert (result.status, len(model.requests)) == (status, requests), behavior
+
+    front, model = nest(inner_behavior=RunOptions(max_turns=2))
+    assert (await front.run("go")).text == "Done."
+    assert len(model.requests) == 2
+
+
+async def test_time_limit_of_the_caller_ends_nested_agents() -> None:
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.Event().wait()
+        return ""
+
+    inner = Agent(ScriptedModel(ScriptedCall("hang")), name="inner", tools=[hang])
+    middle = Agent(ScriptedModel(ask("inner")), name="middle", tools=[inner.as_tool()])
+    front = make_front(ask("middle"), tools=[middle.as_tool()], behavior=RunOptions(max_seconds=0.05, abort_grace=0.05))
+    assert (await front.run("go")).status == "max_seconds"
+    assert front.children == ()
+
+
+async def test_tool_budgets_hold_for_the_tools_of_their_agent() -> None:
+    front, model = nest(inner_behavior=RunOptions(tool_budgets={"write": 2}, max_turns=4))
+    await front.run("go")
+    results = [r for m in model.requests[-1].messages for r in m.tool_results]
+    assert [r.is_error for r in results] == [False, False, True]
+
+    writer = make_writer()
+    front = make_front(
+        ask("writer"), ask("writer"), "Done.", tools=[writer.as_tool()], behavior=RunOptions(tool_budgets={"writer": 1})
+    )
+    await front.run("go")
+    assert [r.is_error for m in front.messages for r in m.tool_results] == [False, True]
+
+
+async def test_spawn_from_code_has_the_rights_of_the_caller() -> None:
+    @tool
+    async def delegate(ctx: ToolContext) -> str:
+        """Delegate."""
+        assert ctx.spawn is not None
+        return (await ctx.spawn("go", signal=ctx.signal)).output
+
+    script = ScriptedCall("delegate"), ScriptedCall("write", {"path": "a"}), "Sub done.", "Done."
+    options: list[dict[str, Any]] = [
+        {"permissions": Permissions(deny=["write"], allow=["delegate"])},
+        {"plugs": [ToolFilter(lambda turn, definition: definition.name != "write")]},
+        {"hooks": {ToolGate: lambda hook: setattr(hook, "block", "no") if hook.name == "write" else None}},
+    ]
+    for given in options:
+        front = make_front(*script, tools=[delegate, write], subagents=True, **given)
+        assert (await front.run("go")).text == "Done."
+        assert outputs(front) == ["Sub done."]
+        assert write_result(front) != "wrote a"
+
+
+# --- MCP servers ----------------------------------------------------------------------------------------------------
+
+
+def make_echo_agent(*script: Any, name: str, closed: list[str]) -> Agent[Any, Any]:
+    """Create an agent with an MCP server that has the tool ``one``."""
+
+    class WatchedConnector(InMemoryConnector):
+        def connect(self, config: McpServerConfig, side: Any) -> Any:
+            return watch(super().connect(config, side))
+
+    @asynccontextmanager
+    async def watch(connection: Any) -> AsyncGenerator[Any]:
+        async with connection as opened:
+            yield opened
+        closed.append(name)
+
+    connector = WatchedConnector({"s": make_echo_server("one")})
+    servers = McpPlug([McpServerConfig(name="s", command="-")], connector=connector)
+    return Agent(ScriptedModel(*script), name=name, mcp_servers=servers)
+
+
+@pytest.mark.parametrize("is_handoff", [False, True])
+@pytest.mark.parametrize("is_conversation", [False, True])
+async def test_mcp_servers_of_other_agents_are_connected_and_closed(is_handoff: bool, is_conversation: bool) -> None:
+    closed: list[str] = []
+    echo = make_echo_agent(ScriptedCall("mcp__s__one", {"text": "hi"}), "Echoed.", name="echo", closed=closed)
+    if is_handoff:
+        front = make_front(ScriptedCall("transfer_to_echo"), tools=[], handoffs=[echo])
+    else:
+        front = make_front(ask("echo"), "Done.", tools=[echo.as_tool()])
+    if is_conversation:
+        conversation = front.conversation()
+        await conversation.run("go")
+        await conversation.shutdown()
+        assert closed == []  # the agent serves other conversations
+    else:
+        await front.run("go")
+    assert last_result(echo) == "one: hi"
+    assert [t.name for t in requests(echo)[0].request.tools] == ["mcp__s__one"]
+
+    await front.shutdown()
+    assert closed == ["echo"]
+
+
+def test_run_that_blocks_closes_the_servers_of_other_agents() -> None:
+    closed: list[str] = []
+    script = ScriptedCall("mcp__s__one", {"text": "hi"}), "Echoed."
+    inner = make_echo_agent(*script, name="inner", closed=closed)
+    target = Agent(ScriptedModel(ask("inner"), "Target done."), name="target", tools=[inner.as_tool()])
+    front = make_front(ScriptedCall("transfer_to_target"), tools=[], handoffs=[target])
+    assert front.run_sync("go").text == "Target done."
+    assert closed == ["inner"]

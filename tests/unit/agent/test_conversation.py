@@ -505,3 +505,14 @@ async def test_definition_can_run_too() -> None:
         group.start_soon(conversation.run, "Hi")
 
     assert len(agent.messages) == len(conversation.messages) == 2
+
+
+async def test_conversation_keeps_the_handoffs_of_its_agent() -> None:
+    billing = Agent(ScriptedModel("Paid.", "Still me.", "Paid."), name="billing")
+    front = make_agent(ScriptedCall("transfer_to_billing"), ScriptedCall("transfer_to_billing"), handoffs=[billing])
+    first, second = front.conversation(), front.conversation()
+    for expected in ("Paid.", "Still me."):
+        result = await first.run("go")
+        assert (result.text, result.agent) == (expected, "billing")
+    result = await second.run("go")  # starts with the first agent again
+    assert (result.text, result.agent, result.turns) == ("Paid.", "billing", 2)

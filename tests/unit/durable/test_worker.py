@@ -1,16 +1,21 @@
 """Durable agents as an application uses them: misuse is reported, and the result of a run is readable."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from mainspring import Agent
-from mainspring.durable import DurableClient, DurableWorker, MemoryEngine
+from mainspring import Agent, ToolContext, tool
+from mainspring.durable import DurableClient, DurableWorker, Factory, MemoryEngine
 from mainspring.durable.steps import DurableSteps
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentOutputError, AuthenticationError, ConfigError, DurableError
 from mainspring.run_options import RunOptions
 from mainspring.testing import ScriptedCall, ScriptedModel
+from mainspring.tools import Tool
 
 
 def make_agent(steps: DurableSteps) -> Agent:
@@ -72,3 +77,72 @@ def test_agent_in_place_of_its_factory_is_an_error() -> None:
     agents: Any = {"one": Agent(ScriptedModel("x"), execution=MemoryEnv({}))}
     with pytest.raises(ConfigError, match="'one' of a DurableWorker must be a function that creates it"):
         DurableWorker(MemoryEngine(), agents)
+
+
+@dataclass
+class Shop:
+    name: str
+
+
+@tool
+async def name_shop(ctx: ToolContext[Shop]) -> str:
+    """Name the shop."""
+    return ctx.deps.name
+
+
+async def test_factory_provides_the_dependencies_of_the_runs() -> None:
+    def make(steps: DurableSteps) -> Agent[Shop]:
+        script = ScriptedModel(ScriptedCall("name_shop"), "Done.")
+        return Agent(script, deps_type=Shop, tools=[name_shop], execution=MemoryEnv({}), steps=steps)
+
+    @asynccontextmanager
+    async def opened(steps: DurableSteps) -> AsyncGenerator[tuple[Agent[Shop], Shop]]:
+        yield make(steps), Shop("opened")
+
+    agents: dict[str, Factory] = {"plain": lambda steps: (make(steps), Shop("plain")), "opened": opened, "none": make}
+    async with DurableWorker(MemoryEngine(), agents) as worker:
+        for name in ("plain", "opened"):
+            result = await (await worker.start(name, "go")).result()
+            assert [r.text for r in result.tool_results] == [name]
+        with pytest.raises(DurableError, match="deps"):
+            await (await worker.start("none", "go")).result()
+
+
+async def test_resumed_run_repeats_only_idempotent_calls_of_the_agent_that_answers() -> None:
+    """Both agents have tools with the same names; those of the answering agent decide what is repeated."""
+    calls: list[str] = []
+    started = asyncio.Event()
+
+    def make_tools(agent: str, *, repeatable: str) -> list[Tool]:
+        def make(name: str) -> Tool:
+            async def run() -> str:
+                calls.append(f"{agent}.{name}")
+                if len(calls) < 3:
+                    if len(calls) == 2:
+                        started.set()
+                    await asyncio.Event().wait()
+                return "done"
+
+            return tool(run, name=name, description="Work.", idempotent=name == repeatable)
+
+        return [make("first"), make("second")]
+
+    def make(steps: DurableSteps) -> Agent:
+        billing = Agent(billing_model, name="billing", tools=make_tools("billing", repeatable="second"))
+        tools = make_tools("front", repeatable="first")
+        return Agent(front_model, name="front", tools=tools, handoffs=[billing], execution=MemoryEnv({}), steps=steps)
+
+    front_model = ScriptedModel(ScriptedCall("transfer_to_billing"))
+    billing_model = ScriptedModel([ScriptedCall("first"), ScriptedCall("second")], "Done.")
+    engine = MemoryEngine()
+    async with DurableWorker(engine, {"front": make}) as worker:
+        run = await worker.start("front", "go")
+        await started.wait()
+    async with DurableWorker(engine, {"front": make}) as worker:
+        result = await run.result(timeout=10)
+
+    assert calls == ["billing.first", "billing.second", "billing.second"]
+    first, second = result.tool_results[1:]
+    assert "unknown" in first.text
+    assert second.text == "done"
+    assert (result.text, result.agent) == ("Done.", "billing")

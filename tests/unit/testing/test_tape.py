@@ -364,3 +364,31 @@ def test_fixture_uses_one_tape_per_test(pytester: pytest.Pytester) -> None:
     pytester.runpytest_inprocess("--tapes=once", *plain).assert_outcomes(passed=1, failed=1)
     assert [p.name for p in (pytester.path / "tapes" / "test_some").iterdir()] == ["test_it-a-b.jsonl"]
     pytester.runpytest_inprocess(*plain).assert_outcomes(passed=1, errors=1)
+
+
+async def test_run_with_a_handoff_is_recorded_and_replayed(tmp_path: Path) -> None:
+    def make(tape: Tape, desk_model: Any, clerk_model: Any, look: CountingTool) -> Agent:
+        clerk = Agent(tape.model(clerk_model), name="clerk", system="You search.", tools=[look.tool()])
+        return Agent(tape.model(desk_model), name="desk", handoffs=[clerk], steps=tape.steps, behavior=QUICK)
+
+    def transfer() -> bytes:
+        return make_response(call="x").replace(b"look", b"transfer_to_clerk").replace(rb"{\"key\": \"x\"}", b"{}")
+
+    path = tmp_path / "t"
+    with _Recording(path, "once", secrets=[SECRET]) as tape:
+        clerk_model = make_host_model(make_response(call="ab"), make_response(text="Found."))
+        agent = make(tape, make_host_model(transfer()), clerk_model, CountingTool())
+        real = await agent.run("Find it")
+    assert (real.text, real.agent) == ("Found.", "clerk")
+
+    look = CountingTool()
+    offline = create_model("compatible:m", base_url="http://h/v1", api_key="none")
+    with Tape(path, secrets=[SECRET]) as tape:
+        played = await make(tape, offline, offline, look).run("Find it")
+    assert (played.text, played.agent, look.count) == ("Found.", "clerk", 0)
+    assert [r.name for r in played.tool_results] == ["transfer_to_clerk", "look"]
+
+    with Tape(path, secrets=[SECRET]) as tape, pytest.raises(ReplayError):
+        agent = make(tape, offline, offline, look)
+        agent.context.system = "Another prompt."
+        await agent.run("Find it")
