@@ -329,17 +329,13 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         try:
             await self._lifecycle.shutdown(reason)
         finally:
-            await close_servers([self] if self._is_conversation else self.all_agents)
+            await close_servers([self] if self._is_conversation else _with_others(self))
 
     @property
-    def all_agents(self) -> Sequence[Agent[Any, Any]]:
-        """This agent, and those to which it can hand over or which are its tools, and theirs."""
-        found: list[Agent[Any, Any]] = [self]
-        for agent in found:  # which grows
-            others = [handoff.agent for handoff in agent._handoffs.own] if agent._handoffs is not None else []
-            others += [cast("Any", tool).agent for tool in agent.tools if tool.source == AGENT_SOURCE]
-            found += [other for other in others if other not in found]
-        return found
+    def other_agents(self) -> Sequence[Agent[Any, Any]]:
+        """The agents to which this one can hand over, and those that are its tools."""
+        targets = [handoff.agent for handoff in self._handoffs.own] if self._handoffs is not None else []
+        return [*targets, *(cast("Any", tool).agent for tool in self.tools if tool.source == AGENT_SOURCE)]
 
     @property
     def children(self) -> tuple[SubagentRun, ...]:
@@ -568,8 +564,18 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         try:
             return await self.run(prompt, **options)
         finally:
-            await close_servers(self.all_agents, shared=True)  # connections belong to this event loop, which ends now
+            await close_servers(
+                _with_others(self), shared=True
+            )  # connections belong to this event loop, which ends now
             await self.model.aclose()
+
+
+def _with_others(agent: Agent[Any, Any]) -> Sequence[Agent[Any, Any]]:
+    """Return an agent with all agents that its runs may use."""
+    found = [agent]
+    for each in found:  # which grows
+        found += [other for other in each.other_agents if other not in found]
+    return found
 
 
 create_agent = Agent

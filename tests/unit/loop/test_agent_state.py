@@ -405,7 +405,7 @@ def test_output_as_checks_the_type() -> None:
     assert RunResult(status="completed", output_or_none=5).output_as(int) == 5
     with pytest.raises(AgentError, match=r"^The output, of type str, does not fit <class 'int'>: "):
         RunResult(status="completed", output_or_none="5").output_as(int)
-    with pytest.raises(AgentError, match="^no JSON$"):
+    with pytest.raises(AgentError, match="^no JSON[.] Check result.status"):
         RunResult(status="completed", output_or_none=5, output_error="no JSON").output_as(int)
 
 

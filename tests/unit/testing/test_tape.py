@@ -387,8 +387,3 @@ async def test_run_with_a_handoff_is_recorded_and_replayed(tmp_path: Path) -> No
         played = await make(tape, offline, offline, look).run("Find it")
     assert (played.text, played.agent, look.count) == ("Found.", "clerk", 0)
     assert [r.name for r in played.tool_results] == ["transfer_to_clerk", "look"]
-
-    with Tape(path, secrets=[SECRET]) as tape, pytest.raises(ReplayError):
-        agent = make(tape, offline, offline, look)
-        agent.context.system = "Another prompt."
-        await agent.run("Find it")

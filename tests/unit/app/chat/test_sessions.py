@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.chat.command_results import Changes, Clipboard, Picker, Text
+from mainspring.app.chat.command_results import Changes, Clipboard, Picker, Table, Text
 from mainspring.app.chat.commands import (
     Abort,
     Approve,
@@ -18,6 +18,7 @@ from mainspring.app.chat.commands import (
     Slash,
 )
 from mainspring.app.chat.events import CommandEnd, CommandRejected, ReplayEnd, ReplayStart, SessionChange
+from mainspring.app.chat.status import OTHER_CALLS
 from mainspring.errors import NetworkError
 from mainspring.events import (
     AgentEnd,
@@ -27,6 +28,7 @@ from mainspring.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
 )
+from mainspring.messages import Usage
 from mainspring.testing import Reply, ScriptedCall
 from tests.unit.app.chat import event_builders as make
 from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
@@ -267,18 +269,23 @@ async def test_commands_that_need_an_idle_agent_are_rejected_during_a_run(folder
 
 async def test_compact_command_shortens_the_conversation(folder: Path, home: Path) -> None:
     long = "word " * 30_000
-    async with chatting(folder, home, long, long, "## Summary\n\nThey talked about words.", "go on") as chat:
+    summary = Reply("## Summary\n\nThey talked about words.", usage=Usage(1400, 50))
+    async with chatting(folder, home, long, long, summary, "go on") as chat:
         await chat.run("one")
         await chat.run("two")
         before = chat.chat.status.context_used
         done = await chat.slash("/compact keep the words")
         after = chat.chat.status.context_used
+        costs = await chat.slash("/cost")
         await chat.run("three")
 
     [compacted] = chat.of(ContextCompacted)
     assert done.error == ""
     assert compacted.before > compacted.after
     assert "talked about words" in compacted.summary
+    assert isinstance(costs.shown, Table)
+    [summaries] = [row for row in costs.shown.rows if row[0] == OTHER_CALLS]
+    assert summaries[4] == "1,450"
     assert after < before
 
 

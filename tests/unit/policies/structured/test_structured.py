@@ -12,14 +12,14 @@ from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentError, AgentOutputError, AgentProviderError, ConfigError, ModelError, NetworkError
 from mainspring.events import AgentEnd, SubagentEnd, TextDelta
-from mainspring.loop import RunResult
-from mainspring.loop.hooks import OutputHook, ToolGate, TurnBefore
+from mainspring.loop import Approve, RunResult
+from mainspring.loop.hooks import OutputHook, PermissionCheck, ToolGate, TurnBefore
 from mainspring.messages import Message, Usage
 from mainspring.policies.structured import OUTPUT_TOOL
 from mainspring.run_options import RunOptions
-from mainspring.subagents import AgentDefinition, Subagents
+from mainspring.subagents import AgentDefinition, SubagentResult, Subagents
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
-from mainspring.tools import tool
+from mainspring.tools import ToolContext, tool
 from tests.unit.loop.harness import assert_results_follow_calls
 
 assert jsonschema_rs
@@ -233,7 +233,9 @@ async def test_prompt_that_an_extension_handles_has_no_output() -> None:
     assert (result.status, result.output_or_none, result.text) == ("no_output", None, "done")
     agent.on("input", lambda hook: {"block": "not now"}, order=-1)
     blocked = await agent.run("/do")
-    assert (blocked.status, blocked.output) == ("denied", None)
+    assert (blocked.status, blocked.output_or_none) == ("denied", None)
+    with pytest.raises(AgentOutputError, match="not now"):
+        _ = blocked.output
     assert "not now" in blocked.output_error
 
 
@@ -304,6 +306,18 @@ async def test_limit_before_the_output_is_reported() -> None:
     result = await agent.run("go")
     assert (result.status, result.stats.output) == ("max_turns", None)
     assert result.output_error == "The run ended (max_turns) without an output"
+    with pytest.raises(
+        AgentOutputError, match=r"^The run ended \(max_turns\) without an output\. Raise the limit, or "
+    ) as raised:
+        _ = result.output
+    assert raised.value.outcome is result
+    assert result.output_or_none is None
+    assert msgspec.to_builtins(result)["output"] is None
+    with pytest.raises(AgentOutputError, match="max_turns"):
+        result.output_as(Person)
+    async with make_agent(ScriptedCall("look", {"key": "a"}), behavior=agent.behavior).stream("go") as run:
+        with pytest.raises(AgentOutputError, match="max_turns"):
+            _ = [output async for output in run.outputs()]
 
 
 async def test_failed_run_reports_the_output_error() -> None:
@@ -441,3 +455,35 @@ async def test_done_has_the_structured_output() -> None:
 
     assert result.output == Person("Ann", 4)
     assert [(hook.output, hook.stats.output) for hook in done] == [(result.output, result.output)]
+
+
+async def test_missing_output_of_a_paused_run_says_what_to_do() -> None:
+    def pause(hook: PermissionCheck) -> None:
+        hook.pause("look?")
+
+    agent = make_agent(ScriptedCall("look", {"key": "a"}), output_call(ANN), hooks={PermissionCheck: pause})
+    paused = await agent.run("go")
+    with pytest.raises(
+        AgentOutputError, match=r"\(paused\) without an output\. Answer the pending calls with agent\.answer"
+    ):
+        _ = paused.output
+    agent.answer(Approve())
+    assert (await agent.run()).output == Person("Ann", 4)
+
+
+async def test_missing_output_of_a_spawned_agent_raises() -> None:
+    found: list[SubagentResult[Any]] = []
+
+    @tool
+    async def delegate(ctx: ToolContext) -> str:
+        """Delegate."""
+        assert ctx.spawn is not None
+        found.append(await ctx.spawn("go", output_type=Person, signal=ctx.signal))
+        return "ok"
+
+    script = ScriptedModel(ScriptedCall("delegate"), "words", "words", "words", "Done.", loop=True)
+    agent = Agent(script, tools=[delegate], subagents=True, execution=MemoryEnv({}))
+    await agent.run("go")
+    assert found[0].output_or_none is None
+    with pytest.raises(AgentOutputError, match=r"The subagent ended \(no_output\) without an output: "):
+        _ = found[0].output
