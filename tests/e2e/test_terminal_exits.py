@@ -119,6 +119,16 @@ def test_dumb_terminal_uses_line_mode(dumb: TerminalChat) -> None:
     terminal.wait("ready$")
 
 
+@pytest.mark.parametrize("flags", ["", "--screen-reader"])
+def test_chat_in_a_deleted_folder_without_its_path_is_refused(chat: TerminalChat, flags: str) -> None:
+    terminal = chat.terminal
+    terminal.keys(
+        f"mkdir gone; cd gone; rmdir ../gone; clear; env -u PWD {chat.command} {flags}; echo code $?", "Enter"
+    )
+    screen = terminal.wait("code 2")
+    assert "Error: The current folder no longer exists. Use --cwd DIR to choose another fold" in screen
+
+
 def test_command_without_a_terminal_prints_usage(chat: TerminalChat) -> None:
     terminal = chat.terminal
     terminal.keys(f"{chat.command} 2>&1 | cat", "Enter")

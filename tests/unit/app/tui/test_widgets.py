@@ -80,6 +80,7 @@ def test_keys_can_be_changed() -> None:
     assert keys["stop"] == (("escape",),)
     assert [line.split(":")[0] for line in wrong] == ["ui.keys.stop", "ui.keys.fly"]
     written = {"Alt-Up": ("escape", "up"), "Shift-Tab": ("s-tab",), "F12": ("f12",), "ctrl+j": ("c-j",), "x": None}
+    written |= {"Alt-x": ("escape", "x"), "Alt-Shift-X": None, "Alt-[": None}
     assert {text: parse_key(text) for text in written} == written
     assert len({key.action for key in KEYS}) == len(KEYS)
     assert ("Ctrl-Z", "Suspend; resume with fg") in key_table({"unfold": "F2"})
