@@ -450,7 +450,7 @@ def test_run_works_in_a_deleted_folder(command: Command) -> None:
     assert "no longer exists" in done.err
 
 
-@pytest.mark.parametrize("arguments", ["-p x", "config set model x", "trust"])
+@pytest.mark.parametrize("arguments", ["-p x", "trust"])
 def test_deleted_folder_without_its_path_is_refused(command: Command, arguments: str) -> None:
     done = command.shell(f"mkdir gone && cd gone && rmdir ../gone && env -u PWD $MAINSPRING {arguments}")
 

@@ -145,7 +145,9 @@ class TerminalApp:
         self._status_parts: tuple[str, ...] = ()  # the settings are loaded before the first status
         self._status_command: StatusCommand | None = None
         self.failure: Exception | None = None
+        self.has_stored_draft = False
         self.set_keys({})
+        self._inputs.restore_draft()
 
     def is_busy(self) -> bool:
         """Return True while a run or a shell command is in progress."""
@@ -205,6 +207,7 @@ class TerminalApp:
                 await self.screen.app.run_async(set_exception_handler=False, handle_sigint=False)
             finally:
                 on_exit()
+                self.has_stored_draft = self._inputs.store_drafts()
                 self.screen.output.set_focus_reporting(False)
                 ticking.cancel()
                 await self._close(chatting)
