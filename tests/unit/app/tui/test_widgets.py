@@ -105,6 +105,16 @@ def test_menu_scrolls_and_selects() -> None:
     assert several.on_key("enter") == ("a", "b")
 
 
+def test_details_of_a_menu_are_in_one_column() -> None:
+    labels = ("openai:gpt-5-mini", "anthropic:claude-sonnet-4-5-20250929", "local:llama3")
+    menu = Menu([MenuItem(label, label, detail="DETAIL") for label in labels], numbered=False)
+    for columns in (40, 60, 80, 200):
+        shown = to_text(menu.rows(columns, 5)).splitlines()
+        assert len({line.index("DETAIL") for line in shown if "DETAIL" in line}) == 1
+        assert "anthropic:claude-sonnet-4-5-2" in shown[1]
+        assert all(len(line) < columns for line in shown)
+
+
 class NotificationRecorder:
     def __init__(self, options: NotificationOptions) -> None:
         self.written = ""
