@@ -78,7 +78,7 @@ KEYS: tuple[KeyAction, ...] = (
 _HISTORY_KEYS = ("Up, Down", "Earlier inputs that start with the typed text; lines of a longer input")
 
 _REPORT_STARTS = frozenset("[]P_^XO")
-"""What starts a report or a key of the terminal after Escape, so that Alt and the character cannot be told from it."""
+"""What starts a report or a key of the terminal after Escape, so that a parser cannot distinguish Alt and the character from it."""
 
 _NAMED = {
     "up",

@@ -29,7 +29,7 @@ _COMPLETE = re.compile(
     r"\x1b(?:\[(?:M[^\x00-\x1f]{3}|[@-LN-Z]\Z|\[[A-E]\Z|[\d<=>?;][0-?]*[ -/]*[@-~])"
     r"|(?:\][\dlL]|P|_G|\^|X)[^\a\x1b\x9c]*(?:\a|\x1b\\|\x9c))"
 )
-"""A sequence that is recognized however late its rest arrives, because nobody types it in one go."""
+"""A sequence that is recognized however late its rest arrives, since typed keys arrive one at a time."""
 
 _CSI = re.compile(r"\x1b\[([0-?]*)([ -/]*)([@-~])")
 _EVENT = re.compile(r":(\d*)")
