@@ -361,9 +361,9 @@ def init_command_writes_instructions(chat: TerminalChat) -> None:
     needs=_is_in_source('"background", (("c-b",)'),
 )
 def control_b_moves_a_command_to_the_background(chat: TerminalChat) -> None:
-    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="echo begun; sleep 60"), "It runs."])
+    terminal = chat.begin("--allow", "'shell(*)'", script=[call("shell", command="sleep 60"), "It runs."])
     terminal.send("go")
-    terminal.wait("\n    begun")
+    terminal.wait("sleep 60")
     terminal.keys("C-b")
     terminal.wait("It runs.")
     terminal.send("/jobs")

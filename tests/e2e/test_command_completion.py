@@ -19,6 +19,7 @@ CASES = [
     ("mainspring sessions ", "purge"),
     ("mainspring sessions --a", "--all"),
     ("mainspring -p hi --mod", "--model"),
+    ("mainspring --model openai:gpt-4.1-n", "openai:gpt-4.1-nano"),
 ]
 
 ZSH = r"""
@@ -97,11 +98,21 @@ while IFS='|' read -r line; do
     COMP_WORDBREAKS=$' \t\n='
     read -ra parts <<< "${line//=/ = }"
     [[ $line == *' ' || $line == *= ]] && parts+=("")
+    COMP_LINE=$line COMP_POINT=${#line}
     COMP_WORDS=("${parts[@]}") COMP_CWORD=$((${#parts[@]} - 1)) COMPREPLY=()
     _mainspring
     echo "${COMPREPLY[*]}"
 done
 """
+
+
+def test_bash_completes_the_part_of_a_model_after_its_colon(command: Command) -> None:
+    bash = shutil.which("bash") or skip_missing("bash")
+    (command.folder / "mainspring.bash").write_text(completion_script(command, "bash"), encoding="utf-8")
+    words = "COMP_WORDS=(mainspring --model openai : gpt-4.1-n) COMP_CWORD=4 COMP_POINT=${#COMP_LINE}"
+    code = f"source mainspring.bash; COMP_LINE='mainspring --model openai:gpt-4.1-n'; {words}; _mainspring; echo $COMPREPLY"
+    done = subprocess.run([bash, "--norc", "-c", code], cwd=command.folder, capture_output=True, encoding="utf-8")
+    assert (done.stdout, done.stderr) == ("gpt-4.1-nano\n", "")
 
 
 OPTION_VALUES = {
@@ -113,6 +124,9 @@ OPTION_VALUES = {
     "mainspring --plan --thinking=m": "minimal medium",
     "mainspring export --format=": "html markdown jsonl",
     "mainspring cost --by mo": "model",
+    "mainspring --model openai:gpt-4.1-n": "openai:gpt-4.1-nano",
+    "mainspring check --model=openai:gpt-4.1-n": "openai:gpt-4.1-nano",
+    "mainspring config --model openai:gpt-4.1-n": "",
     "mainspring --schema ": "",  # bash completes names of files
     "mainspring --cwd=s": "",
 }

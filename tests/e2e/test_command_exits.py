@@ -450,6 +450,15 @@ def test_run_works_in_a_deleted_folder(command: Command) -> None:
     assert "no longer exists" in done.err
 
 
+@pytest.mark.parametrize("arguments", ["-p x", "trust"])
+def test_deleted_folder_without_its_path_is_refused(command: Command, arguments: str) -> None:
+    done = command.shell(f"mkdir gone && cd gone && rmdir ../gone && env -u PWD $MAINSPRING {arguments}")
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "Error: The current folder no longer exists. Use --cwd DIR to choose another folder.\n"
+    assert not command.server.requests
+
+
 def test_nested_run_in_a_linked_folder_gets_its_own_session(command: Command, tmp_path: Path) -> None:
     """The real path of the folder is used, and a nested run has its own session (known problems B-04, B-05)."""
     link = tmp_path / "link"

@@ -119,6 +119,34 @@ def test_dumb_terminal_uses_line_mode(dumb: TerminalChat) -> None:
     terminal.wait("ready$")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_unsent_input_returns_in_the_next_chat(chat: TerminalChat, number: signal.Signals) -> None:
+    terminal = chat.begin()
+    terminal.type("a first line")
+    terminal.keys("M-Enter")
+    terminal.paste("\n".join(map(str, range(20))))
+    terminal.wait("[pasted 20 lines]")
+    os.kill(terminal.pid_of("mainspring"), number)
+    assert "The next chat in this folder starts with it." in terminal.wait("ready$")
+    terminal = chat.begin(script=["One."])
+    terminal.wait("[pasted 21 lines]")
+    terminal.keys("Enter")
+    terminal.wait("One.")
+    assert chat.server.requests[-1]["messages"][-1]["content"].startswith("a first line\n0\n1\n2")
+    chat.end()
+    chat.begin().wait(lambda screen: "a first line" not in screen)
+
+
+@pytest.mark.parametrize("flags", ["", "--screen-reader"])
+def test_chat_in_a_deleted_folder_without_its_path_is_refused(chat: TerminalChat, flags: str) -> None:
+    terminal = chat.terminal
+    terminal.keys(
+        f"mkdir gone; cd gone; rmdir ../gone; clear; env -u PWD {chat.command} {flags}; echo code $?", "Enter"
+    )
+    screen = terminal.wait("code 2")
+    assert "Error: The current folder no longer exists. Use --cwd DIR to choose another fold" in screen
+
+
 def test_command_without_a_terminal_prints_usage(chat: TerminalChat) -> None:
     terminal = chat.terminal
     terminal.keys(f"{chat.command} 2>&1 | cat", "Enter")

@@ -376,3 +376,14 @@ def test_always_allow_applies_to_this_project_only(chat: TerminalChat, tmp_path:
     terminal.answer("Escape")
     chat.end()
     assert len(canary.read_text().split()) == 2
+
+
+def test_paste_into_a_question_is_shown_and_answers_nothing(chat: TerminalChat) -> None:
+    terminal = chat.begin(script=[call("shell", command="touch ran"), "Done."])
+    terminal.send("go")
+    terminal.wait("Run this command?")
+    terminal.paste("y\nyes\n")
+    terminal.wait(lambda screen: "Your input returns after the question:" in screen and "y yes" in screen)
+    terminal.answer("Escape")
+    terminal.wait(lambda screen: "\n> y\n  yes" in screen)
+    assert not (terminal.folder / "ran").exists()

@@ -48,11 +48,13 @@ from mainspring.app.chat.shell_messages import ShellMessage
 from mainspring.app.chat.slash_commands import SlashCommands
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.tool_display import truncate_middle
+from mainspring.app.compose.conversation import OpenConversation
 from mainspring.cancellation import CancelToken
 from mainspring.env import CapturedOutput, Job, OutputLimits, ProcessResult, StreamName
 from mainspring.errors import ConfigError, MainspringError, ModelError
-from mainspring.events import Notice
+from mainspring.events import Notice, ToolExecutionEnd, ToolExecutionStart
 from mainspring.messages import Message, utc_now
+from mainspring.permissions.rules import COMMAND_TOOLS
 from mainspring.sessions import MessageEntry
 from mainspring.tools.support.background import BackgroundSwitch, MovableCommand, describe_status
 
@@ -182,6 +184,19 @@ class ShellRunner:
         """Whether a command is running."""
         return bool(self._signals)
 
+    async def attach(self, conversation: OpenConversation) -> None:
+        """Let the user move a command of the agent as soon as its call is shown."""
+
+        def on_start(event: ToolExecutionStart) -> None:
+            if event.call.name in COMMAND_TOOLS:
+                self._switch.announce(event.call.id)
+
+        def on_end(event: ToolExecutionEnd) -> None:
+            self._switch.withdraw(event.call.id)
+
+        conversation.agent.bus.on(ToolExecutionStart, on_start)
+        conversation.agent.bus.on(ToolExecutionEnd, on_end)
+
     async def wait_finished(self) -> None:
         """Wait until all commands have ended and their output is added to the conversation."""
         if self._running:
@@ -192,6 +207,7 @@ class ShellRunner:
         if not command.line.strip():
             return "The shell command is empty."
         self._signals[id] = signal = CancelToken()
+        self._switch.announce(id)
         task = self._tasks.create_task(self._run(id, command, signal))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -218,7 +234,7 @@ class ShellRunner:
             async def run(stop: CancelToken, receive: Callable[[StreamName, bytes], object]) -> ProcessResult:
                 return await env.run(command.line, on_output=receive, signal=stop, limits=limits)
 
-            moving = MovableCommand(command.line, run, env.jobs, self._switch)
+            moving = MovableCommand(command.line, run, env.jobs, self._switch, id)
             result = await moving.run(on_output, signal, on_end=self._report_job)
             if isinstance(result, Job):
                 await self._report_move(id, command, result)
@@ -238,6 +254,7 @@ class ShellRunner:
         except OSError as error:
             self._publish(error_notice(error))
         finally:
+            self._switch.withdraw(id)
             del self._signals[id]
 
     async def _report_move(self, id: str, command: Shell, job: Job) -> None:

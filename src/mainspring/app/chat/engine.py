@@ -116,6 +116,7 @@ class Chat:
             self._tasks,
             options.ask.place.offline,
         )
+        self._shell = ShellRunner(current, self._runs, self._status, self._publish, self._tasks, self._switch)
         self._registry = CommandRegistry()
         custom_commands = CustomCommandPrompts(current, self._registry.reserved_names)
         self._opener = ConversationOpener(
@@ -126,7 +127,7 @@ class Chat:
             self._status,
             self._client_services,
             self._publish,
-            (view, models, self._approvals, self._runs, mode, custom_commands),
+            (view, models, self._approvals, self._runs, self._shell, mode, custom_commands),
         )
         self._sessions = SessionController(
             options.ask, current, self._opener, self._queue, mode, self._status, self._publish
@@ -139,7 +140,6 @@ class Chat:
         self._add_commands(models, mode)
         self._completer = Completer(current, self._slash_commands)
         self._commands = CommandQueue(self._publish, self._runs.start_next_queued)
-        self._shell = ShellRunner(current, self._runs, self._status, self._publish, self._tasks, self._switch)
         self._dispatcher = CommandDispatcher(
             self._commands,
             InputDispatcher(current, self._queue, self._questions, self._runs, self._commands),

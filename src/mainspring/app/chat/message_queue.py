@@ -183,7 +183,7 @@ class MessageQueue:
                 self.remove(queued.id)
                 self.mark_sending(queued)
                 try:
-                    built = await build_message(queued, conversation, self._ask)
+                    built = await build_message(queued, conversation, self._ask, self._publish)
                 except MessageNotSentError as error:  # it is tried again after the run, which then returns its text
                     self.mark_sent(queued.id)
                     self.add(replace(queued, kind="queue"))
@@ -251,13 +251,16 @@ class MessageNotSentError(AgentError):
     """A message was not sent, because a file that it mentions or an image cannot be attached."""
 
 
-async def build_message(queued: QueuedMessage, conversation: OpenConversation, ask: AskUser) -> Message:
+async def build_message(
+    queued: QueuedMessage, conversation: OpenConversation, ask: AskUser, publish: Callable[[Notice], object]
+) -> Message:
     """Build the message for the model, with the files that the text mentions.
 
     Args:
         queued: The message.
         conversation: Its conversation.
         ask: Asks the user about a file that needs approval.
+        publish: Publishes a notice about a file that is attached in part.
 
     Raises:
         MessageNotSentError: If a file cannot be attached.
@@ -285,6 +288,8 @@ async def build_message(queued: QueuedMessage, conversation: OpenConversation, a
         images = [await fit_image(a.name or "The pasted image", a.data) for a in pasted]
     except (ConfigError, PermissionDeniedError) as error:
         raise MessageNotSentError(f"The message was not sent. {error}") from error
+    for note in files.notes:
+        publish(Notice(note))
     if queued.instructions:
         text += "\n\n" + wrap_in_tag(INSTRUCTIONS_TAG, queued.instructions, line=queued.command)
     texts = [text, *[wrap_in_tag("file", a.text, path=a.name or "text") for a in queued.attachments if a.text]]

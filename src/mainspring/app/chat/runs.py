@@ -294,7 +294,7 @@ class RunController:
         await ensure_weights(conversation.choice.model, self._report, signal, offline=self._is_offline)
         prompt: Sequence[Message] = ()
         if message is not None:
-            prompt = (await build_message(message, conversation, self._approvals.ask),)
+            prompt = (await build_message(message, conversation, self._approvals.ask, self._publish),)
         options: dict[str, Any] = {"signal": signal, "behavior": self._mode.run_options(), "raise_errors": False}
         if overrides.model is not None:
             options["model"] = overrides.model

@@ -40,6 +40,10 @@ _REWIND_TITLES = {
 _REWIND_FLAGS = ("files", "conversation", "both", "preview", "force", "list")
 
 
+_NO_PROMPTS = "(no prompts yet)"
+"""Label of a session without prompts."""
+
+
 class SessionCommands:
     """Commands that list, resume, fork, rewind, name, export, compact, and clear sessions.
 
@@ -136,7 +140,7 @@ class SessionCommands:
             facts = (describe_session(info, summary, now), info.id, info.problem, info.cwd if everywhere else "")
             choices.append(
                 Choice(
-                    label=one_line(info.title or info.preview or info.id, 80),
+                    label=one_line(info.title or info.preview or _NO_PROMPTS, 80),
                     line=f"/resume {info.id}",
                     detail="; ".join(filter(None, facts)),
                     current=session is not None and info.id == session.id,
@@ -319,14 +323,14 @@ class InfoCommands:
         rows.append(
             (*_usage_row("total", spent)[:4], f"{max(status.tokens, known.total_tokens):,}", format_spent(spent))
         )
-        rows += [(f"limit of {scope}: {limit}", "", "", "", "", "") for scope, limit in self._list_limits()]
+        rows += [(f"{scope} limit", "", "", "", "", limit) for scope, limit in self._list_limits()]
         return Table(("model", "in", "out", "cached", "tokens", "cost"), tuple(rows), "Cost")
 
     def _list_limits(self) -> list[tuple[str, str]]:
         """Return the limits of a run and of the session."""
         behavior = self._current.agent.behavior
         limits: list[tuple[str, str]] = []
-        for scope, budget in (("a run", behavior), ("the session", behavior.session_budget)):
+        for scope, budget in (("run", behavior), ("session", behavior.session_budget)):
             if budget is None:
                 continue
             if budget.max_cost is not None:
@@ -337,7 +341,7 @@ class InfoCommands:
                 limits.append((scope, f"{budget.max_turns:,} model calls"))
             if budget.max_seconds is not None:
                 limits.append((scope, f"{budget.max_seconds:g} seconds"))
-        return limits or [("a run", "none")]
+        return limits or [("run", "none")]
 
     async def _run_side_question(self, arguments: str) -> CommandResult:
         """Answer from the messages so far, without tools. Neither the question nor the answer joins the conversation."""

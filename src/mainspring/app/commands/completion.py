@@ -11,6 +11,9 @@ from mainspring.app.cli.arguments import COMMANDS, run_parser
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.parser import Parser
 from mainspring.app.cli.runner import run_command
+from mainspring.models.catalog import load_catalog
+
+_MODEL_METAVAR = "PROVIDER:MODEL"
 
 
 class Option(Struct, frozen=True):
@@ -22,6 +25,7 @@ class Option(Struct, frozen=True):
         takes: Whether a value follows.
         choices: Possible values; empty for files.
         optional: Whether the value can be omitted.
+        is_model: Whether the value is a model with its provider.
     """
 
     names: tuple[str, ...]
@@ -29,6 +33,7 @@ class Option(Struct, frozen=True):
     takes: bool
     choices: tuple[str, ...] = ()
     optional: bool = False
+    is_model: bool = False
 
 
 class CommandSpec(Struct, frozen=True):
@@ -66,7 +71,8 @@ def read_command_spec(parser: Parser) -> CommandSpec:
             continue
         help = " ".join((action.help or "").split())
         is_optional = action.nargs == "?"
-        options.append(Option(tuple(action.option_strings), help, action.nargs != 0, choices, is_optional))
+        is_model = action.metavar == _MODEL_METAVAR
+        options.append(Option(tuple(action.option_strings), help, action.nargs != 0, choices, is_optional, is_model))
     return CommandSpec((parser.description or "").strip().splitlines()[0], actions, tuple(options))
 
 
@@ -75,9 +81,16 @@ def _all_commands() -> Iterator[tuple[str, CommandSpec]]:
         yield name, read_command_spec(make())
 
 
+def _models() -> str:
+    """Return the models of the catalog, separated by spaces."""
+    return " ".join(f"{entry.provider}:{entry.id}" for entry in load_catalog().models)
+
+
 def bash() -> str:
     """Generate the script for bash."""
     run_words = read_command_spec(run_parser())
+    with_models = [name for name, words in _all_commands() if any(option.is_model for option in words.options)]
+    commands_with_models = ["-", *with_models]  # the dash: no command
     lines = [
         "# completion of mainspring for bash",
         "_mainspring() {",
@@ -85,6 +98,15 @@ def bash() -> str:
         '  [[ $cur == "=" ]] && cur=',  # bash splits --output=json into three words
         '  [[ $prev == "=" ]] && prev=${COMP_WORDS[COMP_CWORD-2]}',
         "  [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} != -* ]] && command=${COMP_WORDS[1]}",
+        # bash splits a model at its colon and replaces only the last part
+        "  local line=${COMP_LINE:0:COMP_POINT}",
+        f"  local with_models=' {' '.join(commands_with_models)} '",
+        '  if [[ $with_models == *" ${command:--} "* && $line =~ --model[\\ =]+([^\\ ]*)$ ]]; then',
+        "    cur=${BASH_REMATCH[1]}",
+        f"    COMPREPLY=($(compgen -W '{_models()}' -- \"$cur\"))",
+        '    [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]] && COMPREPLY=("${COMPREPLY[@]#"${cur%:*}:"}")',
+        "    return",
+        "  fi",
         "  case $prev in",
     ]
     seen: set[str] = set()
@@ -115,7 +137,8 @@ def bash() -> str:
 
 def zsh() -> str:
     """Generate the script for zsh."""
-    lines = ["#compdef mainspring", "# completion of mainspring for zsh", "_mainspring() {", "  local -a commands"]
+    lines = ["#compdef mainspring", "# completion of mainspring for zsh", "_mainspring_models() {"]
+    lines += [f"  local -a models=({_models()})", "  compadd -a models", "}", "_mainspring() {", "  local -a commands"]
     lines.append("  commands=(")
     lines += [f"    {_quoted(f'{name}:{words.about}')}" for name, words in _all_commands()]
     lines += ["  )", "  if (( CURRENT > 2 )) && [[ ${words[2]} != -* ]]; then", "    case ${words[2]} in"]
@@ -145,9 +168,8 @@ def _zsh(words: CommandSpec) -> Iterator[str]:
     yield "'*:file:_files'"
     for option in words.options:
         for name in option.names:
-            value = (
-                f":value:({' '.join(option.choices)})" if option.choices else ":value:_files" if option.takes else ""
-            )
+            values = f"({' '.join(option.choices)})" if option.choices else "_files"
+            value = f":value:{'_mainspring_models' if option.is_model else values}" if option.takes else ""
             help_text = option.help.replace("[", "(").replace("]", ")").replace(":", " -")
             equals = "=" if value and name.startswith("--") and not option.optional else ""
             yield _quoted(f"{name}{equals}[{help_text}]{value}")
@@ -156,6 +178,7 @@ def _zsh(words: CommandSpec) -> Iterator[str]:
 def fish() -> str:
     """Generate the script for fish."""
     lines = ["# completion of mainspring for fish"]
+    lines += ["function __mainspring_models", rf"  printf '%s\n' {_models()}", "end"]
     alone = f"not __fish_seen_subcommand_from {' '.join(COMMANDS)}"
     for name, words in _all_commands():
         lines.append(f"complete -c mainspring -f -n '{alone}' -a {name} -d {_quoted(words.about)}")
@@ -171,7 +194,8 @@ def fish() -> str:
 
 def _fish(option: Option, condition: str) -> str:
     spelled = " ".join(f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names)
-    values = f" -x -a {_quoted(' '.join(option.choices))}" if option.choices else " -r" if option.takes else ""
+    offered = "(__mainspring_models)" if option.is_model else " ".join(option.choices)
+    values = f" -x -a {_quoted(offered)}" if offered else " -r" if option.takes else ""
     return f"complete -c mainspring -n '{condition}' {spelled}{values} -d {_quoted(option.help)}"
 
 

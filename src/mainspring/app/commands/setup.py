@@ -179,6 +179,8 @@ def _ask_questions(
             console.info(problem)
             name = _prompt("Name of the provider", _CUSTOM_PROVIDER)
     for question in wizard.questions:
+        if not question.is_asked(values):
+            continue
         value = _answer(question)
         while value and not is_accepted(question.setting, value):
             value = _answer(question)

@@ -126,7 +126,9 @@ async def build_prompt(
         )
         parts.append(text)
     elif options.prompt.strip():
-        text, images = await attach_mentions(options.prompt, conversation.env, conversation.permissions, reader)
+        text, images = await attach_mentions(
+            options.prompt, conversation.env, conversation.permissions, reader, lambda note: report(Notice(note))
+        )
         parts.append(text)
     if options.piped.strip():
         parts.append(wrap_in_tag("stdin", options.piped) if parts else options.piped)

@@ -48,6 +48,7 @@ class SetupQuestion(Struct, frozen=True, kw_only=True):
         needed: Whether an answer is required.
         secret: Whether the input is hidden.
         choices: Valid answers; any if empty.
+        only_for: The setting and the answer without which the question is not asked; None for always.
     """
 
     setting: str
@@ -56,6 +57,11 @@ class SetupQuestion(Struct, frozen=True, kw_only=True):
     needed: bool = False
     secret: bool = False
     choices: tuple[str, ...] = ()
+    only_for: tuple[str, str] | None = None
+
+    def is_asked(self, values: Mapping[str, str]) -> bool:
+        """Return True unless an answer before it makes the question needless."""
+        return self.only_for is None or values.get(self.only_for[0]) == self.only_for[1]
 
 
 class ProviderSetup(Struct, frozen=True, kw_only=True):
@@ -101,7 +107,7 @@ _QUESTIONS: dict[str, tuple[SetupQuestion, ...]] = {
     ),
     "foundry": (
         SetupQuestion(setting="mode", text="Mode", default="local", choices=("local", "cloud")),
-        SetupQuestion(setting="projectEndpoint", text="Project endpoint (cloud only)"),
+        SetupQuestion(setting="projectEndpoint", text="Project endpoint", only_for=("mode", "cloud"), needed=True),
         _model(text="Model or deployment (empty: the default)"),
     ),
     "ollama": (_url(PROVIDERS["ollama"].base_url), _model(PROVIDERS["ollama"].model)),
@@ -374,7 +380,7 @@ def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey
     known = provider_setting_types(name)
     if unknown := [setting for setting in values if setting not in known]:
         raise ConfigError(explain_unknown_setting(name, unknown[0], known))
-    for question in wizard.questions:
+    for question in filter(lambda each: each.is_asked(values), wizard.questions):
         if question.needed and question.setting not in values and not question.default:
             flag = {"baseUrl": "--url", "model": "--model"}.get(question.setting, f"--set {question.setting}=...")
             raise ConfigError(f"{name} needs {question.text.lower()}: {flag}")

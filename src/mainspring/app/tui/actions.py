@@ -159,8 +159,29 @@ class InputActions:
         if not self._screen.buffer.text:
             self._screen.buffer.insert_text(typed if sent == text else text)
 
+    def clear(self) -> None:
+        """Clear the input. Its text stays in the history."""
+        screen = self._screen
+        self._jobs.start(self._store_in_history(screen.pastes.expand(screen.buffer.text).text))
+        screen.buffer.append_to_history()
+        screen.buffer.reset()
+
     async def _store_in_history(self, text: str) -> None:
         await asyncio.to_thread(self._history.add, text)
+
+    def restore_draft(self) -> None:
+        """Put the input that the last chat of this folder did not send into the input."""
+        if draft := self._history.pop_draft():
+            self._screen.buffer.insert_text(self._screen.pastes.text(draft))
+
+    def store_drafts(self) -> bool:
+        """Store what was typed and not sent, for the next chat in this folder. Return True if something was stored."""
+        screen = self._screen
+        edited = screen.editing_queued_id
+        is_unchanged = any(m.id == edited and m.text == screen.buffer.text for m in self._connection.queued)
+        typed = [self._draft, screen.answer.text, "" if is_unchanged else screen.buffer.text]
+        stored = [self._history.add_draft(screen.pastes.expand(text).text) for text in typed]
+        return any(stored)
 
     # --- queued messages ----------------------------------------------------------------------------------------------
 
@@ -320,8 +341,7 @@ class ControlActions:
         elif screen.editing_queued_id:
             self._inputs.stop_editing()
         elif screen.buffer.text:
-            screen.buffer.append_to_history()
-            screen.buffer.reset()
+            self._inputs.clear()
         else:
             self._show_hint("Press Ctrl-C again to exit")
         screen.invalidate()

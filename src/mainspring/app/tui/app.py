@@ -26,7 +26,7 @@ from mainspring.app.tui.notifications import NotificationOptions, Notifier, Noti
 from mainspring.app.tui.safe_text import to_one_row
 from mainspring.app.tui.screen import Screen
 from mainspring.app.tui.status_line import StatusCommand, status_row
-from mainspring.app.tui.styled_text import Row, make_row, wrap_row
+from mainspring.app.tui.styled_text import Row, clip_row, make_row, wrap_row
 from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import (
@@ -145,7 +145,9 @@ class TerminalApp:
         self._status_parts: tuple[str, ...] = ()  # the settings are loaded before the first status
         self._status_command: StatusCommand | None = None
         self.failure: Exception | None = None
+        self.has_stored_draft = False
         self.set_keys({})
+        self._inputs.restore_draft()
 
     def is_busy(self) -> bool:
         """Return True while a run or a shell command is in progress."""
@@ -205,6 +207,7 @@ class TerminalApp:
                 await self.screen.app.run_async(set_exception_handler=False, handle_sigint=False)
             finally:
                 on_exit()
+                self.has_stored_draft = self._inputs.store_drafts()
                 self.screen.output.set_focus_reporting(False)
                 ticking.cancel()
                 await self._close(chatting)
@@ -430,7 +433,12 @@ class TerminalApp:
 
     def _dialog_rows(self, dialog: Dialog, columns: int, max_rows: int) -> list[Row]:
         if dialog.text_request is not None or self.screen.dialog_takes_keys():
-            return dialog.rows(columns, max_rows)
+            draft = to_one_row(self.screen.pastes.to_display(self.screen.buffer.text), columns - 1)
+            if not draft or max_rows <= _MIN_ROWS_FOR_STATUS:
+                return dialog.rows(columns, max_rows)
+            label = make_row(("faint", "Your input returns after the question:"))
+            hidden = [clip_row(label, columns - 1), make_row(("faint", draft))]
+            return [*dialog.rows(columns, max_rows - len(hidden)), *hidden]
         hint = wrap_row(make_row(("faint", _TYPING_GRACE_HINT)), columns)
         return [*dialog.rows(columns, max(max_rows - len(hint), 1)), *hint]
 

@@ -17,6 +17,10 @@ from mainspring.app.tui.styled_text import Row, clip_row, make_row, wrap_row
 _PAGE = 5
 
 
+_MIN_DETAIL_COLUMNS = 6
+"""A detail is not shown in fewer columns."""
+
+
 class MenuItem(Struct, frozen=True):
     """An item of a menu.
 
@@ -173,14 +177,14 @@ class Menu:
         sign = "> " if i == self.index else "  "
         mark = ("[x] " if i in self._marked else "[ ] ") if self._multiple else ""
         key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
-        label = to_one_row(f"{'  ' * item.depth}{item.label}" if not item.depth else item.label, max(columns - 12, 4))
-        label = "  " * item.depth + label
-        if item.detail:
-            label += " " * (self._column(columns) - width(label))
+        indent = "  " * item.depth
+        label = indent + to_one_row(item.label, max(columns - width(sign + mark + key + indent) - 2, 4))
+        column = self._column(columns)
+        is_aligned = not column or width(label) <= column
+        label += " " * (column - width(label)) if item.detail else ""
         space = columns - width(sign + mark + key + label) - 3
-        detail = (
-            f"  {truncate(to_one_row(item.detail, 200, make=escape_all), space)}" if item.detail and space > 6 else ""
-        )
+        has_detail = item.detail and is_aligned and space > _MIN_DETAIL_COLUMNS
+        detail = f"  {truncate(to_one_row(item.detail, 200, make=escape_all), space)}" if has_detail else ""
         style = "chosen" if i == self.index else ""
         parts = make_row((style, sign + mark), ("accent", key)) if style else make_row(sign + mark, ("accent", key))
         return [*parts, *(make_row((style, label)) if style else make_row(label)), *make_row(("faint", detail))]

@@ -58,38 +58,71 @@ class HistoryFile:
 
     def add(self, text: str) -> bool:
         """Add an entry. Return False if it was not stored."""
-        line = json.dumps(redact_environment(text)).encode() + b"\n"
-        if not text.strip() or len(line) > MAX_INPUT_BYTES:
-            return False
+        line = _to_line(text)
+        return bool(text.strip()) and len(line) <= MAX_INPUT_BYTES and _append(self._path, line)
+
+    @property
+    def _drafts(self) -> Path:
+        """The file of the drafts."""
+        return self._path.with_suffix(".drafts")
+
+    def add_draft(self, text: str) -> bool:
+        """Store an input that was not sent, of any length. Return False if it was not stored."""
+        return bool(text.strip()) and _append(self._drafts, _to_line(text))
+
+    def pop_draft(self) -> str:
+        """Remove the latest draft and return it, or return an empty string. Earlier ones stay for the next call."""
+        path = self._drafts
+        if not path.exists():
+            return ""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with lock_directory(self._path.parent):
-                handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-                try:
-                    os.fchmod(handle, 0o600)
-                    os.write(handle, line)
-                finally:
-                    os.close(handle)
+            with lock_directory(path.parent):
+                drafts = list(_entries(path.read_bytes().split(b"\n")))
+                _replace(path, drafts[:-1])
         except (OSError, LockTimeoutError):
-            return False  # a history that cannot be stored must not stop the user
-        return True
+            return ""
+        return drafts[-1] if drafts else ""
 
     def trim(self) -> None:
         """Drop the oldest entries of a large file."""
         try:
             with lock_directory(self._path.parent):
                 if self._path.stat().st_size > _MAX_FILE_BYTES // 2 or self._lines() > 2 * MAX_ENTRIES:
-                    self._replace(self.read())
+                    _replace(self._path, self.read())
         except (OSError, LockTimeoutError):
             return
 
     def _lines(self) -> int:
         return self._path.read_bytes().count(b"\n")
 
-    def _replace(self, entries: list[str]) -> None:
-        with NamedTemporaryFile("wb", dir=self._path.parent, prefix=".history-", delete=False) as file:
-            file.writelines(json.dumps(text).encode() + b"\n" for text in entries)
-        os.replace(file.name, self._path)
+
+def _to_line(text: str) -> bytes:
+    return json.dumps(redact_environment(text)).encode() + b"\n"
+
+
+def _append(path: Path, line: bytes) -> bool:
+    """Add a line to a file. Return False if it was not stored, since that must not stop the user."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (
+            lock_directory(path.parent),
+            open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file,
+        ):
+            os.fchmod(file.fileno(), 0o600)
+            file.write(line)
+    except (OSError, LockTimeoutError):
+        return False
+    return True
+
+
+def _replace(path: Path, entries: list[str]) -> None:
+    """Replace a file; without entries, remove it."""
+    if not entries:
+        path.unlink(missing_ok=True)
+        return
+    with NamedTemporaryFile("wb", dir=path.parent, prefix=".history-", delete=False) as file:
+        file.writelines(json.dumps(text).encode() + b"\n" for text in entries)
+    os.replace(file.name, path)
 
 
 def open_history(home: Path, cwd: Path) -> HistoryFile:

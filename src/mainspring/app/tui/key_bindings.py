@@ -77,6 +77,9 @@ KEYS: tuple[KeyAction, ...] = (
 
 _HISTORY_KEYS = ("Up, Down", "Earlier inputs that start with the typed text; lines of a longer input")
 
+_REPORT_STARTS = frozenset("[]P_^XO")
+"""What starts a report or a key of the terminal after Escape, so that a parser cannot distinguish Alt and the character from it."""
+
 _NAMED = {
     "up",
     "down",
@@ -120,7 +123,7 @@ def parse_key(written: str) -> tuple[str, ...] | None:
     sequence: list[str] = []
     for part in written.split():
         keys = _parse_part(part)
-        if keys is None:
+        if keys is None or (keys[0] == "escape" and keys[-1] in _REPORT_STARTS):
             return None
         sequence += keys
     return tuple(sequence) or None

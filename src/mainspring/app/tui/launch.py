@@ -69,6 +69,8 @@ class TuiLauncher:
         if self._warning:
             console.info(f"Note: {self._warning}")
         app = self._app
+        if app is not None and app.has_stored_draft:
+            console.info("Your unsent input is saved. The next chat in this folder starts with it.")
         if app is not None and app.failure is not None:
             raise app.failure
         status = app.connection.status if app is not None else None

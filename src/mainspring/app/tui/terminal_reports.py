@@ -21,22 +21,30 @@ _STRINGS = "]P_^X"
 """The second characters of OSC, DCS, APC, PM, and SOS, which are also typed with Alt."""
 
 _REPORT_START = re.compile(
-    r"\x1b(?:\][\dlL]|P[\d>|$+!=?;]|_G|\[[\d<=>?;])",
+    r"\x1b(?:\][\dlL]|P[\d>|$+!=?;]|_G|\[[\d<=>?;M])",
 )
 """The start of a sequence that cannot be typed, so that its end is awaited."""
+
+_COMPLETE = re.compile(
+    r"\x1b(?:\[(?:M[^\x00-\x1f]{3}|[@-LN-Z]\Z|\[[A-E]\Z|[\d<=>?;][0-?]*[ -/]*[@-~])"
+    r"|(?:\][\dlL]|P|_G|\^|X)[^\a\x1b\x9c]*(?:\a|\x1b\\|\x9c))"
+)
+"""A sequence that is recognized however late its rest arrives, since typed keys arrive one at a time."""
 
 _CSI = re.compile(r"\x1b\[([0-?]*)([ -/]*)([@-~])")
 _EVENT = re.compile(r":(\d*)")
 _MODIFIED_ENTER = re.compile(r"13;([2-9]|1[0-6])(?::[12])?")
 _NEW_LINE = "\x1b\r"
-_LATE_REPORT = re.compile(r"\]\d+;|P(?:>\||[01][+$]r)|_G|\[[?>]\d|\[\d+(?:;\d+)*[Rtuc]")
-"""What follows the first character of a report and is not typed in one go."""
-
-_MAX_LATE_SECONDS = 0.5
+_MAX_LATE_SECONDS = 5.0
+"""Seconds after a lone Escape in which the rest of a report is recognized."""
 _MAX_WAIT_SECONDS = 2.0
+"""Seconds after which only a complete rest continues a sequence, so that typing works if the end was lost."""
 _MAX_STORED_CHARS = 4096
 _MAX_KEY_CHARS = 12
 """Maximum number of characters that one key sends."""
+
+_X10_BYTES = 6
+"""Bytes of a mouse report of X10, whose coordinates need not be valid UTF-8."""
 
 _State = Literal["text", "escape", "csi", "x10", "console", "string", "paste"]
 
@@ -45,7 +53,8 @@ class ReportFilter(Vt100Parser):
     """A parser of keys that removes reports of the terminal first, also if they arrive in pieces.
 
     Programs that run in between and multiplexers request reports, and the answers may arrive while the user types. Each sequence
-    is read to its end. Only sequences of known keys are passed on.
+    is read to its end. Only sequences of known keys are passed on. A pause ends a lone Escape only, which is a key: what follows a
+    longer start is awaited, since a busy terminal may send it late.
 
     Args:
         keys: The parser of the remaining keys.
@@ -60,20 +69,19 @@ class ReportFilter(Vt100Parser):
         self._paste: list[str] = []  # joined once: the time to parse a paste grows with its length only
         self._since = 0.0
         self._escape_released_at = -_MAX_LATE_SECONDS
+        self._has_paused = False
         super().__init__(keys.feed_key_callback)
 
     def feed(self, data: str) -> None:
         """Parse input of the terminal."""
-        if self._state not in ("text", "paste") and self._clock() - self._since > _MAX_WAIT_SECONDS:
-            self._reset()  # the end of the report never came
         if self._state == "paste" and len(data) <= _MAX_KEY_CHARS and self._clock() - self._since > _MAX_WAIT_SECONDS:
             self._end_lost_paste(data)
-        if (
-            self._state == "text"
-            and self._clock() - self._escape_released_at < _MAX_LATE_SECONDS
-            and _LATE_REPORT.match(data)
-        ):
-            self._start_sequence()
+        elif self._state == "text":
+            self._find_late_report(data)
+        elif self._state != "paste" and self._has_paused:
+            self._check_late_rest(data)
+        self._has_paused = False
+        self._escape_released_at = -_MAX_LATE_SECONDS
         at = 0
         while at < len(data):
             if self._state == "text":
@@ -92,10 +100,13 @@ class ReportFilter(Vt100Parser):
 
     def flush(self) -> None:
         """Handle what arrived so far as keys, after a pause. The rest of a report is still awaited."""
-        if self._state not in ("text", "paste") and not _REPORT_START.match(self._sequence):
-            if self._sequence == _ESCAPE:
-                self._escape_released_at = self._clock()
+        is_alt_text = self._state == "string" and len(self._sequence) > 2 and not _REPORT_START.match(self._sequence)
+        if self._sequence == _ESCAPE and self._state == "escape":
+            self._escape_released_at = self._clock()
             self._release()
+        elif is_alt_text:
+            self._release()
+        self._has_paused = True
         self._keys.flush()
 
     def feed_and_flush(self, data: str) -> None:
@@ -108,6 +119,23 @@ class ReportFilter(Vt100Parser):
         self._paste.clear()
         self._reset()
         self._keys.reset(request)
+
+    def _find_late_report(self, data: str) -> None:
+        """Continue a report whose Escape was handled as a key."""
+        if self._clock() - self._escape_released_at < _MAX_LATE_SECONDS:
+            sequence = _ESCAPE + data
+            if _COMPLETE.match(sequence) or (len(data) > 2 and _REPORT_START.match(sequence)):
+                self._start_sequence()
+
+    def _check_late_rest(self, data: str) -> None:
+        """End the sequence unless this is its rest, after a pause within it."""
+        sequence = self._sequence + data
+        if _COMPLETE.match(sequence):
+            return
+        if self._clock() - self._since > _MAX_WAIT_SECONDS:
+            self._reset()  # the rest never came
+        elif not _REPORT_START.match(sequence):
+            self._release()
 
     def _pass_on(self, text: str) -> None:
         if text:
@@ -174,9 +202,13 @@ class ReportFilter(Vt100Parser):
             self._sequence = character if is_report else self._sequence + character
             self._release()
             return
+        if self._state == "x10" and character < " ":  # a key: the report was cut off
+            self._sequence = character
+            self._release()
+            return
         self._sequence += character
         if self._state == "x10":
-            if len(self._sequence) == 6:
+            if len(self._sequence.encode("utf-8", "surrogateescape")) >= _X10_BYTES:
                 self._reset()
         elif self._state == "console":
             self._release_known()

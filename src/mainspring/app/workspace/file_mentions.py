@@ -15,6 +15,7 @@ from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock
 from mainspring.permissions import PermissionDecision
 from mainspring.prompt_tags import wrap_in_tag
+from mainspring.text import pluralize
 from mainspring.tools.support.images import (
     MAX_EDGE,
     MAX_IMAGE_BYTES,
@@ -104,6 +105,8 @@ class MentionReader:
         self._with_images = with_images
         self.images: list[ImageBlock] = []
         """The images that were read."""
+        self.notes: list[str] = []
+        """What the user must know about the files: which are attached in part."""
 
     async def attach(self, prompt: str) -> str:
         r"""Attach the files that a prompt mentions; ``\@`` is a plain ``@``.
@@ -171,8 +174,13 @@ class MentionReader:
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         if found.size > len(data):
             cut = text.rfind("\n") + 1 or len(text)
-            note = f"[cut here: {len(text[:cut].splitlines())} lines of a file of {found.size} bytes; read_file shows the rest]"
+            lines = len(text[:cut].splitlines())
+            note = f"[cut here: {lines} lines of a file of {found.size} bytes; read_file shows the rest]"
             text = f"{text[:cut]}{note}"
+            self.notes.append(
+                f"Attached only the first {pluralize(lines, 'line')} ({cut >> 10} KiB) of {path} ({found.size >> 10} KiB). "
+                "The agent can read the rest."
+            )
         return wrap_in_tag("file", text, path=path)
 
 
@@ -204,11 +212,21 @@ async def fit_image(name: str, data: bytes) -> ImageBlock:
 
 
 async def attach_mentions(
-    prompt: str, env: ExecutionEnv, permissions: ReadPolicy, reader: Any
+    prompt: str, env: ExecutionEnv, permissions: ReadPolicy, reader: Any, notify: Callable[[str], object]
 ) -> tuple[str, list[ImageBlock]]:
-    """Attach the files that a prompt mentions, and return its images separately. See `MentionReader`."""
+    """Attach the files that a prompt mentions, and return its images separately. See `MentionReader`.
+
+    Args:
+        prompt: The prompt.
+        env: Environment of the files.
+        permissions: Policy for reading files.
+        reader: Tool that reads files, to which rules apply.
+        notify: Called with each note for the user.
+    """
     files = MentionReader(env, permissions, reader, with_images=True)
     text = await files.attach(prompt)
+    for note in files.notes:
+        notify(note)
     return text, files.images
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mainspring.errors import ConfigError
 from mainspring.state_files import user_home
 
 PROJECT_FOLDER = ".agent"
@@ -106,6 +107,8 @@ def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tup
 
     Raises:
         NotADirectoryError: If ``given`` is not a folder.
+        ConfigError: If the current folder no longer exists and ``$PWD`` does not name it. Another folder would be a guess, and
+            the files in the working folder are read without approval.
     """
     if given is not None:
         try:
@@ -119,5 +122,7 @@ def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tup
         return os.path.realpath(os.getcwd()), ""
     except FileNotFoundError:
         deleted = environ.get("PWD", "")
-        folder = deleted if os.path.isabs(deleted) else os.sep
-        return folder, "The current folder no longer exists. Use --cwd DIR to choose another folder."
+        message = "The current folder no longer exists. Use --cwd DIR to choose another folder."
+        if not os.path.isabs(deleted):
+            raise ConfigError(message) from None
+        return deleted, message

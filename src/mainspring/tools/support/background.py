@@ -190,20 +190,34 @@ BACKGROUND_KEY = "background"
 
 
 class BackgroundSwitch:
-    """Moves the running commands to the background when the user asks for it."""
+    """Moves the running commands to the background when the user asks for it, also those whose process is about to start."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Event] = set()
+        self._announced: dict[str, asyncio.Event] = {}
+
+    def announce(self, id: str) -> None:
+        """Count a command as running from now on, since the user sees it before its process starts."""
+        self._announced[id] = asyncio.Event()
+
+    def withdraw(self, id: str) -> None:
+        """Forget an announced command that has ended or never started."""
+        self._announced.pop(id, None)
 
     def move_all(self) -> int:
         """Move all running commands to the background. Return their number."""
-        for event in self._waiting:
+        events = [*self._waiting, *self._announced.values()]
+        for event in events:
             event.set()
-        return len(self._waiting)
+        return len(events)
 
-    async def wait(self) -> None:
-        """Wait until the running commands are moved."""
-        event = asyncio.Event()
+    async def wait(self, id: str) -> None:
+        """Wait until a running command is moved.
+
+        Args:
+            id: The ID with which it was announced, if it was.
+        """
+        event = self._announced.pop(id, None) or asyncio.Event()
         self._waiting.add(event)
         try:
             await event.wait()
@@ -238,7 +252,7 @@ async def run_movable(
     async def run(signal: CancelToken, receive: Callable[[StreamName, bytes], object]) -> ProcessResult:
         return await ctx.env.run(command, env=variables, on_output=receive, signal=signal, limits=limits)
 
-    moving = MovableCommand(command, run, ctx.env.jobs, ctx.extra[BACKGROUND_KEY])
+    moving = MovableCommand(command, run, ctx.env.jobs, ctx.extra[BACKGROUND_KEY], ctx.call_id)
     return await moving.run(on_output, ctx.signal, timeout, _report_end(ctx))
 
 
@@ -250,13 +264,15 @@ class MovableCommand:
         run: Runs it until it exits.
         jobs: The background commands, to which it is added if it is moved.
         switch: Moves it.
+        id: The ID with which it was announced to the switch.
     """
 
-    def __init__(self, command: str, run: JobFunction, jobs: JobManager, switch: BackgroundSwitch) -> None:
+    def __init__(self, command: str, run: JobFunction, jobs: JobManager, switch: BackgroundSwitch, id: str) -> None:
         self._command = command
         self._run = run
         self._jobs = jobs
         self._switch = switch
+        self._id = id
         self._signal = CancelToken()
         self._before = Job("", command)  # stores the output in the foreground
 
@@ -286,7 +302,7 @@ class MovableCommand:
 
         stop_following = signal.on_cancel(lambda: self._signal.cancel(signal.reason))
         running = asyncio.ensure_future(self._run(self._signal, receive))
-        moved = asyncio.ensure_future(self._switch.wait())
+        moved = asyncio.ensure_future(self._switch.wait(self._id))
         try:
             await asyncio.wait({running, moved}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and moved.done():

@@ -518,6 +518,32 @@ async def test_command_of_the_user_moves_to_the_background(folder: Path, home: P
     assert "first\\n[moved to the background as job1; jobs(action=read, id=job1) shows its output]" in request
 
 
+@pytest.mark.parametrize("is_of_user", [False, True])
+async def test_command_moves_to_the_background_before_its_process_starts(
+    folder: Path, home: Path, ready: Path, *, is_of_user: bool
+) -> None:
+    script = f"until [ -e {ready} ]; do sleep 0.02; done"
+    model = ScriptedModel(ScriptedCall("shell", {"command": script}), "moved on", "it ended")
+    async with chatting(folder, home, model, ask={"rules": PermissionFlags(allow=("shell",))}) as chat:
+        await chat.send(Shell(script) if is_of_user else Prompt("go"))
+        if not is_of_user:
+            await chat.until(ToolExecutionStart)
+        moving = await chat.send(Background())
+        moved = await chat.until(ShellEnd if is_of_user else ToolExecutionEnd)
+        listed = await chat.slash("/jobs")
+        ready.touch()
+        await chat.until(Notice if is_of_user else AgentEnd)
+        if not is_of_user:
+            await chat.until(AgentEnd, lambda event: event.text == "it ended")
+        again = await chat.send(Background())
+
+    assert moving.accepted
+    assert "the background as job1" in (moved.output if isinstance(moved, ShellEnd) else moved.result.text)
+    assert isinstance(listed.shown, Table)
+    assert listed.shown.rows[0][0] == "job1"
+    assert again.refused == "No command is running."
+
+
 async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_run(
     folder: Path, home: Path, ready: Path
 ) -> None:

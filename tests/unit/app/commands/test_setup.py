@@ -68,4 +68,10 @@ def test_wrong_name_and_wrong_choice_are_asked_again(
     foundry = SetupAnswers(provider="foundry", values={})
     answers = setup._ask_questions(foundry.wizard, foundry, Console(verbose=False), offline=True)
     assert answers.values["mode"] == "local"
-    assert "Choose local or cloud." in capsys.readouterr().err
+    asked = capsys.readouterr()
+    assert "Choose local or cloud." in asked.err
+    assert "Project endpoint" not in asked.err + asked.out, "only a project in the cloud has one"
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("cloud\n\nhttps://x.example/api/projects/p\n\n"))
+    answers = setup._ask_questions(foundry.wizard, foundry, Console(verbose=False), offline=True)
+    assert answers.values["projectEndpoint"] == "https://x.example/api/projects/p"

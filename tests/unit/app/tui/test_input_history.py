@@ -61,3 +61,15 @@ def test_unwritable_history_is_not_an_error(tmp_path: Path) -> None:
     assert not file.add("x")
     file.trim()
     assert file.read() == []
+
+
+def test_drafts_of_any_length_return_one_by_one(tmp_path: Path) -> None:
+    file = HistoryFile(tmp_path / "folder" / "h.jsonl")
+    long = "x" * (2 * MAX_INPUT_BYTES)
+    assert file.pop_draft() == ""
+    assert file.add_draft("one\ntwo")
+    assert file.add_draft(long)
+    assert not file.add_draft(" \n")
+    assert (tmp_path / "folder" / "h.drafts").stat().st_mode & 0o777 == 0o600
+    assert [file.pop_draft(), file.pop_draft(), file.pop_draft()] == [long, "one\ntwo", ""]
+    assert file.read() == []

@@ -1,5 +1,6 @@
 """Reports of a terminal never become text, keys, or commands."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -75,27 +76,54 @@ def test_report_is_removed_however_it_arrives(report: str) -> None:
     assert Keyboard().keys(report * 3) == []
 
 
-@pytest.mark.parametrize(
-    "report", [r for r in REPORTS.values() if r[:3] not in ("\x1b[I", "\x1b[M", "\x1b^p", "\x1bXs")]
-)
-def test_report_is_removed_after_a_pause_within_it(report: str) -> None:
-    for at in range(3, len(report)):
-        keyboard = Keyboard()
-        keyboard.keys(f"a{report[:at]}")
-        keyboard.now += 0.5
-        assert keyboard.keys(f"{report[at:]}b") == ["a", "b"]
+LONG_STRINGS = ("PM", "SOS")
+"""Reports that no terminal sends, and whose start is typed with Alt."""
 
 
-@pytest.mark.parametrize(
-    "name", ["OSC 11", "OSC 10 with BEL", "DA1", "XTVERSION", "XTGETTCAP", "kitty graphics", "cursor"]
-)
+@pytest.mark.parametrize("seconds", [0.5, 10])
+@pytest.mark.parametrize("name", [name for name in REPORTS if name not in LONG_STRINGS])
+def test_report_is_removed_after_a_pause_within_it(name: str, seconds: float) -> None:
+    for report in re.findall(r"\x1b\[[IO]|.+", REPORTS[name], re.DOTALL):
+        for at in range(2, len(report)):
+            keyboard = Keyboard()
+            keyboard.keys(f"a{report[:at]}")
+            keyboard.now += seconds
+            keyboard.keys(report[at:])
+            assert keyboard.keys("b") == ["a", "b"], (report[:at], report[at:])
+
+
+@pytest.mark.parametrize("name", [name for name in REPORTS if name not in LONG_STRINGS])
 def test_report_after_a_lone_escape_does_not_become_text(name: str) -> None:
+    for report in re.findall(r"\x1b\[[IO]|.+", REPORTS[name], re.DOTALL):
+        keyboard = Keyboard()
+        assert keyboard.keys("\x1b") == ["Keys.Escape"]
+        keyboard.now += 4
+        assert keyboard.keys(report[1:]) == ["Keys.Escape"]
+        assert keyboard.keys("b") == ["Keys.Escape", "b"]
+
+
+def test_text_long_after_an_escape_is_text() -> None:
     keyboard = Keyboard()
-    assert keyboard.keys("\x1b") == ["Keys.Escape"]
-    keyboard.now += 0.1
-    assert keyboard.keys(REPORTS[name][1:]) == ["Keys.Escape"]
-    keyboard.now += 1
+    keyboard.keys("\x1b")
+    keyboard.now += 6
     assert keyboard.keys("[1;2R") == ["Keys.Escape", *"[1;2R"]
+
+
+@pytest.mark.parametrize("start", ["\x1b[", "\x1b]", "\x1bP", "\x1b_"])
+@pytest.mark.parametrize("typed", ["hello", "\r", "\x03"])
+def test_keys_after_a_start_of_a_report_are_passed_on(start: str, typed: str) -> None:
+    keyboard = Keyboard()
+    assert keyboard.keys(start) == []
+    pressed = keyboard.keys(*typed)
+    assert pressed == ["Keys.Escape", start[1], *Keyboard().keys(typed)]
+
+
+@pytest.mark.parametrize("coordinates", ["\udcc8", "\xe9"])
+def test_mouse_report_of_x10_has_three_bytes(coordinates: str) -> None:
+    report = f"\x1b[M@{coordinates}"
+    report += "!" * (6 - len(report.encode("utf-8", "surrogateescape")))
+    assert Keyboard().keys(f"a{report}b") == ["a", "b"]
+    assert Keyboard().keys("a\x1b[M", "\x03") == ["a", "Keys.ControlC"]
 
 
 @pytest.mark.parametrize(
@@ -109,9 +137,6 @@ def test_report_after_a_lone_escape_does_not_become_text(name: str) -> None:
         ("\x1b[1;1:1A", []),
         ("\x1b\x1b[A", ["Keys.Escape", "Keys.Up"]),
         ("\x1b", ["Keys.Escape"]),
-        ("\x1b[", ["Keys.Escape", "["]),
-        ("\x1b]", ["Keys.Escape", "]"]),
-        ("\x1bP", ["Keys.Escape", "P"]),
         ("\x1b_word", ["Keys.Escape", *"_word"]),
         ("\x1bf\x1b\x7f", ["Keys.Escape", "f", "Keys.Escape", "Keys.ControlH"]),
         ("\x03\x1b]11;rgb:\x03x", ["Keys.ControlC", "Keys.ControlC", "x"]),

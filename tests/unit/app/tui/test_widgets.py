@@ -80,6 +80,7 @@ def test_keys_can_be_changed() -> None:
     assert keys["stop"] == (("escape",),)
     assert [line.split(":")[0] for line in wrong] == ["ui.keys.stop", "ui.keys.fly"]
     written = {"Alt-Up": ("escape", "up"), "Shift-Tab": ("s-tab",), "F12": ("f12",), "ctrl+j": ("c-j",), "x": None}
+    written |= {"Alt-x": ("escape", "x"), "Alt-Shift-X": None, "Alt-[": None}
     assert {text: parse_key(text) for text in written} == written
     assert len({key.action for key in KEYS}) == len(KEYS)
     assert ("Ctrl-Z", "Suspend; resume with fg") in key_table({"unfold": "F2"})
@@ -102,6 +103,16 @@ def test_menu_scrolls_and_selects() -> None:
     several.on_key("down")
     several.on_key("space")
     assert several.on_key("enter") == ("a", "b")
+
+
+def test_details_of_a_menu_are_in_one_column() -> None:
+    labels = ("openai:gpt-5-mini", "anthropic:claude-sonnet-4-5-20250929", "local:llama3")
+    menu = Menu([MenuItem(label, label, detail="DETAIL") for label in labels], numbered=False)
+    for columns in (40, 60, 80, 200):
+        shown = to_text(menu.rows(columns, 5)).splitlines()
+        assert len({line.index("DETAIL") for line in shown if "DETAIL" in line}) == 1
+        assert "anthropic:claude-sonnet-4-5-2" in shown[1]
+        assert all(len(line) < columns for line in shown)
 
 
 class NotificationRecorder:

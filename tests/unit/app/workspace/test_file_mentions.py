@@ -14,11 +14,12 @@ from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools.builtin import read_file
 
 FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt": "0123456789\n" * 30_000}
+NOTES: list[str] = []
 
 
 async def attach(prompt: str, **rules: Any) -> str:
     env = MemoryEnv(FILES)
-    text, _ = await attach_mentions(prompt, env, Permissions(home="/home/nobody", **rules), read_file)
+    text, _ = await attach_mentions(prompt, env, Permissions(home="/home/nobody", **rules), read_file, NOTES.append)
     return text
 
 
@@ -52,10 +53,12 @@ async def test_prompt_without_mentions_is_unchanged() -> None:
 
 
 async def test_large_file_is_truncated_at_a_line() -> None:
-    text = await attach("@big.txt")
+    NOTES.clear()
+    text = await attach("@big.txt @a.txt")
 
     assert len(text) < 270_000
     assert "[cut here: 23831 lines of a file of 330000 bytes; read_file shows the rest]" in text
+    assert NOTES == ["Attached only the first 23831 lines (255 KiB) of big.txt (322 KiB). The agent can read the rest."]
 
 
 @pytest.mark.parametrize(("path", "why"), [("none.txt", "File not found: 'none.txt'"), ("bin", "not a text file")])
@@ -74,7 +77,7 @@ async def test_attachments_over_the_limit_are_rejected() -> None:
     env = MemoryEnv({f"{i}.txt": "x" * 300_000 for i in range(5)})
 
     with pytest.raises(ConfigError, match="larger than 1 MiB"):
-        await attach_mentions("@0.txt @1.txt @2.txt @3.txt @4.txt", env, AllowAll(), None)
+        await attach_mentions("@0.txt @1.txt @2.txt @3.txt @4.txt", env, AllowAll(), None, NOTES.append)
 
 
 @pytest.mark.parametrize("path", ["../other/x", "/etc/passwd", ".env"])
