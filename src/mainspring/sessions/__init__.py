@@ -137,7 +137,3 @@ lazy_exports(
         "transcript": "TranscriptItem Transcript TranscriptCall read_transcript",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__
