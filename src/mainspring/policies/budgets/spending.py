@@ -194,10 +194,11 @@ class Ledger:
         Such a call is not a turn, so limits of turns do not apply.
         """
         checked = ((self, budget), *[(ledger, ledger.limit) for ledger in self.iter_limited() if ledger.limit])
-        reached = (
-            name for ledger, limits in checked for name, spent, limit in _compare(ledger, limits) if spent >= limit
-        )
-        return next((name for name in reached if name != "max_turns"), None)
+        for ledger, limits in checked:
+            for status, spent, limit in _compare(ledger, limits):
+                if spent >= limit and status != "max_turns":
+                    return status
+        return None
 
     def iter_limited(self) -> Iterator[Ledger]:
         """Yield the ledgers above this one that have a limit."""
