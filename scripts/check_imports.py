@@ -25,7 +25,6 @@ DISPATCHERS = {
     "app/servers/mcp/start.py",
     "app/run_service/service.py",
     "app/run_service/agents.py",
-    "app/tui/streaming_markdown.py",
     "app/tui/chat_client.py",
     "app/tui/start.py",
     "extras.py",

@@ -1,6 +1,6 @@
 """Write the pages of the API reference: the names of every public package. The site generator adds their docstrings.
 
-`python scripts/make_reference.py FOLDER` writes one page per package and an index into the folder. Without a folder, it writes
+`python -m scripts.make_reference FOLDER` writes one page per package and an index into the folder. Without a folder, it writes
 docs/python-api.md, the list of all public names, and docs/python-api/, their signatures; a test compares these pages with the code.
 """
 
@@ -10,10 +10,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # it runs as a file, too
+from scripts.signatures import build_entry, description, first_sentence
 
-from scripts.signatures import build_entry, description, first_sentence  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 PACKAGES = {
     "mainspring": "The names that most programs need.",
@@ -153,7 +152,7 @@ def build_surface() -> str:
         "",
         "The names on this page are stable: a minor version before 1.0, and a major version afterwards, may change them and describes how to",
         "adapt. `dir()` of each module shows the same names. Everything else is internal. The examples of this documentation import from these",
-        "modules only. `python scripts/make_reference.py` writes this page, and those with the signatures.",
+        "modules only. `python -m scripts.make_reference` writes this page, and those with the signatures.",
         "",
         "Import a name from `mainspring` if it is there, else from the module of its list.",
         "",
@@ -182,7 +181,7 @@ def build_signatures(page: str) -> str:
     lines = [
         f"# Python API: {title}",
         "",
-        "[All names](../python-api.md). `python scripts/make_reference.py` writes this page.",
+        "[All names](../python-api.md). `python -m scripts.make_reference` writes this page.",
         "",
     ]
     for package in packages:

@@ -279,3 +279,8 @@ def pluralize(number: int, singular: str, plural: str = "") -> str:
         plural: The text after other numbers; ``singular`` with an s by default.
     """
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+def has_period(text: str) -> bool:
+    """Return True if a text repeats a part of itself from its start to its end, at least twice, for example ``abcabca``."""
+    return any(text.startswith(text[period:]) for period in range(1, len(text) // 2 + 1))

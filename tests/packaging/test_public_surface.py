@@ -28,7 +28,7 @@ def test_dir_shows_the_exports_and_nothing_else(package: str) -> None:
 def test_page_lists_the_public_names() -> None:
     page = make_reference.SURFACE.read_text(encoding="utf-8")
     assert page == make_reference.build_surface(), (
-        "a public name or its docstring changed: run python scripts/make_reference.py"
+        "a public name or its docstring changed: run python -m scripts.make_reference"
     )
 
 
@@ -36,7 +36,7 @@ def test_page_lists_the_public_names() -> None:
 def test_pages_have_the_signatures_of_the_public_names(page: str) -> None:
     text = (make_reference.SURFACE.with_suffix("") / f"{page}.md").read_text(encoding="utf-8")
     assert text == make_reference.build_signatures(page), (
-        "a public name, its signature, or its docstring changed: run python scripts/make_reference.py"
+        "a public name, its signature, or its docstring changed: run python -m scripts.make_reference"
     )
 
 

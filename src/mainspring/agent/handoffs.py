@@ -50,14 +50,14 @@ InputFilter = Callable[[list[AgentMessage]], list[AgentMessage]]
 HANDOFF_SOURCE = "handoff"
 """Source of the tools that hand off; subagents do not get them."""
 
-_OF_THE_RUN = frozenset(
+_RUN_OPTIONS = frozenset(
     "session memory skills subagents extensions callbacks steps ledger convert transform get_steering get_follow_up messages "
     "execution extra".split()
 )
-_OF_THE_ANSWER = frozenset(
+_RESPONSE_OPTIONS = frozenset(
     "schema max_output_retries max_output_tokens temperature thinking thinking_budget timeout tool_execution".split()
 )
-_KEPT_TOOLS = (SPAWN_TOOL, present_plan.name)  # of plugins of the run
+_PLUGIN_TOOLS = (SPAWN_TOOL, present_plan.name)
 _GATE_ORDER = 0  # before the gate that accepts an output
 _LAST_ORDER = 110  # after a session has stored the results
 _FILTER_ORDER = ORDER_SHORTEN_CONTEXT - 50
@@ -309,7 +309,7 @@ class Handoffs(Plugin):
         before, self._active = self._active, name
         if name:
             handoff = self._known[name]
-            others = [self._agent.tools.get(each) for each in _KEPT_TOOLS]
+            others = [self._agent.tools.get(each) for each in _PLUGIN_TOOLS]
             kept = [
                 t for t in others if t is not None and t.source == "builtin" and successor.tools.get(t.name) is None
             ]
@@ -342,8 +342,8 @@ class Handoffs(Plugin):
 
 def _check_target(agent: HandoffTarget[Any, Any]) -> None:
     """Reject options that only the agent that runs can have."""
-    of_run = sorted(agent.given_options & _OF_THE_RUN)
-    limits = sorted(set(agent.behavior.given) - _OF_THE_ANSWER)
+    of_run = sorted(agent.given_options & _RUN_OPTIONS)
+    limits = sorted(set(agent.behavior.given) - _RESPONSE_OPTIONS)
     for kind, names in (("options", of_run), ("options in its behavior", limits)):
         if names:
             raise ConfigError(

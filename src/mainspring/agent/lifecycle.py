@@ -127,9 +127,9 @@ class SessionLifecycle:
         await self._emit(SessionOpen(agent.session_id, reason))
         if not self._at_exit:
             self._at_exit = True
-            leave = partial(_shutdown_at_exit, weakref.ref(self))
-            atexit.register(leave)
-            weakref.finalize(self, atexit.unregister, leave).atexit = False  # many agents are created in one process
+            shutdown = partial(_shutdown_at_exit, weakref.ref(self))
+            atexit.register(shutdown)
+            weakref.finalize(self, atexit.unregister, shutdown).atexit = False  # many agents are created in one process
 
     async def _run_input_hooks(
         self, messages: list[AgentMessage], deps: Any
@@ -173,9 +173,9 @@ class SessionLifecycle:
             await self._agent.bus.emit(hook)
 
 
-def _shutdown_at_exit(entrance: weakref.ref[SessionLifecycle]) -> None:
+def _shutdown_at_exit(reference: weakref.ref[SessionLifecycle]) -> None:
     """Notify handlers at process exit of a session that was not closed."""
-    lifecycle = entrance()
+    lifecycle = reference()
     if lifecycle is not None:
         with suppress(TimeoutError):
             asyncio.run(asyncio.wait_for(lifecycle.shutdown("exit"), _EXIT_TIMEOUT_SECONDS))

@@ -35,7 +35,3 @@ __all__ = [
 ]
 
 lazy_exports(__name__, {"dbos.engine": "DbosEngine"})
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -95,7 +95,7 @@ RunStatus = Literal[
 """How a run ended. A limit has the name of its option; ``denied`` means that a denied call ended it; ``no_output`` that the model
 stopped without the requested structured output."""
 
-STOP_REASONS: dict[str, str] = {
+STOP_DESCRIPTIONS: dict[str, str] = {
     "max_turns": "Turn limit reached",
     "max_total_tokens": "Token limit reached",
     "max_seconds": "Time limit reached",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
@@ -24,6 +25,7 @@ from mainspring.extensions.registry import (
     normalize_key,
 )
 from mainspring.loop.hooks import Hook, resolve
+from mainspring.loop.hooks.bus import remove_all
 from mainspring.messages import AgentMessage
 from mainspring.redaction import redact_environment
 from mainspring.tools import Tool
@@ -294,12 +296,7 @@ class ExtensionAPI:
             _check_event(event)
             requested = [HandlerRegistration(name, event, None, handler, order)]
         removers = [self._loaded.add(self._registration(each)) for each in requested]
-
-        def remove() -> None:
-            for take_away in removers:
-                take_away()
-
-        return remove
+        return partial(remove_all, removers)
 
     def _registration(self, listening: HandlerRegistration) -> Registration:
         handler = bind_handler(

@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from mainspring.errors import MainspringError
 from mainspring.mcp.types import ElicitRequest, ElicitResult, SamplingRequest, SamplingResult
@@ -30,6 +33,8 @@ SamplingCallback = Callable[[SamplingRequest], Awaitable[SamplingResult]]
 _YES, _NO = "Yes", "No"
 _MAX_SHOWN_CHARS = 2_000
 _SKIP_CHOICE = "(skip)"
+
+_T = TypeVar("_T")
 
 ElicitValue = str | int | float | bool | list[str] | None
 
@@ -81,14 +86,6 @@ class ClientFeatures:
         self._allow = allow_sampling
         self.client = ServerClient()
 
-    def find_client(self, calls: Sequence[ToolContext | None]) -> ServerClient | None:
-        """Return the client whose tool calls are in progress; ``None`` if these are calls of several clients."""
-        found = {id(client): client for client in [self._client_of(call) for call in calls] or [self.client]}
-        return next(iter(found.values())) if len(found) == 1 else None
-
-    def _client_of(self, call: ToolContext | None) -> ServerClient:
-        return self.client if call is None else call.extra.get(_CLIENT_KEY, self.client)
-
     async def elicit(self, request: ElicitRequest, client: ServerClient | None) -> ElicitResult:
         """Return the user's answer; ``decline`` if no user is available, or if it is unknown which one."""
         async with (client or self.client).question_lock():
@@ -125,6 +122,114 @@ class ClientFeatures:
         text = f"MCP server {request.server!r} wants to send this prompt to the model (uses tokens):\n{prompt}\nAllow?"
         reply = await user.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
         return reply is not None and reply.chosen == (_YES,)
+
+
+class CallTimer:
+    """Timer of a call."""
+
+    def __init__(self, seconds: float, scope: asyncio.Timeout) -> None:
+        self._seconds = seconds
+        self._scope = scope
+        self._paused = False
+
+    def reset(self) -> None:
+        """Reset the timer after a response or progress."""
+        if not self._paused and not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def pause(self, paused: bool) -> None:
+        """Pause the timer, or restart it."""
+        self._paused = paused
+        if not self._scope.expired():
+            self._scope.reschedule(None if paused else asyncio.get_running_loop().time() + self._seconds)
+
+
+class ServerCalls:
+    """The requests to a server that are in progress, and the answers to requests of the server during its tool calls.
+
+    Args:
+        server: Name of the server.
+        features: Handlers of the server's requests.
+    """
+
+    def __init__(self, server: str, features: ClientFeatures) -> None:
+        self._server = server
+        self._features = features
+        self._clocks: set[CallTimer] = set()
+        self._pauses = 0
+        self._contexts: list[ToolContext | None] = []
+
+    async def run(
+        self, seconds: float, work: Callable[[CallTimer], Awaitable[_T]], slow: Callable[[], Exception]
+    ) -> _T:
+        """Run a function with a timeout; after the timeout, cancel it and raise the exception that ``slow`` returns."""
+        clock: CallTimer | None = None
+        scope = asyncio.timeout(seconds)
+        try:
+            async with scope:
+                clock = CallTimer(seconds, scope)
+                self._clocks.add(clock)
+                if self._pauses:
+                    clock.pause(True)
+                return await work(clock)
+        except TimeoutError:
+            if scope.expired():
+                raise slow() from None
+            raise
+        finally:
+            if clock is not None:
+                self._clocks.discard(clock)
+
+    @contextmanager
+    def tool_call(self, context: ToolContext | None) -> Generator[None]:
+        """Register a tool call during the block.
+
+        Args:
+            context: Context of the agent's call, whose user and model answer requests of the server.
+        """
+        self._contexts.append(context)
+        try:
+            yield
+        finally:
+            self._contexts.remove(context)
+
+    async def elicit(self, request: ElicitRequest) -> ElicitResult:
+        """Ask the user; the timeouts of calls pause."""
+        client, context = self._find_caller()
+        with self._pause_all():
+            return await self._features.elicit(replace(request, server=self._server, context=context), client)
+
+    async def sample(self, request: SamplingRequest) -> SamplingResult | str:
+        """Ask the user for approval, then call the model; the timeouts of calls pause."""
+        client, context = self._find_caller()
+        with self._pause_all():
+            return await self._features.create_message(replace(request, server=self._server, context=context), client)
+
+    def _find_caller(self) -> tuple[ServerClient | None, ToolContext | None]:
+        """Return the client whose tool calls are in progress, and the context of the last one; ``None`` if there are several clients.
+
+        The protocol does not relate requests to calls.
+        """
+        shared = self._features.client
+        callers = [shared if call is None else call.extra.get(_CLIENT_KEY, shared) for call in self._contexts]
+        client = (callers or [shared])[-1]
+        if any(each is not client for each in callers):
+            return None, None
+        return client, self._contexts[-1] if self._contexts else None
+
+    @contextmanager
+    def _pause_all(self) -> Generator[None]:
+        """Pause all timers during the block."""
+        self._pauses += 1
+        for clock in self._clocks:
+            clock.pause(True)
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                for clock in self._clocks:
+                    clock.pause(False)
 
 
 def _content_text(content: Any) -> str:

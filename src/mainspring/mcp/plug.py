@@ -169,9 +169,8 @@ class McpPlug(Plugin):
         if not self.servers:
             return
         is_missing = any(s.config.required and s.status == "failed" for s in self.servers)
-        startup = self._startup.start(
-            repeat=is_missing, context=Context()
-        )  # it is not related to the run that starts it
+        # An empty context, since the startup is not related to the run that begins it.
+        startup = self._startup.start(repeat=is_missing, context=Context())
         silent_wait = min(_SILENT_WAIT, self.startup_wait)
         await asyncio.wait({startup}, timeout=silent_wait)
         names = [repr(s.name) for s in self.servers if s.status == "connecting"]
@@ -231,6 +230,7 @@ class McpPlug(Plugin):
             ConfigError: The server is unknown.
         """
         self._toolsets[self.get(server).name] = change
+        self._toolset_problems.pop(server, None)
         self._mark_tools_changed()
 
     # --- servers ----------------------------------------------------------------------------------------------------
@@ -385,10 +385,10 @@ class McpPlug(Plugin):
             return server.tools
         try:
             tools = tuple(change(server.toolset()))
-        except Exception as error:  # noqa: BLE001 - the function is the user's
+        except Exception as error:
             text = f"The function of change_tools for MCP server {server.name!r} failed, so its tools are not available: {error!r}."
             if self._toolset_problems.setdefault(server.name, text) is text:
-                logger.warning("%s", text)
+                logger.warning("%s", text, exc_info=True)
             return ()
         self._toolset_problems.pop(server.name, None)
         return tools

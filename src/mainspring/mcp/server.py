@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import Context
 from typing import Any, Literal, Protocol, TypeVar
 
-from msgspec.structs import replace
-
 from mainspring.errors import ConfigError
-from mainspring.mcp.client_features import ClientFeatures, ServerClient
+from mainspring.mcp.client_features import CallTimer, ClientFeatures, ServerCalls
 from mainspring.mcp.config import McpServerConfig, expand_config
 from mainspring.mcp.errors import first_error
 from mainspring.mcp.server_log import ServerLog
@@ -39,70 +37,6 @@ from mainspring.mcp.types import (
 )
 from mainspring.redaction import environment_secrets, redact_environment
 from mainspring.tools import Tool, ToolContext, Toolset
-
-
-class CallTimer:
-    """Timer of a call."""
-
-    def __init__(self, seconds: float, scope: asyncio.Timeout) -> None:
-        self._seconds = seconds
-        self._scope = scope
-        self._paused = False
-
-    def reset(self) -> None:
-        """Reset the timer after a response or progress."""
-        if not self._paused and not self._scope.expired():
-            self._scope.reschedule(asyncio.get_running_loop().time() + self._seconds)
-
-    def pause(self, paused: bool) -> None:
-        """Pause the timer, or restart it."""
-        self._paused = paused
-        if not self._scope.expired():
-            self._scope.reschedule(None if paused else asyncio.get_running_loop().time() + self._seconds)
-
-
-class CallTimeouts:
-    """Timers of the calls to a server."""
-
-    def __init__(self) -> None:
-        self._clocks: set[CallTimer] = set()
-        self._pauses = 0
-
-    async def run(
-        self, seconds: float, work: Callable[[CallTimer], Awaitable[_T]], slow: Callable[[], Exception]
-    ) -> _T:
-        """Run a function with a timeout; after the timeout, cancel it and raise the exception that ``slow`` returns."""
-        clock: CallTimer | None = None
-        scope = asyncio.timeout(seconds)
-        try:
-            async with scope:
-                clock = CallTimer(seconds, scope)
-                self._clocks.add(clock)
-                if self._pauses:
-                    clock.pause(True)
-                return await work(clock)
-        except TimeoutError:
-            if scope.expired():
-                raise slow() from None
-            raise
-        finally:
-            if clock is not None:
-                self._clocks.discard(clock)
-
-    @contextmanager
-    def pause_all(self) -> Generator[None]:
-        """Pause all timers during the block."""
-        self._pauses += 1
-        for clock in self._clocks:
-            clock.pause(True)
-        try:
-            yield
-        finally:
-            self._pauses -= 1
-            if not self._pauses:
-                for clock in self._clocks:
-                    clock.pause(False)
-
 
 Status = Literal["disabled", "idle", "connecting", "ready", "lost", "failed", "closed"]
 """``lost``: the connection ended and will be retried; ``failed``: not retried until the next call."""
@@ -175,10 +109,9 @@ class McpServer:
         self.seconds = 0.0
         self.roots = roots
         self._connector = connector
-        self._asking = asking or ClientFeatures()
         self._environ = environ
         self._watcher = watcher
-        self._timeouts = CallTimeouts()
+        self._calls = ServerCalls(config.name, asking or ClientFeatures())
         self._connection: McpConnection | None = None
         self._connection_task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -189,7 +122,6 @@ class McpServer:
         self._since: float | None = None
         self._waiting = 0
         self._changed: set[ListKind] = set()
-        self._calls: list[ToolContext | None] = []
 
     @property
     def name(self) -> str:
@@ -293,7 +225,7 @@ class McpServer:
                     break
                 if self._reconnect_reason is not None:
                     failure = self._reconnect_reason
-                failure = self._with_log(failure)
+                failure = _with_log(failure, self.config, self.log)
                 if self._since is None and tries == 0:  # the first connection failed, so do not reconnect
                     await self._set_failed(failure, "failed")
                     return
@@ -313,10 +245,8 @@ class McpServer:
     async def _pause(self, seconds: float) -> None:
         self._wakeup.clear()
         if not self._stop:
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._wakeup.wait(), seconds)
-            except TimeoutError:
-                pass
 
     async def _connect_once(self) -> McpError:
         """Connect, list the tools, and stay connected until the connection is lost or closed.
@@ -412,13 +342,6 @@ class McpServer:
         if self._watcher is not None:
             await self._watcher.on_failed(self, failure)
 
-    def _with_log(self, failure: McpError) -> McpError:
-        """Add the last log output of the server to an error."""
-        output = self.log.tail() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
-        return McpError(
-            failure.server, f"{failure}. Last server output:\n{output}" if output else str(failure), failure.reason
-        )
-
     # --- requests ---------------------------------------------------------------------------------------------------
 
     async def call(
@@ -457,11 +380,8 @@ class McpServer:
                 "timeout",
             )
 
-        self._calls.append(context)
-        try:
-            return await self._timeouts.run(self.config.timeout, work, slow)
-        finally:
-            self._calls.remove(context)
+        with self._calls.tool_call(context):
+            return await self._calls.run(self.config.timeout, work, slow)
 
     async def list_resources(self) -> Sequence[ResourceInfo]:
         """Return the resources and resource templates; empty if not supported.
@@ -503,7 +423,7 @@ class McpServer:
 
     async def _with_timeout(self, subject: str, ask: Callable[[McpConnection], Awaitable[_T]]) -> _T:
         text = f"MCP server {self.name!r} did not respond within {self.config.timeout:g} seconds ({subject})"
-        return await self._timeouts.run(
+        return await self._calls.run(
             self.config.timeout, lambda _: self._request(ask), lambda: McpError(self.name, text, "timeout")
         )
 
@@ -524,7 +444,7 @@ class McpServer:
                 if failure.reason == "session" and not again:
                     again = True
                     continue
-                raise self._with_log(failure) from failure
+                raise _with_log(failure, self.config, self.log) from failure
 
     def _mark_lost(self, connection: McpConnection, failure: McpError) -> None:
         if self._connection is connection:
@@ -536,20 +456,11 @@ class McpServer:
 
     async def elicit(self, request: ElicitRequest) -> ElicitResult:
         """Ask the user; the timeouts of calls pause."""
-        client, context = self._find_caller()
-        with self._timeouts.pause_all():
-            return await self._asking.elicit(replace(request, server=self.name, context=context), client)
+        return await self._calls.elicit(request)
 
     async def sample(self, request: SamplingRequest) -> SamplingResult | str:
         """Ask the user for approval, then call the model; the timeouts of calls pause."""
-        client, context = self._find_caller()
-        with self._timeouts.pause_all():
-            return await self._asking.create_message(replace(request, server=self.name, context=context), client)
-
-    def _find_caller(self) -> tuple[ServerClient | None, ToolContext | None]:
-        """Return the client whose calls are in progress, and the context of the last one. The protocol does not relate requests to calls."""
-        client = self._asking.find_client(self._calls)
-        return client, self._calls[-1] if self._calls and client is not None else None
+        return await self._calls.sample(request)
 
     async def log_line(self, line: str) -> None:
         """Log a line of the server."""
@@ -560,6 +471,13 @@ class McpServer:
         if kind not in self._changed:
             self._changed.add(kind)
             self._wakeup.set()
+
+
+def _with_log(failure: McpError, config: McpServerConfig, log: ServerLog) -> McpError:
+    """Add the last log output of a server to an error."""
+    output = log.tail() if config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
+    text = f"{failure}. Last server output:\n{output}" if output else str(failure)
+    return McpError(failure.server, text, failure.reason)
 
 
 @asynccontextmanager

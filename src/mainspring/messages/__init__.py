@@ -74,7 +74,3 @@ __all__ = [
 ]
 
 lazy_exports(__name__, {"classic": "ToolResultMessage split_tool_results to_classic_messages"})
-
-
-def __dir__() -> list[str]:
-    return __all__

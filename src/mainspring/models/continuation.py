@@ -20,6 +20,7 @@ from mainspring.messages import ContentBlock, Message, RedactedThinkingBlock, Te
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.retry import RetryOptions, retry_stream, sleep_before_retry
 from mainspring.models.token_limits import estimate_stopped_usage
+from mainspring.text import has_period
 
 MAX_CONTINUATIONS = 2
 """Maximum number of times that one call is continued."""
@@ -198,8 +199,7 @@ def _is_repetition(before: str, text: str, at: int) -> bool:
     """Return True if the end of ``before``, from ``at``, is repeated by ``text``, and no text would read like that."""
     end = before.rstrip()
     repeated = end[at:]
-    sample = repeated[:_SAMPLE]
-    if end.find(repeated) != at or any(sample.startswith(sample[n:]) for n in range(1, len(sample) // 2 + 1)):
+    if end.find(repeated) != at or has_period(repeated[:_SAMPLE]):
         return False
     characters = len(set(repeated) - {" ", "\n"})
     is_joined_word = _is_in_word(before[-1]) and _is_in_word(text[0])

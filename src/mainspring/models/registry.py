@@ -195,8 +195,8 @@ def create_model(
     name, model = registry.split(spec)
     config = to_provider_config({**settings, "provider": name, **({"model": model} if model else {})})
     try:
-        model = registry.build(config)
-        return model if transport is None else with_transport(model, transport)
+        built = registry.build(config)
+        return built if transport is None else with_transport(built, transport)
     except ProviderConfigError as error:
         if error.reason == "unknown_setting":
             raise TypeError(str(error)) from None

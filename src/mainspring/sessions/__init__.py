@@ -138,7 +138,3 @@ lazy_exports(
         "transcript": "TranscriptItem Transcript TranscriptCall read_transcript",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -166,8 +166,8 @@ class AsyncSessionLog:
             self._has_lock = False
             try:
                 await self._store.release(self.info.id)
-            except Exception as error:  # noqa: BLE001 - any error of the store
-                logger.warning("Cannot release session %s: %s", self.place, error)
+            except Exception:
+                logger.warning("Cannot release session %s", self.place, exc_info=True)
 
 
 class AsyncStoreFolder:

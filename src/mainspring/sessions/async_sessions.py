@@ -56,9 +56,12 @@ class AsyncSessions:
             error = SessionError(f"Session {validate_session_id(id)} already exists. Open it, or choose another ID.")
             if not await self._store.acquire(id):
                 raise error
-            if await self._store.read(id):
+            try:
+                if await self._store.read(id):
+                    raise error
+            except BaseException:
                 await self._store.release(id)
-                raise error
+                raise
         log = AsyncSessionLog(self._store, header_info(header, self._folder.place_of(header.id)), has_lock=bool(id))
         session = Session(self._folder, log, header, self._options)
         session.journal.begin()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mainspring import errors
-from mainspring.events.base import STOP_REASONS
+from mainspring.events.base import STOP_DESCRIPTIONS
 from mainspring.messages import CustomMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions.entries import (
     BranchEntry,
@@ -260,8 +260,8 @@ def _describe_entry(entry: Entry) -> tuple[TranscriptItemKind, str] | None:
             return "pause", "; ".join(entry.reasons.values())
         case RunEndEntry(status="aborted", error=error):
             return "stop", error.partition(": ")[2] or "Stopped"
-        case RunEndEntry(status=status) if status in STOP_REASONS:
-            return "stop", STOP_REASONS[status]
+        case RunEndEntry(status=status) if status in STOP_DESCRIPTIONS:
+            return "stop", STOP_DESCRIPTIONS[status]
         case RunEndEntry(error=error) if error:
             return "error", _error_text(error)
         case _:  # Also data that an application or the chat stores for itself: only its name can be shown.

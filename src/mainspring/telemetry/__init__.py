@@ -20,7 +20,3 @@ lazy_exports(
         "plug": "Tracing install_tracing",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

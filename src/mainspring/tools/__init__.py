@@ -102,7 +102,3 @@ lazy_exports(
         "toolset": "Toolset",
     },
 )
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -93,3 +93,9 @@ async def test_side_question_that_is_cancelled_is_counted_by_an_estimate() -> No
     with pytest.raises(asyncio.CancelledError):
         await aside
     assert agent.ledger.tokens > 50
+
+
+async def test_limit_of_turns_does_not_forbid_a_side_question() -> None:
+    agent = Agent(ScriptedModel("one", "aside"), behavior=RunOptions(session_budget=Budget(max_turns=1)))
+    await agent.run("Hi")
+    assert (await agent.ask_aside("Why?")).text == "aside"

@@ -1,12 +1,13 @@
 """Model calls outside the conversation: their requests, usage, and rejections."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
 
 from mainspring.errors import AgentError, ModelError, NetworkError
-from mainspring.events import StreamEvent, UsageUpdate
+from mainspring.events import AgentEnd, Event, StreamEvent, UsageUpdate
 from mainspring.loop import HookBus, LoopContext, LoopOptions, agent_loop
 from mainspring.loop.hooks import ContextTransform, SessionEnd
 from mainspring.messages import Cost, Message, Usage
@@ -180,6 +181,33 @@ async def test_side_call_after_the_run_is_rejected() -> None:
     with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': no run is active\.$"):
         await agent.side_call("later", make_request())
     agent.add_usage(Usage(output_tokens=5), "later")
+
+
+async def test_side_call_that_outlives_its_run_publishes_nothing_after_its_end() -> None:
+    began, is_over = asyncio.Event(), asyncio.Event()
+
+    class SlowModel(Script):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+            began.set()
+            await is_over.wait()
+            async for event in super().stream(request):
+                yield event
+
+    late: list[asyncio.Task[Message]] = []
+    events: list[Event] = []
+
+    async def start(ctx: ContextTransform) -> None:
+        assert ctx.side_call is not None
+        late.append(asyncio.ensure_future(ctx.side_call("late", make_request(), model=SlowModel(text_reply("late")))))
+        await began.wait()
+
+    agent = make_agent(Script(text_reply("answer")), hooks={ContextTransform: start})
+    agent.subscribe(events.append)
+    await agent.run("go")
+    assert isinstance(events[-1], AgentEnd)
+    is_over.set()
+    assert (await late[0]).text == "late"
+    assert isinstance(events[-1], AgentEnd)
 
 
 async def test_usage_added_by_a_caller_counts_toward_the_limits() -> None:

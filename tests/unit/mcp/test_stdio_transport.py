@@ -192,7 +192,7 @@ async def test_timeout_is_paused_while_the_user_is_asked() -> None:
 async def test_cancelled_call_is_cancelled_on_the_server() -> None:
     async with connect_mcp(raw_server_config()) as server:
         call = asyncio.ensure_future(server.call("slow", {}))
-        await wait_until(lambda: server._timeouts._clocks)
+        await wait_until(lambda: server._calls._clocks)
         await server.call("echo", {})  # The first call was sent before this one.
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

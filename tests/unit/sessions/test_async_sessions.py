@@ -1,6 +1,7 @@
 """Sessions of an asynchronous store: failures, slow calls, and blocking calls; the contract tests have the rest."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -224,3 +225,14 @@ async def _info() -> Any:
     async with await AsyncSessions(store).create(id="s1") as session:
         await session.asave()
     return store.infos["s1"]
+
+
+async def test_failed_read_releases_the_id_of_a_new_session() -> None:
+    class BrokenStore(SlowStore):
+        async def read(self, id: str) -> Sequence[bytes]:
+            raise OSError("down")
+
+    store = BrokenStore()
+    with pytest.raises(OSError, match="down"):
+        await AsyncSessions(store).create(id="s1")
+    assert store.writers == set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -195,15 +195,17 @@ class MarkdownBlocks:
 _MIN_OPEN_ROWS = 6
 
 
-class Answer:
+class ResponseRenderer:
     """Renders one response after another.
 
     Args:
         theme: The theme.
+        create_renderer: Function that creates the renderer of blocks for a theme and a width in columns.
     """
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, create_renderer: Callable[[Theme, int], BlockRenderer]) -> None:
         self._theme = theme
+        self._create_renderer = create_renderer
         self._blocks = MarkdownBlocks()
         self._renderers: dict[int, BlockRenderer] = {}
         self._drawn: tuple[MarkdownBlock, int, int, list[Row]] | None = None
@@ -247,10 +249,9 @@ class Answer:
         return self._rows([*blocks.feed(text), *blocks.close()], columns)
 
     def get_renderer(self, columns: int) -> BlockRenderer:
-        """Return the renderer. Loads rich on first use."""
+        """Return the renderer of blocks, which is created on first use."""
         if columns not in self._renderers:
-            module = import_module("mainspring.app.tui.markdown")
-            self._renderers = {columns: module.MarkdownRenderer(self._theme, columns)}
+            self._renderers = {columns: self._create_renderer(self._theme, columns)}
         return self._renderers[columns]
 
     def _rows(self, blocks: list[MarkdownBlock], columns: int) -> list[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mainspring.app.chat import events as chat_events
 from mainspring.app.tui.activity_view import ShellView, SubagentView, TodoView, ToolCallView
@@ -11,7 +11,7 @@ from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.event_rows import event_rows
 from mainspring.app.tui.format import format_seconds, format_tokens, format_total
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_one_row, truncate, width
-from mainspring.app.tui.streaming_markdown import Answer
+from mainspring.app.tui.streaming_markdown import ResponseRenderer
 from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, wrap_row, wrap_rows
 from mainspring.app.tui.theme import Theme
 from mainspring.events import (
@@ -31,9 +31,15 @@ from mainspring.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from mainspring.events.base import STOP_REASONS
+from mainspring.events.base import STOP_DESCRIPTIONS
+from mainspring.lazy import lazy_function
 from mainspring.messages import Message
 from mainspring.text import pluralize
+
+if TYPE_CHECKING:
+    from mainspring.app.tui.markdown import MarkdownRenderer
+else:  # it imports rich, which the first frame does not need
+    MarkdownRenderer = lazy_function("mainspring.app.tui.markdown", "MarkdownRenderer")
 
 _SPINNER = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
 _ASCII_SPINNER = "|/-\\"
@@ -176,7 +182,7 @@ class TranscriptView:
         self.columns = columns
         self.rows = rows
         self.collapsed = collapsed or CollapsedOutput()
-        self._answer = Answer(theme)
+        self._response = ResponseRenderer(theme, MarkdownRenderer)
         self._tools = ToolCallView(self.collapsed)
         self._subagents = SubagentView(self.collapsed)
         self._last: BlockKind = ""
@@ -221,10 +227,10 @@ class TranscriptView:
     def _add(self, event: chat_events.ChatEvent, now: float) -> list[Row]:
         match event:
             case TextDelta(text=text):
-                return self._with_separator("text", self._answer.feed(text, self.columns, self._tail_rows()))
+                return self._with_separator("text", self._response.feed(text, self.columns, self._tail_rows()))
             case MessageEnd(message=Message(role="assistant", text=text)):
-                complete_rows = [] if self._answer.has_output else self._answer.render(text, self.columns)
-                return self._with_separator("text", complete_rows + self._answer.close(self.columns))
+                complete_rows = [] if self._response.has_output else self._response.render(text, self.columns)
+                return self._with_separator("text", complete_rows + self._response.close(self.columns))
             case ToolExecutionUpdate():
                 self._tools.on_update(event)
                 return []
@@ -280,7 +286,7 @@ class TranscriptView:
 
     def close_response(self) -> list[Row]:
         """Return the rows of an open response that are not printed yet."""
-        return self._with_separator("text", self._answer.close(self.columns)) if self._answer.has_output else []
+        return self._with_separator("text", self._response.close(self.columns)) if self._response.has_output else []
 
     def live_rows(self, now: float, max_rows: int) -> list[Row]:
         """Return the live rows, at most ``max_rows`` of them."""
@@ -297,7 +303,7 @@ class TranscriptView:
         if self._run_started_at is not None:
             rows.append(self._working_row(now, spinner, self._run_started_at))
         space = max(max_rows - len(rows) - 1, 0)
-        tail = self._answer.tail(self.columns, space)
+        tail = self._response.tail(self.columns, space)
         if tail and not self._blank and self._last != "text":
             tail = [[], *tail]
         shown = [*tail, *rows][-max_rows:] if max_rows > 0 else []
@@ -319,7 +325,7 @@ class TranscriptView:
     def set_theme(self, theme: Theme) -> None:
         """Change the theme."""
         self.look = theme
-        self._answer.set_theme(theme)
+        self._response.set_theme(theme)
 
     def to_work_seconds(self, seconds: float) -> float:
         """Return the seconds of the run without its waits for the user."""
@@ -353,7 +359,7 @@ class TranscriptView:
         return [f"  {line.strip()}"[-(self.columns - 1) :] for line in lines[-2:]]
 
     def _markdown(self, text: str) -> list[Row]:
-        rows = self._answer.render(text, self.columns)
+        rows = self._response.render(text, self.columns)
         return rows[:-1] if rows and not rows[-1] else rows
 
     def _with_separator(self, kind: BlockKind, rows: list[Row]) -> list[Row]:
@@ -411,7 +417,7 @@ class TranscriptView:
             rows += wrap_rows(output_rows(f"Error: {event.error.message}", "bad", ""), self.columns)
             rows += wrap_rows(output_rows(chat_events.error_hint(event.error), "faint", ""), self.columns)
         elif event.status != "completed":
-            reason = STOP_REASONS.get(event.status, "")
+            reason = STOP_DESCRIPTIONS.get(event.status, "")
             text = chat_events.format_stop(reason) if reason or event.status == "aborted" else event.status
             rows += output_rows(text.capitalize().replace("_", " "), "warn", "")
         seconds = self.to_work_seconds(stats.seconds)

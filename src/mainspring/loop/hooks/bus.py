@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from mainspring.errors import ConfigError
@@ -105,11 +106,7 @@ class HookBus:
             ConfigError: If a name is unknown, or a handler is not a function; then no handler is registered.
         """
         removers: list[Callable[[], None]] = []
-
-        def remove() -> None:
-            for take_away in removers:
-                take_away()
-
+        remove = partial(remove_all, removers)
         try:
             for event, given in hooks.items():
                 several = cast("Iterable[Handler[Any]]", given) if isinstance(given, Iterable) else (given,)
@@ -336,6 +333,12 @@ async def _call_in_order(
         rest = start()
         if rest is not None:
             await rest
+
+
+def remove_all(removers: Iterable[Callable[[], None]]) -> None:
+    """Remove several handlers: call the functions that `HookBus.on` returned."""
+    for remove in removers:
+        remove()
 
 
 class HookRegistry:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mainspring.text import has_period
+
 _MIN_STEPS = 3
 _MIN_LENGTH = 16
 _MIN_CHARACTERS = 8  # different ones
@@ -72,8 +74,4 @@ class CumulativeText:
 def _is_distinctive(text: str) -> bool:
     """Return True if a text is long and varied, and does not repeat a part of itself from the start."""
     sample = text[:_SAMPLE]
-    return (
-        len(sample) >= _MIN_LENGTH
-        and len(set(sample)) >= _MIN_CHARACTERS
-        and not any(sample.startswith(sample[period:]) for period in range(1, len(sample) // 2 + 1))
-    )
+    return len(sample) >= _MIN_LENGTH and len(set(sample)) >= _MIN_CHARACTERS and not has_period(sample)

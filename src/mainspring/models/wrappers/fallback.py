@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import ErrorCode, ModelError
 from mainspring.events import StreamEvent
-from mainspring.lazy import TYPE_CHECKING, lazy_function
+from mainspring.lazy import lazy_function
 from mainspring.models.errors import classify_exception
 from mainspring.models.port import ModelBase, ModelInfo, ModelProvider, ModelRequest
 from mainspring.models.retry import read_until_content

@@ -189,12 +189,16 @@ class Ledger:
             self._reserved = self._reserved.plus(call, -1)
 
     def reached_limit(self, budget: Budget) -> RunStatus | None:
-        """Return the limit of a budget of this ledger, or of a ledger above it, that forbids another call, if any."""
+        """Return the limit of a budget of this ledger, or of a ledger above it, that forbids a call outside of runs, if any.
+
+        Such a call is not a turn, so limits of turns do not apply.
+        """
         checked = ((self, budget), *[(ledger, ledger.limit) for ledger in self.iter_limited() if ledger.limit])
-        return next(
-            (name for ledger, limits in checked for name, spent, limit in _compare(ledger, limits) if spent >= limit),
-            None,
-        )
+        for ledger, limits in checked:
+            for status, spent, limit in _compare(ledger, limits):
+                if spent >= limit and status != "max_turns":
+                    return status
+        return None
 
     def iter_limited(self) -> Iterator[Ledger]:
         """Yield the ledgers above this one that have a limit."""

@@ -66,7 +66,7 @@ class ReadOptions(Options, page="run-options.md#reads"):
     )
     read_line_numbers: bool = option(
         default=True,
-        doc="Whether the lines of a read file start with their number, unless the call says so itself.",
+        doc="Whether the lines of a read file start with their number, unless the call specifies it.",
         setting=AgentSetting(),
     )
 

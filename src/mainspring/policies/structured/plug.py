@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +21,7 @@ from mainspring.loop.hooks import (
     TurnAfter,
     TurnBefore,
 )
+from mainspring.loop.hooks.bus import remove_all
 from mainspring.messages import ToolDefinition
 from mainspring.policies.structured.options import OUTPUT_TOOL
 from mainspring.text import pluralize
@@ -134,12 +136,7 @@ class StructuredOutput:
             bus.on(ModelErrorHook, self._on_model_error),
             bus.on(SessionEnd, self._end, order=-50),
         ]
-
-        def remove() -> None:
-            for take_away in removers:
-                take_away()
-
-        return remove
+        return partial(remove_all, removers)
 
     def result(self, run: RunResult) -> RunResult:
         """Return the result of a run with its output, or with the reason why it is missing."""

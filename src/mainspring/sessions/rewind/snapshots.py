@@ -21,7 +21,7 @@ from mainspring.sessions.entries import CustomEntry
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
     from mainspring.sessions.session import Session
-from mainspring.tools import Access, Tool
+    from mainspring.tools import Access, Tool
 
 BEFORE, AFTER, UNCOVERED, REWOUND = "file_before", "file_after", "file_uncovered", "rewind"
 """Types of the custom entries."""

@@ -41,4 +41,4 @@ apply_patch = Tool(
     concurrency_safe=False,
     access=access,
 )
-"""Change several files at once."""
+"""Change several files with one patch."""

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from mainspring.app.tui.markdown import MarkdownRenderer
 from mainspring.app.tui.safe_text import width
-from mainspring.app.tui.streaming_markdown import Answer, MarkdownBlock
+from mainspring.app.tui.streaming_markdown import MarkdownBlock, ResponseRenderer
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
 
 
 def render(text: str, columns: int = 80, look: Theme | None = None) -> str:
-    return to_text(Answer(look or Theme()).render(text, columns))
+    return to_text(ResponseRenderer(look or Theme(), MarkdownRenderer).render(text, columns))
 
 
 def test_lists_and_code_are_rendered() -> None:
@@ -60,7 +60,7 @@ def test_terminal_sequences_are_removed(hostile: str) -> None:
     st.integers(4, 60),
 )
 def test_any_text_can_be_rendered(text: str, columns: int) -> None:
-    rows = Answer(Theme()).render(text, columns)
+    rows = ResponseRenderer(Theme(), MarkdownRenderer).render(text, columns)
     assert all("\x1b" not in part and "\n" not in part for row in rows for _, part in row)
 
 
@@ -83,7 +83,7 @@ def test_rows_have_no_trailing_blanks() -> None:
 
 @pytest.mark.covers("CLI-01")
 def test_cost_per_chunk_does_not_grow_with_the_response() -> None:
-    answer = Answer(Theme())
+    answer = ResponseRenderer(Theme(), MarkdownRenderer)
     paragraph = "Some **words** about `things` that go on for a while, and then some more of them.\n\n- one\n- two\n\n"
     costs: list[float] = []
     for _ in range(3):
@@ -107,7 +107,7 @@ def test_cost_per_chunk_does_not_grow_with_the_response() -> None:
     ],
 )
 def test_message_that_begins_with_a_list_marker_is_shown_whole(text: str, shown: str) -> None:
-    answer = Answer(Theme())
+    answer = ResponseRenderer(Theme(), MarkdownRenderer)
     assert to_text(answer.render(text, 40)) == shown
     streamed = [row for piece in text for row in answer.feed(piece, 40, 10)]
     assert to_text([*streamed, *answer.close(40)]) == shown

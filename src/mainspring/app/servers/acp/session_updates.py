@@ -43,7 +43,7 @@ from mainspring.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from mainspring.events.base import STOP_REASONS
+from mainspring.events.base import STOP_DESCRIPTIONS
 from mainspring.messages import Message, ToolUseBlock
 
 _MODES: dict[AgentMode, tuple[str, str]] = {
@@ -257,8 +257,8 @@ class SessionUpdateEncoder:
                 yield agent_message(f"*{_SESSION_CHANGE_TEXTS[reason]}{f': {title}' if title else ''}*\n\n")
             case ShellEnd(output=printed):
                 yield agent_message(printed)
-            case AgentEnd(status=status) if status in STOP_REASONS:
-                yield agent_message(f"\n\n*Stopped: {STOP_REASONS[status]}.*")
+            case AgentEnd(status=status) if status in STOP_DESCRIPTIONS:
+                yield agent_message(f"\n\n*Stopped: {STOP_DESCRIPTIONS[status]}.*")
             case _:
                 pass
 
