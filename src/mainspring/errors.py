@@ -235,8 +235,30 @@ def check_option_names(
     names = sorted(known)
     for name in given:
         if name not in names:
-            hint = (elsewhere and elsewhere(name)) or suggest_name(name, names, f"Options: {', '.join(names)}.")
+            from mainspring.other_names import OPTIONS  # needed only for errors
+
+            hint = (elsewhere and elsewhere(name)) or OPTIONS.get(owner, {}).get(name)
+            hint = hint or suggest_name(name, names, f"Options: {', '.join(names)}.")
             raise TypeError(f"Unknown option of {owner}: {name!r}. {hint}")
+
+
+def attribute_error(owner: object, kind: str, name: str) -> AttributeError:
+    """Return the error of a missing attribute, which names the counterpart of an attribute of other libraries.
+
+    An error that the getter of an existing property raises is raised again, since Python hides it.
+
+    Args:
+        owner: The object.
+        kind: Name of its class in the advice.
+        name: Name of the attribute.
+    """
+    if isinstance(getattr(type(owner), name, None), property):
+        object.__getattribute__(owner, name)
+    from mainspring.other_names import ATTRIBUTES  # needed only for errors
+
+    advice = ATTRIBUTES[kind].get(name)
+    text = f"{type(owner).__name__!r} object has no attribute {name!r}{advice and f'. {advice}' or ''}"
+    return AttributeError(text, name=name, obj=owner)
 
 
 class PartialRunResult(Protocol):

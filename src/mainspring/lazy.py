@@ -20,6 +20,8 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
     The package declares the names for type checkers by imports under ``TYPE_CHECKING``. Type checkers must not see its
     ``__getattr__``: a misspelled name would then be of the type ``Any``.
 
+    A name of ``mainspring`` that other libraries export is an `ImportError` that names the counterpart here.
+
     Args:
         package: Its ``__name__``.
         modules: The names that each of its modules exports, separated by spaces. Modules are named relative to the package, or
@@ -36,6 +38,12 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
     def get(name: str) -> Any:
         home = home_of.get(name)
         if home is None:
+            if package == "mainspring" and not name.startswith("_"):
+                from mainspring.other_names import EXPORTS  # needed only for errors
+
+                if advice := EXPORTS.get(name):
+                    # Python replaces the text of an AttributeError of `from package import name`.
+                    raise ImportError(f"{package} has no {name}. {advice}", name=package)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = namespace[name] = getattr(import_module(home), name)
         return value

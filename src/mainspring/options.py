@@ -181,7 +181,10 @@ class Options:
     def __init__(self, **given: Any) -> None:
         for name in given:
             if name not in self.declared:
-                hint = suggest_name(name, self.declared)
+                from mainspring.other_names import LIMITS  # needed only for errors
+
+                other = LIMITS.get(name, "")
+                hint = f"Did you mean {other!r}?" if other in self.declared else suggest_name(name, self.declared)
                 raise TypeError(f"Unexpected keyword argument {name!r}{hint and f'. {hint}'}")
         self.__dict__.update(given)
 

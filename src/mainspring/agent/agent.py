@@ -41,6 +41,7 @@ from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
     AgentOutputError,
+    attribute_error,
     check_option_names,
 )
 from mainspring.lazy import lazy_class, lazy_function
@@ -122,6 +123,11 @@ class Agent(AgentOperations, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     """
 
     behavior: Behavior
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise attribute_error(self, "Agent", name)
 
     @overload
     def __init__(

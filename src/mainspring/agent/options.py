@@ -190,7 +190,7 @@ def validate_run_options(options: Mapping[str, Any]) -> None:
 def _find_option_for_agent(name: str) -> str:
     if name == "deps":
         return "Pass the dependencies to each run, and their type to the agent: Agent(..., deps_type=Db), agent.run(..., deps=db)."
-    return _find_run_option(name) or _OTHER_NAMES_OF_AGENT_OPTIONS.get(name, "")
+    return _find_run_option(name)
 
 
 def _find_option_for_run(name: str) -> str:
@@ -205,18 +205,10 @@ def _find_option_for_run(name: str) -> str:
 
 
 def _find_run_option(name: str) -> str:
+    from mainspring.other_names import LIMITS  # needed only for errors
+
+    name = LIMITS.get(name, name)
     return f"Use behavior=RunOptions({name}=...)." if name in Behavior.declared else ""
-
-
-_OTHER_NAMES_OF_AGENT_OPTIONS = {
-    "instructions": "Use system=..., a text or a function of the context.",
-    "model_settings": "Use behavior=RunOptions(temperature=..., ...).",
-    "retries": "Use behavior=RunOptions(max_output_retries=..., retry=RetryConfig(...)).",
-    "toolsets": "Use tools=..., a list of tools or a Toolset.",
-    "history": "Use messages=..., or agent.conversation(history=...).",
-    "message_history": "Use messages=..., or agent.conversation(history=...).",
-}
-"""Advice for names that other libraries have for options of an agent."""
 
 
 def normalize_tools(given: Iterable[Any]) -> list[Tool | LazyTool]:

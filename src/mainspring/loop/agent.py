@@ -152,6 +152,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock] | None
 
 
 _HookT = TypeVar("_HookT", bound=Hook | Event)
+_HandlerT = TypeVar("_HandlerT", bound=Handler[Any])
 
 
 class CoreAgent:
@@ -501,11 +502,13 @@ class CoreAgent:
     ) -> Callable[[], None]: ...
     @overload
     def on(
-        self, event: type[_HookT] | str, handler: Handler[_HookT], *, order: int = 0, subagents: bool = False
+        self, event: type[_HookT], handler: Handler[_HookT], *, order: int = 0, subagents: bool = False
     ) -> Callable[[], None]: ...
     @overload
+    def on(self, event: str, *, order: int = 0, subagents: bool = False) -> Callable[[_HandlerT], _HandlerT]: ...
+    @overload
     def on(
-        self, event: type[_HookT] | str, *, order: int = 0, subagents: bool = False
+        self, event: type[_HookT], *, order: int = 0, subagents: bool = False
     ) -> Callable[[Handler[_HookT]], Handler[_HookT]]: ...
     def on(
         self,

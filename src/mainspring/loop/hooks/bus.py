@@ -17,6 +17,7 @@ from mainspring.errors import ConfigError
 from mainspring.events import Done, Event, RunEvent, StreamError, StreamStart, SubagentEvent
 from mainspring.loop.hooks.names import resolve
 from mainspring.loop.hooks.run import Hook, SubagentIdentity
+from mainspring.text import format_exception
 
 logger = logging.getLogger("mainspring")
 logger.addHandler(logging.NullHandler())  # the application decides where the log goes
@@ -367,7 +368,7 @@ def _handle_handler_error(context: Hook | Event, handler: Handler[Any], error: B
     name = getattr(handler, "__qualname__", repr(handler))
     logger.error("handler %s of %s failed", name, _name(context), exc_info=error)
     if isinstance(context, Hook) and context.gate:
-        context.block_on_error(f"the check {name} failed ({type(error).__name__}: {error})")
+        context.block_on_error(f"the check {name} failed ({format_exception(error)})")
 
 
 def _cancelled() -> bool:

@@ -77,6 +77,8 @@ class Constraints:
         elif getattr(item, "__is_annotated_types_grouped_metadata__", False):
             for each in item:
                 self._read(each)
+        elif type(item).__name__ == "_PydanticGeneralMetadata":  # its base is a class of annotated_types
+            self._read_pydantic(item)
         elif "annotated_types" in _packages(item):
             self._read_annotated_type(item)
         elif "pydantic" in _packages(item) or hasattr(item, "__get_pydantic_core_schema__"):
@@ -217,3 +219,7 @@ def type_adapter(kind: Any) -> Any:
         return pydantic.TypeAdapter(kind)
     except (pydantic.errors.PydanticUserError, ImportError) as problem:
         raise TypeError(f"pydantic does not support the type: {str(problem).splitlines()[0]}") from problem
+    except TypeError as problem:  # a constraint that does not apply to the type
+        raise TypeError(
+            f"{str(problem).splitlines()[0]}. Use a type that has this constraint, for example Decimal, or check the value in the function"
+        ) from problem
