@@ -563,10 +563,12 @@ class CoreAgent:
             TypeError: If the listener is async; only handlers can be async.
         """
         reject_async(observer)
-        remove = self.bus.subscribe(
-            lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event),
-            subagents=subagents,
-        )
+
+        def forward(event: Event) -> None:
+            observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
+
+        forward.__qualname__ = getattr(observer, "__qualname__", repr(observer))  # for the log
+        remove = self.bus.subscribe(forward, subagents=subagents)
         return self._record(lambda agent: agent.subscribe(observer, subagents=subagents), remove)
 
 

@@ -219,7 +219,3 @@ def type_adapter(kind: Any) -> Any:
         return pydantic.TypeAdapter(kind)
     except (pydantic.errors.PydanticUserError, ImportError) as problem:
         raise TypeError(f"pydantic does not support the type: {str(problem).splitlines()[0]}") from problem
-    except TypeError as problem:  # a constraint that does not apply to the type
-        raise TypeError(
-            f"{str(problem).splitlines()[0]}. Use a type that has this constraint, for example Decimal, or check the value in the function"
-        ) from problem

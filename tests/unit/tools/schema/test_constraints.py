@@ -279,13 +279,3 @@ async def test_field_of_a_dataclass_may_have_a_constraint_that_only_pydantic_kno
     assert decode({"euros": "1.25"}) == Price(Decimal("1.25"))
     with pytest.raises(ValueError, match="decimal places"):
         decode({"euros": "1.255"})
-
-
-def test_constraint_of_another_type_is_named_without_a_private_class() -> None:
-    @dataclasses.dataclass
-    class Wrong:
-        name: Annotated[str, Field(max_digits=2)]
-
-    with pytest.raises(TypeError, match="max_digits") as caught:
-        schema_from_type(Wrong)
-    assert "_Pydantic" not in str(caught.value)
