@@ -35,6 +35,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from mainspring.lazy import lazy_function
 from mainspring.text import suggest_name
 
 if TYPE_CHECKING:
@@ -218,6 +219,10 @@ def single_conversation_error(plug: str) -> ConfigError:
     )
 
 
+_find_option_advice = lazy_function("mainspring.other_names", "find_option_advice")
+_find_attribute_advice = lazy_function("mainspring.other_names", "find_attribute_advice")
+
+
 def check_option_names(
     owner: str, given: Iterable[str], known: Iterable[str], elsewhere: Callable[[str], str] | None = None
 ) -> None:
@@ -235,9 +240,7 @@ def check_option_names(
     names = sorted(known)
     for name in given:
         if name not in names:
-            from mainspring.other_names import OPTIONS  # needed only for errors
-
-            hint = (elsewhere and elsewhere(name)) or OPTIONS.get(owner, {}).get(name)
+            hint = (elsewhere and elsewhere(name)) or _find_option_advice(owner, name)
             hint = hint or suggest_name(name, names, f"Options: {', '.join(names)}.")
             raise TypeError(f"Unknown option of {owner}: {name!r}. {hint}")
 
@@ -254,10 +257,8 @@ def attribute_error(owner: object, kind: str, name: str) -> AttributeError:
     """
     if isinstance(getattr(type(owner), name, None), property):
         object.__getattribute__(owner, name)
-    from mainspring.other_names import ATTRIBUTES  # needed only for errors
-
-    advice = ATTRIBUTES[kind].get(name)
-    text = f"{type(owner).__name__!r} object has no attribute {name!r}{advice and f'. {advice}' or ''}"
+    advice = _find_attribute_advice(kind, name)
+    text = f"{type(owner).__name__!r} object has no attribute {name!r}{advice and f'. {advice}'}"
     return AttributeError(text, name=name, obj=owner)
 
 

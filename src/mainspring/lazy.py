@@ -39,9 +39,8 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
         home = home_of.get(name)
         if home is None:
             if package == "mainspring" and not name.startswith("_"):
-                from mainspring.other_names import EXPORTS  # needed only for errors
-
-                if advice := EXPORTS.get(name):
+                advice = import_module("mainspring.other_names").find_export_advice(name)
+                if advice:
                     # Python replaces the text of an AttributeError of `from package import name`.
                     raise ImportError(f"{package} has no {name}. {advice}", name=package)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OPTIONS: dict[str, dict[str, str]] = {
+OPTION_ADVICE: dict[str, dict[str, str]] = {
     "Agent": {
         "result_type": "Use output_type=...",
         "instructions": "Use system=..., a text or a function of the context.",
@@ -46,7 +46,7 @@ OPTIONS: dict[str, dict[str, str]] = {
 }
 """Advice for the options of other libraries, by the function that takes the options."""
 
-LIMITS = {
+RUN_OPTION_NAMES = {
     "max_steps": "max_turns",
     "max_iterations": "max_turns",
     "max_loops": "max_turns",
@@ -59,7 +59,7 @@ LIMITS = {
 }
 """The run options for names of other libraries."""
 
-ATTRIBUTES: dict[str, dict[str, str]] = {
+ATTRIBUTE_ADVICE: dict[str, dict[str, str]] = {
     "Agent": {
         "tool": "Use Agent(tools=[function]); the parameter `ctx: ToolContext` has the dependencies.",
         "tool_plain": "Use Agent(tools=[function]).",
@@ -95,7 +95,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
 }
 """Advice for attributes of other libraries, by class."""
 
-EXPORTS = {
+EXPORT_ADVICE = {
     "ModelRetry": "Use ToolError.",
     "UsageLimits": "Use RunOptions(max_turns=..., max_total_tokens=..., max_cost=...).",
     "ModelSettings": "Use RunOptions.",
@@ -131,3 +131,23 @@ EXPORTS = {
     "Graph": "Write the steps in Python; see docs/composition.md.",
 }
 """Advice for exports of other libraries."""
+
+
+def find_option_advice(owner: str, name: str) -> str:
+    """Return the advice for an unknown option of a function; empty if no other library has it."""
+    return OPTION_ADVICE.get(owner, {}).get(name, "")
+
+
+def find_run_option_name(name: str) -> str:
+    """Return the run option for a name of another library; any other name unchanged."""
+    return RUN_OPTION_NAMES.get(name, name)
+
+
+def find_attribute_advice(kind: str, name: str) -> str:
+    """Return the advice for an unknown attribute of a class; empty if no other library has it."""
+    return ATTRIBUTE_ADVICE[kind].get(name, "")
+
+
+def find_export_advice(name: str) -> str:
+    """Return the advice for an unknown export; empty if no other library has it."""
+    return EXPORT_ADVICE.get(name, "")

@@ -246,10 +246,7 @@ def truncate_bytes(text: str, limit: int, *, whole_lines: bool = False) -> str:
 
 def format_exception(error: BaseException) -> str:
     """Return the class and the text of an exception; the class alone if it has no text, for example of a plain ``assert``."""
-    try:
-        text = str(error)
-    except Exception as raised:  # noqa: BLE001 - a bug in its class
-        text = f"(its text cannot be had: {type(raised).__name__})"
+    text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from mainspring.errors import ConfigError, ProviderConfigError, check_option_names
-from mainspring.lazy import lazy_class
+from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import LoopOptions
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
@@ -187,6 +187,9 @@ def validate_run_options(options: Mapping[str, Any]) -> None:
         _validate("a run", options)
 
 
+_find_run_option_name = lazy_function("mainspring.other_names", "find_run_option_name")
+
+
 def _find_option_for_agent(name: str) -> str:
     if name == "deps":
         return "Pass the dependencies to each run, and their type to the agent: Agent(..., deps_type=Db), agent.run(..., deps=db)."
@@ -205,9 +208,7 @@ def _find_option_for_run(name: str) -> str:
 
 
 def _find_run_option(name: str) -> str:
-    from mainspring.other_names import LIMITS  # needed only for errors
-
-    name = LIMITS.get(name, name)
+    name = _find_run_option_name(name)
     return f"Use behavior=RunOptions({name}=...)." if name in Behavior.declared else ""
 
 

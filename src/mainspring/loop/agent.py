@@ -568,8 +568,8 @@ class CoreAgent:
             observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
 
         forward.__qualname__ = getattr(observer, "__qualname__", repr(observer))  # for the log
-        remove = self.bus.subscribe(forward, subagents=subagents)
-        return self._record(lambda agent: agent.subscribe(observer, subagents=subagents), remove)
+        register = partial(CoreAgent.subscribe, observer=observer, subagents=subagents)
+        return self._record(register, self.bus.subscribe(forward, subagents=subagents))
 
 
 def _remove_handler(remove: Callable[[], None], registrations: list[Any], registration: object) -> None:

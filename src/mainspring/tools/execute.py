@@ -25,7 +25,6 @@ from mainspring.errors import (
 )
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.redaction import redact_environment
-from mainspring.text import format_exception
 from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, to_tool_result
 
 logger = logging.getLogger("mainspring")
@@ -142,7 +141,8 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
         except BaseException as error:
             if _is_cancellation(error, task):
                 raise
-            raise ToolError(f"Error: {format_exception(error)}") from error
+            text = safe_str(error)
+            raise ToolError(f"Error: {type(error).__name__}{text and f': {text}'}") from error
 
     return await run_cancellable(work, context.signal, grace)
 
