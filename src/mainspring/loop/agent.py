@@ -553,8 +553,7 @@ class CoreAgent:
     def subscribe(self, observer: EventListener, *, subagents: bool = False) -> Callable[[], None]:
         """Call ``observer`` with every event of every run.
 
-        Stream events of the model arrive as `MessageUpdate`. With ``subagents``, events of subagents arrive, too, each within a
-        `SubagentEvent`.
+        Events of the model arrive as `MessageUpdate`. With ``subagents``, events of subagents arrive, each in a `SubagentEvent`.
 
         Returns:
             A function that removes the listener.
@@ -568,8 +567,8 @@ class CoreAgent:
             observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
 
         forward.__qualname__ = getattr(observer, "__qualname__", repr(observer))  # for the log
-        register = partial(CoreAgent.subscribe, observer=observer, subagents=subagents)
-        return self._record(register, self.bus.subscribe(forward, subagents=subagents))
+        remove = self.bus.subscribe(forward, subagents=subagents)
+        return self._record(lambda agent: agent.subscribe(observer, subagents=subagents), remove)
 
 
 def _remove_handler(remove: Callable[[], None], registrations: list[Any], registration: object) -> None:
