@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import msgspec
 
 
+_FUNCTIONS_OF_OTHERS = ("function_tool", "handoff", "input_guardrail", "output_guardrail")
+
+
 def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
     """Import names of a package from its modules when they are first used, and set its ``__all__`` and ``__dir__``, if it has none.
 
@@ -38,7 +41,8 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
     def get(name: str) -> Any:
         home = home_of.get(name)
         if home is None:
-            if package == "mainspring" and not name.startswith("_"):
+            # Python looks up every module of the package in this way: they are lowercase.
+            if package == "mainspring" and (name[0].isupper() or name in _FUNCTIONS_OF_OTHERS):
                 advice = import_module("mainspring.other_names").find_export_advice(name)
                 if advice:
                     # Python replaces the text of an AttributeError of `from package import name`.

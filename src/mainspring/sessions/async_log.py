@@ -12,12 +12,8 @@ from msgspec.structs import replace
 
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import SessionEntry
-<<<<<<< HEAD
-from mainspring.sessions.store import Problem, SessionInfo, SessionLog, StoredLine, header_info, update_info
-from mainspring.text import format_exception
-=======
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine, header_info, update_info
->>>>>>> main
+from mainspring.text import format_exception
 
 logger = logging.getLogger("mainspring.sessions")
 
