@@ -141,8 +141,7 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
         except BaseException as error:
             if _is_cancellation(error, task):
                 raise
-            text = safe_str(error)
-            raise ToolError(f"Error: {type(error).__name__}{text and f': {text}'}") from error
+            raise ToolError(f"Error: {type(error).__name__}: {safe_str(error)}".removesuffix(": ")) from error
 
     return await run_cancellable(work, context.signal, grace)
 
