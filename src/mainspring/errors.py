@@ -35,6 +35,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from mainspring.lazy import lazy_function
 from mainspring.text import suggest_name
 
 if TYPE_CHECKING:
@@ -218,6 +219,10 @@ def single_conversation_error(plug: str) -> ConfigError:
     )
 
 
+_find_option_advice = lazy_function("mainspring.other_names", "find_option_advice")
+_find_attribute_advice = lazy_function("mainspring.other_names", "find_attribute_advice")
+
+
 def check_option_names(
     owner: str, given: Iterable[str], known: Iterable[str], elsewhere: Callable[[str], str] | None = None
 ) -> None:
@@ -235,8 +240,26 @@ def check_option_names(
     names = sorted(known)
     for name in given:
         if name not in names:
-            hint = (elsewhere and elsewhere(name)) or suggest_name(name, names, f"Options: {', '.join(names)}.")
+            hint = (elsewhere and elsewhere(name)) or _find_option_advice(owner, name)
+            hint = hint or suggest_name(name, names, f"Options: {', '.join(names)}.")
             raise TypeError(f"Unknown option of {owner}: {name!r}. {hint}")
+
+
+def attribute_error(owner: object, kind: str, name: str) -> AttributeError:
+    """Return the error of a missing attribute, which names the counterpart of an attribute of other libraries.
+
+    An error that the getter of an existing property raises is raised again, since Python hides it.
+
+    Args:
+        owner: The object.
+        kind: Name of its class in the advice.
+        name: Name of the attribute.
+    """
+    if isinstance(getattr(type(owner), name, None), property):
+        object.__getattribute__(owner, name)
+    advice = _find_attribute_advice(kind, name)
+    text = f"{type(owner).__name__!r} object has no attribute {name!r}{advice and f'. {advice}'}"
+    return AttributeError(text, name=name, obj=owner)
 
 
 class PartialRunResult(Protocol):

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     import msgspec
 
 
+_FUNCTIONS_OF_OTHERS = ("function_tool", "handoff", "input_guardrail", "output_guardrail")
+
+
 def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
     """Import names of a package from its modules when they are first used, and set its ``__all__`` and ``__dir__``, if it has none.
 
     The package declares the names for type checkers by imports under ``TYPE_CHECKING``. Type checkers must not see its
     ``__getattr__``: a misspelled name would then be of the type ``Any``.
+
+    A name of ``mainspring`` that other libraries export is an `ImportError` that names the counterpart here.
 
     Args:
         package: Its ``__name__``.
@@ -36,6 +41,12 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
     def get(name: str) -> Any:
         home = home_of.get(name)
         if home is None:
+            # Python looks up every module of the package in this way: they are lowercase.
+            if package == "mainspring" and (name[0].isupper() or name in _FUNCTIONS_OF_OTHERS):
+                advice = import_module("mainspring.other_names").find_export_advice(name)
+                if advice:
+                    # Python replaces the text of an AttributeError of `from package import name`.
+                    raise ImportError(f"{package} has no {name}. {advice}", name=package)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = namespace[name] = getattr(import_module(home), name)
         return value

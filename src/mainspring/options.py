@@ -31,7 +31,10 @@ from typing import (
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import fields
 
+from mainspring.lazy import lazy_function
 from mainspring.text import suggest_name
+
+_find_run_option_name = lazy_function("mainspring.other_names", "find_run_option_name")
 
 _T = TypeVar("_T")
 OptionsT = TypeVar("OptionsT", bound="Options")
@@ -181,7 +184,8 @@ class Options:
     def __init__(self, **given: Any) -> None:
         for name in given:
             if name not in self.declared:
-                hint = suggest_name(name, self.declared)
+                other = _find_run_option_name(name)
+                hint = f"Did you mean {other!r}?" if other in self.declared else suggest_name(name, self.declared)
                 raise TypeError(f"Unexpected keyword argument {name!r}{hint and f'. {hint}'}")
         self.__dict__.update(given)
 

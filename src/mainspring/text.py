@@ -244,6 +244,12 @@ def truncate_bytes(text: str, limit: int, *, whole_lines: bool = False) -> str:
     return (start[: start.rfind("\n") + 1] or start) if whole_lines else start
 
 
+def format_exception(error: BaseException) -> str:
+    """Return the class and the text of an exception; the class alone if it has no text, for example of a plain ``assert``."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def suggest_name(name: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:
     """Return the question whether the closest known name was meant, or another text if none is close.
 

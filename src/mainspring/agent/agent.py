@@ -40,6 +40,7 @@ from mainspring.errors import (
     AgentAbortedError,
     AgentBusyError,
     AgentOutputError,
+    attribute_error,
     check_option_names,
 )
 from mainspring.lazy import lazy_class, lazy_function
@@ -121,6 +122,11 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     """
 
     _is_conversation = False
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise attribute_error(self, "Agent", name)
 
     @overload
     def __init__(

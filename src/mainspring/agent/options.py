@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from mainspring.errors import ConfigError, ProviderConfigError, check_option_names
-from mainspring.lazy import lazy_class
+from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import LoopOptions
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
@@ -187,10 +187,13 @@ def validate_run_options(options: Mapping[str, Any]) -> None:
         _validate("a run", options)
 
 
+_find_run_option_name = lazy_function("mainspring.other_names", "find_run_option_name")
+
+
 def _find_option_for_agent(name: str) -> str:
     if name == "deps":
         return "Pass the dependencies to each run, and their type to the agent: Agent(..., deps_type=Db), agent.run(..., deps=db)."
-    return _find_run_option(name) or _OTHER_NAMES_OF_AGENT_OPTIONS.get(name, "")
+    return _find_run_option(name)
 
 
 def _find_option_for_run(name: str) -> str:
@@ -205,18 +208,8 @@ def _find_option_for_run(name: str) -> str:
 
 
 def _find_run_option(name: str) -> str:
+    name = _find_run_option_name(name)
     return f"Use behavior=RunOptions({name}=...)." if name in Behavior.declared else ""
-
-
-_OTHER_NAMES_OF_AGENT_OPTIONS = {
-    "instructions": "Use system=..., a text or a function of the context.",
-    "model_settings": "Use behavior=RunOptions(temperature=..., ...).",
-    "retries": "Use behavior=RunOptions(max_output_retries=..., retry=RetryConfig(...)).",
-    "toolsets": "Use tools=..., a list of tools or a Toolset.",
-    "history": "Use messages=..., or agent.conversation(history=...).",
-    "message_history": "Use messages=..., or agent.conversation(history=...).",
-}
-"""Advice for names that other libraries have for options of an agent."""
 
 
 def normalize_tools(given: Iterable[Any]) -> list[Tool | LazyTool]:

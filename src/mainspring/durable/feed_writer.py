@@ -32,6 +32,7 @@ from mainspring.events.codec import without_in_process
 from mainspring.events.views import redact_errors
 from mainspring.loop import RunResult
 from mainspring.redaction import redact_environment
+from mainspring.text import format_exception
 
 _FLUSH_SIZE = 200
 """Number of events that are written before the interval is over."""
@@ -139,7 +140,7 @@ class FeedWriter:
     def publish_end(self, run_id: str, ended: RunResult | BaseException) -> None:
         """Queue the end of the run."""
         if isinstance(ended, BaseException):
-            info = ErrorInfo.from_exception(ended, f"{type(ended).__name__}: {ended}")
+            info = ErrorInfo.from_exception(ended, format_exception(ended))
             self.publish(AgentEnd(run_id, (), "error", error=info))
         else:
             info = ErrorInfo.from_exception(ended.error) if ended.error else None

@@ -25,6 +25,7 @@ from mainspring.durable.engine import (
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
 from mainspring.errors import DurableError
 from mainspring.redaction import redact_environment
+from mainspring.text import format_exception
 
 
 class _RunRecord:
@@ -184,7 +185,7 @@ class MemoryEngine:
                     raise
                 record.state, record.error = "failed", attempt.failure
             except Exception as error:  # One failed run must not stop the others.
-                record.state, record.error = "failed", redact_environment(f"{type(error).__name__}: {error}")
+                record.state, record.error = "failed", redact_environment(format_exception(error))
             finally:
                 self._attempts.discard(attempt)
         self._end(record)

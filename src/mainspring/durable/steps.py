@@ -60,6 +60,7 @@ class DurableSteps(LiveSteps):
         "_read",
         "_since",
         "passed_replay",
+        "replayed_calls",
         "approvals",
     )
 
@@ -76,6 +77,8 @@ class DurableSteps(LiveSteps):
         self._at: datetime | None = None
         self.passed_replay = asyncio.Event()
         """Set once this attempt executes something that no earlier attempt finished."""
+        self.replayed_calls: set[str] = set()
+        """IDs of the calls whose result was read back: an earlier attempt made them."""
         self.approvals: PendingApprovals | None = None
         """The pending approvals of the run and its subagents."""
 
@@ -184,6 +187,8 @@ class DurableSteps(LiveSteps):
         if self._log is None or _in_tool.get():
             return await run()
         begun, done = self._places.pop(call.id, None) or (self._log.next_step(), self._log.next_step())
+        if done.is_recorded:
+            self.replayed_calls.add(call.id)
         if self._starts_agent(call.name):
             token = _spawning.set(done)
             try:

@@ -36,6 +36,7 @@ from mainspring.events.types import (
     UsageUpdate,
 )
 from mainspring.messages import Message
+from mainspring.text import format_exception
 
 _REPEATED = (
     Done,
@@ -94,7 +95,7 @@ def without_content(event: Event, redact: Callable[[str], str]) -> Event | None:
             # A failure with a code and without a title has only its message; others may contain output.
             is_message = not event.has_output or (code not in (None, "UNKNOWN") and not event.title)
             text = result.text if is_message else ""
-            text = text if raised is None else f"{type(raised).__name__}: {raised}"
+            text = text if raised is None else format_exception(raised)
             details = {"code": code} if code else None
             return replace(event, result=replace(result, content=redact(text), details=details), title="", display=None)
         case ContextCompacted():

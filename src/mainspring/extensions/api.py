@@ -28,6 +28,7 @@ from mainspring.loop.hooks import Hook, resolve
 from mainspring.loop.hooks.bus import remove_all
 from mainspring.messages import AgentMessage
 from mainspring.redaction import redact_environment
+from mainspring.text import format_exception
 from mainspring.tools import Tool
 from mainspring.tools.define import to_tool
 
@@ -97,7 +98,7 @@ def to_extension_error(name: str, error: BaseException, place: str = "") -> Exte
         error: The exception that it raised.
         place: Its file or folder.
     """
-    reason = redact_environment(f"{type(error).__name__}: {error}")
+    reason = redact_environment(format_exception(error))
     if isinstance(error, SyntaxError) and error.filename:
         return ExtensionError(name, f"{type(error).__name__}: {error.msg}", error.filename, error.lineno or 0)
     home = Path(place).parent if place.endswith("__init__.py") else Path(place) if place else None

@@ -42,6 +42,7 @@ from mainspring.loop.hooks import (
     resolve,
 )
 from mainspring.messages import ToolUseBlock
+from mainspring.text import format_exception
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, error_result, output_bytes, to_tool_result
 
 if TYPE_CHECKING:
@@ -313,7 +314,7 @@ class ExtensionRunner:
             reply = await self.run_command(hook.text)
         except Exception as error:
             logger.exception("The command %s failed", hook.text.split()[0])
-            hook.block = f"{hook.text.split()[0]} failed: {type(error).__name__}: {error}"
+            hook.block = f"{hook.text.split()[0]} failed: {format_exception(error)}"
             return
         if reply is not None:
             hook.handled, hook.reply = True, reply

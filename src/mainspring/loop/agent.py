@@ -152,6 +152,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock] | None
 
 
 _HookT = TypeVar("_HookT", bound=Hook | Event)
+_HandlerT = TypeVar("_HandlerT", bound=Handler[Any])
 
 
 class CoreAgent:
@@ -501,11 +502,13 @@ class CoreAgent:
     ) -> Callable[[], None]: ...
     @overload
     def on(
-        self, event: type[_HookT] | str, handler: Handler[_HookT], *, order: int = 0, subagents: bool = False
+        self, event: type[_HookT], handler: Handler[_HookT], *, order: int = 0, subagents: bool = False
     ) -> Callable[[], None]: ...
     @overload
+    def on(self, event: str, *, order: int = 0, subagents: bool = False) -> Callable[[_HandlerT], _HandlerT]: ...
+    @overload
     def on(
-        self, event: type[_HookT] | str, *, order: int = 0, subagents: bool = False
+        self, event: type[_HookT], *, order: int = 0, subagents: bool = False
     ) -> Callable[[Handler[_HookT]], Handler[_HookT]]: ...
     def on(
         self,
@@ -550,8 +553,7 @@ class CoreAgent:
     def subscribe(self, observer: EventListener, *, subagents: bool = False) -> Callable[[], None]:
         """Call ``observer`` with every event of every run.
 
-        Stream events of the model arrive as `MessageUpdate`. With ``subagents``, events of subagents arrive, too, each within a
-        `SubagentEvent`.
+        Events of the model arrive as `MessageUpdate`. With ``subagents``, events of subagents arrive, each in a `SubagentEvent`.
 
         Returns:
             A function that removes the listener.
@@ -560,10 +562,12 @@ class CoreAgent:
             TypeError: If the listener is async; only handlers can be async.
         """
         reject_async(observer)
-        remove = self.bus.subscribe(
-            lambda event: observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event),
-            subagents=subagents,
-        )
+
+        def forward(event: Event) -> None:
+            observer(MessageUpdate(event) if isinstance(event, StreamEvent) else event)
+
+        forward.__qualname__ = getattr(observer, "__qualname__", repr(observer))  # for the log
+        remove = self.bus.subscribe(forward, subagents=subagents)
         return self._record(lambda agent: agent.subscribe(observer, subagents=subagents), remove)
 
 

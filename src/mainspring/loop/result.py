@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import AgentAbortedError, AgentError, AgentOutputError
+from mainspring.errors import AgentAbortedError, AgentError, AgentOutputError, attribute_error
 from mainspring.events import AgentStats, Event, EventStream, RunStatus
 from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import HookBus
@@ -100,6 +100,11 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False, r
     def turns(self) -> int:
         """Number of turns."""
         return self.stats.turns
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise attribute_error(self, "RunResult", name)
 
     def output_as(self, kind: TypeForm[T]) -> T:
         """Return the output as an instance of ``kind``, for an output that a JSON Schema, or the schema of one run, describes.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from mainspring.errors import ConfigError
 from mainspring.globs import matches_any
@@ -68,7 +68,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     name: str = ""
     transport: McpTransport = "stdio"
     command: str = ""
-    args: tuple[str, ...] = ()
+    args: Sequence[str] = ()
     env: dict[str, str] = {}
     cwd: str | None = None
     url: str = ""
@@ -78,8 +78,8 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     required: bool = False
     timeout: float = DEFAULT_CALL_TIMEOUT
     connect_timeout: float = DEFAULT_CONNECT_TIMEOUT
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
     mode: str = "auto"
     auth: Literal["auto", "none"] = "auto"
     client_id: str = ""
@@ -87,6 +87,14 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     scope: str = ""
     trust_annotations: bool = False
     place: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("args", "include", "exclude"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise TypeError(f"{name} must be a list of texts, not the text {given!r:.80}.")
+            if type(given) is not tuple:
+                force_setattr(self, name, tuple(given))
 
     def __repr__(self) -> str:
         return redacted_repr(self, "env", "headers", "client_secret")

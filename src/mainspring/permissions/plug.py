@@ -25,7 +25,7 @@ from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.permissions.rules import PermissionRule, RuleSet, find_unused_rules
 from mainspring.permissions.sensitive_paths import SensitivePaths
-from mainspring.text import escape_invisible
+from mainspring.text import escape_invisible, format_exception
 from mainspring.threads import run_in_thread
 from mainspring.tools import Tool
 from mainspring.tools.names import ALL_TOOL_NAMES
@@ -376,7 +376,7 @@ class Permissions:
             return False
         except Exception as error:  # noqa: BLE001 - any exception of the application's callback denies the call
             context.deny(
-                f"{permission_question(decision)}, but the approval request failed ({type(error).__name__}: {error}).",
+                f"{permission_question(decision)}, but the approval request failed ({format_exception(error)}).",
                 stop=stop,
             )
             return False
@@ -419,7 +419,7 @@ class Permissions:
         try:
             return await preview_changes(context.tool, context.input, context.env, decision.paths)
         except (OSError, ValueError) as error:  # which the model receives when the call runs
-            return Preview(problem=f"{type(error).__name__}: {error}")
+            return Preview(problem=format_exception(error))
 
     async def judge_again(self, hook: BeforeToolRun) -> None:
         """Decide again about a call if another call may have changed files since its decision. The handler of `tool:start`.

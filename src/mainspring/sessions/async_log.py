@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import SessionEntry
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine, header_info, update_info
+from mainspring.text import format_exception
 
 logger = logging.getLogger("mainspring.sessions")
 
@@ -116,7 +117,7 @@ class AsyncSessionLog:
         except OSError:
             raise
         except Exception as error:
-            raise OSError(f"{type(error).__name__}: {error}") from error
+            raise OSError(format_exception(error)) from error
         self._lines.extend(lines)
         self.info = info
 

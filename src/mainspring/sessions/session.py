@@ -51,6 +51,7 @@ from mainspring.sessions.lifetime import SessionLifetime
 from mainspring.sessions.loader import decode_header_row
 from mainspring.sessions.paths import new_session_id, resolve_session_folder
 from mainspring.sessions.store import MemorySessionStore, Problem, SessionLog, SessionStates, SessionStore
+from mainspring.text import format_exception
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
@@ -143,7 +144,7 @@ class SessionPlug(Plugin):
             usage=hook.usage,
             first=self._first,
             last=self._last,
-            error=f"{type(hook.error).__name__}: {hook.error}" if hook.error else "",
+            error=format_exception(hook.error) if hook.error else "",
         )
         await self._journal.flush(durable=True)
 

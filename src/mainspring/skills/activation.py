@@ -28,6 +28,7 @@ from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
 from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
 from mainspring.skills.content import list_skill_files, read_body, render_content
 from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
+from mainspring.text import format_exception
 from mainspring.tools import Tool
 from mainspring.tools.define import to_tool
 
@@ -105,9 +106,7 @@ def load_toolset(skill: Skill, spec: str) -> ToolsetFactory:
     except ToolsetError:
         raise
     except (Exception, SystemExit) as error:  # The code may raise anything.
-        raise ToolsetError(
-            f"{skill.name}: the toolset {spec} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
+        raise ToolsetError(f"{skill.name}: the toolset {spec} cannot be loaded: {format_exception(error)}") from error
     if not callable(factory):
         raise ToolsetError(f"{skill.name}: {spec} is not a class")
     return factory
@@ -151,7 +150,7 @@ def create_tools(factory: ToolsetFactory, dependencies: ToolsetContext) -> tuple
         )
         tools = [to_tool(each) for each in given]
     except Exception as error:  # the toolset's own code
-        raise ToolsetError(f"{skill}: cannot create a toolset: {type(error).__name__}: {error}") from error
+        raise ToolsetError(f"{skill}: cannot create a toolset: {format_exception(error)}") from error
     if not tools:
         raise ToolsetError(f"{skill}: a toolset has no tools: add public methods, or a method tools()")
     return toolset, [replace(each, source=f"skill:{skill}") for each in tools]

@@ -222,6 +222,11 @@ class RunSpan:
             case _:
                 return None
 
+    @property
+    def _is_replaying(self) -> bool:
+        """Return True if the last step of a durable run was read back: the attempt that executed it has reported it."""
+        return bool(getattr(self._agent.steps, "replaying", False))
+
     # --- events and hooks -------------------------------------------------------------------------------------------
 
     def map(self, event: Event) -> None:
@@ -235,13 +240,16 @@ class RunSpan:
                 self._end_model_call(message)
             case StreamError():
                 self._end_model_call(event.message, event.exception, aborted=event.reason == "aborted")
-            case ModelCallRetry() if self._chat is not None:
+            case ModelCallRetry() if self._chat is not None and not self._is_replaying:
                 self._chat.retry(event)
             case ToolExecutionStart():
                 self._start_call(event)
             case ToolExecutionEnd() if call := self._calls.pop(event.call.id, None):
-                call.end(event)
-            case UsageUpdate() if event.purpose:
+                if event.call.id in getattr(self._agent.steps, "replayed_calls", ()):
+                    call.discard()
+                else:
+                    call.end(event)
+            case UsageUpdate() if event.purpose and not self._is_replaying:
                 self._record_side_call(event)
             case ContextCompacted(reason=reason, before=before, after=after):
                 counts: Attributes = {"reason": reason, "before": before, "after": after}
@@ -293,7 +301,11 @@ class RunSpan:
         self, message: Message | None, error: BaseException | None = None, *, aborted: bool = False
     ) -> None:
         chat, self._chat = self._chat, None
-        if chat is not None:
+        if chat is None:
+            return
+        if self._is_replaying and not aborted:
+            chat.detach()  # a span that never ends is not exported
+        else:
             chat.end(message, error, aborted=aborted)
 
     def _start_call(self, event: ToolExecutionStart) -> None:

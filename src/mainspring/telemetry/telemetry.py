@@ -24,6 +24,7 @@ from mainspring.telemetry.attributes import (
 from mainspring.telemetry.conventions import CLASSIC_NAMES, DETAILS_EVENT
 from mainspring.telemetry.otel import ReservedIds
 from mainspring.telemetry.pipeline import Pipeline, TelemetryDisabled, TelemetryOptions, create_pipeline
+from mainspring.text import format_exception
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -344,7 +345,7 @@ class Telemetry:
             self.disabled_reason = str(off)
             logger.info("Telemetry is off: %s", off)
         except Exception as error:  # third-party code of OpenTelemetry and the application's providers
-            self.disabled_reason = f"it could not be set up ({type(error).__name__}: {error})"
+            self.disabled_reason = f"it could not be set up ({format_exception(error)})"
             logger.warning("Telemetry is off: it could not be set up. Runs continue without it.", exc_info=True)
         self.helpers = TelemetryHelpers(self.signals)
 

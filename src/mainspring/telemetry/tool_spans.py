@@ -105,6 +105,10 @@ class ToolCallSpan:
         if ran:
             signals.instruments.tool(event.call.name, event.seconds, kind, self._server)
 
+    def discard(self) -> None:
+        """Report nothing: an earlier attempt at a durable run made the call. A span that never ends is not exported."""
+        self._scope.leave()
+
     def abandon(self) -> None:
         """End the span of a call without a result at the end of the run."""
         self._scope.leave()

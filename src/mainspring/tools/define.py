@@ -201,6 +201,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         TypeError: A parameter has a type that JSON Schema cannot express; the message names the parameter.
         ConfigError: The name is not a valid tool name.
     """
+    check_option_names("@tool", options, _FIELDS)
     if fn is not None:
         return _from_function(fn, options)
 
@@ -218,7 +219,6 @@ def to_tool(given: Tool | Callable[..., Any]) -> Tool:
 def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> FunctionTool[..., Any]:
     if isinstance(fn, Tool):
         raise TypeError(f"{fn.name} is already a tool. Pass the plain function.")
-    check_option_names("@tool", options, _FIELDS)
     _refuse_generator(fn)
     schema = schema_from_signature(fn)
     fields: dict[str, Any] = {

@@ -63,7 +63,7 @@ def result_from_exception(name: str, error: Exception) -> ToolResult:
     if code is None:
         trace = "".join(traceback.format_exception(error))
         logger.error("Tool %s raised an unexpected exception:\n%s", name, redact_environment(trace).rstrip())
-        return error_result(f"Error: {type(error).__name__}: {text}", ToolErrorCode.UNKNOWN)
+        return error_result(f"Error: {type(error).__name__}{text and f': {text}'}", ToolErrorCode.UNKNOWN)
     if isinstance(error, TimeoutError):
         text = text or f"{name} took too long"
     elif not isinstance(error, PermissionDeniedError):
@@ -141,7 +141,7 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
         except BaseException as error:
             if _is_cancellation(error, task):
                 raise
-            raise ToolError(f"Error: {type(error).__name__}: {safe_str(error)}") from error
+            raise ToolError(f"Error: {type(error).__name__}: {safe_str(error)}".removesuffix(": ")) from error
 
     return await run_cancellable(work, context.signal, grace)
 

@@ -48,8 +48,9 @@ class ToolRegistry:
         validate_tool_name(tool.name)
         existing = self._tools.get(tool.name)
         if existing is not None:
+            places = f" (from {existing.source} and {tool.source})" if existing.source != tool.source else ""
             raise ConfigError(
-                f"Duplicate tool name: {tool.name!r} (from {existing.source} and {tool.source}). Rename or alias one of the tools."
+                f"Duplicate tool name: {tool.name!r}{places}. Rename one of the tools, for example with @tool(name=...)."
             )
         self._tools[tool.name] = tool
         self._specs = None

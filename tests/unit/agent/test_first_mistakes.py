@@ -1,9 +1,16 @@
 """Mistakes of first programs: each is an error where it is written, and the error contains the fix."""
 
+import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+import mainspring
+import mainspring.policies
+import mainspring.telemetry
+import mainspring.testing
 from mainspring import (
     Agent,
     AgentOutputError,
@@ -17,9 +24,11 @@ from mainspring import (
     tool,
 )
 from mainspring.env.memory import MemoryEnv
+from mainspring.errors import ConfigWarning
 from mainspring.mcp.config import parse_mcp_config
 from mainspring.messages import Message, to_messages
 from mainspring.models import FallbackModel
+from mainspring.other_names import ATTRIBUTE_ADVICE, EXPORT_ADVICE, OPTION_ADVICE, RUN_OPTION_NAMES
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 TEXT: Any = {"max_turns": "1"}
@@ -29,6 +38,9 @@ TEXT: Any = {"max_turns": "1"}
     ("name", "advice"),
     [
         ("instructions", r"Use system=\.\.\."),
+        ("result_type", r"Use output_type=\.\.\."),
+        ("input_guardrails", r"handler of the hook"),
+        ("max_steps", r"Use behavior=RunOptions\(max_turns=\.\.\.\)"),
         ("deps", r"agent\.run\(\.\.\., deps=db\)"),
         ("max_turns", r"Use behavior=RunOptions\(max_turns=\.\.\.\)"),
         ("message_history", r"agent\.conversation\(history=\.\.\.\)"),
@@ -50,6 +62,8 @@ def test_unknown_option_of_an_agent_names_its_place(name: str, advice: str) -> N
         ("permissions", r"an option of the agent: Agent\(\.\.\., permissions=\.\.\.\)"),
         ("output_type", r"behavior=RunOptions\(schema=\.\.\.\)"),
         ("behaviour", "Did you mean 'behavior'"),
+        ("usage_limits", r"Use behavior=RunOptions\(max_turns"),
+        ("context", r"Use deps=\.\.\."),
         ("xyzzy", "Options: behavior, deps, hooks"),
     ],
 )
@@ -146,3 +160,117 @@ def test_fallback_creates_models_from_their_names(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     model = FallbackModel(["openai:gpt-5-mini", ScriptedModel("x")])
     assert (model.provider, model.model) == ("openai", "gpt-5-mini")
+
+
+@pytest.mark.parametrize(("name", "ours"), [(name, ours) for name, ours in RUN_OPTION_NAMES.items()])
+def test_run_option_of_another_library_names_its_counterpart(name: str, ours: str) -> None:
+    options: Any = {name: 3}
+    with pytest.raises(TypeError, match=f"Did you mean '{ours}'"):
+        RunOptions(**options)
+
+
+@pytest.mark.parametrize("name", list(OPTION_ADVICE["@tool"]))
+def test_tool_option_of_another_library_names_its_counterpart(name: str) -> None:
+    options: Any = {name: 3}
+    with pytest.raises(TypeError, match=re.escape(OPTION_ADVICE["@tool"][name])):
+        tool(**options)
+
+
+async def test_attribute_of_another_library_names_its_counterpart() -> None:
+    agent = Agent(ScriptedModel("x"), execution=MemoryEnv({}))
+    result = await agent.run("go")
+    for owner, kind in ((agent, "Agent"), (result, "RunResult")):
+        for name, advice in ATTRIBUTE_ADVICE[kind].items():
+            with pytest.raises(AttributeError, match=re.escape(advice)):
+                getattr(owner, name)
+        with pytest.raises(AttributeError, match="object has no attribute 'xyzzy'$"):
+            getattr(owner, "xyz" + "zy")
+
+
+@pytest.mark.parametrize("name", list(EXPORT_ADVICE))
+def test_export_of_another_library_names_its_counterpart(name: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(EXPORT_ADVICE[name])):
+        exec(f"from mainspring import {name}")
+
+
+def test_advice_names_existing_options_and_exports() -> None:
+    texts = [
+        *EXPORT_ADVICE.values(),
+        *[text for table in (*OPTION_ADVICE.values(), *ATTRIBUTE_ADVICE.values()) for text in table.values()],
+    ]
+    classes = {name for text in texts for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)}
+    public = {*dir(mainspring), *dir(mainspring.testing), *dir(mainspring.policies), *dir(mainspring.telemetry)}
+    assert classes - public == set()
+    assert set(RUN_OPTION_NAMES.values()) <= set(RunOptions.declared)
+
+
+def test_failing_listener_is_visible_without_logging() -> None:
+    code = """
+from mainspring import Agent
+from mainspring.env import MemoryEnv
+from mainspring.testing import Reply, ScriptedModel
+
+agent = Agent(ScriptedModel(Reply("a b c d", chunk_count=4)), execution=MemoryEnv({}))
+
+@agent.subscribe
+def broken(event):
+    raise ValueError("oh no")
+
+@agent.on("turn:before")
+def worse(hook):
+    raise ValueError("oh dear")
+
+print(agent.run_sync("go").text)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "a b c d\n"
+    assert done.stderr.count("The listener broken failed on agent_start. The run continues") == 1
+    assert done.stderr.count("ValueError: oh no") == 1
+    assert "The handler worse of turn:before failed" in done.stderr
+
+
+def test_method_names_the_bound_method_instead_of_a_type_of_self() -> None:
+    with pytest.raises(TypeError, match=r"Remove @tool, and pass the bound method"):
+
+        class Shop:
+            @tool
+            def price(self, item: str) -> str:
+                """Return a price."""
+                return item
+
+
+def test_docstring_of_a_tool_that_describes_an_unknown_parameter_is_a_warning() -> None:
+    def price(item: str) -> str:
+        """Return a price.
+
+        Args:
+            itme: The item.
+        """
+        return item
+
+    with pytest.warns(ConfigWarning, match=r"price\(\) describes the parameter 'itme'.* Did you mean 'item'\?"):
+        tool(price)
+
+
+def test_server_takes_a_list_of_arguments() -> None:
+    server = McpServerConfig(name="a", command="b", args=["-v"], include=["x"])
+    assert (server.args, server.include) == (("-v",), ("x",))
+    with pytest.raises(TypeError, match="args must be a list of texts, not the text '-v'"):
+        McpServerConfig(name="a", command="b", args="-v")
+
+
+async def test_plain_assertion_is_an_error_without_a_dangling_colon() -> None:
+    def check() -> None:
+        """Check."""
+        raise AssertionError
+
+    agent = Agent(ScriptedModel(ScriptedCall("check"), "x"), tools=[check], execution=MemoryEnv({}))
+    assert (await agent.run("go")).tool_results[0].text == "Error: AssertionError"
+
+
+def test_duplicate_tool_does_not_name_the_same_source_twice() -> None:
+    def look() -> None:
+        """Look."""
+
+    with pytest.raises(ConfigError, match=r"^Duplicate tool name: 'look'\. Rename one"):
+        Agent(ScriptedModel(), tools=[look, look])

@@ -9,6 +9,8 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from mainspring import Agent
+from mainspring.durable import DurableWorker, MemoryEngine
+from mainspring.durable.steps import DurableSteps
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, AgentProviderError, ConfigError, NetworkError, RateLimitedError
 from mainspring.events import StreamEvent, StreamStart, UsageUpdate
@@ -507,3 +509,47 @@ async def test_disabled_telemetry_adds_no_listeners() -> None:
     assert agent.bus._handlers.keys() == bare.bus._handlers.keys()
     assert (await agent.run("go")).text == "done"
     assert telemetry.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_resumed_run_reports_finished_steps_once(fails: bool) -> None:
+    recorder, engine, waiting = Recorder(), MemoryEngine(), asyncio.Event()
+
+    async def stop(key: str) -> str:
+        """Read a value."""
+        if fails:
+            raise FileNotFoundError(key)
+        return key
+
+    @tool(idempotent=True)
+    async def wait() -> str:
+        """Wait."""
+        if not waiting.is_set():
+            waiting.set()
+            await asyncio.Event().wait()
+        return "waited"
+
+    calls = [ScriptedCall("stop", {"key": "a"}, "c1")]
+    script = ScriptedModel(
+        Reply(calls=calls, usage=USAGE),
+        Reply(calls=[ScriptedCall("wait", {}, "c2")], usage=USAGE),
+        Reply("done", usage=USAGE),
+    )
+
+    def make(steps: DurableSteps) -> Agent:
+        plugs = [Tracing(recorder.telemetry)]
+        return Agent(script, tools=[stop, wait], plugs=plugs, execution=MemoryEnv({}), steps=steps)
+
+    async with DurableWorker(engine, {"one": make}) as agents:
+        run = await agents.start("one", "go")
+        await waiting.wait()
+    async with DurableWorker(engine, {"one": make}):
+        assert (await run.result(timeout=10)).text == "done"
+
+    finished = [s for s in recorder.spans if s.name != "invoke_agent agent"]
+    names = [s.name for s in finished]
+    assert names.count("chat scripted-1") == 3
+    assert names.count("execute_tool stop") == 1
+    assert sum(p.sum for p in recorder.metrics["gen_ai.client.token.usage"]) == 3 * USAGE.total_tokens
+    stops = [p for p in recorder.metrics["mainspring.tool.duration"] if p.attributes["gen_ai.tool.name"] == "stop"]
+    assert sum(p.count for p in stops) == 1

@@ -133,7 +133,7 @@ async def test_invalid_output_type_is_logged(caplog: pytest.LogCaptureFixture) -
     ("error", "text"),
     [
         (SystemExit(3), "Error: SystemExit: 3"),
-        (GeneratorExit(), "Error: GeneratorExit: "),
+        (GeneratorExit(), "Error: GeneratorExit"),
         (asyncio.CancelledError("mine"), "Error: CancelledError: mine"),
     ],
 )

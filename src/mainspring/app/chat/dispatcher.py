@@ -56,6 +56,7 @@ from mainspring.events import Notice, ToolExecutionEnd, ToolExecutionStart
 from mainspring.messages import Message, utc_now
 from mainspring.permissions.rules import COMMAND_TOOLS
 from mainspring.sessions import MessageEntry
+from mainspring.text import format_exception
 from mainspring.tools.support.background import BackgroundSwitch, MovableCommand, describe_status
 
 _BUSY_MESSAGE = "A run is in progress. Stop it first."
@@ -144,7 +145,7 @@ class CommandQueue:
             error = "Stopped"
         except Exception as raised:  # a command must not end the chat
             is_known = isinstance(raised, MainspringError | OSError | ValueError)
-            error = str(raised) if is_known and str(raised) else f"{type(raised).__name__}: {raised}"
+            error = str(raised) if is_known and str(raised) else format_exception(raised)
             code = next((str(each.code) for each in (raised, raised.__cause__) if isinstance(each, ModelError)), "")
         self._publish(CommandEnd(command.id, command.name, result, error, code))
 

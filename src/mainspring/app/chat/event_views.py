@@ -55,6 +55,7 @@ from mainspring.prompt_tags import find_instructions, strip_attachments
 from mainspring.redaction import redact_environment
 from mainspring.sessions import TranscriptCall, TranscriptItem
 from mainspring.subagents import SubagentRun
+from mainspring.text import format_exception
 
 WAITING_FOR_MODEL = "Waiting for the model"
 
@@ -319,5 +320,5 @@ def _call_events(call: TranscriptCall, name: str, load_output: OutputLoader | No
 
 def error_notice(error: BaseException) -> Notice:
     """Return a notice about something that failed outside a run."""
-    text = str(error) if isinstance(error, MainspringError | OSError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, MainspringError | OSError) else format_exception(error)
     return Notice(redact_environment(text), "error")

@@ -41,6 +41,7 @@ from mainspring.messages import Message
 from mainspring.models import ModelProvider
 from mainspring.permissions import RuleSource, parse_rule
 from mainspring.redaction import redact_environment
+from mainspring.text import format_exception
 from mainspring.tools.support.background import ON_COMPLETION_KEY
 
 RunTrigger = Literal["prompt", "queue", "command", "follow_up"]
@@ -276,7 +277,7 @@ class RunController:
             return RunResult(status="aborted", error=error)
         except Exception as error:
             is_known = isinstance(error, MainspringError | OSError)
-            text = str(error) if is_known else f"{type(error).__name__}: {error}"
+            text = str(error) if is_known else format_exception(error)
             redacted = redact_environment(text)
             if isinstance(error, AgentError) and redacted == text:
                 return RunResult(status="error", error=error)

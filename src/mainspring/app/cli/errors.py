@@ -17,7 +17,7 @@ from mainspring.errors import AgentProviderError, MainspringError, ModelError
 from mainspring.events import encode
 from mainspring.lazy import lazy_function
 from mainspring.redaction import redact_environment
-from mainspring.text import escape_invisible, truncate_to_fit
+from mainspring.text import escape_invisible, format_exception, truncate_to_fit
 
 if TYPE_CHECKING:
     from mainspring.app.run.error_advice import advise
@@ -40,7 +40,7 @@ def describe_error(error: BaseException) -> str:
     elif isinstance(error, KeyboardInterrupt):
         text = "Interrupted."
     else:
-        text = f"Internal error ({type(error).__name__}: {error}). Run again with -v for the stack trace."
+        text = f"Internal error ({format_exception(error)}). Run again with -v for the stack trace."
     if isinstance(cause, ModelError):
         advice = advise(text, cause.code.value, status=cause.status, retry_after=cause.retry_after)
         text = f"{text.rstrip().removesuffix('.')}. {advice}" if advice else text

@@ -18,9 +18,10 @@ from mainspring.errors import ConfigError
 from mainspring.events import Done, Event, RunEvent, StreamError, StreamStart, SubagentEvent
 from mainspring.loop.hooks.names import resolve
 from mainspring.loop.hooks.run import Hook, SubagentIdentity
+from mainspring.text import format_exception
 
 logger = logging.getLogger("mainspring")
-logger.addHandler(logging.NullHandler())  # the application decides where the log goes
+# It has no handler: without a configuration of the application, Python writes warnings and errors to stderr.
 
 
 _H = TypeVar("_H", bound=Hook | Event)
@@ -50,12 +51,13 @@ _IN_PROCESS = (StreamStart, Done, StreamError)
 class HookBus:
     """Calls the handlers of hooks and events, and publishes events to listeners."""
 
-    __slots__ = ("_handlers", "_observers", "_of_subagents", "_parent", "_subagent_observers", "_waiting")
+    __slots__ = ("_failed", "_handlers", "_observers", "_of_subagents", "_parent", "_subagent_observers", "_waiting")
 
     def __init__(self, hooks: Hooks | None = None) -> None:
         self._handlers: _Table = {}
         self._of_subagents: _Table = {}
         self._observers: tuple[EventListener, ...] = ()
+        self._failed: set[int] = set()  # IDs of the listeners that raised
         self._subagent_observers: tuple[EventListener, ...] = ()
         self._parent: tuple[HookBus, SubagentIdentity] | None = None
         self._waiting: deque[Event | Coroutine[Any, Any, None]] = deque()
@@ -266,13 +268,21 @@ class HookBus:
             try:
                 observer(event)
             except Exception:
-                logger.exception("a listener failed on %s", event.type)
+                self._log_listener_error(observer, event)
         if self._waiting:
             self._waiting.append(event)
             return self.call_waiting()
         if type(event) not in self._handlers and self._parent is None:
             return None
         return self._call_event_handlers(event)
+
+    def _log_listener_error(self, observer: EventListener, event: Event) -> None:
+        """Log the first failure of a listener as an error, and later ones for debugging: it may fail on every delta."""
+        is_first = id(observer) not in self._failed
+        self._failed.add(id(observer))
+        level = logging.ERROR if is_first else logging.DEBUG
+        text = "The listener %s failed on %s. The run continues; later failures of it are logged at the level DEBUG."
+        logger.log(level, text, _handler_name(observer), event.type, exc_info=True)
 
     async def call_waiting(self) -> None:
         """Call the handlers of events that `publish` could not await."""
@@ -288,7 +298,11 @@ class HookBus:
 
     def start_subagent_event(self, event: SubagentEvent) -> Coroutine[Any, Any, None] | None:
         """Publish the event of a subagent like `start_event`, to the listeners and handlers that want those."""
-        _call_listeners(self._subagent_observers, event)
+        for observer in self._subagent_observers:
+            try:
+                observer(event)
+            except Exception:
+                self._log_listener_error(observer, event)
         handlers = [*self._of_subagents.get(type(event.event), ()), *self._handlers.get(SubagentEvent, ())]
         rest = self._call_handlers(event, iter(sorted(handlers, key=_order)), None)
         return self._forward(event.event, event.path, rest)
@@ -314,14 +328,6 @@ def _name(kind: type[Any] | Hook | Event) -> str:
     if isinstance(kind, Event) or (isinstance(kind, type) and issubclass(kind, Event)):
         return str(kind.type)
     return str(cast("Any", kind).event)
-
-
-def _call_listeners(observers: Iterable[EventListener], event: Event) -> None:
-    for observer in observers:
-        try:
-            observer(event)
-        except Exception:
-            logger.exception("a listener failed on %s", event.type)
 
 
 async def _call_in_order(
@@ -366,11 +372,15 @@ def _set_fields(context: Hook | Event, answer: Any) -> None:
             setattr(context, field, value)
 
 
+def _handler_name(handler: Callable[..., Any]) -> str:
+    return str(getattr(handler, "__qualname__", repr(handler)))
+
+
 def _handle_handler_error(context: Hook | Event, handler: Handler[Any], error: BaseException) -> None:
-    name = getattr(handler, "__qualname__", repr(handler))
-    logger.error("handler %s of %s failed", name, _name(context), exc_info=error)
+    name = _handler_name(handler)
+    logger.error("The handler %s of %s failed. The run continues.", name, _name(context), exc_info=error)
     if isinstance(context, Hook) and context.gate:
-        context.block_on_error(f"the check {name} failed ({type(error).__name__}: {error})")
+        context.block_on_error(f"the check {name} failed ({format_exception(error)})")
 
 
 def _cancelled() -> bool:

@@ -32,6 +32,8 @@ from mainspring.models.wire.openai_chat import ChatCompletionsProtocol
 _PROVIDER = "embedded"
 _CONTEXT = 8192
 _MAX_OUTPUT = 1024
+_REPEAT_PENALTY = 1.1
+"""What Qwen recommends for these models. Without it, a model of this size repeats a long list until its output limit."""
 _LIMITS = Timeouts(connect=10.0, first_byte=None, idle=None)
 _DIALECT = ChatCapabilities(max_tokens_field="max_tokens")
 _NOTICE = (
@@ -193,6 +195,7 @@ class EmbeddedModel(ModelBase):
             temperature=request.temperature or 0.0,
             thinking=None,
             scratch=None,
+            extra={"repeat_penalty": _REPEAT_PENALTY, **request.extra},
             **fields,
         )
 

@@ -77,6 +77,8 @@ class Constraints:
         elif getattr(item, "__is_annotated_types_grouped_metadata__", False):
             for each in item:
                 self._read(each)
+        elif type(item).__name__ == "_PydanticGeneralMetadata":  # its base is a class of annotated_types
+            self._read_pydantic(item)
         elif "annotated_types" in _packages(item):
             self._read_annotated_type(item)
         elif "pydantic" in _packages(item) or hasattr(item, "__get_pydantic_core_schema__"):

@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.errors import ToolError
+from mainspring.errors import ConfigWarning, ToolError
 from mainspring.lazy import lazy_function, lazy_re
+from mainspring.text import suggest_name
 from mainspring.tools.problems import format_issues, format_path, is_dict
 from mainspring.tools.schema.types import (
     MISSING,
@@ -165,6 +167,8 @@ def schema_from_signature(fn: Callable[..., Any]) -> FunctionSchema:
     name = _name_of(fn)
     docs = parse_docstring(_doc_of(fn))
     parameters, context = _parameters(fn, name)
+    if inspect.isroutine(fn):  # the docstring of a class, or a partial function, may describe other parameters
+        _warn_about_unknown_parameters(docs, name, parameters, context)
     record: str | None = None
     only = parameters[0] if len(parameters) == 1 and parameters[0].is_required else None
     if only is not None and is_struct_type(only.kind) and _is_object(schema := _schemas(name, parameters)[0]):
@@ -209,6 +213,20 @@ def schema_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
             return decoded
 
     return schema, decode
+
+
+def _warn_about_unknown_parameters(
+    docs: ParsedDocstring, name: str, parameters: list[_Parameter], context: str | None
+) -> None:
+    """Warn if the docstring describes a parameter that does not exist: the model never reads that description."""
+    known = [each.name for each in parameters]
+    if len(parameters) == 1 and is_struct_type(parameters[0].kind):
+        known += typing.get_type_hints(parameters[0].kind)  # its fields are the arguments
+    for each in docs.parameters:
+        if each not in known and each != context:
+            hint = suggest_name(each, known, f"Parameters: {', '.join(known) or 'none'}.")
+            text = f"The docstring of {name}() describes the parameter {each!r}, which does not exist. {hint}"
+            warnings.warn(text, ConfigWarning, stacklevel=2)
 
 
 def check_object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,6 +359,11 @@ def _check_annotation(kind: Any, name: str, default: Any, location: str) -> Any:
     if type(default) in _PLAIN_DEFAULTS:
         return cast("Any", type(default))
     advice = "Write, for example, `: str`."
+    if name in ("self", "cls"):
+        raise TypeError(
+            f"{location} has no type: a method becomes a tool only together with its object. Remove @tool, and pass the bound "
+            "method: Agent(tools=[instance.method])."
+        )
     if name in _CONTEXT_NAMES:
         advice = f"Write `{name}: ToolContext` if it receives the context of the call. Otherwise: {advice}"
     raise TypeError(f"{location} has no type annotation, which is required for the tool's schema. {advice}")

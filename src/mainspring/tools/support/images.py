@@ -12,6 +12,8 @@ import zlib
 
 from msgspec import Struct
 
+from mainspring.text import format_exception
+
 MAX_IMAGE_BYTES = 3_750_000
 """Maximum size of an image: providers reject larger images, measured in base64."""
 
@@ -209,7 +211,7 @@ def shrink_image(data: bytes, max_bytes: int, max_edge: int = MAX_EDGE) -> Encod
     except ImageError:
         raise
     except Exception as e:  # decoders raise arbitrary exceptions for damaged data
-        raise ImageError(f"it cannot be decoded: {type(e).__name__}: {e}") from None
+        raise ImageError(f"it cannot be decoded: {format_exception(e)}") from None
     tries: list[tuple[str, dict[str, int | bool]]] = [("PNG", {"optimize": True})]
     if not has_alpha:
         tries += [("JPEG", {"quality": quality, "optimize": True}) for quality in _QUALITIES]

@@ -11,7 +11,7 @@ from typing import Any
 
 from mainspring.extras import install_command
 from mainspring.lazy import lazy_re
-from mainspring.text import truncate_bytes
+from mainspring.text import format_exception, truncate_bytes
 from mainspring.tools.support.paths import ResolvedFile, failure
 from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
@@ -52,7 +52,7 @@ class Pdf:
         except PdfError:
             raise
         except Exception as e:  # damaged data can raise any exception
-            raise PdfError(f"it is damaged or of an unknown kind: {type(e).__name__}: {e}") from None
+            raise PdfError(f"it is damaged or of an unknown kind: {format_exception(e)}") from None
         self._reader: Any = reader
 
     def text(self, number: int) -> str:
@@ -64,7 +64,7 @@ class Pdf:
         try:
             return self._reader.pages[number - 1].extract_text().strip()
         except Exception as e:  # damaged data can raise any exception
-            raise PdfError(f"{type(e).__name__}: {e}") from None
+            raise PdfError(format_exception(e)) from None
 
 
 def describe_pdf(data: bytes) -> str:

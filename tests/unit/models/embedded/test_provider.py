@@ -163,6 +163,17 @@ async def test_repetitive_output_is_stopped(model: EmbeddedModel, set_engine_out
     assert done.message.usage.output_tokens > 100
 
 
+async def test_repetition_is_penalized_unless_the_request_decides(
+    model: EmbeddedModel, set_engine_output: SetEngineOutput
+) -> None:
+    log = set_engine_output(encode_answer("a.txt, b.txt"), encode_answer("a.txt, b.txt"))
+    request = make_request("Which files are here?")
+    await model.complete(request)
+    request.extra = {"repeat_penalty": 1.0}
+    await model.complete(request)
+    assert [sent["repeat_penalty"] for sent in read_requests(log)] == [1.1, 1.0]
+
+
 async def test_empty_response_is_an_error(model: EmbeddedModel, set_engine_output: SetEngineOutput) -> None:
     set_engine_output("   ")
     with pytest.raises(InvalidResponseError, match="empty response"):

@@ -266,3 +266,16 @@ def test_pydantic_and_annotated_types_are_not_imported():
         "assert not {'pydantic', 'annotated_types'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@dataclasses.dataclass
+class Price:
+    euros: Decimal = Field(decimal_places=2)
+
+
+async def test_field_of_a_dataclass_may_have_a_constraint_that_only_pydantic_knows() -> None:
+    schema, decode = schema_from_type(Price)
+    assert schema["properties"]["euros"]["anyOf"]
+    assert decode({"euros": "1.25"}) == Price(Decimal("1.25"))
+    with pytest.raises(ValueError, match="decimal places"):
+        decode({"euros": "1.255"})
