@@ -321,17 +321,23 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
             settled = requested is None
         if link.type == "label" and not _name(found, row):
             return None
-        if link.type == "compaction":
-            entry = try_decode_entry(row.data)
-            if not isinstance(entry, CompactionEntry) or entry.before is None:
-                return None
-            found.before = found.before or entry.before
-            if found.path[-1].id == link.id:
-                found.compaction = entry
-                settled = True
+        if link.type == "compaction" and not _add_compaction(found, row, is_on_path=found.path[-1].id == link.id):
+            return None
+        settled = settled or found.compaction is not None
         if settled and found.before is not None:
             return found
     return None
+
+
+def _add_compaction(found: _BackwardScan, row: StoredLine, *, is_on_path: bool) -> bool:
+    """Add a compaction; return False if it does not contain what a reader needs."""
+    entry = try_decode_entry(row.data)
+    if not isinstance(entry, CompactionEntry) or entry.before is None:
+        return False
+    found.before = found.before or entry.before
+    if is_on_path:
+        found.compaction = entry
+    return True
 
 
 def _name(scan: _BackwardScan, row: StoredLine) -> bool:

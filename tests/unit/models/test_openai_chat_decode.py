@@ -146,6 +146,15 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str, str, Any]]]] = {
         [call("a", '{"x":', id="1", index=1), call("b", "{}", id="2", index=3), call(None, "1}", index=1)],
         [("1", "a", {"x": 1}), ("2", "b", {})],
     ),
+    "arguments at another index than their call": (
+        [
+            call("a", "", id="1", index=1),
+            call(None, '{"x":', index=0),
+            call(None, "1}", index=0),
+            call("b", "{}", id="2", index=2),
+        ],
+        [("1", "a", {"x": 1}), ("2", "b", {})],
+    ),
     "type only, then nothing": (
         [{"id": "1", "index": 0, "type": "function", "function": {"name": "a"}}],
         [("1", "a", {})],
@@ -530,7 +539,9 @@ def test_invalid_response_raises(body: bytes, reason: str, text: str) -> None:
 
 
 @pytest.mark.covers("RET-21")
-@pytest.mark.parametrize("body", [b"", b"  \n", b"data: [DONE]\n\n", b": ping\n\n", b'data: {"choices":[]}\n\ndata: [DONE]\n\n'])
+@pytest.mark.parametrize(
+    "body", [b"", b"  \n", b"data: [DONE]\n\n", b": ping\n\n", b'data: {"choices":[]}\n\ndata: [DONE]\n\n']
+)
 def test_response_without_any_content_can_be_retried(body: bytes) -> None:
     with pytest.raises(InvalidResponseError, match="The response is empty") as caught:
         read(body)

@@ -126,4 +126,7 @@ def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tup
 def _with_access_warning(folder: str) -> tuple[str, str]:
     if os.access(folder, os.R_OK | os.X_OK):
         return folder, ""
-    return folder, f"Cannot read the working folder {folder} (Permission denied). Use --cwd DIR to choose another folder."
+    return (
+        folder,
+        f"Cannot read the working folder {folder} (Permission denied). Use --cwd DIR to choose another folder.",
+    )

@@ -130,7 +130,10 @@ class ToolCallAssembler:
             if call.index == piece.index:
                 return None if function.name and self._is_new_call(call, function) else call
         last = self._calls[-1]
-        return last if not function.name and last.index is None else None
+        if function.name:
+            return None
+        # Some hosts number the arguments of a call in a different way than its start.
+        return last if last.index is None or (function.arguments and not last.is_complete()) else None
 
     def _by_id(self, piece: CallDelta, function: FunctionDelta) -> _Call | None:
         call = self._by_given_id.get(piece.id or "")
