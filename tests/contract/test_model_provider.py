@@ -26,4 +26,4 @@ class TestFallbackModel(ModelProviderContract):
 
 class TestScriptedModel(ModelProviderContract):
     def create_model(self, folder: Path) -> ModelProvider:
-        return ScriptedModel(lambda call: "Hello.")
+        return ScriptedModel("Hello.", loop=True)

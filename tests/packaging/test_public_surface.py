@@ -54,7 +54,7 @@ def test_every_public_name_has_a_description(package: str) -> None:
 
 def test_signature_of_a_constructor_has_types_and_options() -> None:
     text = make_reference.build_signatures("agents")
-    assert "\nAgent(model: ModelProvider | str | None=None, *, deps_type: TypeForm[AgentDepsT]=..." in text
+    assert "\nAgent(model: ModelProvider | str | None=None, *, deps_type: TypeForm[AgentDepsT]=None, " in text
     assert "\n    session: Session | None\n" in text
     assert "- `async run(prompt: Prompt" in text
 

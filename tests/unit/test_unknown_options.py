@@ -104,6 +104,9 @@ CASES: dict[str, Callable[[Path], Any]] = {
 OPEN = {
     "CoreAgent.stream": "checked by the run",
     "ConfinedEnv.run": "checked by the wrapped environment",
+    "EnvWrapper.run": "checked by the wrapped environment",
+    "EnvWrapper.walk": "checked by the wrapped environment",
+    "DbosEngine.run_in_thread": "arguments of any function",
     "ContainerEnv": "like SandboxEnv; needs a container",
     "ContainerEnv.run": "checked by LocalEnv",
     "RunResult.from_messages": "fields of the result",

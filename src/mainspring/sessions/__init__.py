@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from mainspring.lazy import lazy_exports
-from mainspring.sessions.async_log import AsyncSessionStore
 from mainspring.sessions.entries import (
     BranchEntry,
     CallStartedEntry,
@@ -41,6 +40,7 @@ from mainspring.sessions.store import (
 )
 
 if TYPE_CHECKING:
+    from mainspring.sessions.async_log import AsyncSessionStore as AsyncSessionStore
     from mainspring.sessions.async_sessions import AsyncSessions as AsyncSessions
     from mainspring.sessions.branch_summary import branch_and_summarize as branch_and_summarize
     from mainspring.sessions.event_log import SessionEventLog as SessionEventLog
@@ -125,6 +125,7 @@ __all__ = [
 lazy_exports(
     __name__,
     {
+        "async_log": "AsyncSessionStore",
         "async_sessions": "AsyncSessions",
         "branch_summary": "branch_and_summarize",
         "event_log": "SessionEventLog iter_all_events read_events",

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import SessionEntry
-from mainspring.sessions.store import Problem, SessionInfo, SessionLog, StoredLine, header_info, update_info
+from mainspring.sessions.store import Problem, SessionInfo, StoredLine, header_info, update_info
 
 logger = logging.getLogger("mainspring.sessions")
 
@@ -148,7 +148,16 @@ class AsyncSessionLog:
         Raises:
             SessionError: If it is open for writing; see `aclose`.
         """
-        check_blocking(self)
+        self.check_blocking()
+
+    def check_blocking(self) -> None:
+        """Raise if the session cannot be written or released by a blocking call.
+
+        Raises:
+            SessionError: If it is open for writing.
+        """
+        if self.writable:
+            raise _asynchronous_error(self.place)
 
     async def aclose(self) -> None:
         """Release the session for other writers. A failure is logged: the reservation expires."""
@@ -159,16 +168,6 @@ class AsyncSessionLog:
                 await self._store.release(self.info.id)
             except Exception as error:  # noqa: BLE001 - any error of the store
                 logger.warning("Cannot release session %s: %s", self.place, error)
-
-
-def check_blocking(log: SessionLog) -> None:
-    """Raise if a session cannot be written or released by a blocking call.
-
-    Raises:
-        SessionError: If it is in an asynchronous store, and open for writing.
-    """
-    if isinstance(log, AsyncSessionLog) and log.writable:
-        raise _asynchronous_error(log.place)
 
 
 class AsyncStoreFolder:

@@ -15,9 +15,9 @@ from weakref import WeakSet
 from msgspec import Struct, field
 
 from mainspring.errors import AgentBusyError, SessionError
+from mainspring.lazy import lazy_class
 from mainspring.messages import Message, utc_now
 from mainspring.redaction import Redactor
-from mainspring.sessions.async_log import AsyncSessionLog, check_blocking
 from mainspring.sessions.entries import (
     Before,
     BranchEntry,
@@ -45,10 +45,23 @@ from mainspring.text import pluralize
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
+    from mainspring.sessions.async_log import AsyncSessionLog
+else:
+    AsyncSessionLog = lazy_class("mainspring.sessions.async_log", "AsyncSessionLog")
 
 
 MAX_INLINE_BYTES = 256 * 1024
 """Maximum bytes that are written in the event loop: there a write takes microseconds, and a thread costs more."""
+
+
+def check_blocking(log: SessionLog) -> None:
+    """Raise if a session cannot be written or released by a blocking call.
+
+    Raises:
+        SessionError: If it is in an asynchronous store, and open for writing.
+    """
+    if isinstance(log, AsyncSessionLog):
+        log.check_blocking()
 
 
 class LogWriter:

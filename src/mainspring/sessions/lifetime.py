@@ -6,8 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from mainspring.sessions.async_log import check_blocking
-from mainspring.sessions.journal import SessionWriter
+from mainspring.sessions.journal import SessionWriter, check_blocking
 
 
 class SessionLifetime:

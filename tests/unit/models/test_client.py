@@ -395,7 +395,7 @@ async def test_scripted_model_returns_its_script() -> None:
     assert model.remaining == 0
     exhausted = await llm_client.invoke("more")
     assert isinstance(exhausted, Failure)
-    assert "only 4 responses" in exhausted.message
+    assert "its script has 4 responses" in exhausted.message
 
 
 @pytest.mark.covers("MOD-04")
