@@ -72,7 +72,6 @@ class CommandChecker:
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
         self._targets: dict[tuple[str, str | None], ResolvedPath] = {}
         self._expansions: dict[tuple[str, tuple[str | None, ...]], list[ResolvedPath]] = {}
-        self._checked: set[tuple[str, str, tuple[str | None, ...], FileGrant]] = set()  # a word is often repeated
         self._too_broad_words: set[str] = set()  # words whose wildcards match too many paths to check
         self._unsure_paths: set[str] = set()  # hidden files that wildcards match only with an option of the shell
         self._too_many = False
@@ -394,12 +393,7 @@ class CommandChecker:
     async def _check_path(self, scope: str, word: Word, file_grant: FileGrant) -> None:
         if _HARMLESS_DEVICE.fullmatch(word.text):
             return
-        targets = await self._resolve(word.text)
-        key = (scope, word.text, tuple(self.folders), file_grant)
-        if key in self._checked:
-            return
-        self._checked.add(key)
-        for target in targets:
+        for target in await self._resolve(word.text):
             self._add(self.paths.check(scope, target, file_grant))
         for target in await self._expand_wildcards(word.text):
             verdict = self.paths.check(scope, target, file_grant)
