@@ -15,6 +15,7 @@ _MAGIC = lazy_re(r"[*?\[{]")
 _TOKEN = lazy_re(r"\\.|\[[!^]?+.[^\]]*\]|[\w./ -]+|.", re.DOTALL)
 _PLAIN_TOKEN = lazy_re(r"[\w./ -]+|.", re.DOTALL)
 _MAX_ALTERNATIVES = 200
+_MAX_BRACES = 100
 
 
 class GlobError(ValueError):
@@ -94,6 +95,8 @@ def max_depth(pattern: str) -> int | None:
 
 def expand_braces(pattern: str) -> list[str]:
     """Expand ``{a,b}`` to all patterns; braces may be nested."""
+    if pattern.count("{") > _MAX_BRACES:
+        raise GlobError(f"A glob pattern of {len(pattern)} characters has more than {_MAX_BRACES} braces")
     opened = _unescaped(pattern, "{")
     if opened < 0:
         return [pattern]

@@ -54,7 +54,7 @@ def find_invisible(text: str) -> str | None:
     """
     if text.isascii() and text.isprintable():
         return None
-    for char in text:
+    for char in dict.fromkeys(text):
         if (
             char not in _PLAIN
             and char not in _SELECTORS
@@ -112,6 +112,10 @@ def _suspects() -> re.Pattern[str]:
 
 
 def _name(text: str) -> str:
+    kinds = {char: _kind(char) for char in set(text)}
+    if "mark" not in kinds.values():  # No character depends on those before it.
+        hidden = {ord(c): _escape(c) for c, kind in kinds.items() if c != " " and (kind or not c.isprintable())}
+        return text.translate(hidden) if hidden else text
     out: list[str] = []
     marks = 0
     for char in text:

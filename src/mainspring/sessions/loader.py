@@ -25,6 +25,7 @@ from mainspring.sessions.entries import (
     EntryHeader,
     Kept,
     LabelEntry,
+    MessageEntry,
     PairEntry,
     SessionEntry,
     decode_header,
@@ -56,6 +57,7 @@ class SessionTree(Struct):
         labels: Labels of entries (and of the session), by ID.
         damaged: Numbers of unreadable lines, without an incomplete last one.
         problems: Problems to report.
+        lost_parents: Whether an entry that cannot start a history has no parent, so that the order of the lines applies.
     """
 
     header: SessionEntry
@@ -64,6 +66,7 @@ class SessionTree(Struct):
     labels: dict[str, str] = field(default_factory=dict[str, str])
     damaged: list[int] = field(default_factory=list[int])
     problems: list[Problem] = field(default_factory=list[Problem])
+    lost_parents: bool = False
 
     def path(self, leaf: str | None) -> list[EntryNode]:
         """Return the entries from the root to a leaf."""
@@ -121,7 +124,11 @@ def _handle_event(tree: SessionTree, row: StoredLine) -> None:
         text = f"line {row.number} has an unknown parent ({parent}); it was attached to the line before it"
         tree.problems.append(Problem("damaged", text))
         parent = tree.leaf
-    elif parent is None and link.type not in ENTRY_TYPES:  # It may not start a new history.
+    elif parent is None and tree.leaf is not None and (tree.lost_parents or not _can_be_root(link.type, row.data)):
+        if not tree.lost_parents and link.type in ENTRY_TYPES and try_decode_entry(row.data) is not None:
+            tree.lost_parents = True
+            text = f"line {row.number} has no parent; it and later entries without one were attached to the line before them"
+            tree.problems.append(Problem("damaged", text))
         parent = tree.leaf
     tree.nodes[link.id] = EntryNode(link.id, link.type, parent, row.position, row.number)
     tree.leaf = link.id
@@ -131,6 +138,14 @@ def _handle_event(tree: SessionTree, row: StoredLine) -> None:
         tree.damaged.append(row.number)
     elif link.type == "label":
         _label(tree, row)
+
+
+def _can_be_root(kind: str, data: bytes) -> bool:
+    """Return True if an entry after the first one can start a new history: a branch, or a prompt of an imported session."""
+    if kind != "message":
+        return kind == "branch"
+    entry = try_decode_entry(data)
+    return isinstance(entry, MessageEntry) and (entry.message.role == "user" and not entry.message.tool_results)
 
 
 def _damaged(tree: SessionTree, row: StoredLine) -> None:
@@ -301,20 +316,28 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
         if link.id == requested and not settled:
             found.path.append(EntryNode(link.id, link.type, link.parent, row.position, row.number))
             requested = link.parent
+            if requested is None and link.type != "branch":
+                return None  # Its parent may be lost.
             settled = requested is None
         if link.type == "label" and not _name(found, row):
             return None
-        if link.type == "compaction":
-            entry = try_decode_entry(row.data)
-            if not isinstance(entry, CompactionEntry) or entry.before is None:
-                return None
-            found.before = found.before or entry.before
-            if found.path[-1].id == link.id:
-                found.compaction = entry
-                settled = True
+        if link.type == "compaction" and not _add_compaction(found, row, is_on_path=found.path[-1].id == link.id):
+            return None
+        settled = settled or found.compaction is not None
         if settled and found.before is not None:
             return found
     return None
+
+
+def _add_compaction(found: _BackwardScan, row: StoredLine, *, is_on_path: bool) -> bool:
+    """Add a compaction; return False if it does not contain what a reader needs."""
+    entry = try_decode_entry(row.data)
+    if not isinstance(entry, CompactionEntry) or entry.before is None:
+        return False
+    found.before = found.before or entry.before
+    if is_on_path:
+        found.compaction = entry
+    return True
 
 
 def _name(scan: _BackwardScan, row: StoredLine) -> bool:

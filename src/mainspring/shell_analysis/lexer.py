@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import takewhile
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
@@ -20,6 +21,7 @@ ENDS = frozenset(" \t\n;&|()<>")
 _PLAIN = lazy_re(r"[A-Za-z0-9_./,:@%+-]+")
 _PLAIN_WORD = lazy_re(r"[A-Za-z0-9_./,:@%+-]+(?=[ \t\n;)]|\Z)")
 _PLAIN_QUOTED = lazy_re(r"[^\"\\$`]+")
+_NOT_ASCII = lazy_re(r"[^\x00-\x7f]+")
 _SPACES = lazy_re(r"[ \t]*")
 _CLASS = lazy_re(r"\[[!^]?[A-Za-z0-9_.][A-Za-z0-9_.-]*\]")
 _BRACES = lazy_re(r"\{[A-Za-z0-9_-]*\}")
@@ -142,9 +144,17 @@ class Lexer(ABC):
             return self._tilde(first=first, assigned=assigned)
         if char == "=" and assigned and text[self.at - 1] == ":":
             raise uses("'=' after ':' in an assignment")
-        if char in "=!#^]" or (not char.isascii() and _BLANK_BYTES.isdisjoint(char.encode())):
+        if char in "=!#^]":
             self.at += 1
             return char
+        run = _NOT_ASCII.match(text, self.at)
+        if run is not None:
+            piece = run[0]
+            if not _BLANK_BYTES.isdisjoint(piece.encode()):
+                piece = "".join(takewhile(lambda c: _BLANK_BYTES.isdisjoint(c.encode()), piece))
+            if piece:
+                self.at += len(piece)
+                return piece
         raise self._unexpected()
 
     def _escaped(self) -> str:
@@ -301,6 +311,8 @@ class Lexer(ABC):
     def _blanks(self) -> None:
         """Skip spaces, comments, and line ends after a backslash."""
         text = self.text
+        if self.at < len(text) and text[self.at] not in " \t\\#":
+            return
         while True:
             found = _SPACES.match(text, self.at)
             self.at = found.end() if found else self.at

@@ -117,10 +117,10 @@ def looks_like_path(text: str) -> bool:
 
 def hosts_in_command(unit: AnalyzedCommand) -> Iterator[str]:
     """Return the hosts that a command names."""
+    is_network = bool(unit.words) and program_name(unit.words[0].text) in _NETWORK
     for number, word in enumerate(unit.words):
         yield from find_hosts(word.text)
-        plain = number and word.literal and "://" not in word.text and not word.text.startswith("-")
-        if plain and program_name(unit.words[0].text) in _NETWORK:
+        if is_network and number and word.literal and "://" not in word.text and not word.text.startswith("-"):
             host = parse_host(word.text.rpartition("@")[2])
             if host and "." in host:
                 yield host

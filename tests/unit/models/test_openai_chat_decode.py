@@ -146,6 +146,15 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str, str, Any]]]] = {
         [call("a", '{"x":', id="1", index=1), call("b", "{}", id="2", index=3), call(None, "1}", index=1)],
         [("1", "a", {"x": 1}), ("2", "b", {})],
     ),
+    "arguments at another index than their call": (
+        [
+            call("a", "", id="1", index=1),
+            call(None, '{"x":', index=0),
+            call(None, "1}", index=0),
+            call("b", "{}", id="2", index=2),
+        ],
+        [("1", "a", {"x": 1}), ("2", "b", {})],
+    ),
     "type only, then nothing": (
         [{"id": "1", "index": 0, "type": "function", "function": {"name": "a"}}],
         [("1", "a", {})],
@@ -513,10 +522,6 @@ def test_error_body_raises(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "reason", "text"),
     [
-        (b"", "empty", "empty"),
-        (b"  \n", "empty", "empty"),
-        (b"data: [DONE]\n\n", "empty", "empty"),
-        (b": ping\n\n", "empty", "empty"),
         (b'{"choices":[]}', "empty", "no choices"),
         (b'{"id":"x"}', "empty", "no choices"),
         (b"<html><body>Bad gateway</body></html>", "html", "web page"),
@@ -531,6 +536,17 @@ def test_invalid_response_raises(body: bytes, reason: str, text: str) -> None:
         read(body)
 
     assert (caught.value.reason, caught.value.retryable) == (reason, False)
+
+
+@pytest.mark.covers("RET-21")
+@pytest.mark.parametrize(
+    "body", [b"", b"  \n", b"data: [DONE]\n\n", b": ping\n\n", b'data: {"choices":[]}\n\ndata: [DONE]\n\n']
+)
+def test_response_without_any_content_can_be_retried(body: bytes) -> None:
+    with pytest.raises(InvalidResponseError, match="The response is empty") as caught:
+        read(body)
+
+    assert (caught.value.reason, caught.value.retryable) == ("empty", True)
 
 
 def test_filtered_response_raises_with_the_partial_message() -> None:

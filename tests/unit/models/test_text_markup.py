@@ -167,6 +167,8 @@ UNREAD = {
     "deepseek": "I read.\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>read_file<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     "deepseek dsml": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read_file">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
     "llama": '<|python_tag|>{"name": "read_file", "parameters": {"path": "a.txt"}}',
+    "mistral": '[TOOL_CALLS][{"name": "read_file", "arguments": {"path": "a.txt"}}]',
+    "mistral with text": 'I read.\n[TOOL_CALLS]read_file[ARGS]{"path": "a.txt"}',
     "unknown tool": JSON.replace("read_file", "remove_all"),
     "unknown tool in xml": f"I remove.\n{XML.replace('read_file', 'remove_all')}",
     "unknown tool in harmony": '<|channel|>commentary to=functions.remove_all<|message|>{"path": "a.txt"}<|call|>',

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.messages import CustomMessage, Message, ToolResultBlock, ToolUseBlock
+from mainspring.messages import CustomMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock
 from mainspring.sessions import (
     BranchEntry,
     CallStartedEntry,
@@ -52,6 +52,11 @@ def make_entry(kind: type[Any], id: str, parent: str | None, **fields: Any) -> A
 
 def prompt_entry(id: str, parent: str | None, text: str = "") -> MessageEntry:
     return make_entry(MessageEntry, id, parent, message=Message.user(text or id, timestamp=NOW), source="prompt")
+
+
+def answer_entry(id: str, parent: str | None) -> MessageEntry:
+    message = Message.assistant([TextBlock(id)], timestamp=NOW)
+    return make_entry(MessageEntry, id, parent, message=message, source="assistant")
 
 
 def intent_entry(id: str, parent: str | None, *calls: str) -> IntentEntry:
@@ -206,6 +211,24 @@ def test_second_header_is_skipped(open_lines: OpenLines) -> None:
     session = open_lines(prompt_entry("1", None), second, prompt_entry("2", "1"))
     assert (session.id, describe(session.messages)) == ("s1", ["user: 1", "user: 2"])
     assert problem_kinds(session) == ["damaged"]
+
+
+@pytest.mark.covers("SES-10")
+def test_order_of_the_lines_applies_if_no_entry_has_a_parent(open_lines: OpenLines) -> None:
+    session = open_lines(
+        prompt_entry("1", None), answer_entry("2", None), prompt_entry("3", None), answer_entry("4", None)
+    )
+    assert describe(session.messages) == ["user: 1", "assistant: 2", "user: 3", "assistant: 4"]
+    assert "line 3 has no parent" in str(session.problems[0])
+    assert len(session.problems) == 1
+
+
+def test_prompt_without_a_parent_starts_a_new_history(open_lines: OpenLines) -> None:
+    session = open_lines(
+        prompt_entry("1", None), answer_entry("2", "1"), prompt_entry("3", None), answer_entry("4", "3")
+    )
+    assert describe(session.messages) == ["user: 3", "assistant: 4"]
+    assert session.problems == []
 
 
 @pytest.mark.covers("SES-10")

@@ -14,8 +14,9 @@ from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
 from mainspring.messages import ImageBlock
 from mainspring.permissions import PermissionDecision
+from mainspring.permissions.paths import TOO_LONG, is_too_long
 from mainspring.prompt_tags import wrap_in_tag
-from mainspring.text import pluralize
+from mainspring.text import pluralize, truncate_end
 from mainspring.tools.support.images import (
     MAX_EDGE,
     MAX_IMAGE_BYTES,
@@ -133,6 +134,11 @@ class MentionReader:
         """
         blocks: list[str] = []
         for path in paths:
+            if is_too_long(path):
+                shown = truncate_end(path, 100)
+                raise ConfigError(
+                    rf"File not found: {shown!r}: {TOO_LONG}. If it is not a file, write \@ instead of @."
+                )
             decision = await self._permissions.decide(
                 "read_file", {"path": path}, env=self._env, definition=self._reader
             )

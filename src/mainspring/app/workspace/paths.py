@@ -103,7 +103,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 
 def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the working folder, and a warning if it no longer exists.
+    """Return the working folder, and a warning if it no longer exists or cannot be listed.
 
     Raises:
         NotADirectoryError: If ``given`` is not a folder.
@@ -117,12 +117,21 @@ def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tup
             raise NotADirectoryError(given) from None
         if not os.path.isdir(path):
             raise NotADirectoryError(path)
-        return os.path.realpath(path), ""
+        return _with_access_warning(os.path.realpath(path))
     try:
-        return os.path.realpath(os.getcwd()), ""
+        return _with_access_warning(os.path.realpath(os.getcwd()))
     except FileNotFoundError:
         deleted = environ.get("PWD", "")
         message = "The current folder no longer exists. Use --cwd DIR to choose another folder."
         if not os.path.isabs(deleted):
             raise ConfigError(message) from None
         return deleted, message
+
+
+def _with_access_warning(folder: str) -> tuple[str, str]:
+    if os.access(folder, os.R_OK | os.X_OK):
+        return folder, ""
+    return (
+        folder,
+        f"Cannot read the working folder {folder} (Permission denied). Use --cwd DIR to choose another folder.",
+    )

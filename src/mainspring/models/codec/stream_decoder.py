@@ -85,6 +85,12 @@ class ResponseErrors:
         """Return the error of a response that cannot be decoded."""
         return self._build(InvalidResponseError, f"{text} ({self._model_label}).", reason)
 
+    def empty(self) -> InvalidResponseError:
+        """Return the error of a response without any content, which is usually a short failure of a gateway, so it is retried."""
+        error = self.invalid_response("The response is empty", "empty")
+        error.retryable = True
+        return error
+
     def invalid_json(self, data: bytes) -> InvalidResponseError:
         """Return the error of a response that is not JSON."""
         start = data[:200].decode("utf-8", "replace").strip()
@@ -142,13 +148,13 @@ class StreamDecoder(ABC, Generic[_E]):
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         """Decode a complete response that was not streamed."""
         if not body:
-            raise self._errors.invalid_response("The response is empty", "empty")
+            raise self._errors.empty()
         self._decode_body(body, out)
 
     def finish(self, out: list[StreamEvent]) -> None:
         """Handle the end of the stream."""
         if not self._started:
-            raise self._errors.invalid_response("The response is empty", "empty")
+            raise self._errors.empty()
         if not self.complete:
             raise self._errors.truncated()
         self._close_blocks(out)

@@ -52,10 +52,11 @@ _NAMED_ARGUMENT = lazy_re(
 _CLOSER = lazy_re(r"</(?:(?:[\w-]+:)?(?:tool_calls?|function_calls|invoke)|function)>")
 _VIABLE_START = lazy_re(r"[{\[]|[\w.:-]+\s*(?:<|$)")
 _NATIVE = lazy_re(
-    r"^[ \t]*(?:<\|tool_calls_section_begin\|>|<｜tool▁calls▁begin｜>|<｜DSML｜\w+>|<\|python_tag\|>|<seed:tool_call>)",
+    r"^[ \t]*(?:<\|tool_calls_section_begin\|>|<｜tool▁calls▁begin｜>|<｜DSML｜\w+>|<\|python_tag\|>|<seed:tool_call>"
+    r"|\[TOOL_CALLS\])",
     re.MULTILINE,
 )
-"""The start of calls as Kimi, DeepSeek, Llama, and Seed write them: reported, not read."""
+"""The start of calls as Kimi, DeepSeek, Llama, Seed, and Mistral write them: reported, not read."""
 _RECIPIENT = lazy_re(r"\bto=(?:functions\.)?([\w.:-]+)")
 _CHANNEL = lazy_re(r"<\|channel\|>\s*(\w+)")
 
@@ -141,8 +142,7 @@ class MarkupText(TextAndThinking):
             written = "".join(self._written)
             self.is_unparsed = not calls and (not written or written.endswith("\n"))
         elif is_complete and tools and self._written:
-            native = _NATIVE.search(written := "".join(self._written))
-            self.is_unparsed = native is not None and written.count("```", 0, native.start()) % 2 == 0
+            self.is_unparsed = has_native_calls("".join(self._written))
         if calls:
             self._calls.clear()
             self._markup.clear()
@@ -344,6 +344,12 @@ class MarkupText(TextAndThinking):
                 return pending[:at], ""
         self._pending = ""
         return pending, ""
+
+
+def has_native_calls(text: str) -> bool:
+    """Return True if a line of a text, outside of code blocks, starts calls in the format of a model that is not read here."""
+    native = _NATIVE.search(text)
+    return native is not None and text.count("```", 0, native.start()) % 2 == 0
 
 
 def ends_with_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:

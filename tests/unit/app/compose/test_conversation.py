@@ -344,6 +344,16 @@ def test_working_folder_is_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         resolve_working_folder(str(tmp_path / "none"), {})
 
 
+def test_unreadable_working_folder_has_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root can read every folder, so the system call itself is replaced."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    expected = f"Cannot read the working folder {tmp_path} (Permission denied). Use --cwd DIR to choose another folder."
+
+    assert resolve_working_folder(str(tmp_path), {}) == (str(tmp_path), expected)
+    monkeypatch.chdir(tmp_path)
+    assert resolve_working_folder(None, {}) == (str(tmp_path), expected)
+
+
 @pytest.mark.covers("PKG-19")
 def test_environment_variables_are_parsed() -> None:
     environ = {"S": " x ", "E": " ", "I": "3", "F": "1.5", "Y": "Yes", "N": "off"}

@@ -61,7 +61,14 @@ async def test_large_file_is_truncated_at_a_line() -> None:
     assert NOTES == ["Attached only the first 23831 lines (255 KiB) of big.txt (322 KiB). The agent can read the rest."]
 
 
-@pytest.mark.parametrize(("path", "why"), [("none.txt", "File not found: 'none.txt'"), ("bin", "not a text file")])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("none.txt", "File not found: 'none.txt'"),
+        ("a" * 5000, "more than 200 levels or 4096 characters"),
+        ("bin", "not a text file"),
+    ],
+)
 async def test_unusable_file_is_named_in_the_error(path: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         await attach(f"see @{path}")

@@ -28,10 +28,11 @@ from mainspring.models.wire.openai_chat.payloads import (
 
 if TYPE_CHECKING:
     from mainspring.models.codec.cumulative_text import CumulativeText
-    from mainspring.models.codec.text_markup import MarkupText, ends_with_calls
+    from mainspring.models.codec.text_markup import MarkupText, ends_with_calls, has_native_calls
 else:
     CumulativeText = lazy_function("mainspring.models.codec.cumulative_text", "CumulativeText")
     ends_with_calls = lazy_function("mainspring.models.codec.text_markup", "ends_with_calls")
+    has_native_calls = lazy_function("mainspring.models.codec.text_markup", "has_native_calls")
     MarkupText = lazy_function("mainspring.models.codec.text_markup", "MarkupText")
 
 
@@ -129,7 +130,10 @@ class ToolCallAssembler:
             if call.index == piece.index:
                 return None if function.name and self._is_new_call(call, function) else call
         last = self._calls[-1]
-        return last if not function.name and last.index is None else None
+        if function.name:
+            return None
+        # Some hosts number the arguments of a call in a different way than its start.
+        return last if last.index is None or (function.arguments and not last.is_complete()) else None
 
     def _by_id(self, piece: CallDelta, function: FunctionDelta) -> _Call | None:
         call = self._by_given_id.get(piece.id or "")
@@ -380,9 +384,12 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         if self._markup is not None:
             self._finish_markup(self._markup, out)
         self._close_text(out)
-        if self.tools and not self._can_have_markup and not self._calls.count:
-            text = self.draft.message().text if len(self.draft) else ""
-            self.has_unparsed_calls = text[-1:] in (">", "\n") and ends_with_calls(text, self.tools)
+        if self.tools and self._markup is None and not self._calls.count and len(self.draft):
+            text = self.draft.message().text
+            if self._can_have_markup:  # Text without "<" was not scanned.
+                self.has_unparsed_calls = "[TOOL_CALLS]" in text and has_native_calls(text)
+            else:
+                self.has_unparsed_calls = text[-1:] in (">", "\n") and ends_with_calls(text, self.tools)
         self._calls.close(out)
 
     def _add_markup(self, text: str, out: list[StreamEvent]) -> bool:
