@@ -41,7 +41,7 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
     def get(name: str) -> Any:
         home = home_of.get(name)
         if home is None:
-            # Python looks up every module of the package in this way: they are lowercase.
+            # Python finds every module of the package in this way: they are lowercase.
             if package == "mainspring" and (name[0].isupper() or name in _FUNCTIONS_OF_OTHERS):
                 advice = import_module("mainspring.other_names").find_export_advice(name)
                 if advice:

@@ -340,7 +340,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     @property
     def other_agents(self) -> Sequence[Agent[Any, Any]]:
         """The agents to which this one can hand over, and those that are its tools."""
-        targets = [handoff.agent for handoff in self._handoffs.own] if self._handoffs is not None else []
+        targets: list[Any] = [handoff.agent for handoff in self._handoffs.own] if self._handoffs is not None else []
         return [*targets, *(cast("Any", tool).agent for tool in self.tools if tool.source == AGENT_SOURCE)]
 
     @property

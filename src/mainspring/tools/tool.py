@@ -113,7 +113,16 @@ class SpawnResult(Protocol[OutputT]):
 
     @property
     def output(self) -> OutputT:
-        """Its output: of the requested type, ``None`` if it is missing; without a type, the text."""
+        """Its output: of the requested type; without a type, the text.
+
+        Raises:
+            AgentOutputError: A limit, a pause, or a failure left no output.
+        """
+        ...
+
+    @property
+    def output_or_none(self) -> OutputT | None:
+        """Its output; ``None`` if it is missing."""
         ...
 
     @property

@@ -123,7 +123,7 @@ async def test_resumed_run_repeats_only_idempotent_calls_of_the_agent_that_answe
                     await asyncio.Event().wait()
                 return "done"
 
-            return tool(run, name=name, description="Work.", idempotent=name == repeatable)
+            return tool(name=name, description="Work.", idempotent=name == repeatable)(run)
 
         return [make("first"), make("second")]
 

@@ -17,9 +17,10 @@ from mainspring.loop.hooks import OutputHook, PermissionCheck, ToolGate, TurnBef
 from mainspring.messages import Message, Usage
 from mainspring.policies.structured import OUTPUT_TOOL
 from mainspring.run_options import RunOptions
-from mainspring.subagents import AgentDefinition, SubagentResult, Subagents
+from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext, tool
+from mainspring.tools.tool import SpawnResult
 from tests.unit.loop.harness import assert_results_follow_calls
 
 assert jsonschema_rs
@@ -472,7 +473,7 @@ async def test_missing_output_of_a_paused_run_says_what_to_do() -> None:
 
 
 async def test_missing_output_of_a_spawned_agent_raises() -> None:
-    found: list[SubagentResult[Any]] = []
+    found: list[SpawnResult[Person]] = []
 
     @tool
     async def delegate(ctx: ToolContext) -> str:
