@@ -88,6 +88,9 @@ SystemPrompt = str | Callable[[RunContext[ExactDepsT]], str] | Callable[[RunCont
 """A system prompt: text, or a function of the context, sync or async, that returns it at the start of each run."""
 
 
+_NO_RUN_OPTIONS: tuple[dict[str, Any], Behavior] = {}, Behavior()
+
+
 class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
     """An agent: one conversation with a model that can use tools. ``Agent[Deps, Output]`` is typed from end to end.
 
@@ -208,7 +211,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             self._bind_subagents(self._subagents)
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._run_model: ModelProvider | None = None
-        self._run_options: tuple[dict[str, Any], Behavior] = {}, Behavior()
+        self._run_options = _NO_RUN_OPTIONS
         self._lifecycle = SessionLifecycle(self, self.extensions)
         self.get_api_key: ApiKeyProvider | None = options.pop("get_api_key", None)
         ledger = options.pop("ledger", None)

@@ -250,6 +250,7 @@ ModelSource = ModelProvider | ProviderConfig | Mapping[str, Any] | str
 
 
 _log = logging.getLogger("mainspring.models")
+_log.addHandler(logging.NullHandler())
 
 
 class ModelCallbacks(Struct):

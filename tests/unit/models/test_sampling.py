@@ -192,7 +192,9 @@ async def test_tools_of_the_host_follow_those_of_the_request() -> None:
 async def test_client_takes_each_option_per_call() -> None:
     model = create_model("openai:gpt-4o", api_key="k")
     assert isinstance(model, HttpModel)
-    transport = MemoryTransport(accepted("openai:m"), accepted("openai:m"))
+    answer = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+    body = b"data: %s\n\ndata: [DONE]\n\n" % json.dumps(answer).encode()
+    transport = MemoryTransport(MemoryResponse(body), MemoryResponse(body))
     client = LLMClient(model.with_transport(transport))
 
     with pytest.warns(ConfigWarning, match="top_k: not sent, because openai:gpt-4o"):

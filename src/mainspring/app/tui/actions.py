@@ -127,6 +127,7 @@ class InputActions:
             if connection.is_held and connection.queued:
                 connection.send(SendQueued(connection.queued[0].id))
         elif text.strip() in EXIT_LINES:
+            screen.buffer.reset()  # otherwise it would be an input that was not sent
             screen.exit()
         elif len((expanded := screen.pastes.expand(text)).text) > _MAX_MESSAGE_CHARS:
             size = f"The message was not sent: it is {len(expanded.text) / 1e6:.1f} MB long, and the limit is 10 MB."

@@ -21,6 +21,7 @@ from mainspring.loop.hooks.run import Hook, SubagentIdentity
 from mainspring.text import format_exception
 
 logger = logging.getLogger("mainspring")
+logger.addHandler(logging.NullHandler())  # the application decides where the log goes
 # It has no handler: without a configuration of the application, Python writes warnings and errors to stderr.
 
 

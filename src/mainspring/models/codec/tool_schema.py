@@ -163,9 +163,8 @@ class _SchemaSimplifier:
                     result_fields, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)]
                 )
             elif name in ("items", "prefixItems") and isinstance(value, list):
-                result_fields["prefixItems"] = [
-                    self.schema(each, open_refs, depth + 1) for each in as_list(fields[name])
-                ]
+                if value:  # an empty list is not valid and says nothing
+                    result_fields["prefixItems"] = [self.schema(each, open_refs, depth + 1) for each in as_list(value)]
             elif name in _SINGLE and not (name == "additionalProperties" and isinstance(value, bool)):
                 result_fields[name] = self.schema(value, open_refs, depth + 1)
             elif (plain := _plain_keyword(name, value, fields)) is not None:

@@ -116,7 +116,7 @@ def test_every_hook_has_a_name_a_docstring_and_slots() -> None:
         assert "__slots__" in vars(kind)
 
 
-def test_library_prints_only_failures_unless_logging_is_configured() -> None:
+def test_library_prints_nothing_unless_logging_is_configured() -> None:
     script = """
 import asyncio, logging
 from mainspring.env import MemoryEnv
@@ -133,12 +133,7 @@ async def main():
 asyncio.run(main())
 """
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=15, check=False)
-    assert (process.returncode, process.stdout) == (0, "")
-    starts = [line for line in process.stderr.splitlines() if line.endswith(("continues.", "callback failed."))]
-    assert starts == [
-        "The handler main.<locals>.<lambda> of turn:after failed. The run continues.",
-        "A model callback failed.",
-    ]
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
 
 
 async def test_emit_calls_only_the_selected_handlers() -> None:
