@@ -211,7 +211,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             self._bind_subagents(self._subagents)
         self.extensions = next((p for p in installed if isinstance(p, Extensions)), None)
         self._run_model: ModelProvider | None = None
-        self._run_options = _NO_RUN_OPTIONS
+        self._run_options: tuple[dict[str, Any], Behavior] = _NO_RUN_OPTIONS
         self._lifecycle = SessionLifecycle(self, self.extensions)
         self.get_api_key: ApiKeyProvider | None = options.pop("get_api_key", None)
         ledger = options.pop("ledger", None)

@@ -160,11 +160,13 @@ class _SchemaSimplifier:
                 result_fields[name] = {key: self.schema(each, open_refs, depth + 1) for key, each in table.items()}
             elif name in _UNIONS:
                 self._add_alternatives(
-                    result_fields, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)]
+                    result_fields, name, [self.schema(each, open_refs, depth + 1) for each in as_list(fields[name])]
                 )
             elif name in ("items", "prefixItems") and isinstance(value, list):
-                if value:  # an empty list is not valid and says nothing
-                    result_fields["prefixItems"] = [self.schema(each, open_refs, depth + 1) for each in as_list(value)]
+                if value:  # an empty list is not valid
+                    result_fields["prefixItems"] = [
+                        self.schema(each, open_refs, depth + 1) for each in as_list(fields[name])
+                    ]
             elif name in _SINGLE and not (name == "additionalProperties" and isinstance(value, bool)):
                 result_fields[name] = self.schema(value, open_refs, depth + 1)
             elif (plain := _plain_keyword(name, value, fields)) is not None:
