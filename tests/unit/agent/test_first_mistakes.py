@@ -204,12 +204,14 @@ def test_advice_names_existing_options_and_exports() -> None:
     assert set(RUN_OPTION_NAMES.values()) <= set(RunOptions.declared)
 
 
-def test_failing_listener_is_visible_without_logging() -> None:
+def test_failing_listener_is_logged_once() -> None:
     code = """
+import logging
 from mainspring import Agent
 from mainspring.env import MemoryEnv
 from mainspring.testing import Reply, ScriptedModel
 
+logging.basicConfig()
 agent = Agent(ScriptedModel(Reply("a b c d", chunk_count=4)), execution=MemoryEnv({}))
 
 @agent.subscribe
