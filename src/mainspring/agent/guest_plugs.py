@@ -9,16 +9,14 @@ import mainspring.skills as skills_package
 from mainspring.agent.lifecycle import AssistPlug
 from mainspring.agent.plugs import find_mcp_plugs
 from mainspring.loop import CoreAgent, Plugin
-from mainspring.loop.hooks import Handler, McpToolGate, PermissionCheck, ToolGate
+from mainspring.loop.hooks import Handler
 from mainspring.mcp.tool_search import ToolSearchPlug
 from mainspring.policies.disclosure import Disclosure
-from mainspring.subagents.plug import Subagents, apply_gates_of, mark_plugin_handler
+from mainspring.subagents.plug import GATE_HOOKS, Subagents, apply_gates_of, mark_plugin_handler
 from mainspring.tools import Tool, ToolRegistry
 
 if TYPE_CHECKING:
     from mainspring.skills import SkillsPlug
-
-_GATES = (ToolGate, McpToolGate, PermissionCheck)
 
 
 class GuestPlugs:
@@ -62,7 +60,7 @@ class GuestPlugs:
                 child.install(cast("CoreAgent", self))
                 self._plugs.append(child)
         self._only_gates, self._is_gate_of_application = False, True
-        for gate in _GATES if with_gates else ():
+        for gate in GATE_HOOKS if with_gates else ():
             self.on(gate, apply_gates_of(gate, guest))
         cast("Any", host).guests += (self,)
 
@@ -73,7 +71,7 @@ class GuestPlugs:
 
     def on(self, event: Any, handler: Handler[Any], *, order: int = 0, subagents: bool = False) -> Callable[[], None]:
         """Register a handler that is called while the plugins apply."""
-        if self._only_gates and event not in _GATES:
+        if self._only_gates and event not in GATE_HOOKS:
             return lambda: None
 
         def call(hook: Any) -> Any:

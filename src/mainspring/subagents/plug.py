@@ -177,7 +177,9 @@ def _schema(subagents: Subagents) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": ["task"], "additionalProperties": False}
 
 
-_GATES: tuple[type[Hook], ...] = (ToolGate, McpToolGate, PermissionCheck)
+GATE_HOOKS: tuple[type[Hook], ...] = (ToolGate, McpToolGate, PermissionCheck)
+"""The hooks that can deny a call: those of the caller apply in its subagents, too."""
+
 _FORWARD_ORDER = 5  # after the subagent's own handlers, before the gates of its policies
 _LIMIT_ORDER = 96  # after handlers that may still spend something
 
@@ -192,12 +194,12 @@ def forward_events(
     identity = SubagentIdentity(child.id, child.name, child.depth)
     agent.bus.forward_to(parent.bus, identity)
     forward = _forward_hook(identity, parent.bus)
-    for kind in {*_GATES, *parent.bus.hooks_of_subagents}:
+    for kind in {*GATE_HOOKS, *parent.bus.hooks_of_subagents}:
         agent.on(kind, forward, order=_FORWARD_ORDER)
         agent.on(kind, forward, order=_FORWARD_ORDER, subagents=True)
     # Gates that an application adds to its agent also apply to subagents; no events report this. Gates of the parent's policies and
     # plugins do not: policies depend on the parent's history, and `for_child` creates a plugin for each subagent.
-    for gate in _GATES:
+    for gate in GATE_HOOKS:
         agent.on(gate, apply_gates_of(gate, parent), order=_FORWARD_ORDER - 1)
 
     def stop(hook: TurnBefore) -> None:
