@@ -21,7 +21,7 @@ from tests.unit.telemetry.receiver import Receiver
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120), on_posix]
+pytestmark = [pytest.mark.timeout(120), on_posix]
 
 DOCKER = """#!/bin/sh
 echo "$*" >>"$0.log"
@@ -57,6 +57,7 @@ def enable_telemetry(command: Command, endpoint: str, **more: Any) -> None:
     command.settings({"telemetry": {"enabled": True, "endpoint": endpoint, **more}})
 
 
+@pytest.mark.covers("CLI-17", "TEL-05")
 def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, Any]) -> None:
     state = command.home / ".agent" / "telemetry.json"
     assert stat.S_IMODE(state.stat().st_mode) == 0o600
@@ -90,6 +91,7 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
     assert command.run("telemetry", "url").code == 1
 
 
+@pytest.mark.covers("CLI-17")
 def test_status_reports_a_killed_viewer_as_not_running(command: Command, page: dict[str, Any]) -> None:
     os.kill(page["pid"], 9)
     _wait_for_end(page)
@@ -124,6 +126,7 @@ def docker(command: Command, tmp_path: Path) -> Path:
     return folder / "docker"
 
 
+@pytest.mark.covers("CLI-17")
 def test_telemetry_start_uses_aspire_with_a_container_engine(command: Command, docker: Path) -> None:
     started = command.run("telemetry", "start", "--json")
 
@@ -143,6 +146,7 @@ def test_telemetry_start_uses_aspire_with_a_container_engine(command: Command, d
     assert not Path(f"{docker}.up").exists()
 
 
+@pytest.mark.covers("CLI-17")
 def test_telemetry_start_uses_the_viewer_without_an_engine(command: Command, docker: Path) -> None:
     Path(f"{docker}.down").touch()
 
@@ -182,6 +186,7 @@ sys.addaudithook(hook)
 """
 
 
+@pytest.mark.covers("TEL-01", "BYD-30")
 @pytest.mark.parametrize("variables", [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}])
 def test_run_connects_only_to_the_model_provider(command: Command, tmp_path: Path, variables: dict[str, str]) -> None:
     """TL-01: telemetry is off unless it is turned on; the only connection is the one to the model provider."""
@@ -198,6 +203,7 @@ def test_run_connects_only_to_the_model_provider(command: Command, tmp_path: Pat
     assert [line for line in seen.read_text().splitlines() if port not in line] == []
 
 
+@pytest.mark.covers("BYD-30")
 def test_do_not_track_and_invalid_endpoint_print_a_note(command: Command) -> None:
     command.server.script += ["fine", "fine"]
     enable_telemetry(command, "http://127.0.0.1:9")
@@ -213,6 +219,7 @@ def test_do_not_track_and_invalid_endpoint_print_a_note(command: Command) -> Non
     assert "not an http:// or https:// address" in done.err
 
 
+@pytest.mark.covers("TEL-12")
 def test_unreachable_collector_prints_nothing(command: Command) -> None:
     command.server.script += ["fine", "fine"]
     bare = command.run("-p", "go")
@@ -223,6 +230,7 @@ def test_unreachable_collector_prints_nothing(command: Command) -> None:
     assert (done.code, done.out, done.err) == (0, "fine\n", bare.err)
 
 
+@pytest.mark.covers("TEL-09", "CFG-09")
 def test_content_is_sent_only_if_settings_enable_it(command: Command) -> None:
     command.variables["NO_PROXY"] = "127.0.0.1"
     command.server.script += ["the answer", "the answer"]
@@ -239,6 +247,7 @@ def test_content_is_sent_only_if_settings_enable_it(command: Command) -> None:
         assert word in str(verbose.requests)
 
 
+@pytest.mark.covers("CFG-03")
 def test_endpoint_in_the_environment_wins_over_settings(command: Command) -> None:
     command.variables["NO_PROXY"] = "127.0.0.1"
     command.server.script.append("fine")
