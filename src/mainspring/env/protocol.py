@@ -12,7 +12,7 @@ Failures are plain `OSError` subclasses (`FileNotFoundError`, `PermissionError`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
@@ -112,6 +112,19 @@ class FolderInspector(Protocol):
 
 
 @runtime_checkable
+class ChecksInThread(Protocol):
+    """An environment that runs a check of many files in one thread, which is much faster than a thread for each file."""
+
+    async def check_in_thread(self, check: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Run a coroutine function, and return its result.
+
+        Args:
+            check: Function that awaits only `realpath`, `stat`, `read_bytes`, `list_dir`, and `walk` of this environment.
+        """
+        ...
+
+
+@runtime_checkable
 class BatchReader(Protocol):
     """An environment that reads many small files faster together than one by one."""
 
@@ -128,6 +141,11 @@ class BatchReader(Protocol):
             signal: Stops reading when set; each remaining file is an `InterruptedError`.
         """
         ...
+
+
+async def check_in_thread(env: object, check: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Run a check of files in one thread if the environment can do that. See `ChecksInThread`."""
+    return await (env.check_in_thread(check) if isinstance(env, ChecksInThread) else check())
 
 
 async def read_files(

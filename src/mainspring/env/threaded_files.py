@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from mainspring.cancellation import CancelToken
 from mainspring.env.beneath import FolderCache, RealPath
@@ -13,6 +14,8 @@ from mainspring.env.types import DirEntry, FileStat, WalkResult
 from mainspring.env.walk import DirectoryWalker, is_ignored
 
 _T = TypeVar("_T")
+
+_READING_METHODS = ("realpath", "stat", "read_bytes", "list_dir", "walk")
 
 
 class ThreadedFiles:
@@ -27,7 +30,7 @@ class ThreadedFiles:
 
     async def realpath(self, path: str) -> str:
         """Return the absolute path with every link resolved. See `ExecutionEnv.realpath`."""
-        return await self._in_thread(lambda: self._files.realpath(path))
+        return await self._do(lambda: self._files.realpath(path))
 
     async def stat(self, path: str) -> FileStat:
         """Return facts about a file. See `ExecutionEnv.stat`."""
@@ -55,7 +58,7 @@ class ThreadedFiles:
             with FolderCache() as folders:
                 return [read(path, folders) for path in paths]
 
-        return await self._in_thread(read_all)
+        return await self._do(read_all)
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         """Replace a file's content. See `ExecutionEnv.write_bytes`."""
@@ -95,12 +98,12 @@ class ThreadedFiles:
 
     async def remove(self, path: str) -> None:
         """Delete a file, a link, or an empty folder. See `ExecutionEnv.remove`."""
-        await self._in_thread(lambda: self._files.remove(self._files.resolve_entry(path)))
+        await self._do(lambda: self._files.remove(self._files.resolve_entry(path)))
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
         """Rename a file. See `ExecutionEnv.rename`."""
         files = self._files
-        await self._in_thread(lambda: files.rename(files.resolve_entry(source), files.resolve_entry(target), parents))
+        await self._do(lambda: files.rename(files.resolve_entry(source), files.resolve_entry(target), parents))
 
     async def inspect_folder(self, root: RealPath, work: Callable[[FilesBelow], _T]) -> _T | None:
         """Do blocking work with the files below a folder. See `FolderInspector`."""
@@ -108,12 +111,43 @@ class ThreadedFiles:
         def inspect() -> _T | None:
             return work(FilesBelow(self._files, root)) if self._files.is_local(root) else None
 
-        return await self._in_thread(inspect)
+        return await self._do(inspect)
 
     async def _with_realpath(self, work: Callable[..., _T], path: str, *args: object) -> _T:
         """Do blocking work on the resolved path, in a thread."""
-        return await self._in_thread(lambda: work(self._files.resolve(path), *args))
+        return await self._do(lambda: work(self._files.resolve(path), *args))
+
+    async def check_in_thread(self, check: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Run a coroutine function that only reads files in one thread. See `ChecksInThread`."""
+        own = all(getattr(type(self), name) is getattr(ThreadedFiles, name) for name in _READING_METHODS)
+        return await self._do(lambda: _run_now(check())) if own else await check()
+
+    async def _do(self, work: Callable[[], _T]) -> _T:
+        """Do blocking work with files in a thread: in this one, if `check_in_thread` started it."""
+        return work() if _here.is_checking else await self._in_thread(work)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        """Do blocking work with files in a thread."""
+        """Do blocking work with files in another thread."""
         return await asyncio.to_thread(work)
+
+
+class _Here(threading.local):
+    """The state of a thread."""
+
+    is_checking = False
+
+
+_here = _Here()
+
+
+def _run_now(check: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine to its end in this thread. It never suspends, since each method that it awaits works in this thread."""
+    outer, _here.is_checking = _here.is_checking, True
+    try:
+        check.send(None)
+    except StopIteration as end:
+        return end.value
+    finally:
+        _here.is_checking = outer
+        check.close()
+    raise RuntimeError("A check in a thread may wait only for methods that read files.")
