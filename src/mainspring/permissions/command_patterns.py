@@ -188,16 +188,36 @@ _VALUE_FOLLOWS = lazy_re(r"[=:,@]$|^-\w$")
 """The end of a name that any value may follow."""
 
 
-def may_match_command(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:
-    """Return True if a pattern of a deny or ask rule may match a command.
+def may_match_command(pattern: CommandPattern, words: Sequence[Word], *, anywhere: bool = False) -> MatchCertainty:
+    """Return whether a pattern of a deny or ask rule may match a command.
 
     The pattern matches the beginning of a command, and an unknown piece of the command may be the text that it names.
-    """
-    tokens = pattern.tokens if pattern.tokens[-1] == ANY_WORDS else (*pattern.tokens, ANY_WORDS)
-    if _match_states(tokens, words, _matches_loosely):
-        return "yes"
-    return "maybe" if _match_states(tokens, words, _could_match) else "no"
 
+    Args:
+        pattern: The pattern.
+        words: The command.
+        anywhere: Whether a command may begin at each of the words.
+    """
+    if certainly_matches(pattern, words, anywhere=anywhere):
+        return "yes"
+    if not any(word.splits or wildcards.has_unknown(word.text) for word in words):
+        return "no"
+    # The command after an assignment is checked separately.
+    begins = [_ASSIGNS.match(word.text) is None for word in (words if anywhere else words[:1])]
+    return "maybe" if _match_states(_open_ended(pattern), words, _could_match, begins) else "no"
+
+
+def certainly_matches(pattern: CommandPattern, words: Sequence[Word], *, anywhere: bool = False) -> bool:
+    """Return True if a pattern of a deny or ask rule matches a command without a guess. See `may_match_command`."""
+    begins = [True] * len(words) if anywhere else (True,)
+    return _match_states(_open_ended(pattern), words, _matches_loosely, begins)
+
+
+def _open_ended(pattern: CommandPattern) -> tuple[str, ...]:
+    return pattern.tokens if pattern.tokens[-1] == ANY_WORDS else (*pattern.tokens, ANY_WORDS)
+
+
+_ASSIGNS = lazy_re(r"[A-Za-z_]\w*\+?=")
 
 _Matches = Callable[[str, Word, int], bool]
 
@@ -220,20 +240,38 @@ def _could_match(token: str, word: Word, number: int) -> bool:
     return number == 0 and wildcards.may_match(fold(token), program_name(word.text))
 
 
-def _match_states(tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches) -> bool:
+def _match_states(
+    tokens: tuple[str, ...], words: Sequence[Word], matches_word: _Matches, begins: Sequence[bool] = (True,)
+) -> bool:
+    """Return True if tokens match words; all positions where a match may begin are followed in one pass.
+
+    Args:
+        tokens: The tokens of a pattern.
+        words: The words.
+        matches_word: Function that compares a token with a word and its number, which is 0 for the first word of a match.
+        begins: For the first words, whether a match may begin there.
+    """
     guessing = matches_word is _could_match
-    states = _closure({0}, tokens)
+    takes_the_rest = tokens[-1] == ANY_WORDS and (guessing or matches_word is _matches_loosely)
+    first, states = _closure({0}, tokens), set[int]()
+    if not words:
+        return len(tokens) in first
     for number, word in enumerate(words):
+        is_start = number < len(begins) and begins[number]
+        if is_start:
+            states = states | first
+        elif not states and number >= len(begins):
+            return False
         following: set[int] = set()
         for i in states:
-            if i < len(tokens) and matches_word(tokens[i], word, number):
+            if i < len(tokens) and matches_word(tokens[i], word, 0 if is_start and i in first else number):
                 following.add(i if tokens[i] == ANY_WORDS else i + 1)
-        if guessing and word.splits:  # it may expand to no word, or to several
+        if guessing and word.splits and states:  # it may expand to no word, or to several
             following |= states
             following |= set(range(min(states, default=0), len(tokens) + 1))
         states = _closure(following, tokens)
-        if not states:
-            return False
+        if takes_the_rest and len(tokens) in states:
+            return True
     return len(tokens) in states
 
 

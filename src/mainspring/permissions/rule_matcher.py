@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -10,8 +11,8 @@ from msgspec import Struct
 from mainspring.lazy import lazy_function, lazy_re
 from mainspring.permissions.command_patterns import (
     CommandPattern,
-    MatchCertainty,
     bounds,
+    certainly_matches,
     compile_command_pattern,
     matches_exactly,
     may_match_command,
@@ -35,7 +36,6 @@ else:  # the tables of programs are needed only for commands
 EDIT_TOOLS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show the content of a file while they change it."""
 
-_ASSIGNS = lazy_re(r"[A-Za-z_]\w*\+?=")
 _PIECE = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$\x00-\x04]+")
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
@@ -94,6 +94,13 @@ class RuleMatcher(Struct, frozen=True):
                 guess = RuleMatch(rule, certain=False)
         return guess
 
+    def path_denials(self, scopes: Iterable[str]) -> Iterator[tuple[PermissionRule, PathPattern, str]]:
+        """Return the rules that deny some paths that a command uses in one of these ways, each with the first such way."""
+        for rule in self.rules.with_effect("deny"):
+            scope = next((scope for scope in scopes if self._applies_to_path_scope(rule, scope)), "")
+            if rule.pattern is not None and scope:
+                yield rule, compile_path_pattern(rule.pattern), scope
+
     def has_read_restrictions(self) -> bool:
         """Return True if a rule restricts reading some paths."""
         rules = (*self.rules.with_effect("deny"), *self.rules.with_effect("ask"))
@@ -119,7 +126,8 @@ class RuleMatcher(Struct, frozen=True):
             if pattern.problem:  # an invalid deny or ask rule about commands matches all of them
                 return RuleMatch(rule)
             for inner in unit.walk():
-                answers = [_concerns(pattern, form) for form in _iter_forms(inner)]
+                answers = [may_match_command(pattern, inner.words, anywhere=inner.scan)]
+                answers += [may_match_command(pattern, form) for form in _iter_forms(inner)]
                 if "yes" in answers:
                     return RuleMatch(rule)
                 if guess is None and (
@@ -287,10 +295,7 @@ class RuleMatcher(Struct, frozen=True):
     # --- matching ---------------------------------------------------------------------------------------------------
 
     def _applies_to_tool(self, rule: PermissionRule) -> bool:
-        if not rule.tool:
-            return False
-        pattern = wildcards.encode_wildcards(rule.tool)
-        return any(wildcards.fullmatch(pattern, name) for name in (self.tool, *self.former_names))
+        return bool(rule.tool) and _names_tool(rule.tool, self.tool, self.former_names)
 
     def _applies_to_path_scope(self, rule: PermissionRule, scope: str) -> bool:
         """Return True if a deny or ask rule applies to paths used in this way, whatever the tool."""
@@ -302,6 +307,13 @@ class RuleMatcher(Struct, frozen=True):
     def _may_match_path(self, pattern: PathPattern, target: ResolvedPath) -> bool:
         known = any(c not in wildcards.WILDCARDS for c in target.spelled)
         return known and target.matches_loosely(pattern, self.place, maybe=True)
+
+
+@lru_cache(1024)
+def _names_tool(pattern: str, tool: str, former_names: tuple[str, ...]) -> bool:
+    """Return True if the pattern of a tool matches a name of the tool."""
+    marked = wildcards.encode_wildcards(pattern)
+    return any(wildcards.fullmatch(marked, name) for name in (tool, *former_names))
 
 
 def matches_host(pattern: str, host: str) -> bool:
@@ -321,13 +333,6 @@ def matches_host(pattern: str, host: str) -> bool:
     )
 
 
-def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:
-    answer = may_match_command(pattern, words)
-    if answer == "maybe" and words and _ASSIGNS.match(words[0].text):
-        return "no"  # the command after the assignment is checked separately
-    return answer
-
-
 def _occurs_in_code(pattern: CommandPattern, unit: AnalyzedCommand) -> bool:
     """Return True if code among the arguments seems to contain a command that a pattern names."""
     if not unit.code:
@@ -336,20 +341,17 @@ def _occurs_in_code(pattern: CommandPattern, unit: AnalyzedCommand) -> bool:
         pieces = _PIECE.findall(text)
         if len(pieces) > 1:
             words = [Word(piece, piece) for piece in pieces]
-            if any(may_match_command(pattern, words[start:]) == "yes" for start in range(len(words))):
+            if certainly_matches(pattern, words, anywhere=True):
                 return True
     return False
 
 
 def _iter_forms(unit: AnalyzedCommand) -> Iterable[tuple[Word, ...]]:
-    """Return the forms of a command that deny and ask rules are compared with."""
+    """Return the other forms of a command that deny and ask rules are compared with."""
     words = unit.words
-    yield words
     if words and words[0].literal and program_name(words[0].text) == "git":
         yield _without_global_options(words)
     if unit.scan:
-        for start in range(1, len(words)):
-            yield words[start:]
         for word in words[1:]:
             if word.literal and " " in word.text:
                 yield from (tuple(Word(t, t) for t in form.split()) for form in _iter_spellings(word.text))

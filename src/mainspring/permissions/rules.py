@@ -101,7 +101,7 @@ class PermissionRule(Struct, frozen=True):
         return f"{self.effect} {self.text} ({self.origin})"
 
 
-class RuleSet(Struct, frozen=True):
+class RuleSet(Struct, frozen=True, cache_hash=True):
     """Rules of all sources, in the order in which they are searched for the deciding one."""
 
     rules: tuple[PermissionRule, ...] = ()
@@ -168,7 +168,12 @@ class RuleSet(Struct, frozen=True):
 
     def with_effect(self, effect: Effect) -> tuple[PermissionRule, ...]:
         """Return the rules of one effect that apply; allow rules from untrusted places do not."""
-        return tuple(r for r in self.rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
+        return _rules_with_effect(self, effect)
+
+
+@lru_cache(32)
+def _rules_with_effect(rules: RuleSet, effect: Effect) -> tuple[PermissionRule, ...]:
+    return tuple(r for r in rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
 
 
 def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[PermissionRule, ...]:

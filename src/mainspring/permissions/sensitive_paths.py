@@ -56,11 +56,13 @@ class PathGroup(Struct, frozen=True):
     Attributes:
         patterns: All patterns, as components.
         names: Regular expression for a component that is one of the names.
+        single_names: The patterns of these names.
         multi_component_patterns: The patterns with more than one name, each with its names without wildcards.
     """
 
     patterns: tuple[tuple[str, ...], ...]
     names: re.Pattern[str]
+    single_names: tuple[str, ...]
     multi_component_patterns: tuple[tuple[tuple[str, ...], frozenset[str]], ...]
 
     @classmethod
@@ -72,7 +74,12 @@ class PathGroup(Struct, frozen=True):
             "|".join(translate_name(name, wildcards.MARKED) for name in single.values()) or r"(?!)", re.DOTALL
         )
         multiple = [p for p in patterns if p not in single]
-        return cls(patterns, names, tuple((p, frozenset(filter(_is_plain, _literal_core(p)))) for p in multiple))
+        return cls(
+            patterns,
+            names,
+            tuple(single.values()),
+            tuple((p, frozenset(filter(_is_plain, _literal_core(p)))) for p in multiple),
+        )
 
     def contains(self, parts: tuple[str, ...]) -> bool:
         """Return True if a path matches a pattern, or is below a match."""
@@ -85,8 +92,15 @@ class PathGroup(Struct, frozen=True):
         )
 
     def may_contain(self, parts: tuple[str, ...]) -> bool:
-        """Return True if unknown pieces make it likely that a path matches a pattern."""
-        return any(_could_be(p, parts) for p in self.patterns)
+        """Return True if unknown pieces make it likely that a path matches a pattern, although `contains` is false."""
+        unsure = [part for part in parts if not wildcards.is_literal(part) and part[0] not in wildcards.WILDCARDS]
+        if any(_likely(name, part) for part in unsure for name in self.single_names):
+            return True
+        found = frozenset(parts)
+        return any(
+            len(plain - found) <= len(unsure) and _could_be(pattern, parts)  # the first test is fast
+            for pattern, plain in self.multi_component_patterns
+        )
 
 
 class SensitivePaths(Struct, frozen=True):

@@ -33,7 +33,7 @@ from mainspring.shell_analysis.variables import VariableValues, find_values, for
 _MAX_DEPTH = 6
 """Maximum depth at which commands run commands; deeper lines are rejected."""
 
-_MAX_COMMANDS = 300
+_MAX_COMMANDS = 200
 """Maximum number of commands and redirections of a line; longer lines are rejected."""
 
 _LOGIN = lazy_re(r"--login|-[a-z]*l[a-z]*")
@@ -98,8 +98,7 @@ class _Analysis:
             piped: Whether it reads the output of another command in the line.
             certain: Variables that are certainly set.
         """
-        if len(self.parts) > _MAX_COMMANDS:
-            raise NotUnderstoodError(f"it contains more than {_MAX_COMMANDS} commands")
+        self.check_length()
         if isinstance(node, Simple):
             self.simple(node, piped, certain)
             return
@@ -125,6 +124,10 @@ class _Analysis:
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
                     certain = certain.union(name for name, _ in item.assignments)
         self.looping = looping
+
+    def check_length(self) -> None:
+        if len(self.parts) > _MAX_COMMANDS:
+            raise NotUnderstoodError(f"it contains more than {_MAX_COMMANDS} commands and redirections")
 
     def _connect(self, feeder: AnalyzedCommand | None, item: Node, start: int) -> AnalyzedCommand | None:
         """Record the command that feeds ``xargs``; the result feeds the next command of the pipeline."""
@@ -154,6 +157,7 @@ class _Analysis:
                         "it uses a redirection to a file whose name is not known; quote the variable"
                     )
                 self.parts.append(Redirect(target, redirect.writes, redirect.source))
+                self.check_length()
 
     def simple(self, node: Simple, piped: bool, certain: frozenset[str]) -> None:
         has_input = piped or any(not r.writes for r in node.redirects)

@@ -66,3 +66,19 @@ def sort_git_words(name: str, reader: ReadonlyProgram, words: Sequence[Word]) ->
     if reader.operands == "pattern" and not has_pattern:
         (operands or paths)[:1] = []
     return GitCommand(name, tuple(options), tuple(operands), tuple(paths), is_ended)
+
+
+def path_in_revision(text: str) -> str:
+    """Return the path in ``REVISION:PATH``, or in ``:PATH`` for the index; empty if the operand contains none."""
+    if text.startswith(":"):
+        stage = text[1:2] in tuple("0123") and text[2:3] == ":"
+        return "" if text.startswith(":/") else text[3 if stage else 1 :]
+    depth = 0
+    for at, character in enumerate(text):
+        if character == "{":
+            depth += 1
+        elif character == "}" and depth:
+            depth -= 1
+        elif character == ":" and not depth:
+            return text[at + 1 :]
+    return ""

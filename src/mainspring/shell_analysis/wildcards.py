@@ -49,6 +49,11 @@ def is_glob(text: str) -> bool:
     return ANY_CHAR in text or VISIBLE in text
 
 
+def has_unknown(text: str) -> bool:
+    """Return True if a text contains a wildcard, an unknown piece, or a folder that is not known here."""
+    return not _STAND_INS.isdisjoint(text)
+
+
 def is_literal(text: str) -> bool:
     """Return True if a text contains no wildcard and no unknown piece."""
     return WILDCARDS.isdisjoint(text)
@@ -56,6 +61,10 @@ def is_literal(text: str) -> bool:
 
 def fullmatch(pattern: str, text: str) -> bool:
     """Return True if a marked pattern matches the whole text."""
+    if ANY_CHAR not in pattern and pattern.count(ANY_TEXT) < 2:  # compiling an expression takes longer
+        start, many, end = pattern.partition(ANY_TEXT)
+        fits = len(text) >= len(start) + len(end) and text.startswith(start) and text.endswith(end)
+        return fits if many else pattern == text
     return _regex(pattern).fullmatch(text) is not None
 
 
@@ -66,6 +75,8 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 def may_match(pattern: str, text: str) -> bool:
     """Return True if a text with unknown pieces may match a marked pattern."""
+    if not has_unknown(text):
+        return fullmatch(pattern, text)
     if text.startswith(VISIBLE) and pattern.startswith("."):
         return False
     seen: set[tuple[int, int]] = set()
