@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Sequence, Set
+from functools import partial
 
 from msgspec.structs import replace
 
+from mainspring.env.protocol import check_in_thread
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions
 from mainspring.permissions.command_patterns import compile_command_pattern
 from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, PermissionOutcome, Verdict
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
-from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, expand_wildcards, find_escapes, resolve_word
+from mainspring.permissions.paths import LineFiles, ResolvedPath, ResolvesPaths, find_escapes, spell_word
 from mainspring.permissions.programs import find_project_program, search_path_outside
 from mainspring.permissions.recursive_reads import RecursiveReadChecker, find_program_of_settings
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
@@ -25,12 +27,9 @@ from mainspring.shell_analysis.references import hosts_in_command, paths_in_comm
 from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, program_name
 from mainspring.text import escape_invisible
 
-MAX_RESOLVED_PATHS = 300
-"""Maximum number of paths of one line that are checked. A line with more paths needs approval."""
-
 MAX_TRACKED_CWDS = 4
 
-MAX_RAW_WORDS = 3_000
+MAX_RAW_WORDS = 30_000
 """Maximum number of words that are compared with rules if the line cannot be parsed.
 
 Such a line needs approval in any case.
@@ -64,19 +63,15 @@ class CommandChecker:
         self.paths = paths
         self.env = env
         self.grants = grants
-        self.folders: list[str | None] = [folder]
+        self._files = LineFiles(env, rules.place, folder)
         self.unrestricted_ids: set[int] = set()
         self.allow_readonly = allow_readonly
         self.verdicts: list[Verdict] = []
+        self._added: set[Verdict] = set()
+        self._checked: set[tuple[str, str, FileGrant, tuple[str | None, ...]]] = set()
+        self._programs: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str] = {}
         self._recursive_reads = RecursiveReadChecker(env, paths)
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
-        self._targets: dict[tuple[str, str | None], ResolvedPath] = {}
-        self._expansions: dict[tuple[str, tuple[str | None, ...]], list[ResolvedPath]] = {}
-        self._too_broad_words: set[str] = set()  # words whose wildcards match too many paths to check
-        self._unsure_paths: set[str] = set()  # hidden files that wildcards match only with an option of the shell
-        self._too_many = False
-        self._created_links: list[tuple[str, ...]] = []
-        self._uses_created_link = False
         self._escapes: frozenset[tuple[str, str]] = frozenset()
         self._source = ""
         self._line_rule: PermissionRule | None = None  # the rule that names the whole line
@@ -97,19 +92,21 @@ class CommandChecker:
         if line.problem:
             return await self._not_understood(line.problem, source)
         self._line_rule = self.rules.find_line_rule(source)
+        files = [part.target.text for part in line.parts if isinstance(part, Redirect)]
+        await self._files.resolve_together(text for text in files if not text.startswith("/dev/"))
         for part in line.parts:
             if isinstance(part, Redirect):
                 await self._redirect(part)
             else:
                 await self._check_command(part)
         problems: list[str] = []
-        if self._uses_created_link:
+        if self._files.uses_created_link:
             problems.append("it creates a link and then uses it; create the link in a separate command")
         if self._recursive_reads.fetches and not self._only_reading:
             problems.append("git may fetch missing objects, which can be prevented only if the whole line is read-only")
         if self._reads_by_git and self._search_path and not self._only_reading:
-            problems.append(await find_program_of_settings(self.env, self.rules.place.root, self.folders))
-        if self._too_many:
+            problems.append(await find_program_of_settings(self.env, self.rules.place.root, self._files.folders))
+        if self._files.too_many:
             problems.append("it names too many paths")
         for problem in filter(None, problems):
             reason = f"the command cannot be checked: {problem}"
@@ -123,7 +120,7 @@ class CommandChecker:
 
         The line needs approval, unless a rule names the whole line. Deny and ask rules also apply to its words.
         """
-        remember = ("shell-run", f"\0{source}\0{self.folders[0]}")
+        remember = ("shell-run", f"\0{source}\0{self._files.folders[0]}")
         shown = escape_invisible(source, limit=2000)
         rule = self.rules.find_line_rule(source)
         if rule is not None:
@@ -144,7 +141,7 @@ class CommandChecker:
                     reason = f"the rule {found.rule.text!r} {verb} it"
                     self._add(Verdict("shell-run", shown, outcome, reason, found.rule, remember=remember))
             await self._check_mentions(command)
-        if self._too_many and remember not in self.grants:
+        if self._files.too_many and remember not in self.grants:
             self._add(Verdict("shell-run", shown, "ask", "it names too many paths", remember=remember))
         return self.verdicts
 
@@ -153,13 +150,14 @@ class CommandChecker:
 
         Rules, ignore files, and sensitive paths can deny the line or require approval, but cannot allow it.
         """
-        for text in dict.fromkeys(word.text for word in command.words[1:]):
-            marked = wildcards.encode_wildcards(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
-            # Names of programs on the search path have no slash.
-            marked = marked.replace(wildcards.ANY_TEXT, wildcards.ANY_CHAR)
-            matched = await self._expand_wildcards(wildcards.hide_dotfiles(marked))
-            for target in [*await self._resolve(marked), *matched]:
-                for scope in ("fs-read", "fs-write", "fs-delete"):
+        texts = [_mark_raw_word(text) for text in dict.fromkeys(word.text for word in command.words[1:])]
+        await self._files.resolve_together(texts, expand=False)
+        await self._files.resolve_together(map(wildcards.hide_dotfiles, filter(wildcards.is_glob, texts)))
+        scopes = ("fs-read", "fs-write", "fs-delete")
+        for text in texts:
+            matched = await self._files.expand_wildcards(wildcards.hide_dotfiles(text))
+            for target in [*await self._resolve_checked(text, *scopes), *matched]:
+                for scope in scopes:
                     self._add(self.paths.refused(scope, target))
                 self._add(self.paths.check_mention(target))
         for host in dict.fromkeys(hosts_in_command(command)):
@@ -171,27 +169,36 @@ class CommandChecker:
         await self._follow_cd(command)
         self._mark_unrestricted(command)
         bounds = dict.fromkeys(self.rules.path_bounds(command))
-        self._escapes = await find_escapes(self.env, self.rules.place, bounds, self.folders)
+        find = partial(find_escapes, self.env, self.rules.place, bounds, self._files.folders)
+        self._escapes = await check_in_thread(self.env, find) if bounds else frozenset()
         verdict, file_grant = self._match_rules(command)
-        if verdict.outcome == "ask" and verdict.rule is None and self.mode == "defaults":
-            verdict = await self._check_readonly(command, verdict)
+        if verdict.outcome == "ask" and verdict.rule is None:
+            if self.mode == "defaults":
+                verdict = await self._check_readonly(command, verdict)
+            if verdict.outcome == "ask":
+                verdict = replace(verdict, allow=suggestions.suggest_command_rules(self.rules.tool, command))
         self.verdicts.append(verdict)
+        self._added.add(verdict)
         self._only_reading = self._only_reading and (
             verdict.reason == READONLY_REASON or id(command) in self.unrestricted_ids
         )
+        mentions = dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner))
         if verdict.reason != READONLY_REASON:  # `_check_readonly` has already checked the files of a read-only command
-            for inner in command.walk():
-                for touch in inner.file_accesses:
-                    await self._check_path(touch.scope, touch.word, file_grant)
+            touches = [touch for inner in command.walk() for touch in inner.file_accesses]
+            await self._files.resolve_together([*(touch.word.text for touch in touches), *mentions])
+            for touch in touches:
+                await self._check_path(touch.scope, touch.word, file_grant)
             if verdict.outcome == "allow":
                 await self._check_reads_of_allowed(command, verdict)
-        mentions = dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner))
+        await self._files.resolve_together(mentions)
         for text in mentions:
-            for target in [*await self._resolve(text), *await self._expand_wildcards(text)]:
+            for target in [*await self._resolve_checked(text, "fs-read"), *await self._files.expand_wildcards(text)]:
                 self._add(self.paths.check_mention(target), target)
         if verdict.outcome == "allow" and not self._is_granted(command):
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
-            if not self._too_broad_words.isdisjoint((*words, *mentions)):  # a file that no tool may access may be one
+            if not self._files.too_broad_words.isdisjoint(
+                (*words, *mentions)
+            ):  # a file that no tool may access may be one
                 self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
         await self._record_links(command)
         for host in dict.fromkeys(hosts_in_command(command)):
@@ -202,21 +209,21 @@ class CommandChecker:
         for inner in command.walk():
             if inner.words and program_name(inner.words[0].text) in ("ln", "link"):
                 written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
-                for target in [target for word in written for target in await self._resolve(word.text)]:
+                for target in [target for word in written for target in await self._files.resolve(word.text)]:
                     names = [t.word.text.rpartition("/")[2] for t in inner.file_accesses if t.scope == "fs-read"]
-                    self._created_links += [target.lexical, *((*target.lexical, name) for name in names)]
+                    self._files.created_links.update((target.lexical, *((*target.lexical, name) for name in names)))
 
     async def _follow_cd(self, command: AnalyzedCommand) -> None:
         """Follow ``cd``: check later commands both in the folder before and in the folder after."""
         for inner in command.walk():
             if inner.cd_target is None:
                 continue
-            targets = await self._resolve(inner.cd_target.text)
+            targets = await self._files.resolve(inner.cd_target.text)
             if targets and all(t.is_inside(self.rules.place) for t in targets):
                 self.unrestricted_ids.add(id(inner))
-            self.folders = list(dict.fromkeys([*self.folders, *(t.path or None for t in targets)]))
-            if len(self.folders) > MAX_TRACKED_CWDS:
-                self.folders = [None]
+            self._files.folders = list(dict.fromkeys([*self._files.folders, *(t.path or None for t in targets)]))
+            if len(self._files.folders) > MAX_TRACKED_CWDS:
+                self._files.folders = [None]
 
     def _mark_unrestricted(self, command: AnalyzedCommand) -> None:
         for inner in command.inner:
@@ -247,7 +254,7 @@ class CommandChecker:
             reason = f"the rule {self._line_rule.text!r} names the whole line"
             file_grant = FileGrant(self._line_rule, "anywhere", "anywhere", "anywhere")
             return self._decision(command, "allow", reason, self._line_rule), file_grant
-        at_root = self.folders == ["/" + "/".join(self.rules.place.root)]
+        at_root = self._files.folders == ["/" + "/".join(self.rules.place.root)]
         rule = self.rules.allow_command_rule(command, self.unrestricted_ids, self._escapes, at_root=at_root)
         if rule is not None:
             return self._decision(command, "allow", f"the rule {rule.text!r} allows it", rule), _file_grant(rule)
@@ -257,8 +264,7 @@ class CommandChecker:
             return self._decision(command, "allow", f"the rule {rule.text!r} allows it", rule), file_grant
         if self.mode == "allow":
             return self._decision(command, "allow", "the permission mode allows it"), NO_GRANT
-        suggested = suggestions.suggest_command_rules(self.rules.tool, command)
-        return self._decision(command, "ask", self._ask_reason(command), allow=suggested), NO_GRANT
+        return self._decision(command, "ask", self._ask_reason(command)), NO_GRANT
 
     async def _check_readonly(self, command: AnalyzedCommand, verdict: Verdict) -> Verdict:
         """Decide about a command that no rule matches: it is allowed if it only reads in the project."""
@@ -267,27 +273,37 @@ class CommandChecker:
         found = _file_reads(command, self.unrestricted_ids)
         if found is None:
             return verdict
-        own = self.folders
+        own = self._files.folders
         everywhere = list(dict.fromkeys([*own, *[f for one in found for f in await self._folders_of(one)]]))
-        problem = await find_project_program(self.env, self.rules.place, command.walk(), everywhere)
+        problem = await self._find_project_program(command, everywhere)
         if problem:
             return replace(verdict, reason=problem)
         try:
             for one in found:
-                self.folders = await self._folders_of(one)
+                self._files.folders = await self._folders_of(one)
                 problem = await self._check_reading(command, one)
-                self.folders = own
+                self._files.folders = own
                 if problem:
                     return replace(verdict, reason=f"it reads, but {problem}")
         finally:
-            self.folders = own
+            self._files.folders = own
         return self._decision(command, "allow", READONLY_REASON)
+
+    async def _find_project_program(self, command: AnalyzedCommand, folders: Sequence[str | None]) -> str:
+        """Return why a program of a command may be a file of the project; many commands of a line are the same programs."""
+        names = tuple([unit.words[0].text for unit in command.walk() if unit.words])
+        key = (names, tuple(folders))
+        if key not in self._programs:
+            self._programs[key] = await find_project_program(self.env, self.rules.place, names, folders)
+        return self._programs[key]
 
     async def _folders_of(self, one: FileReads) -> list[str | None]:
         """Return the folders in which a command may open files."""
         if one.folder is None:
-            return self.folders
-        return list(dict.fromkeys([target.path or None for target in await self._resolve(one.folder.text)])) or [None]
+            return self._files.folders
+        return list(dict.fromkeys([target.path or None for target in await self._files.resolve(one.folder.text)])) or [
+            None
+        ]
 
     async def _check_reading(self, command: AnalyzedCommand, one: FileReads) -> str:
         """Check the files that a read-only command opens. Return why it may do more, or an empty string."""
@@ -296,10 +312,13 @@ class CommandChecker:
             self._search_path = await search_path_outside(self.env, self.rules.place.root)
         drops_variables = one.git and any(u.words and program_name(u.words[0].text) == "env" for u in command.walk())
         self._only_reading = self._only_reading and not drops_variables
-        problem = await self._recursive_reads.check(one, self.folders, self._resolve, self._expand_wildcards)
+        await self._files.resolve_together([word.text for word in one.paths])
+        problem = await self._recursive_reads.check(
+            one, self._files.folders, self._files.resolve, self._files.expand_wildcards
+        )
         for word in one.paths:
-            await self._expand_wildcards(word.text)
-            if word.text in self._too_broad_words:
+            await self._files.expand_wildcards(word.text)
+            if word.text in self._files.too_broad_words:
                 problem = problem or _UNKNOWN_MATCHES
         if not problem:
             for word in one.paths:
@@ -309,44 +328,48 @@ class CommandChecker:
     async def _check_reads_of_allowed(self, command: AnalyzedCommand, allowed: Verdict) -> None:
         """Check the files of a command that a rule allows against ignore files and rules about reading."""
         for word in (word for inner in command.walk() for word in words_like_options(inner)):
-            found = await self._expand_wildcards(word.text)
-            if word.text in self._too_broad_words or any(t.lexical[-1:][0].startswith("-") for t in found if t.lexical):
+            found = await self._files.expand_wildcards(word.text)
+            if word.text in self._files.too_broad_words or any(
+                t.lexical[-1:][0].startswith("-") for t in found if t.lexical
+            ):
                 reason = f"the word {word.source!r} may match a file that is named like an option"
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
         readings = _file_reads(command, self.unrestricted_ids)
         if readings is None:
             readings = [found for inner in command.walk() if (found := find_recursive_read(inner))]
-            for text in dict.fromkeys(text for inner in command.walk() for text in plain_words_in_command(inner)):
-                for target in await self._resolve(text):
+            plain = dict.fromkeys(text for inner in command.walk() for text in plain_words_in_command(inner))
+            await self._files.resolve_together(plain)
+            for text in plain:
+                for target in await self._files.resolve(text):
                     self._add(self.paths.check_possible_path(target))
-        own = self.folders
+        own = self._files.folders
         for one in readings:
-            self.folders = await self._folders_of(one)
-            for word in one.paths:
-                for target in [*await self._resolve(word.text), *await self._expand_wildcards(word.text)]:
+            self._files.folders = await self._folders_of(one)
+            texts = dict.fromkeys(word.text for word in one.paths)
+            await self._files.resolve_together(texts)
+            for text in texts:
+                for target in [
+                    *await self._resolve_checked(text, "fs-read"),
+                    *await self._files.expand_wildcards(text),
+                ]:
                     self._add(self.paths.check_read_restrictions(target), target)
             problem = await self._recursive_reads_of_allowed.check_shown_files(
-                one, self.folders, self._resolve, self._expand_wildcards
+                one, self._files.folders, self._files.resolve, self._files.expand_wildcards
             )
-            self.folders = own
+            self._files.folders = own
             if problem:
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", problem))
 
     def _ask_reason(self, command: AnalyzedCommand) -> str:
-        reason = next((u.unknown for u in command.walk() if u.unknown), "")
-        if reason:
-            return reason
-        reason = self.rules.why_not_covered(command)
+        reason = next((u.unknown for u in command.walk() if u.unknown), "") or self.rules.why_not_covered(command)
         if not reason and command.fixed > 1 and not command.inner:
             return "it runs code, so only a rule that names the whole command allows it"
         return reason or "no rule allows it"
 
     def _restrict(self, effect: str, command: AnalyzedCommand, rule_match: RuleMatch) -> Verdict:
-        if not rule_match.certain:
-            return self._decision(command, "ask", f"the rule {rule_match.rule.text!r} may match it", rule_match.rule)
-        if effect == "deny":
-            return self._decision(command, "deny", f"the rule {rule_match.rule.text!r} denies it", rule_match.rule)
-        return self._decision(command, "ask", f"the rule {rule_match.rule.text!r} asks about it", rule_match.rule)
+        rule, outcome = rule_match.rule, "deny" if effect == "deny" and rule_match.certain else "ask"
+        verb = "may match" if not rule_match.certain else "denies" if effect == "deny" else "asks about"
+        return self._decision(command, outcome, f"the rule {rule.text!r} {verb} it", rule)
 
     def _is_granted(self, command: AnalyzedCommand) -> bool:
         return self._key(command) in self.grants
@@ -357,8 +380,8 @@ class CommandChecker:
         The same words are another command in another folder, or with other input.
         """
         text = command.text
-        if self.folders != [self.rules.place.cwd]:
-            text += "".join(f"\0{folder}" for folder in self.folders)
+        if self._files.folders != [self.rules.place.cwd]:
+            text += "".join(f"\0{folder}" for folder in self._files.folders)
         # Other parts of the line may provide the input of the command or set its variables.
         depends_on_line = command.piped or "$" in command.text
         return ("shell-run", f"{text}\0{self._source}" if depends_on_line else text)
@@ -391,48 +414,23 @@ class CommandChecker:
             await self._check_path(scope, redirect.target, file_grant)
 
     async def _check_path(self, scope: str, word: Word, file_grant: FileGrant) -> None:
-        if _HARMLESS_DEVICE.fullmatch(word.text):
+        key = (scope, word.text, file_grant, tuple(self._files.folders))
+        if key in self._checked or _HARMLESS_DEVICE.fullmatch(word.text):
             return
-        for target in await self._resolve(word.text):
+        self._checked.add(key)
+        for target in await self._resolve_checked(word.text, scope):
             self._add(self.paths.check(scope, target, file_grant))
-        for target in await self._expand_wildcards(word.text):
+        for target in await self._files.expand_wildcards(word.text):
             verdict = self.paths.check(scope, target, file_grant)
             self._add(None if verdict.outcome == "allow" else verdict, target)
 
-    async def _resolve(self, text: str) -> list[ResolvedPath]:
-        found: list[ResolvedPath] = []
-        for folder in self.folders:
-            key = (text, folder)
-            if key not in self._targets:
-                if len(self._targets) >= MAX_RESOLVED_PATHS:
-                    self._too_many = True
-                    return found
-                self._targets[key] = await resolve_word(self.env, text, self.rules.place, folder)
-            parts = self._targets[key].lexical
-            self._uses_created_link = self._uses_created_link or any(
-                parts[: len(link)] == link for link in self._created_links
-            )
-            found.append(self._targets[key])
+    async def _resolve_checked(self, text: str, *scopes: str) -> list[ResolvedPath]:
+        """Resolve a word. If the line has too many paths, deny rules apply to the spelling of the path."""
+        found = await self._files.resolve(text)
+        if len(found) < len(self._files.folders):
+            for folder in self._files.folders:
+                self._add(self.paths.deny_spelling(spell_word(text, self.rules.place, folder), scopes))
         return found
-
-    async def _expand_wildcards(self, text: str) -> list[ResolvedPath]:
-        """Return the paths that the wildcards of a word currently match."""
-        if not wildcards.is_glob(text) or wildcards.ANY_TEXT in text:
-            return []
-        key = (text, tuple(self.folders))
-        if key not in self._expansions:
-            found: list[ResolvedPath] = []
-            for target in await self._resolve(text):
-                paths = None if target.unknown else await expand_wildcards(self.env, target.real)
-                if paths is None:
-                    self._too_broad_words.add(text)
-                    continue
-                found += [await resolve_word(self.env, path, self.rules.place, None) for path in paths]
-                if wildcards.ANY_CHAR in text:
-                    visible = await expand_wildcards(self.env, [*map(wildcards.hide_dotfiles, target.real)])
-                    self._unsure_paths.update({*paths}.difference(visible or ()))
-            self._expansions[key] = found
-        return self._expansions[key]
 
     def _check_host(self, host: str, *, only_restrictions: bool) -> None:
         verdict = check_host(self.rules, self.mode, host, self.grants, by_tool=False)
@@ -440,10 +438,17 @@ class CommandChecker:
             self._add(verdict)
 
     def _add(self, verdict: Verdict | None, target: ResolvedPath | None = None) -> None:
-        if target is not None and target.spelled in self._unsure_paths and verdict and verdict.outcome == "deny":
+        if target is not None and target.spelled in self._files.unsure_paths and verdict and verdict.outcome == "deny":
             verdict = replace(verdict, outcome="ask", reason=f"{verdict.reason}, {_MATCHES_IF_SHOWN}")
-        if verdict is not None and verdict not in self.verdicts:
+        if verdict is not None and verdict not in self._added:
+            self._added.add(verdict)
             self.verdicts.append(verdict)
+
+
+def _mark_raw_word(text: str) -> str:
+    """Return a word of an unparsed line with its wildcards marked."""
+    marked = wildcards.encode_wildcards(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
+    return marked.replace(wildcards.ANY_TEXT, wildcards.ANY_CHAR)  # names of programs on the search path have no slash
 
 
 def _split_unparsed(source: str) -> AnalyzedCommand:

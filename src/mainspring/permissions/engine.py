@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from itertools import islice
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
 from mainspring.env import explain
+from mainspring.env.protocol import check_in_thread
 from mainspring.lazy import lazy_function
 from mainspring.permissions.decisions import UNTOUCHED_REASON, PermissionDecision, Verdict, combine, strictest
 from mainspring.permissions.path_checker import GrantKey, PathChecker, PermissionMode
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
 else:
     suggest_argument_rules = lazy_function("mainspring.permissions.suggestions", "suggest_argument_rules")
 
-MAX_SUGGESTION_TRIALS = 20
-"""Maximum number of rules that are tried one by one to find a minimal suggestion."""
+MAX_SUGGESTED_RULES = 20
+"""Maximum number of rules in a suggestion. A longer one is not useful, and trying it takes time that is quadratic in its length."""
+
+MAX_SUGGESTION_CHECKS = 400
+"""Maximum number of verdicts that the trials for a minimal suggestion may take; with more, the suggestion may contain unneeded rules."""
 
 MAX_MENTIONS = 200
 """Maximum number of strings of a call that are checked as possible paths; a call with more asks."""
@@ -135,11 +140,11 @@ class PermissionEngine(Struct, frozen=True):
         found: list[tuple[str, ...]] = []
         for end in (0, -1):
             rules = tuple(dict.fromkeys(each[end] for each in offered))
-            if not rules or not await enough(rules):
+            if not 0 < len(rules) <= MAX_SUGGESTED_RULES or not await enough(rules):
                 continue
-            for rule in (
-                reversed(rules[:MAX_SUGGESTION_TRIALS]) if len(rules) > 1 else ()
-            ):  # the command must be allowed before the files that it touches
+            is_short = len(rules) * len(decision.verdicts) <= MAX_SUGGESTION_CHECKS
+            # The command must be allowed before the files that it touches.
+            for rule in reversed(rules) if is_short and len(rules) > 1 else ():
                 fewer = tuple([r for r in rules if r != rule])
                 if fewer and await enough(fewer):
                     rules = fewer
@@ -259,18 +264,24 @@ class _CallCheck:
             await self._check_undeclared(argument, remember)
         elif not touched:
             await self._check_harmless(argument, remember)
-        for access in touched or ():
-            await self._check_access(access)
+        await self._check_accesses(touched or ())
         if not self.verdicts:
             self._check_no_access(argument, remember)
         return combine(self.call.tool, self.verdicts, self.resolved, self.environment)
 
-    async def _check_access(self, access: Access) -> None:
-        if access.scope == "shell-run":
-            await self._check_command(access.resource)
-        elif access.scope == "network":
-            self._check_url(access.resource)
-        else:
+    async def _check_accesses(self, accesses: Sequence[Access]) -> None:
+        for are_paths, group in groupby(accesses, lambda access: access.scope not in ("shell-run", "network")):
+            if are_paths:
+                await check_in_thread(self.env, partial(self._check_paths, tuple(group)))
+                continue
+            for access in group:
+                if access.scope == "shell-run":
+                    await self._check_command(access.resource)
+                else:
+                    self._check_url(access.resource)
+
+    async def _check_paths(self, accesses: Sequence[Access]) -> None:
+        for access in accesses:
             await self._check_path(access)
 
     async def _check_path(self, access: Access) -> None:
@@ -352,10 +363,14 @@ class _CallCheck:
         """Check the paths that a call seems to name against ignore files, rules, and sensitive paths."""
         paths = dict.fromkeys(paths_in_arguments(self.call.arguments))
         names = dict.fromkeys(names_in_arguments(self.call.arguments))
-        for seen in islice(paths, MAX_MENTIONS):
-            await self._check_mention(seen)
-        for seen in islice(names, MAX_MENTIONS):
-            await self._check_mention(seen, plain=True)
+
+        async def check() -> None:
+            for seen in islice(paths, MAX_MENTIONS):
+                await self._check_mention(seen)
+            for seen in islice(names, MAX_MENTIONS):
+                await self._check_mention(seen, plain=True)
+
+        await check_in_thread(self.env, check)
         if len(paths) > MAX_MENTIONS or (len(names) > MAX_MENTIONS and self.judge.has_read_restrictions()):
             self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to check"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -115,6 +115,13 @@ class PathChecker(Struct, frozen=True):
         """
         strict = self._restrict(scope, target)
         return None if strict is None or strict.outcome == "allow" else strict
+
+    def deny_spelling(self, target: ResolvedPath, scopes: Sequence[str]) -> Verdict | None:
+        """Return the verdict of a rule that denies the spelling of a path of a command; None if no rule does."""
+        for rule, pattern, scope in self.judge.path_denials(scopes):
+            if target.matches_loosely(pattern, self.place):
+                return self._decision(scope, target, "deny", f"the rule {rule.text!r} denies it", rule)
+        return None
 
     def check_read_restrictions(self, target: ResolvedPath) -> Verdict | None:
         """Return the verdict of ignore files and rules against reading a path.

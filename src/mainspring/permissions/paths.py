@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from mainspring.env import DirEntry
-from mainspring.env.protocol import PathNaming
+from mainspring.env.protocol import check_in_thread
 from mainspring.env.walk import compile_rules
 from mainspring.lazy import lazy_re
 from mainspring.permissions.command_patterns import fixed_part
@@ -32,6 +32,10 @@ _CACHE_SECONDS = 1.0
 
 PARENT_CACHE_SECONDS = 30.0
 """The same for files above the project's folder, which rarely change."""
+
+
+_SHALLOW = 16
+"""Levels of folders that are searched for ignore files without a check that they exist: most paths have fewer."""
 
 
 _MAX_CACHED = 20_000
@@ -80,8 +84,10 @@ class IgnoreFiles:
 
     async def _file_for(self, parts: PathParts) -> str:
         files: list[tuple[int, Any]] = []
+        is_missing = False
         for depth in range(len(parts)):
-            rules = await self._rules(parts[:depth])
+            is_missing = is_missing or depth > _SHALLOW and not await self._exists(parts[:depth])
+            rules = None if is_missing else await self._rules(parts[:depth])
             if rules is not None:
                 files.append((depth, rules))
             for at, spec in reversed(files):
@@ -91,6 +97,16 @@ class IgnoreFiles:
                 if is_hidden is not None:
                     break
         return ""
+
+    async def _exists(self, folder: PathParts) -> bool:
+        """Return True if a folder may exist: one that does not contains no ignore file, and neither do the folders below it."""
+        stat = getattr(self._env, "stat", None)
+        try:
+            return stat is None or bool(await stat("/" + "/".join(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError):
+            return True
 
     async def _rules(self, folder: PathParts) -> Any:
         now = self._clock()
@@ -289,16 +305,10 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
         place: The project and the home folder.
         cwd: The folder in which the command runs; ``None`` if unknown.
     """
-    if is_too_long(text):
+    parts = _word_parts(text, place, cwd)
+    if parts is None:
         return _unknown_path(text)
     spelled = text
-    home = "/" + "/".join(place.home_spellings[0])
-    text = text.replace(wildcards.HOME, home).replace(wildcards.CWD, cwd or wildcards.ANY_TEXT)
-    if not is_absolute(text) and not text.startswith(wildcards.ANY_TEXT):
-        text = f"{cwd or wildcards.ANY_TEXT}/{text}"
-    if is_too_long(text):
-        return _unknown_path(spelled)
-    parts = _mask_proc_links(split_path(_slashes(text)))
     known = next((i for i, p in enumerate(parts) if not wildcards.is_literal(p)), len(parts))
     unknown = any(wildcards.ANY_TEXT in p for p in parts) or ".." in parts[known:]
     base = "/" + "/".join(parts[:known])
@@ -312,6 +322,26 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
     above, real = split_path(posixpath.normpath(base)), split_path(_name(env, path))
     hidden = await place.ignore_files.ignored_by(real, above)
     return ResolvedPath(spelled, above + parts[known:], real + parts[known:], "", unknown, hidden)
+
+
+def spell_word(text: str, place: ProjectPaths, cwd: str | None) -> ResolvedPath:
+    """Return the path of a word without access to files, as if it contained no link. See `resolve_word`."""
+    parts = _word_parts(text, place, cwd)
+    if parts is None:
+        return _unknown_path(text)
+    parts = split_path(posixpath.normpath("/" + "/".join(parts)))
+    return ResolvedPath(text, parts, parts, "/" + "/".join(parts))
+
+
+def _word_parts(text: str, place: ProjectPaths, cwd: str | None) -> PathParts | None:
+    """Return the components of a word from the root; None if they are too many."""
+    if is_too_long(text):
+        return None
+    home = "/" + "/".join(place.home_spellings[0])
+    text = text.replace(wildcards.HOME, home).replace(wildcards.CWD, cwd or wildcards.ANY_TEXT)
+    if not is_absolute(text) and not text.startswith(wildcards.ANY_TEXT):
+        text = f"{cwd or wildcards.ANY_TEXT}/{text}"
+    return None if is_too_long(text) else _mask_proc_links(split_path(_slashes(text)))
 
 
 def _unknown_path(spelled: str) -> ResolvedPath:
@@ -362,7 +392,10 @@ _NOT_A_NAME = lazy_re(r"^-|[=:,@]")
 
 
 def _name(env: ResolvesPaths, path: str) -> str:
-    return env.display_name(path) if isinstance(env, PathNaming) else path
+    naming: Callable[[str], str] | None = getattr(
+        env, "display_name", None
+    )  # `isinstance` takes as long as all the rest
+    return path if naming is None else naming(path)
 
 
 def _matches_suffix(pattern: PathPattern, parts: PathParts) -> bool:
@@ -411,18 +444,22 @@ class ListsDirectories(Protocol):
         ...
 
 
-async def expand_wildcards(env: object, parts: Sequence[str]) -> list[str] | None:
+async def expand_wildcards(
+    env: object, parts: Sequence[str], listings: dict[str, list[DirEntry]] | None = None
+) -> list[str] | None:
     """Return the existing paths that a word with wildcards matches.
 
     Args:
         env: Environment in which the command will run.
         parts: Components from the root, wildcards as unknown pieces.
+        listings: The folders that were listed for the same line, to which others are added.
 
     Returns:
         Absolute paths; ``None`` if they are too many, or the environment cannot list folders.
     """
     if not isinstance(env, ListsDirectories):
         return None
+    listings = {} if listings is None else listings
     found = [""]
     for part in parts:
         if wildcards.is_literal(part):
@@ -430,18 +467,114 @@ async def expand_wildcards(env: object, parts: Sequence[str]) -> list[str] | Non
             continue
         following: list[str] = []
         for path in found:
-            following += [f"{path}/{name}" for name in await _names(env, path or "/", part)]
+            following += [f"{path}/{name}" for name in await _names(env, path or "/", part, listings)]
             if len(following) > MAX_PATHS:
                 return None
         found = following
     return found
 
 
-async def _names(env: ListsDirectories, folder: str, part: str) -> list[str]:
-    try:
-        entries = await env.list_dir(folder)
-    except OSError:
-        return []
+async def _names(env: ListsDirectories, folder: str, part: str, listings: dict[str, list[DirEntry]]) -> list[str]:
+    if folder not in listings:
+        try:
+            listings[folder] = await env.list_dir(folder)
+        except OSError:
+            listings[folder] = []
     pattern = part.replace(wildcards.ANY_CHAR, wildcards.ANY_TEXT).replace(wildcards.VISIBLE, wildcards.ANY_TEXT)
     hidden = not part.startswith(wildcards.VISIBLE)
-    return [e.name for e in entries if (hidden or not e.name.startswith(".")) and wildcards.fullmatch(pattern, e.name)]
+    return [
+        e.name
+        for e in listings[folder]
+        if (hidden or not e.name.startswith(".")) and wildcards.fullmatch(pattern, e.name)
+    ]
+
+
+MAX_RESOLVED_PATHS = 300
+"""Maximum number of paths of one line that are checked. A line with more paths needs approval."""
+
+MAX_EXPANDED_PATHS = 1_000
+"""Maximum number of paths that the wildcards of one line match. The matches of further wildcards are unknown."""
+
+
+class LineFiles:
+    """The files that the words of one line name.
+
+    Args:
+        env: Environment in which the line will run.
+        place: The project and the home folder.
+        folder: The folder in which the line starts; ``None`` if unknown.
+
+    Attributes:
+        folders: The folders in which the next command may run; ``None`` for an unknown one.
+        created_links: Links that the line creates, and the paths that they hide.
+        uses_created_link: Whether a word is a path through such a link.
+        too_broad_words: Words whose wildcards match too many paths to check.
+        unsure_paths: Hidden files that wildcards match only with an option of the shell.
+        too_many: Whether the line names too many paths.
+    """
+
+    def __init__(self, env: ResolvesPaths, place: ProjectPaths, folder: str | None) -> None:
+        self.folders: list[str | None] = [folder]
+        self.created_links: set[tuple[str, ...]] = set()
+        self.uses_created_link = False
+        self.too_broad_words: set[str] = set()
+        self.unsure_paths: set[str] = set()
+        self.too_many = False
+        self._env = env
+        self._place = place
+        self._targets: dict[tuple[str, str | None], ResolvedPath] = {}
+        self._expansions: dict[tuple[str, tuple[str | None, ...]], list[ResolvedPath]] = {}
+        self._listings: dict[str, list[DirEntry]] = {}
+        self._expanded: dict[str, ResolvedPath] = {}
+
+    async def resolve_together(self, texts: Iterable[str], *, expand: bool = True) -> None:
+        """Resolve words, and the wildcards in them, in one thread: a thread for each takes much longer than the work."""
+        missing = [t for t in dict.fromkeys(texts) if any((t, folder) not in self._targets for folder in self.folders)]
+
+        async def resolve() -> None:
+            for text in missing[:MAX_RESOLVED_PATHS]:
+                await self.resolve(text)
+                if expand:
+                    await self.expand_wildcards(text)
+
+        if missing and len(self._targets) < MAX_RESOLVED_PATHS:
+            await check_in_thread(self._env, resolve)
+
+    async def resolve(self, text: str) -> list[ResolvedPath]:
+        """Return the paths of a word, one for each folder; fewer if the line names too many paths."""
+        found: list[ResolvedPath] = []
+        for folder in self.folders:
+            key = (text, folder)
+            if key not in self._targets:
+                if len(self._targets) >= MAX_RESOLVED_PATHS:
+                    self.too_many = True
+                    return found
+                self._targets[key] = await resolve_word(self._env, text, self._place, folder)
+            parts = self._targets[key].lexical
+            if self.created_links and not self.uses_created_link:
+                self.uses_created_link = any(parts[:end] in self.created_links for end in range(len(parts) + 1))
+            found.append(self._targets[key])
+        return found
+
+    async def expand_wildcards(self, text: str) -> list[ResolvedPath]:
+        """Return the paths that the wildcards of a word currently match."""
+        if not wildcards.is_glob(text) or wildcards.ANY_TEXT in text:
+            return []
+        key = (text, tuple(self.folders))
+        if key not in self._expansions:
+            found: list[ResolvedPath] = []
+            for target in await self.resolve(text):
+                paths = None if target.unknown else await expand_wildcards(self._env, target.real, self._listings)
+                if paths is None or len(self._expanded) + len(paths) > MAX_EXPANDED_PATHS:
+                    self.too_broad_words.add(text)
+                    continue
+                for path in paths:
+                    if path not in self._expanded:
+                        self._expanded[path] = await resolve_word(self._env, path, self._place, None)
+                    found.append(self._expanded[path])
+                if wildcards.ANY_CHAR in text:
+                    shown = [*map(wildcards.hide_dotfiles, target.real)]
+                    visible = await expand_wildcards(self._env, shown, self._listings)
+                    self.unsure_paths.update({*paths}.difference(visible or ()))
+            self._expansions[key] = found
+        return self._expansions[key]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from mainspring.env.protocol import check_in_thread
 from mainspring.env.types import FileStat
 from mainspring.lazy import lazy_re
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.programs import search_folders
 from mainspring.shell_analysis.effects import BUILTINS
-from mainspring.shell_analysis.syntax import AnalyzedCommand
 from mainspring.text import escape_invisible
+
+_T = TypeVar("_T")
 
 _ABSOLUTE = ("/", "~/")
 """The beginning of an entry of the search path that is the same folder everywhere."""
@@ -78,14 +81,14 @@ class LocatesPrograms(Protocol):
 
 
 async def find_project_program(
-    env: ResolvesPaths, place: ProjectPaths, units: Iterable[AnalyzedCommand], folders: Sequence[str | None]
+    env: ResolvesPaths, place: ProjectPaths, names: Sequence[str], folders: Sequence[str | None]
 ) -> str:
     """Return why a program that a command names may be a file of the project; empty if none is.
 
     Args:
         env: Environment in which the command will run.
         place: The project and the home folder.
-        units: The commands, including those that they run.
+        names: The spelled name of the command, then those of the commands that it runs.
         folders: The folders in which they may run; ``None`` for an unknown one.
     """
     if not isinstance(env, SearchesPrograms):
@@ -93,18 +96,20 @@ async def find_project_program(
     search = _ProgramSearch(env, place.root, await _find_search_path(env))
     if not search.entries:
         return ""
-    names = [unit.words[0].text for unit in units if unit.words]
-    for position, name in enumerate(names):
-        is_builtin = name in BUILTINS and position == 0  # a wrapper such as xargs runs the program of that name
-        if "/" in name or is_builtin or "=" in name:
-            continue
-        for folder in folders:
+    # A wrapper such as xargs runs the program of that name.
+    named = [n for i, n in enumerate(names) if "/" not in n and "=" not in n and (i or n not in BUILTINS)]
+    started = list(dict.fromkeys(named))
+
+    async def check() -> str:
+        for name, folder in product(started, folders):
             found = await search.find_entry(name, folder)
             if found is not None:
                 entry, program = found
                 shown = escape_invisible(entry, limit=200)
                 return f"the PATH entry {shown!r} is in the project, and its {program!r} would run"
-    return ""
+        return ""
+
+    return await _check_files(env, check) if started else ""
 
 
 async def search_path_outside(env: object, root: tuple[str, ...]) -> dict[str, str]:
@@ -119,7 +124,11 @@ async def search_path_outside(env: object, root: tuple[str, ...]) -> dict[str, s
     if not isinstance(env, SearchesPrograms):
         return {}
     search = _ProgramSearch(env, root, await _find_search_path(env))
-    outside = [entry for entry in search.entries if not await search.is_of_project(entry, None)]
+
+    async def check() -> list[str]:
+        return [entry for entry in search.entries if not await search.is_of_project(entry, None)]
+
+    outside = await _check_files(env, check)
     return {} if len(outside) == len(search.entries) else {"PATH": os.pathsep.join(outside) or os.defpath}
 
 
@@ -137,12 +146,21 @@ async def find_named_program(
     if not isinstance(env, SearchesPrograms):
         return ""
     search = _ProgramSearch(env, root, await _find_search_path(env))
-    places = {posixpath.join(f or "/", e) for e in search.entries for f in folders if await search.is_of_project(e, f)}
-    for name in names:
-        for place in places:
+
+    async def check() -> str:
+        pairs = [pair for pair in product(search.entries, folders) if await search.is_of_project(*pair)]
+        places = {posixpath.join(folder or "/", entry) for entry, folder in pairs}
+        for name, place in product(names, places):
             if await search.has_program(posixpath.join(place, name)):
                 return name
-    return ""
+        return ""
+
+    return await _check_files(env, check)
+
+
+async def _check_files(env: SearchesPrograms, check: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Run a check in one thread; a search in another file system does more than reading files."""
+    return await (check() if isinstance(env, LocatesPrograms) else check_in_thread(env, check))
 
 
 async def _find_search_path(env: SearchesPrograms) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mainspring.env import OutputLimits, ProcessResult
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import PathNaming
+from mainspring.env.protocol import PathNaming, check_in_thread
 from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_repository import (
@@ -26,7 +26,7 @@ from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, resolve_word
 from mainspring.permissions.programs import find_named_program, search_path_outside
 from mainspring.shell_analysis.file_reads import FileReads
-from mainspring.shell_analysis.git_commands import GitCommand
+from mainspring.shell_analysis.git_commands import GitCommand, path_in_revision
 from mainspring.shell_analysis.syntax import Word
 from mainspring.text import escape_invisible
 
@@ -48,7 +48,6 @@ _KEEPS_ORDER = lazy_re(
 )
 """Options that neither omit commits nor change their order, so that a limit on their number selects the same ones."""
 
-
 _FAILS_ANYWAY = (
     b"does not have any commits yet",
     b"unknown revision or path", b"bad revision", b"bad object", b"invalid object name", b"No stash entries", b"does not exist in",
@@ -58,9 +57,11 @@ _WORD = lazy_re(r"[\w.+@-]+")
 _MAGIC = lazy_re(r".*[*?\[\]:\\].*")
 _NAMES = ("--name-only", "-z", "--no-renames", "--no-relative", "--no-ext-diff", "--no-textconv")
 
-
 _TOO_LONG = "the history is too long to check; name the files after --, or fewer commits with -n"
 _SLOW = "git commands that take too long"
+
+_MAX_HISTORIES = 10
+"""Maximum number of different git commands of one line for which git lists the files: each starts up to three processes."""
 
 
 class UnknownFilesError(Exception):
@@ -305,22 +306,6 @@ async def find_program_of_settings(env: object, root: tuple[str, ...], folders: 
     return f"git may start {found!r}, which is in the project and on the PATH; run git alone" if found else ""
 
 
-def path_in_revision(text: str) -> str:
-    """Return the path in ``REVISION:PATH``, or in ``:PATH`` for the index; empty if the operand contains none."""
-    if text.startswith(":"):
-        stage = text[1:2] in tuple("0123") and text[2:3] == ":"
-        return "" if text.startswith(":/") else text[3 if stage else 1 :]
-    depth = 0
-    for at, character in enumerate(text):
-        if character == "{":
-            depth += 1
-        elif character == "}" and depth:
-            depth -= 1
-        elif character == ":" and not depth:
-            return text[at + 1 :]
-    return ""
-
-
 def _revisions(operands: Sequence[str], types: Mapping[str, tuple[str, str]]) -> list[str]:
     """Return the operands that are revisions and not paths."""
     if any(not types[o][0] and (".." in o or o.startswith("^")) for o in operands):
@@ -338,18 +323,17 @@ def _ended(paths: Sequence[Word]) -> list[str]:
 _MAX_WALKED = 20_000
 """Maximum number of names below a folder that are checked; with more its content is unknown."""
 
+_MAX_WALKED_OUTSIDE = 5_000
+"""The same for a folder outside the project, which may be the whole disk."""
 
 _PLAIN_PATTERN = lazy_re(r"[\w.*?-]+")
-
 
 _PLAIN_PATH = lazy_re(r"(?!-)[A-Za-z0-9_./@%+=,:~#-]+")
 """Paths that xargs reads unchanged in every locale, and that no program parses as an option."""
 
-
 _COMPARES_FILES = lazy_re(
     r"-[A-Za-z]*[pucmULWSGsBMC].*|--(?:patch|.*stat|summary|name-|raw|unified|word-diff|color-words|find-|pickaxe|follow|check|binary|text).*"
 )
-
 
 ResolveWord = Callable[[str], Awaitable[list[ResolvedPath]]]
 
@@ -375,6 +359,7 @@ class RecursiveReadChecker:
         self.fetches = False
         self._below: dict[tuple[str, FileReads], str] = {}
         self._repositories: dict[str, GitRepository] = {}
+        self._shown: dict[tuple[GitCommand, str], str | None] = {}
 
     async def check(
         self, reading: FileReads, folders: Sequence[str | None], resolve_word: ResolveWord, expanded: ResolveWord
@@ -409,7 +394,8 @@ class RecursiveReadChecker:
                 return problem
             places += tops
         for word in reading.paths:
-            places += [t.path for t in [*await resolve_word(word.text), *await expanded(word.text)] if t.path]
+            targets = [*await resolve_word(word.text), *await expanded(word.text)]
+            places += [t.path for t in targets if t.path and (self._allowed or self._is_readable(t))]
         for path in dict.fromkeys(places):
             if reading.is_index:
                 problem = await self._check_index(path, reading)
@@ -420,6 +406,10 @@ class RecursiveReadChecker:
             if problem:
                 return problem
         return ""
+
+    def _is_readable(self, target: ResolvedPath) -> bool:
+        """Return True if a folder may be read without a question; the content of another does not change the decision."""
+        return self._paths.check("fs-read", target).outcome == "allow"
 
     async def _tops_without_git(self, git: GitCommand, folders: Sequence[str | None]) -> tuple[list[str] | None, str]:
         """Return the repositories whose shown files git cannot list, and why it shows too much.
@@ -461,6 +451,14 @@ class RecursiveReadChecker:
 
         Empty if it shows none, and None if git is not installed.
         """
+        key = (git, folder)
+        if key not in self._shown:
+            if len(self._shown) >= _MAX_HISTORIES:
+                return "it contains too many git commands to check" if self._must_check else ""
+            self._shown[key] = await self._find_shown(git, folder, top)
+        return self._shown[key]
+
+    async def _find_shown(self, git: GitCommand, folder: str, top: str) -> str | None:
         try:
             paths = [path for word in git.operands if (path := path_in_revision(word.text))]
             above = [posixpath.join(folder if path.startswith(".") else top, path) for path in paths]
@@ -483,7 +481,8 @@ class RecursiveReadChecker:
 
     async def _repository(self, folder: str) -> GitRepository:
         if folder not in self._repositories:
-            self._repositories[folder] = await find_git_repository(self._env, folder, self._paths.place.root)
+            env, root = self._env, self._paths.place.root
+            self._repositories[folder] = await check_in_thread(env, lambda: find_git_repository(env, folder, root))
         return self._repositories[folder]
 
     async def _check_folder_cached(self, path: str, reading: FileReads) -> str:
@@ -529,15 +528,17 @@ class RecursiveReadChecker:
     async def _check_folder(self, path: str, reading: FileReads) -> str:
         if not isinstance(self._env, ReadsFolders):
             return "the content of the folder is unknown" if self._must_check else ""
+        root = self._paths.place.root
+        limit = _MAX_WALKED if split_path(path)[: len(root)] == root else _MAX_WALKED_OUTSIDE
         spared = reading.tracked and await self._skips_ignored(path, reading)
         try:
-            walk = await self._env.walk(path, include_ignored=not spared, limit=_MAX_WALKED)
+            walk = await self._env.walk(path, include_ignored=not spared, limit=limit)
             if spared and not reading.git and any(_is_repository(left_out) for left_out in walk.ignored):
-                walk = await self._env.walk(path, include_ignored=True, limit=_MAX_WALKED)
+                walk = await self._env.walk(path, include_ignored=True, limit=limit)
         except OSError:
             return ""  # a file, which is checked separately, or a name that does not exist
         if walk.truncated and self._must_check:
-            return f"{path} contains more than {_MAX_WALKED} names; the tool grep omits files that it may not show"
+            return f"{path} contains more than {limit} names; the tool grep omits files that it may not show"
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
