@@ -12,8 +12,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from mainspring.cancellation import CancelToken
-from mainspring.cancellation import sleep as sleep_live
+from mainspring.cancellation import CancelToken, sleep as sleep_live
 from mainspring.durable.approvals import ApprovalLoop, PendingApprovals
 from mainspring.durable.engine import RunLog, RunMessage, StepSlot
 from mainspring.durable.records import StepRecord, StoredResult, decode, encode, from_stored_error, to_stored_error

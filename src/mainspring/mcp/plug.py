@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
-from mainspring.events import ErrorInfo, Event, McpStartup, Notice
-from mainspring.events import McpServer as McpServerEvent
+from mainspring.events import ErrorInfo, Event, McpServer as McpServerEvent, McpStartup, Notice
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
     ContextTransform,

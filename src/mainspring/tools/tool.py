@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, overload
 
-from msgspec import Struct, ValidationError, convert, field, to_builtins
-from msgspec import json as msgspec_json
+from msgspec import Struct, ValidationError, convert, field, json as msgspec_json, to_builtins
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken

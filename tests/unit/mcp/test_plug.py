@@ -34,8 +34,7 @@ from mainspring.presets import Preset, merge_presets
 from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
-from mainspring.tools.interaction import Reply as Said
-from mainspring.tools.interaction import UserQuestion
+from mainspring.tools.interaction import Reply as Said, UserQuestion
 from tests.unit.mcp.harness import get_plugin, make_agent, make_echo_server, make_tool_info, results, wait_until
 
 

@@ -15,8 +15,7 @@ from mainspring.errors import ConfigError, ConfigWarning
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import BeforeToolRun
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.permissions import PermissionRequest, Permissions, RuleSet
-from mainspring.permissions import Reply as Answer
+from mainspring.permissions import PermissionRequest, Permissions, Reply as Answer, RuleSet
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import LazyTool, Tool, ToolErrorCode, tool
 from tests.unit.permissions.harness import TOOLS, project

@@ -6,8 +6,7 @@ import weakref
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring import Agent, Message, RunOptions, Session, ToolResult, define_tool
 from mainspring.env.memory import MemoryEnv

@@ -5,8 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring import ImageBlock, Message, RunOptions, TextBlock, ToolResult, ToolResultBlock, define_tool
 from mainspring.errors import ConfigError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from prompt_toolkit.input import Input
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.command_results import Clipboard, Picker, Table, UiSetting
-from mainspring.app.chat.command_results import Screen as ScreenAction
+from mainspring.app.chat.command_results import Clipboard, Picker, Screen as ScreenAction, Table, UiSetting
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
 from mainspring.app.chat.types import Status
 from mainspring.app.tui.actions import SIDE_QUESTION_HINT, BackgroundJobs, ControlActions, InputActions

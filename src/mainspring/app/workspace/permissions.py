@@ -12,8 +12,7 @@ from msgspec import Struct, structs
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
-from mainspring.app.workspace.saved_rules import GRANTS_FILE_NAME as GRANTS
-from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, GrantStore, RuleFiles
+from mainspring.app.workspace.saved_rules import GRANTS_FILE_NAME as GRANTS, REACHES, GrantEffect, GrantStore, RuleFiles
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TRUST_FILE as TRUST
 from mainspring.env import LocalEnv

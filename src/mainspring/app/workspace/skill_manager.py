@@ -35,8 +35,7 @@ from mainspring.skills.install import (
 )
 from mainspring.skills.skill import Skill, SkillDiagnostic
 from mainspring.skills.state import SkillState, SkillStateFile
-from mainspring.skills.validation import Verdict as Verdict
-from mainspring.skills.validation import check_skills, find_missing
+from mainspring.skills.validation import Verdict as Verdict, check_skills, find_missing
 from mainspring.state_files import resolve_project_file
 from mainspring.text import suggest_name
 

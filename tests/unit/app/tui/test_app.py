@@ -8,8 +8,15 @@ import pytest
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
-from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table, Text
-from mainspring.app.chat.command_results import Screen as ScreenAction
+from mainspring.app.chat.command_results import (
+    Candidate,
+    Choice,
+    Clipboard,
+    Picker,
+    Screen as ScreenAction,
+    Table,
+    Text,
+)
 from mainspring.app.chat.commands import (
     Abort,
     Answer,

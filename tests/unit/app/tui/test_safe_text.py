@@ -1,5 +1,4 @@
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_encoding, to_one_row, truncate, width
 from mainspring.app.tui.styled_text import clip_row, make_row

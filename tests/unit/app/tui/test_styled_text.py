@@ -1,7 +1,6 @@
 """Rows that wrap between words, and collapsed rows."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.app.tui.safe_text import width
 from mainspring.app.tui.styled_text import CollapsedOutput, make_row, output_rows, to_text, wrap_row, wrap_rows

@@ -5,8 +5,7 @@ from typing import Any
 import jsonschema_rs  # loaded here, as it reads files
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv

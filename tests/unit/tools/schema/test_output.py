@@ -9,8 +9,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.errors import ConfigError
 from mainspring.tools.schema.output import OutputSchema, combine_alternatives, convert_output, extract_json_values

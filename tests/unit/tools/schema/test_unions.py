@@ -7,8 +7,7 @@ import annotated_types as at
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.errors import ToolError
 from mainspring.tools.schema.function import schema_from_signature, schema_from_type
