@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from mainspring.errors import MainspringError
 from mainspring.mcp.types import ElicitRequest, ElicitResult, SamplingRequest, SamplingResult
-from mainspring.messages import TextBlock
 from mainspring.tools.interaction import INTERACTION_KEY, Option, Reply, UserInteraction, UserQuestion
 
 if TYPE_CHECKING:
@@ -338,8 +337,3 @@ def _parse_reply(field: Mapping[str, Any], reply: Reply) -> ElicitValue:
             if not text and "default" in field:
                 return cast("ElicitValue", field["default"])
             return text
-
-
-def sampling_messages(request: SamplingRequest) -> list[tuple[str, tuple[TextBlock, ...]]]:
-    """Return the role and text of each message of a sampling request."""
-    return [(m.role, (TextBlock(_content_text(m.content)),)) for m in request.messages]

@@ -86,11 +86,6 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
     port: int = 0
     wanted: str = ""
 
-    @property
-    def refresh_at(self) -> float | None:
-        """Time at which to refresh the access token, shortly before its expiry."""
-        return None if self.expires is None else self.expires - _REFRESH_MARGIN_SECONDS
-
     def __repr__(self) -> str:
         return f"<StoredLogin {self.url} expires={self.expires}>"
 

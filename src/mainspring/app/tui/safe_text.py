@@ -98,6 +98,6 @@ def truncate(text: str, columns: int, ellipsis: str = "...") -> str:
     return text
 
 
-def to_one_row(text: str, columns: int, ellipsis: str = "...", make: Callable[[str], str] = sanitize) -> str:
+def to_one_row(text: str, columns: int, make: Callable[[str], str] = sanitize) -> str:
     """Put untrusted text on one row."""
-    return truncate(strip_emoji_modifiers(_BLANKS.sub(" ", make(text)).strip()), max(columns, 1), ellipsis)
+    return truncate(strip_emoji_modifiers(_BLANKS.sub(" ", make(text)).strip()), max(columns, 1))

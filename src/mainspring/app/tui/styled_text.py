@@ -38,9 +38,9 @@ def to_fragments(rows: Iterable[Row]) -> Row:
     return flat
 
 
-def indent_rows(rows: Iterable[Row], by: str, style: str = "faint") -> list[Row]:
+def indent_rows(rows: Iterable[Row], by: str) -> list[Row]:
     """Put a prefix before each row."""
-    return [[(f"class:{style}", by), *each] for each in rows]
+    return [[("class:faint", by), *each] for each in rows]
 
 
 def clip_row(row: Row, columns: int) -> Row:
@@ -115,11 +115,6 @@ def _join(row: Row) -> Row:
         else:
             joined.append((style, part))
     return joined
-
-
-def map_text(rows: Iterable[Row], change: Callable[[str], str]) -> list[Row]:
-    """Change the texts of rows."""
-    return [[(style, change(text)) for style, text in each] for each in rows]
 
 
 _MAX_STORED = 500
