@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import mainspring.skills as skills_package
 from mainspring.agent.lifecycle import AssistPlug
-from mainspring.agent.plugs import find_mcp_plugs
+from mainspring.lazy import lazy_class
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import Handler
 from mainspring.mcp.tool_search import ToolSearchPlug
@@ -16,7 +15,9 @@ from mainspring.subagents.plug import GATE_HOOKS, Subagents, apply_gates_of, mar
 from mainspring.tools import Tool, ToolRegistry
 
 if TYPE_CHECKING:
-    from mainspring.skills import SkillsPlug
+    from mainspring.skills.plug import SkillsPlug
+else:
+    SkillsPlug = lazy_class("mainspring.skills.plug", "SkillsPlug")
 
 
 class GuestPlugs:
@@ -52,11 +53,11 @@ class GuestPlugs:
         self._is_gate_of_application = False
         for plug in getattr(guest, "active_plugs", guest.plugs):
             shared = any(plug is each for each in host.plugs)
-            if shared or isinstance(plug, offering) or plug in find_mcp_plugs((plug,)):
+            if shared or isinstance(plug, offering):
                 continue
             child = plug.for_child()
             if child is not None:
-                self._only_gates = _is_skills(child)  # they add to the prompt
+                self._only_gates = isinstance(child, SkillsPlug)  # they add to the prompt
                 child.install(cast("CoreAgent", self))
                 self._plugs.append(child)
         self._only_gates, self._is_gate_of_application = False, True
@@ -92,8 +93,3 @@ class _KnownTools(ToolRegistry):
     def add(self, tool: Tool) -> None:
         if tool.name not in self._tools:
             super().add(tool)
-
-
-def _is_skills(plug: object) -> bool:
-    skills: type[SkillsPlug] = skills_package.SkillsPlug
-    return isinstance(plug, skills)
