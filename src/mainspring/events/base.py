@@ -61,7 +61,7 @@ class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         Args:
             error: The exception.
-            message: Text to use instead of its own.
+            message: Text to use instead of that of the exception.
         """
         cause = error.cause if isinstance(error, AgentProviderError) and error.cause is not None else error
         text = str(error) if message is None else message

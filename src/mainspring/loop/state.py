@@ -317,7 +317,7 @@ class RunState:
 
         Raises:
             AgentAbortedError: If an abort ended the handlers; asyncio.CancelledError for a cancellation. Not for a hook that is
-                `Hook.kept`: all its handlers are called, and the run ends as soon as it can.
+                `Hook.must_finish`: all its handlers are called, and the run ends as soon as it can.
         """
         hook.side_call, hook.deps = self.side_call, self.config.deps
         if isinstance(hook, ToolCallHook):
@@ -328,7 +328,7 @@ class RunState:
             self.raise_if_aborted()
         unfinished = self.bus.start(hook, only=only)
         if unfinished is not None:
-            await self.await_handlers(unfinished, is_gate=hook.gate, is_kept=hook.kept)
+            await self.await_handlers(unfinished, is_gate=hook.gate, must_finish=hook.must_finish)
         return hook
 
     async def notify(self, event: Event) -> None:
@@ -338,7 +338,7 @@ class RunState:
             await self.await_handlers(unfinished)
 
     async def await_handlers(
-        self, unfinished: Coroutine[Any, Any, None], *, is_gate: bool = False, is_kept: bool = True
+        self, unfinished: Coroutine[Any, Any, None], *, is_gate: bool = False, must_finish: bool = True
     ) -> None:
         """Await handlers that have started; see `emit`."""
         # Never 0: the scope of an aborted run would end before it awaits the handlers that have started.
@@ -347,7 +347,7 @@ class RunState:
             async with cancel_scope(self.signal, grace):
                 await unfinished
         except (AgentAbortedError, asyncio.CancelledError):
-            if not is_kept:
+            if not must_finish:
                 raise
             self.signal.cancel("cancelled")
 

@@ -97,7 +97,7 @@ _MAX_NAMES = 100
 
 _TOOL_DESCRIPTION = (
     "Find tools of MCP servers that are locked, see their schemas and unlock them for use. Give names when you know them, words "
-    "that say what is to be done, or a server; query and server together narrow each other. What is found can be called from your next "
+    "that describe what you want to do, or a server; query and server together narrow each other. What is found can be called from your next "
     "step on."
 )
 
@@ -274,7 +274,7 @@ def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
         except ValueError:
             schema = ""
     if not schema or len(schema) > _SCHEMA:
-        schema = "<note>the schema is too long to show here; it stands among your tools now</note>"
+        schema = "<note>the schema is too long to show here; it is one of your tools now</note>"
     else:
         schema = f"<input_schema>{schema}</input_schema>"
     return f"<tool>\n<name>{escape_text(name)}</name>\n<description>{about}</description>\n{schema}\n</tool>"

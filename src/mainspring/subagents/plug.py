@@ -56,8 +56,8 @@ _T = TypeVar("_T")
 
 
 _DESCRIPTION = (
-    "Start a subagent: an agent of its own that works on one task and returns its final answer. It begins with an empty "
-    "conversation and sees nothing of this one, so the task must say everything it needs to know, and what to answer with. Use it "
+    "Start a subagent: a separate agent that works on one task and returns its final answer. It begins with an empty "
+    "conversation and sees nothing of this one, so the task must contain everything it needs to know, and what to answer with. Use it "
     "for work whose steps need not be seen here. Several calls in one reply run side by side."
 )
 _MAX_DESCRIPTION_CHARS = 400  # characters of a kind's description; every request contains all of them

@@ -38,7 +38,7 @@ TRUNCATED = (
     "Make the call again with less in it, or do it in several smaller calls."
 )
 EMPTY_RESPONSE_PROMPT = (
-    "Your last reply held neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
+    "Your last reply contained neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
 )
 MISSING_CALL_PROMPT = "Your last reply ended as if a tool call followed, but it contained none. Make the call now, or answer if the work is done."
 CONTINUE_PROMPT = "Continue."

@@ -38,7 +38,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 GREET = """
 def extension(api):
     def greet(name: str) -> str:
-        '''Greet somebody.'''
+        '''Greet a user.'''
         return f"{word} {{name}}"
     word = "{word}"
     api.register_tool(greet)

@@ -20,7 +20,7 @@ from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin.apply_patch import apply_patch
 from tests.unit.policies.harness import TOOLS, edit, make_agent, project, read, requests, results, texts, turn, write
 
-UNCHANGED = "Unchanged: a.py is as it was"
+UNCHANGED = "Unchanged: a.py has not changed"
 
 
 @pytest.mark.covers("GRD-01")

@@ -346,7 +346,7 @@ class SubfolderInstructions:
         found = await self._reader.read_subfolders(sorted(set(folders)))
         if not found.files:
             return
-        text = "\n\n".join(["What holds in this folder:", *(file.block() for file in found.files)])
+        text = "\n\n".join(["Instructions for this folder:", *(file.block() for file in found.files)])
         output = hook.result.output
         joined = f"{output}\n\n{text}" if isinstance(output, str) else [*output, TextBlock(text)]
         hook.result = replace(hook.result, output=joined)

@@ -158,7 +158,7 @@ def _placeholder(block: ToolResultBlock) -> ToolResultBlock:
     file = cast("dict[str, Any]", details).get("persisted") if isinstance(details, dict) else None
     file_note = f"; all of it is in {file}" if file else ""
     size = _size(block)
-    text = f"[Result of {block.name or 'a tool'} left out to save room: {size} bytes{file_note}. Call it again if you need it.]"
+    text = f"[Result of {block.name or 'a tool'} left out to save space: {size} bytes{file_note}. Call it again if you need it.]"
     return block if size <= len(text) else _with_text(block, text)
 
 

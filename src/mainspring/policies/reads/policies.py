@@ -422,7 +422,7 @@ def _has_lines(text: str, lines: str) -> bool:
     return bool(lines.strip()) and f"\n{lines}\n" in f"\n{text}\n"
 
 
-UNCHANGED_NOTE = "Unchanged: {name} is as it was when you read these lines. They stand in the earlier result; there is no need to read them again."
+UNCHANGED_NOTE = "Unchanged: {name} has not changed since you read these lines. They are in the earlier result; do not read them again."
 
 
 class UnchangedReads:

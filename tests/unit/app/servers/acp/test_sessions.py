@@ -258,10 +258,10 @@ async def test_requests_can_be_cancelled_by_either_side(tmp_path: Path, home: Pa
     ("question", "content", "expected"),
     [
         ({"question": "Which?"}, {"words": "the red one"}, "The user says: the red one"),
-        ({"question": "Which?"}, {"words": " "}, "The user gave no answer"),
-        ({"question": "Which?"}, None, "The user gave no answer"),
+        ({"question": "Which?"}, {"words": " "}, "The user did not answer"),
+        ({"question": "Which?"}, None, "The user did not answer"),
         ({"question": "Which?", "options": ["red", "blue"]}, {"choice": "blue"}, "The user chose: blue."),
-        ({"question": "Which?", "options": ["red", "blue"]}, {"choice": "pink"}, "The user gave no answer"),
+        ({"question": "Which?", "options": ["red", "blue"]}, {"choice": "pink"}, "The user did not answer"),
         ({"question": "Which?", "options": ["red"]}, {"words": "none"}, "The user says: none"),
         (
             {"question": "Which?", "options": ["red", "blue"], "multiple": True},
