@@ -184,7 +184,8 @@ async def test_reactivated_skill_is_announced_without_its_text(tmp_path: Path) -
 
     assert sum(m.text.count("Do it well.") for m in model.requests[1].messages) == 1
     assert (
-        model.requests[1].messages[-1].text == "[The skill pdf is active again; its instructions stand above, unchanged.]"
+        model.requests[1].messages[-1].text
+        == "[The skill pdf is active again; its instructions stand above, unchanged.]"
     )
 
 
