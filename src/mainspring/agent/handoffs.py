@@ -26,8 +26,8 @@ from mainspring.loop.hooks import (
 )
 from mainspring.loop.policy import ORDER_SHORTEN_CONTEXT
 from mainspring.loop.state import RunRedirect
-from mainspring.messages import AgentMessage, Message
 from mainspring.mcp.tool_search import create_search_of
+from mainspring.messages import AgentMessage, Message
 from mainspring.models import ToolAliasModel
 from mainspring.policies.compaction import is_summary
 from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure

@@ -205,7 +205,7 @@ def _pointer(record: LargeOutput) -> OutputReference:
 
 def _missing_error(name: str) -> SessionError:
     return SessionError(
-        f"No output is named {name}. The outputs of a session are deleted when it ends. Make the call again."
+        f"The output {name} was deleted, as all outputs of a session that has ended. Make the call again."
     )
 
 

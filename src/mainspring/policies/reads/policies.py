@@ -391,7 +391,10 @@ class ReadBeforeEdit:
             if not isinstance(message, Message) or message.role != "user":
                 continue
             for path, attached in find_attached_files(message.text):
-                if attached.replace("\r\n", "\n").strip("\r") == text.removesuffix("\n") and await self._resolve_path(path) == real:
+                if (
+                    attached.replace("\r\n", "\n").strip("\r") == text.removesuffix("\n")
+                    and await self._resolve_path(path) == real
+                ):
                     return True
             for _, block, call in iter_results(history, i, i + 1):
                 if any(fact.path == real for fact in file_facts(block.details, {})):
