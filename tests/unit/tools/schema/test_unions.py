@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from typing import Annotated, Any, Literal, TypedDict, Union
+from typing import Annotated, Any, Literal, TypedDict
 
 import annotated_types as at
 import msgspec
@@ -75,7 +75,7 @@ class Blue:
     color: Literal[Color.BLUE, "navy"]
 
 
-Nested = TypeAliasType("Nested", Union[list["Nested"], int, None])  # noqa: UP007 - a name in quotes
+Nested = TypeAliasType("Nested", list["Nested"] | int | None)
 
 
 GOOD: list[tuple[Any, Any, Any]] = [
