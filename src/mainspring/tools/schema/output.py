@@ -27,10 +27,9 @@ from mainspring.tools.schema.function import schema_from_signature, schema_from_
 from mainspring.tools.validation import get_validator
 
 if TYPE_CHECKING:
-    from mainspring.tools.schema.adapted import count_matches
     from mainspring.tools.tool import RunContext
-else:
-    count_matches = lazy_function("mainspring.tools.schema.adapted", "count_matches")
+
+_count_matches: Callable[[Any, Any, Any], int] = lazy_function("mainspring.tools.schema.adapted", "count_matches")
 
 _FIELD = "output"
 _ROOTS = ("$defs", "definitions")
@@ -237,7 +236,7 @@ def combine_alternatives(parts: Sequence[tuple[dict[str, Any], _Decode]]) -> tup
     combined = {"anyOf": branches, **({"$defs": definitions} if definitions else {})}
 
     def distance(value: Any, schema: dict[str, Any]) -> tuple[int, bool]:
-        return -count_matches(schema, schema, value), bool(get_validator(schema)(value))
+        return -_count_matches(schema, schema, value), bool(get_validator(schema)(value))
 
     def decode(value: Any) -> Any:
         problems: list[str] = []
