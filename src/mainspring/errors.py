@@ -262,6 +262,11 @@ def attribute_error(owner: object, kind: str, name: str) -> AttributeError:
     return AttributeError(text, name=name, obj=owner)
 
 
+def describe_failure(error: BaseException) -> str:
+    """Return the text of a failure for data: of an aborted run only the reason, since its advice is for code."""
+    return error.reason if isinstance(error, AgentAbortedError) else str(error)
+
+
 class PartialRunResult(Protocol):
     """The work of a failed run. The object is a `mainspring.RunResult`, which has more properties."""
 
@@ -325,7 +330,22 @@ class AgentContextExceededError(AgentProviderError):
 
 
 class AgentAbortedError(AgentError):
-    """The run was stopped by ``abort()`` or by the caller's `CancelToken`."""
+    """The run was stopped by ``abort()`` or by the caller's `CancelToken`.
+
+    Attributes:
+        reason: The reason that the caller passed.
+    """
+
+    def __init__(self, reason: str = "aborted") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        reason = "" if self.reason in ("", "aborted") else f": {self.reason.removesuffix('.')}"
+        return (
+            f"The run was aborted{reason}. The conversation keeps the messages so far. To continue it, run the agent again, with "
+            "another prompt or without one."
+        )
 
 
 class AgentBusyError(AgentError):

@@ -246,7 +246,8 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         return self._subagents
 
     def join(self, parent: Agent[Any, Any]) -> None:
-        """Run as a subagent of another agent: share the limits and the number of its subagents."""
+        """Run as a subagent of another agent: share its limits, the number of its subagents, and its servers."""
+        self._is_conversation = True
         self._above = parent._subagents
         if self._subagents is not None and self._above is not None:
             self._subagents.join(self._above)
@@ -338,7 +339,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         try:
             await self._lifecycle.shutdown(reason)
         finally:
-            await close_servers([self] if self._is_conversation else _with_others(self))
+            await close_servers([self] if self._is_conversation else self.with_other_agents())
 
     @property
     def other_agents(self) -> Sequence[Agent[Any, Any]]:
@@ -574,17 +575,9 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             return await self.run(prompt, **options)
         finally:
             await close_servers(
-                _with_others(self), shared=True
+                self.with_other_agents(), shared=True
             )  # connections belong to this event loop, which ends now
             await self.model.aclose()
-
-
-def _with_others(agent: Agent[Any, Any]) -> Sequence[Agent[Any, Any]]:
-    """Return an agent with all agents that its runs may use."""
-    found = [agent]
-    for each in found:  # which grows
-        found += [other for other in each.other_agents if other not in found]
-    return found
 
 
 create_agent = Agent

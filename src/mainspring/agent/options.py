@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from mainspring.errors import ConfigError, ProviderConfigError, check_option_names
@@ -360,7 +361,7 @@ def resolve_model(
     provider: ModelProvider | str | None = None,
     get_api_key: ApiKeyProvider | None = None,
 ) -> ModelProvider:
-    """Return the model, created from its name if necessary.
+    """Return the model, created from its name if necessary. A missing key is an error of its first request.
 
     Raises:
         ConfigError: If no model is named, or the provider is given twice.
@@ -373,12 +374,24 @@ def resolve_model(
         try:
             return _create_model(model, provider)
         except ProviderConfigError as error:
-            if get_api_key is None or error.reason != "missing_key":
+            if error.reason != "missing_key":
                 raise
-            return _create_model(model, provider, bind_provider(get_api_key, error.provider or ""))
+            # An agent of a module may never run, or only with another model in a test.
+            source = partial(_read_late_key, model, provider) if get_api_key is None else get_api_key
+            return _create_model(model, provider, bind_provider(source, error.provider or ""))
     if provider:
         raise ConfigError(f"The model already has the provider {model.provider}. Remove provider={provider!r}.")
     return model
+
+
+def _read_late_key(model: str | None, provider: str | None) -> str:
+    """Raise the error of a missing key: a key that was set since may not belong to the host of the model."""
+    created = _create_model(model, provider)
+    raise ProviderConfigError(
+        f"The API key of {created.provider} was set after this agent was created. Set it before you create the agent.",
+        reason="missing_key",
+        provider=created.provider,
+    )
 
 
 def _create_model(model: str | None, provider: str | None, api_key: Any = None) -> ModelProvider:

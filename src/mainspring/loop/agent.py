@@ -80,7 +80,11 @@ class RunGuard(Protocol):
 
 @runtime_checkable
 class LatePlug(Protocol):
-    """A plugin whose `prepare` may return before everything is ready."""
+    """A plugin whose `prepare` may return before everything is ready, and whose connections may end between runs."""
+
+    async def ensure_started(self) -> None:
+        """Prepare again before a later run, if necessary. Raise an exception to reject the run."""
+        ...
 
     async def settle(self) -> None:
         """Wait until everything is ready or has failed."""
@@ -214,6 +218,7 @@ class CoreAgent:
         )
         self.plugs: tuple[Plugin, ...] = tuple(plugs)
         self._run_guards = [p for p in self.plugs if isinstance(p, RunGuard)]
+        self._late_plugs = tuple([p for p in self.plugs if isinstance(p, LatePlug)])
         self._lazy = [t for t in all_tools if isinstance(t, LazyTool)]
         self._convert = convert
         self._transform = transform
@@ -344,6 +349,7 @@ class CoreAgent:
                 aliases=aliases,
                 has_custom_system_prompt=system is not None,
                 finalize_result=self._finalize_result,
+                add_late_usage=self._add_late_usage,
             )
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
@@ -368,6 +374,9 @@ class CoreAgent:
         """Return the result of a run with the additions of a subclass."""
         return result
 
+    def _add_late_usage(self, usage: Usage) -> None:
+        """Count a side call that ended after its run."""
+
     def _check_run(self) -> None:
         """Let plugins reject the run."""
         for guard in self._run_guards:
@@ -386,8 +395,11 @@ class CoreAgent:
         """
         if not self._ready:
             await asyncio.shield(self._warmup.start(repeat=True))
+        else:
+            for plug in self._late_plugs:
+                await plug.ensure_started()
         if wait_for_late:
-            await asyncio.gather(*[p.settle() for p in self.plugs if isinstance(p, LatePlug)])
+            await asyncio.gather(*[plug.settle() for plug in self._late_plugs])
 
     async def _run_warmup(self) -> None:
         work = [p.prepare() for p in (self.env, *self.plugs) if isinstance(p, PreparablePlug)]

@@ -185,7 +185,7 @@ class RunHandle(Generic[OutputT]):
         except Exception as error:
             self._events.fail(error)
         except asyncio.CancelledError:
-            self._events.fail(AgentAbortedError("The run was cancelled."))
+            self._events.fail(AgentAbortedError("its task was cancelled"))
             raise
         finally:
             self._unobserve()

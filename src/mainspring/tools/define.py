@@ -184,6 +184,7 @@ def tool(
     path_params: tuple[str, ...] = (),
     preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None,
     requires_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
+    timeout: float | None = None,
 ) -> _Decorator: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Create a tool from a sync or async function.
@@ -199,7 +200,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Raises:
         TypeError: A parameter has a type that JSON Schema cannot express; the message names the parameter.
-        ConfigError: The name is not a valid tool name.
+        ConfigError: The name is not a valid tool name, or the timeout is not a number of seconds.
     """
     check_option_names("@tool", options, _FIELDS)
     if fn is not None:
