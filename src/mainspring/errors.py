@@ -221,6 +221,7 @@ def single_conversation_error(plug: str) -> ConfigError:
 
 _find_option_advice = lazy_function("mainspring.other_names", "find_option_advice")
 _find_attribute_advice = lazy_function("mainspring.other_names", "find_attribute_advice")
+_find_misuse_advice = lazy_function("mainspring.other_names", "find_misuse_advice")
 
 
 def check_option_names(
@@ -265,6 +266,11 @@ def attribute_error(owner: object, kind: str, name: str) -> AttributeError:
 def describe_failure(error: BaseException) -> str:
     """Return the text of a failure for data: of an aborted run only the reason, since its advice is for code."""
     return error.reason if isinstance(error, AgentAbortedError) else str(error)
+
+
+def misuse_error(kind: str, syntax: str, problem: str) -> TypeError:
+    """Return the error of a use of a class that other libraries have, which names the counterpart."""
+    return TypeError(f"{kind!r} object {problem}. {_find_misuse_advice(kind, syntax)}")
 
 
 class PartialRunResult(Protocol):

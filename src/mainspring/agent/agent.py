@@ -42,6 +42,7 @@ from mainspring.errors import (
     AgentOutputError,
     attribute_error,
     check_option_names,
+    misuse_error,
 )
 from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import LoopOptions, Prompt, RunHandle, RunResult
@@ -130,6 +131,14 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
 
         def __getattr__(self, name: str) -> Any:
             raise attribute_error(self, "Agent", name)
+
+        def __call__(self, *_: Any, **__: Any) -> Any:
+            raise misuse_error("Agent", "call", "is not callable")
+
+        async def __aenter__(self) -> Any:
+            raise misuse_error("Agent", "async with", "is not an async context manager")
+
+        __aexit__ = __aenter__
 
     @overload
     def __init__(

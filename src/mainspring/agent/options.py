@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from mainspring.errors import ConfigError, ProviderConfigError, check_option_names
 from mainspring.lazy import lazy_class, lazy_function
-from mainspring.loop import LoopOptions
+from mainspring.loop import CoreAgent, LoopOptions
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.policies.budgets import Ledger
@@ -226,6 +226,8 @@ def normalize_tools(given: Iterable[Any]) -> list[Tool | LazyTool]:
             found.append(each)
         elif isinstance(each, Toolset):
             found.extend(cast("Toolset", each))
+        elif isinstance(each, CoreAgent):
+            raise ConfigError(f"tools contains the agent {each.name!r}. Pass it as a tool: tools=[agent.as_tool()].")
         elif isinstance(each, Tool) or callable(each):
             found.append(to_tool(cast("Tool", each)))
         else:

@@ -8,7 +8,7 @@ Also warnings about options that name unknown tools, which would otherwise silen
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
@@ -40,13 +40,11 @@ class RunPolicies:
     Args:
         agent: The agent.
         parent: The ledger of the run that started this agent, if it is a subagent.
-        known_tools: Returns the tools that options may name: those of the agent, and of others in its runs.
     """
 
-    def __init__(self, agent: CoreAgent, parent: Ledger | None, known_tools: Callable[[], Iterable[Tool]]) -> None:
+    def __init__(self, agent: CoreAgent, parent: Ledger | None = None) -> None:
         self._agent = agent
         self._parent = parent
-        self._known_tools = known_tools
         self._warned: set[str] = set()
         self._session = Ledger(parent)
         self._session.add_past_usage(agent.messages)
@@ -114,7 +112,7 @@ class RunPolicies:
         if self._parent is None and any(
             named.values()
         ):  # a subagent has the limits of its parent, and not all of its tools
-            yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._known_tools(), self._warned)}
+            yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._agent.known_tools, self._warned)}
 
     def _spending_limit_handlers(self, options: RunOptions, ledger: Ledger, model: ModelProvider) -> PolicyHandlers:
         run = Budget(

@@ -47,7 +47,7 @@ class PolicyAgent(CoreAgent):
 
     def __init__(self, model: ModelProvider, *, ledger: Ledger | None, **options: Any) -> None:
         super().__init__(model, **options)
-        self._policies = RunPolicies(self, ledger, self._known_tools)
+        self._policies = RunPolicies(self, ledger)
 
     @property
     def ledger(self) -> Ledger:
@@ -71,7 +71,9 @@ class PolicyAgent(CoreAgent):
             found += [other for other in each.other_agents if other not in found]
         return found
 
-    def _known_tools(self) -> Sequence[Tool]:
+    @property
+    def known_tools(self) -> Sequence[Tool]:
+        """The tools that options may name: those of this agent, and of all agents that its runs may use."""
         return [tool for agent in self.with_other_agents() for tool in agent.tools]
 
     @property

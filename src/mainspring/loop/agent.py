@@ -252,6 +252,11 @@ class CoreAgent:
         return self.context.tools
 
     @property
+    def known_tools(self) -> Sequence[Tool]:
+        """The tools that limits and rules may name."""
+        return tuple(self.tools)
+
+    @property
     def running(self) -> bool:
         """True if a run is active."""
         return self._signal is not None

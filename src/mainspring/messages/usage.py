@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from math import nan
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
+
+from mainspring.errors import attribute_error, misuse_error
 
 
 class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -76,6 +78,14 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     cost: Cost | None = None
     unpriced_calls: int = 0
     estimated_calls: int = 0
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise attribute_error(self, "Usage", name)
+
+        def __call__(self) -> Any:
+            raise misuse_error("Usage", "call", "is not callable")
 
     @property
     def prompt_tokens(self) -> int:

@@ -203,6 +203,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         ConfigError: The name is not a valid tool name, or the timeout is not a number of seconds.
     """
     check_option_names("@tool", options, _FIELDS)
+    if isinstance(fn, str):
+        raise TypeError(f"@tool takes no name as its first argument. Use @tool(name={fn!r}).")
     if fn is not None:
         return _from_function(fn, options)
 

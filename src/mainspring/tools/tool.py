@@ -12,7 +12,7 @@ from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import ConfigError
+from mainspring.errors import ConfigError, attribute_error
 from mainspring.messages import ImageBlock, TextBlock, ToolDefinition
 from mainspring.type_variables import DepsT, NeededDepsT, OutputT, ValueT
 
@@ -309,6 +309,11 @@ class Tool(Struct, Generic[NeededDepsT], frozen=True, eq=False, kw_only=True):
     requires_approval: bool | Callable[[Mapping[str, Any]], bool] = False
     timeout: float | None = None
     former_names: tuple[str, ...] = ()
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise attribute_error(self, "Tool", name)
 
     def __post_init__(self) -> None:
         seconds: Any = self.timeout

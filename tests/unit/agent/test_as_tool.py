@@ -490,3 +490,13 @@ async def test_tool_budgets_of_the_caller_apply_in_each_call(own: Any, of_caller
     assert [text for text in found if text.startswith("wrote")] == ["wrote a"] * calls, written
     assert result.status == "completed"
     assert writer.behavior.tool_budgets == own
+
+
+async def test_rules_of_the_caller_may_name_tools_of_an_agent_that_is_its_tool() -> None:
+    inner = Agent(ScriptedModel("x"), name="inner", tools=[make_writer().as_tool()])
+    permissions = Permissions(allow=["writer", "inner", "write"])
+    caller = Agent(
+        ScriptedModel("Done."), tools=[inner.as_tool()], permissions=permissions, execution=MemoryEnv({})
+    )
+    await caller.run("go")
+    assert permissions.problems == ()
