@@ -187,7 +187,6 @@ ATTRIBUTE_ADVICE: dict[str, dict[str, str]] = {
 
 MISUSE_ADVICE = {
     ("Agent", "call"): "Use agent.run_sync(prompt), or `await agent.run(prompt)`.",
-    ("Agent", "async with"): "Leave it out: servers start with the first run. End with `await agent.shutdown()`.",
     ("RunHandle", "for"): "Use `async with agent.stream(prompt) as run`, then `async for event in run`.",
     ("RunResult", "[]"): "Use result.output, result.text, or result.messages.",
     ("Usage", "call"): "It is a property: write result.usage.",

@@ -135,11 +135,6 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         def __call__(self, *_: Any, **__: Any) -> Any:
             raise misuse_error("Agent", "call", "is not callable")
 
-        async def __aenter__(self) -> Any:
-            raise misuse_error("Agent", "async with", "is not an async context manager")
-
-        __aexit__ = __aenter__
-
     @overload
     def __init__(
         self,
@@ -229,7 +224,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         every: dict[str, Any] = {**options, "tools": normalize_tools(tools or ())}
         self._inherited = {name: value for name, value in every.items() if name in INHERITED_OPTIONS}
         super().__init__(
-            self._use_key(resolve_model(model, provider, self.get_api_key)),
+            self._use_key(resolve_model(model, provider, self.get_api_key, needs_key=False)),
             env=env,
             system=system if isinstance(system, str) else "",
             behavior=behavior,

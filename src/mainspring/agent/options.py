@@ -362,10 +362,15 @@ def resolve_model(
     model: ModelProvider | str | None,
     provider: ModelProvider | str | None = None,
     get_api_key: ApiKeyProvider | None = None,
+    *,
+    needs_key: bool = True,
 ) -> ModelProvider:
-    """Return the model, created from its name if necessary. A missing key is an error of its first request.
+    """Return the model, created from its name if necessary.
+
+    Without ``needs_key``, a missing key is an error of the first request.
 
     Raises:
+        ProviderConfigError: If the model cannot be created, for example without its key.
         ConfigError: If no model is named, or the provider is given twice.
     """
     if provider is not None and not isinstance(provider, str):
@@ -376,7 +381,7 @@ def resolve_model(
         try:
             return _create_model(model, provider)
         except ProviderConfigError as error:
-            if error.reason != "missing_key":
+            if error.reason != "missing_key" or (needs_key and get_api_key is None):
                 raise
             # An agent of a module may never run, or only with another model in a test.
             source = partial(_read_late_key, model, provider) if get_api_key is None else get_api_key

@@ -5,7 +5,7 @@ Also the removal of images for models without vision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, get_args
 
@@ -217,7 +217,7 @@ def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBloc
     """
     if prompt is None or isinstance(prompt, str):
         return [Message.user(prompt)] if prompt else []
-    given: list[object] = list(prompt) if isinstance(prompt, Iterable) and not isinstance(prompt, Mapping) else [prompt]
+    given: list[object] = [prompt] if isinstance(prompt, dict) or not isinstance(prompt, Iterable) else list(prompt)
     messages = [m for m in given if isinstance(m, Message | CustomMessage)]
     blocks = [b for b in given if isinstance(b, TextBlock | ImageBlock)]
     if messages and len(messages) == len(given):
