@@ -133,6 +133,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             raise attribute_error(self, "Agent", name)
 
         def __call__(self, *_: Any, **__: Any) -> Any:
+            """Raise the error that names the method to call."""
             raise misuse_error("Agent", "call", "is not callable")
 
     @overload

@@ -112,7 +112,14 @@ class RunPolicies:
         if self._parent is None and any(
             named.values()
         ):  # a subagent has the limits of its parent, and not all of its tools
-            yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._agent.known_tools, self._warned)}
+            yield (
+                ORDER_GUARDS,
+                {
+                    SessionStart: lambda _: warn_unknown_tools(
+                        named, getattr(self._agent, "known_tools", self._agent.tools), self._warned
+                    )
+                },
+            )
 
     def _spending_limit_handlers(self, options: RunOptions, ledger: Ledger, model: ModelProvider) -> PolicyHandlers:
         run = Budget(

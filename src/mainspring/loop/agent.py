@@ -252,11 +252,6 @@ class CoreAgent:
         return self.context.tools
 
     @property
-    def known_tools(self) -> Sequence[Tool]:
-        """The tools that limits and rules may name."""
-        return tuple(self.tools)
-
-    @property
     def running(self) -> bool:
         """True if a run is active."""
         return self._signal is not None
@@ -338,24 +333,13 @@ class CoreAgent:
             model = model or self.model
             self._current = context
             self._config = LoopConfig(
-                model=ToolAliasModel(model, aliases) if aliases else model,
-                env=self.env,
-                behavior=limits,
-                bus=self.bus,
-                steps=self.steps,
-                convert_to_llm=self._convert,
-                transform_context=self._transform,
-                get_steering=self._steering.reader,
-                get_follow_up=self._follow_ups.reader,
-                agent=self.name,
-                session_id=self.session_id,
-                extra=self.extra,
-                deps=deps,
-                aliases=aliases,
-                has_custom_system_prompt=system is not None,
-                finalize_result=self._finalize_result,
+                model=ToolAliasModel(model, aliases) if aliases else model, env=self.env, behavior=limits, bus=self.bus,
+                steps=self.steps, convert_to_llm=self._convert, transform_context=self._transform,
+                get_steering=self._steering.reader, get_follow_up=self._follow_ups.reader, agent=self.name,
+                session_id=self.session_id, extra=self.extra, deps=deps, aliases=aliases,
+                has_custom_system_prompt=system is not None, finalize_result=self._finalize_result,
                 add_late_usage=self._add_late_usage,
-            )
+            )  # fmt: skip
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
@@ -398,11 +382,11 @@ class CoreAgent:
         Args:
             wait_for_late: Whether to wait until each MCP server is ready or has failed; the first run waits only a few seconds.
         """
-        if not self._ready:
+        is_ready = self._ready
+        if not is_ready:
             await asyncio.shield(self._warmup.start(repeat=True))
-        else:
-            for plug in self._late_plugs:
-                await plug.ensure_started()
+        for plug in self._late_plugs if is_ready else ():
+            await plug.ensure_started()
         if wait_for_late:
             await asyncio.gather(*[plug.settle() for plug in self._late_plugs])
 

@@ -113,7 +113,9 @@ def test_model_without_a_key_is_rejected() -> None:
         Agent("openai:m", execution=MemoryEnv({}), get_api_key=cast("Any", "key"))
 
 
-@pytest.mark.parametrize("model", ["openai:gpt-5-mini", "anthropic:claude-sonnet-4-5", "gemini:gemini-2.5-flash", "groq:m"])
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-5-mini", "anthropic:claude-sonnet-4-5", "gemini:gemini-2.5-flash", "groq:m"]
+)
 async def test_key_is_needed_by_the_first_request(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     variables = KEY_VARIABLES[model.partition(":")[0]]
     for name in variables:
@@ -123,5 +125,7 @@ async def test_key_is_needed_by_the_first_request(model: str, monkeypatch: pytes
     with pytest.raises(AgentProviderError, match=f"No API key for .* Set the environment variable {variables[0]}"):
         await agent.run("Hi")
     monkeypatch.setenv(variables[0], "sk-late")
-    with pytest.raises(AgentProviderError, match="was set after this agent was created. Set it before you create the agent"):
+    with pytest.raises(
+        AgentProviderError, match="was set after this agent was created. Set it before you create the agent"
+    ):
         await agent.run("Hi")

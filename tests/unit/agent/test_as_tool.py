@@ -448,18 +448,17 @@ def test_run_that_blocks_closes_the_servers_of_other_agents() -> None:
     assert closed == ["inner"]
 
 
-async def test_conversation_of_each_call_ends_with_the_hook_of_its_session() -> None:
-    for writer in (make_writer("One.", "Two."), make_writer(execution=MemoryEnv({}))):
-        seen: list[str] = []
-        writer.on("session:open", lambda hook: seen.append("open"))
-        writer.on("session:shutdown", lambda hook: seen.append(hook.reason))
-        caller = Agent(
-            ScriptedModel([ask("writer"), ask("writer")], "Done."), tools=[writer.as_tool()], execution=MemoryEnv({})
-        )
-        await caller.run("go")
-        assert sorted(seen) == ["exit", "exit", "open", "open"]
-        await writer.as_tool()("go")
-        assert seen[4:] == ["open", "exit"]
+@pytest.mark.parametrize("options", [{}, {"execution": MemoryEnv({})}])
+async def test_conversation_of_each_call_ends_with_the_hook_of_its_session(options: Any) -> None:
+    writer = make_writer("One.", **options)
+    seen: list[str] = []
+    writer.on("session:open", lambda hook: seen.append("open"))
+    writer.on("session:shutdown", lambda hook: seen.append(hook.reason))
+    calls = [ask("writer"), ask("writer")]
+    await Agent(ScriptedModel(calls, "Done."), tools=[writer.as_tool()], execution=MemoryEnv({})).run("go")
+    assert sorted(seen) == ["exit", "exit", "open", "open"]
+    await writer.as_tool()("go")
+    assert seen[4:] == ["open", "exit"]
 
 
 async def test_session_of_an_aborted_call_ends_too() -> None:
@@ -495,8 +494,6 @@ async def test_tool_budgets_of_the_caller_apply_in_each_call(own: Any, of_caller
 async def test_rules_of_the_caller_may_name_tools_of_an_agent_that_is_its_tool() -> None:
     inner = Agent(ScriptedModel("x"), name="inner", tools=[make_writer().as_tool()])
     permissions = Permissions(allow=["writer", "inner", "write"])
-    caller = Agent(
-        ScriptedModel("Done."), tools=[inner.as_tool()], permissions=permissions, execution=MemoryEnv({})
-    )
+    caller = Agent(ScriptedModel("Done."), tools=[inner.as_tool()], permissions=permissions, execution=MemoryEnv({}))
     await caller.run("go")
     assert permissions.problems == ()

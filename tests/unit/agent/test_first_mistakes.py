@@ -199,6 +199,8 @@ async def test_syntax_of_another_library_names_its_counterpart() -> None:
     agent: Any = Agent(ScriptedModel("x"), execution=MemoryEnv({}))
     result = await agent.run("go")
 
+    urls: Any = ["http://x"]
+    name: Any = "search"
     uses: dict[tuple[str, str], Any] = {
         ("Agent", "call"): lambda: agent("go"),
         ("RunHandle", "for"): lambda: list(agent.stream("go")),
@@ -212,9 +214,9 @@ async def test_syntax_of_another_library_names_its_counterpart() -> None:
     with pytest.raises(ConfigError, match=r"tools contains the agent .*as_tool\(\)"):
         Agent(ScriptedModel(), tools=[agent])
     with pytest.raises(ConfigError, match=r"not 'http://x'\. In Python: McpServerConfig\("):
-        Agent(ScriptedModel(), mcp_servers=["http://x"])  # pyright: ignore[reportArgumentType]
+        Agent(ScriptedModel(), mcp_servers=urls)
     with pytest.raises(TypeError, match=r"Use @tool\(name='search'\)"):
-        tool("search")  # pyright: ignore[reportCallIssue, reportArgumentType]
+        tool(name)
     with pytest.raises(TypeError, match=r"for example \[Message\.user\(\"Hi\"\)\], not \{'messages': \[\]\}"):
         await agent.run({"messages": []})
 
@@ -233,7 +235,15 @@ def test_advice_names_existing_options_and_exports() -> None:
         *[text for table in (*OPTION_ADVICE.values(), *ATTRIBUTE_ADVICE.values()) for text in table.values()],
     ]
     classes = {name for text in texts for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)}
-    public = {"LangChain", "ChatBedrockConverse", *dir(mainspring.durable), *dir(mainspring), *dir(mainspring.testing), *dir(mainspring.policies), *dir(mainspring.telemetry)}
+    public = {
+        "LangChain",
+        "ChatBedrockConverse",
+        *dir(mainspring.durable),
+        *dir(mainspring),
+        *dir(mainspring.testing),
+        *dir(mainspring.policies),
+        *dir(mainspring.telemetry),
+    }
     assert classes - public == set()
     assert set(RUN_OPTION_NAMES.values()) <= set(RunOptions.declared)
 
