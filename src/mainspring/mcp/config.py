@@ -254,7 +254,8 @@ def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpS
         ValueError: The entry is invalid; the message continues a text that ends with the server name.
     """
     if not isinstance(entry, Mapping):
-        raise ValueError(f"must be an object, not {type(entry).__name__}")
+        hint = 'McpServerConfig(name="docs", transport="http", url="https://..."), or McpServerConfig(name="docs", command=...)'
+        raise ValueError(f"must be an object, not {entry!r:.80}. In Python: {hint}")
     if not name.strip():
         raise ValueError('needs a name: {"name": "docs", ...}')
     given: dict[str, Any] = {}

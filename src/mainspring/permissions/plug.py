@@ -183,7 +183,7 @@ class Permissions:
         return tuple(found)
 
     def _warn(self, agent: CoreAgent) -> None:
-        self._tools.update(t.name for t in agent.tools)
+        self._tools.update(t.name for t in (*agent.tools, *getattr(agent, "known_tools", ())))
         for text in self.problems:
             if text not in self._warned:
                 self._warned.add(text)
