@@ -96,6 +96,20 @@ async def test_repeated_question_is_shown_once() -> None:
     assert block.text.count("run rmdir x") == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("touch made", "touch made: no rule allows it"),
+        ("touch a b && mkdir c", "touch a b, mkdir c: no rule allows it"),
+        ("cat /etc/a /etc/b", "/etc/a, /etc/b: it is outside the project"),
+    ],
+)
+async def test_approval_request_has_each_reason_once(line: str, reason: str) -> None:
+    user = FakeUser(False)
+    await run_calls(Permissions(on_permission_request=user), ScriptedCall("shell", {"command": line}, id="s"))
+    assert user.requests[0].reason == reason
+
+
 @pytest.mark.covers("SEC-01")
 @pytest.mark.parametrize(
     ("line", "rules"),

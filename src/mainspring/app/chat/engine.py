@@ -98,7 +98,7 @@ class Chat:
             current.tool_label,
             self._publish_status,
             load_output=current.load_output if options.full_output else None,
-            on_spending=lambda message, usage: self._status.spending.add(message, usage),
+            on_spending=lambda message, usage, is_stored: self._status.add_spending(message, usage, is_stored),
         )
         models = ModelSwitch(current, options.make_model, self._publish_status)
         mode = ModeSwitch(current, self._publish_status)

@@ -349,7 +349,7 @@ class InfoCommands:
         if not question:
             raise ConfigError("Use /btw QUESTION, for example: /btw Which files did you change?")
         answer = await agent.ask_aside(question)
-        self._status.add_side_call(answer)
+        self._status.add_spending(answer, answer.usage, is_stored=False)
         text = answer.text.strip() or "The model did not answer in text. Ask again, or send the question as a message."
         return Text(text, f"Side question: {one_line(question, 80)}", markdown=True)
 

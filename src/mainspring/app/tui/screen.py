@@ -32,7 +32,7 @@ from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import BaseStyle, Style
 
 from mainspring.app.tui.dialogs import Dialog
-from mainspring.app.tui.input_field import PlaceholderProcessor
+from mainspring.app.tui.input_field import InputProcessor
 from mainspring.app.tui.paste import BurstInput, PasteStore
 from mainspring.app.tui.safe_text import to_encoding, to_one_row
 from mainspring.app.tui.styled_text import Row, clip_row, make_row, to_fragments
@@ -297,7 +297,7 @@ class Screen:
             height=lambda: Dimension.exact(len(self._rows_above)),
             always_hide_cursor=True,
         )
-        typed = BufferControl(self.buffer, input_processors=[PlaceholderProcessor(self.pastes)])
+        typed = BufferControl(self.buffer, input_processors=[InputProcessor(self.pastes)])
         self._input_window = Window(
             typed,
             height=lambda: Dimension(min=1, max=self._most_input()),
@@ -306,7 +306,7 @@ class Screen:
             dont_extend_height=True,
         )
         self._answer_window = Window(
-            BufferControl(self.answer),
+            BufferControl(self.answer, input_processors=[InputProcessor(self.pastes)]),
             height=lambda: Dimension(min=1, max=self._most_input()),
             get_line_prefix=self._prefix,
             wrap_lines=True,

@@ -278,6 +278,9 @@ async def test_compact_command_shortens_the_conversation(folder: Path, home: Pat
         after = chat.chat.status.context_used
         costs = await chat.slash("/cost")
         await chat.run("three")
+        spent = (await chat.slash("/cost")).shown
+    async with chatting(folder, home, "unused", ask={"continued": True}) as later:
+        spent_later = (await later.slash("/cost")).shown
 
     [compacted] = chat.of(ContextCompacted)
     assert done.error == ""
@@ -286,6 +289,7 @@ async def test_compact_command_shortens_the_conversation(folder: Path, home: Pat
     assert isinstance(costs.shown, Table)
     [summaries] = [row for row in costs.shown.rows if row[0] == OTHER_CALLS]
     assert summaries[4] == "1,450"
+    assert spent_later == spent
     assert after < before
 
 
