@@ -299,6 +299,11 @@ class Chat:
         """The keys of extensions, each with a description."""
         return {shortcut.key: shortcut.description for shortcut in self._current.extension_shortcuts}
 
+    @property
+    def running_jobs(self) -> tuple[str, ...]:
+        """The background commands that are running; they end with the chat."""
+        return self._current.running_jobs
+
     def kill_all(self) -> None:
         """Kill all programs of the conversation. For signal handlers, which cannot await."""
         self._current.conversation.env.kill_all()

@@ -15,6 +15,7 @@ from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.event_views import error_notice, replay_events
 from mainspring.app.chat.events import ChatEvent, ReplayEnd, ReplayStart, SessionChange
 from mainspring.app.chat.message_queue import MessageQueue
+from mainspring.app.chat.shell_messages import list_background_commands
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import OpenConversation, open_conversation
@@ -99,6 +100,7 @@ class ConversationOpener:
             SessionError: If the session cannot be opened.
         """
         previous = self._current.conversation if self._current.is_open else None
+        jobs = self._current.running_jobs
         services = self._create_services()
         services = replace(services, model=self._models.current or services.model, wrap=self._models.wrap)
         with self._status.paused():  # a status published now would mix both sessions
@@ -108,6 +110,8 @@ class ConversationOpener:
         if previous is not None:
             await self._queue.save(conversation.session)  # before the previous session forgets the messages
             await self._close(previous, moves_on=True)
+        if jobs:
+            self._publish(Notice(f"Stopped {list_background_commands(jobs)} of the last session.", "warn"))
 
     async def _attach(self, conversation: OpenConversation, *, is_copy: bool) -> None:
         for part in self._parts:

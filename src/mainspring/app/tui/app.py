@@ -146,6 +146,7 @@ class TerminalApp:
         self._status_command: StatusCommand | None = None
         self.failure: Exception | None = None
         self.has_stored_draft = False
+        self.stopped_jobs: tuple[str, ...] = ()
         self.set_keys({})
         self._inputs.restore_draft()
 
@@ -207,6 +208,7 @@ class TerminalApp:
                 await self.screen.app.run_async(set_exception_handler=False, handle_sigint=False)
             finally:
                 on_exit()
+                self.stopped_jobs = self.connection.running_jobs
                 self.has_stored_draft = self._inputs.store_drafts()
                 self.screen.output.set_focus_reporting(False)
                 ticking.cancel()
@@ -370,7 +372,7 @@ class TerminalApp:
             case ScreenAction(action="clear"):
                 self.screen.clear()
             case ScreenAction(action="quit"):
-                self.screen.exit()
+                self._inputs.exit()
             case _:
                 return False
         return True
