@@ -117,8 +117,6 @@ class ConversationOpener:
         for part in self._parts:
             await part.attach(conversation)
         await self._queue.attach(conversation, is_copy=is_copy)
-        for problem in conversation.session.problems if conversation.session is not None else ():
-            self._publish(Notice(str(problem), "warn"))
         await self._status.attach(conversation)
 
     async def close(self) -> None:

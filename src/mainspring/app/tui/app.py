@@ -429,8 +429,8 @@ class TerminalApp:
         above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
         if not above and not below and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS:
             return [[]]
-        is_todo_first = bool(todos) and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS and space > 0
-        gap: list[Row] = [[]] if below and (above or is_todo_first) else []
+        is_first = not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS and space > 0
+        gap: list[Row] = [[]] if below and (above or is_first) else []
         return [*above, *gap, *below]
 
     def _dialog_rows(self, dialog: Dialog, columns: int, max_rows: int) -> list[Row]:
