@@ -321,5 +321,12 @@ def _call_events(call: TranscriptCall, name: str, load_output: OutputLoader | No
 
 def error_notice(error: BaseException) -> Notice:
     """Return a notice about something that failed outside a run."""
-    text = str(error) if isinstance(error, MainspringError | OSError) else format_exception(error)
-    return Notice(redact_environment(text), "error")
+    return Notice(redact_environment(describe_error(error)), "error")
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the text of an error for the user, with the class of an error that nobody wrote for users."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    is_known = isinstance(error, MainspringError | OSError | ValueError)
+    return str(error) if is_known and str(error) else format_exception(error)

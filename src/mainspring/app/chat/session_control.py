@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -38,6 +39,7 @@ from mainspring.sessions import (
     list_sessions,
     read_transcript,
 )
+from mainspring.sessions.paths import resolve_session_folder
 from mainspring.sessions.rewind import RewindPlan, plan_rewind, plan_undo, rewind
 from mainspring.text import pluralize
 from mainspring.tools.support.editing.diffs import compute_diff, parse_diff
@@ -118,6 +120,13 @@ class ConversationOpener:
             await part.attach(conversation)
         await self._queue.attach(conversation, is_copy=is_copy)
         await self._status.attach(conversation)
+        if conversation.session is not None:
+            await self._report_other_folder(conversation.session.cwd, conversation.env.cwd)
+
+    async def _report_other_folder(self, before: str, now: str) -> None:
+        if before != resolve_session_folder(now):
+            gone = "" if await asyncio.to_thread(os.path.isdir, before) else ", which no longer exists"
+            self._publish(Notice(f"This session was started in {before}{gone}. It continues in {now}."))
 
     async def close(self) -> None:
         """Close the current conversation and all models."""

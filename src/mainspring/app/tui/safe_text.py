@@ -46,7 +46,7 @@ _ASCII_REPLACEMENTS = str.maketrans(
 )
 
 
-_MEASURE: Callable[[str], int] = vars(utils)["wcwidth"]
+_MEASURE: Callable[[str], int] = utils.__dict__["wcwidth"]
 
 
 def _character_width(character: str) -> int:
@@ -60,7 +60,7 @@ def _character_width(character: str) -> int:
     return _MEASURE(character)
 
 
-vars(utils)["wcwidth"] = _character_width  # the screen and the input measure with it, too
+utils.__dict__["wcwidth"] = _character_width  # the screen and the input measure with it, too
 
 
 def sanitize(text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Table, Text
-from mainspring.app.tui.styled_text import to_text
+from mainspring.app.tui.styled_text import clip_row, to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import EditOutcome, ErrorInfo, FileDiff, Hunk
@@ -123,6 +123,15 @@ def test_live_tail_shows_the_end_of_a_long_response() -> None:
 
 
 @pytest.mark.covers("CLI-01")
+@pytest.mark.parametrize("text", ["\u65e5\u672c\u8a9e" * 40, "word and " * 60], ids=["wide", "prose"])
+@pytest.mark.parametrize("columns", [40, 41, 80])
+def test_open_response_loses_no_character_at_the_edge(text: str, columns: int) -> None:
+    view = make_view(columns)
+    view.add_event(make.text(text), 1.0)
+    rows = [clip_row(row, columns - 1) for row in view.live_rows(1.0, 30)]  # as the screen draws them
+    assert "".join(to_text(rows).split()) == "".join(text.split())
+
+
 def test_live_rows_show_the_current_activity() -> None:
     view = make_view(utf8=False)
     assert to_text(view.live_rows(0, 10)) == ""
