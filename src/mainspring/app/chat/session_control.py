@@ -190,7 +190,7 @@ class SessionController:
         conversation = self._current.conversation
         name = conversation.choice.name
         if name.notice:  # the model was not chosen by the user, or has limits
-            self._publish(Notice(f"{name.why}; {name.notice}"))
+            self._publish(Notice(f"{name.why[:1].upper()}{name.why[1:]}; {name.notice}"))
         await self._publish_session("resumed" if conversation.agent.messages else "opened", replay=replay)
 
     async def start_new(self) -> None:

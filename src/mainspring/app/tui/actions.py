@@ -342,13 +342,17 @@ class ControlActions:
             self._show_hint("Press Esc again to edit an earlier prompt")
 
     def interrupt(self) -> None:
-        """Stop what is running, or clear the input; exit if pressed twice."""
+        """Close the open list, stop what is running, or clear the input; exit if pressed twice."""
         screen = self._screen
+        listed = screen.dialog if screen.dialog is not None and not screen.dialog.id else None
         now = time.monotonic()
         is_second = now - self._last_interrupt < _DOUBLE_PRESS_SECONDS and not screen.buffer.text  # keep new input
         self._last_interrupt = now
         if is_second:
             self._inputs.exit()
+        elif listed is not None:
+            while screen.dialog is listed:  # it clears its filter first
+                listed.go_back()
         elif self._inputs.is_busy():
             self.stop()
         elif screen.editing_queued_id:

@@ -434,7 +434,7 @@ class TerminalApp:
         return [*above, *gap, *below]
 
     def _dialog_rows(self, dialog: Dialog, columns: int, max_rows: int) -> list[Row]:
-        if dialog.text_request is not None or self.screen.dialog_takes_keys():
+        if dialog.text_request is not None or self.screen.dialog_takes_keys() or self.screen.is_question_hidden:
             draft = to_one_row(self.screen.pastes.to_display(self.screen.buffer.text), columns - 1)
             if not draft or max_rows <= _MIN_ROWS_FOR_STATUS:
                 return dialog.rows(columns, max_rows)

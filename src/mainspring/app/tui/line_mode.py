@@ -177,7 +177,7 @@ class LineMode:
             while (line := await self._lines.get()) is not None:
                 self._submit(line)
             if jobs := chat.running_jobs:
-                self._write(f"Stopped {list_background_commands(jobs)}.\n")
+                self._print([make_row(f"Stopped {list_background_commands(jobs)}.")])
             await chat.stop()
             for task in tasks:
                 task.cancel()

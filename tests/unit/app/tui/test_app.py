@@ -533,6 +533,12 @@ async def test_enter_sends_a_file_that_tab_completed(tmp_path: Path, path: str, 
 async def test_command_results_take_effect(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         picker = Picker("Models", (Choice("one", "/model one"), Choice("two", "/model two", current=True)))
+        tui.chat.publish(chat_events.CommandEnd("c0", "model", picker))
+        await tui.wait_for(lambda: "Models" in tui.drawn)
+        tui.keys("t")
+        await tui.wait_for(lambda: "Filter: t" in tui.drawn)
+        tui.keys("\x03")
+        await tui.wait_for(lambda: "Models" not in tui.drawn)
         tui.chat.publish(chat_events.CommandEnd("c1", "model", picker))
         await tui.wait_for(lambda: tui.session.screen.dialog)
         tui.keys("\x1b[A")
