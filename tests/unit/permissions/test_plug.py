@@ -106,8 +106,10 @@ async def test_repeated_question_is_shown_once() -> None:
 )
 async def test_approval_request_has_each_reason_once(line: str, reason: str) -> None:
     user = FakeUser(False)
-    await run_calls(Permissions(on_permission_request=user), ScriptedCall("shell", {"command": line}, id="s"))
+    call = ScriptedCall("shell", {"command": line}, id="s")
+    [denied] = await run_calls(Permissions(on_permission_request=user), call)
     assert user.requests[0].reason == reason
+    assert denied.text.count(reason.rpartition(": ")[2]) == 1
 
 
 @pytest.mark.covers("SEC-01")
