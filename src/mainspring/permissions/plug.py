@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
     from mainspring.env.types import PathFilter
     from mainspring.loop import CoreAgent
-    from mainspring.permissions.decisions import Verdict
     from mainspring.tools.support.editing.preview import Preview, preview_changes
 else:  # loaded for the first approval
     Preview = lazy_function("mainspring.tools.support.editing.preview", "Preview")
@@ -542,24 +541,11 @@ def build_request(decision: PermissionDecision, arguments: Mapping[str, Any]) ->
         action=SCOPE_VERBS[first.scope],
         tool=decision.tool,
         input=copy.deepcopy(dict(arguments)),
-        reason=_join_reasons(request),
+        reason=decision.ask_reason,
         verdicts=request,
         suggestions=decision.advice[0] if decision.advice else (),
         wider=decision.advice[-1] if decision.advice else (),
     )
-
-
-def _join_reasons(verdicts: Iterable[Verdict]) -> str:
-    """Return each reason once, after what it applies to: the commands, or without a command the files."""
-    by_reason: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        by_reason.setdefault(verdict.reason, []).append(verdict)
-    parts: list[str] = []
-    for reason, same in by_reason.items():
-        commands = [v for v in same if v.scope == "shell-run"]
-        names = dict.fromkeys(v.resource for v in commands or same)
-        parts.append(f"{', '.join(names)}: {reason}")
-    return "; ".join(parts)
 
 
 def denial_message(decision: PermissionDecision) -> str:

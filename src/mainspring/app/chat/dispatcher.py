@@ -38,7 +38,7 @@ from mainspring.app.chat.commands import (
     Steer,
 )
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.event_views import describe_error, error_notice
+from mainspring.app.chat.event_views import error_notice, format_error
 from mainspring.app.chat.events import ChatEvent, CommandEnd, ShellEnd, ShellOutput, ShellStart, user_message_event
 from mainspring.app.chat.message_queue import MessageQueue, create_queued_message
 from mainspring.app.chat.questions import PendingQuestions
@@ -143,7 +143,7 @@ class CommandQueue:
         except asyncio.CancelledError:
             error = "Stopped"
         except Exception as raised:  # a command must not end the chat
-            error = describe_error(raised)
+            error = format_error(raised)
             code = next((str(each.code) for each in (raised, raised.__cause__) if isinstance(each, ModelError)), "")
         self._publish(CommandEnd(command.id, command.name, result, error, code))
 

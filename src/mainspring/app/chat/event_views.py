@@ -321,11 +321,11 @@ def _call_events(call: TranscriptCall, name: str, load_output: OutputLoader | No
 
 def error_notice(error: BaseException) -> Notice:
     """Return a notice about something that failed outside a run."""
-    return Notice(redact_environment(describe_error(error)), "error")
+    return Notice(redact_environment(format_error(error)), "error")
 
 
-def describe_error(error: BaseException) -> str:
-    """Return the text of an error for the user, with the class of an error that nobody wrote for users."""
+def format_error(error: BaseException) -> str:
+    """Return the text of an error for the user, with the class of an internal error."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     is_known = isinstance(error, MainspringError | OSError | ValueError)

@@ -251,7 +251,7 @@ class ResponseRenderer:
     def get_renderer(self, columns: int) -> BlockRenderer:
         """Return the renderer of blocks, which is created on first use."""
         if columns not in self._renderers:
-            # The last column stays empty, as in all rows: live rows would lose the character in it.
+            # The last column of all rows stays empty: live rows would lose the character in it.
             self._renderers = {columns: self._create_renderer(self._theme, columns - 1)}
         return self._renderers[columns]
 
