@@ -224,6 +224,68 @@ async def test_refusal_with_another_meaning_is_reported_after_one_request(status
     assert len(host.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (400, {"error": {"message": "Invalid model: this model does not accept image input"}}),
+        (400, {"error": {"message": "The model `m1` is not available for vision requests"}}),
+        (404, {"error": {"message": "model m1 not found for image modality", "code": "model_not_found"}}),
+        (400, {"error": {"message": "Multimodal input is against the content policy of this model"}}),
+        (400, {"error": {"message": "You are not authorized to send images to this model"}}),
+        (400, {"error": {"message": "Billing: images need a paid plan"}}),
+        (400, {"error": {"message": "当前模型不支持图片输入"}}),
+        (200, {"error_code": 336003, "error_msg": "the content of messages must be string"}),
+    ],
+)
+async def test_refused_images_are_found_although_the_words_suggest_another_error(status: int, refusal: Any) -> None:
+    host = Host(lambda body: None, status)
+    host._refuses = lambda body: refusal if has("data:image")(body) else setattr(host, "_status", 200)
+    notes: list[str] = []
+
+    response = await create_http_model(host).complete(create_request(warn=notes.append))
+
+    assert response.text == "Hello"
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused images"]
+    assert len(host.requests) == 2
+
+
+async def test_model_with_images_in_its_name_that_is_not_found_is_reported_after_one_request() -> None:
+    host = Host(lambda body: {"error": {"message": "model vision-tool does not exist"}}, 404)
+    http_model = HttpModel(profile(model="vision-tool"), ChatCompletionsProtocol(), transport=host)
+
+    with pytest.raises(ModelError):
+        await http_model.complete(create_request())
+
+    assert len(host.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"error": {"message": "messages.1.content: none is not an allowed value"}},
+        {"error": {"message": "Invalid 'content': 'content' field must be a string or an array of objects."}},
+        {"error": {"message": "Bad Request"}},
+    ],
+)
+async def test_calls_without_text_have_an_empty_text_for_a_host_that_requires_one(refusal: Any) -> None:
+    host = Host(lambda body: refusal if any("content" not in message for message in body["messages"]) else None)
+    http_model, notes = create_http_model(host), list[str]()
+    history = [
+        Message.user("Look"),
+        Message("assistant", (ToolUseBlock("c1", "look", {}),), provider="host", model="m1"),
+        Message("user", (ToolResultBlock("c1", "look", "Blue"),)),
+    ]
+
+    for _ in range(2):
+        response = await http_model.complete(ModelRequest(history, tools=[LOOK], warn=notes.append))
+        assert response.text == "Hello"
+
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused messages without text"]
+    assert host.requests[-1]["messages"][1]["content"] == ""
+    assert host.requests[-1]["tools"]
+    assert len(host.requests) <= 6
+
+
 async def test_request_that_no_change_makes_acceptable_fails_with_its_refusal_and_changes_nothing() -> None:
     host = Host(lambda body: {"error": {"message": f"Bad request number {len(host.requests)}"}})
     http_model, notes = create_http_model(host), list[str]()
@@ -313,6 +375,18 @@ async def test_request_that_is_too_large_is_sent_again_without_images(is_newest_
     )
     with pytest.raises(ContextExceededError):
         await create_http_model(Host(lambda body: {"message": "Payload Too Large"}, 413)).complete(request)
+
+
+async def test_server_error_about_a_schema_with_tools_is_a_refusal_of_the_schema() -> None:
+    error = {
+        "error": {"code": 500, "message": "Cannot use custom grammar constraints with tools.", "type": "server_error"}
+    }
+    host, notes = Host(lambda body: error if "response_format" in body else None, 500), list[str]()
+
+    await create_http_model(host).complete(create_request(schema=SCHEMA, warn=notes.append))
+
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused the schema of the response"]
+    assert len(host.requests) == 2
 
 
 async def test_server_error_about_roles_is_a_refusal_of_the_system_role() -> None:

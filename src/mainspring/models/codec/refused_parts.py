@@ -54,12 +54,28 @@ _OPTIONS = {"temperature": False, "stop": False, "unsupported": _SAMPLING}
 _PARALLEL = {"unsupported": (_PARALLEL_OPTION,)}
 _LIMIT_HINT = r"max.?(completion.?|output.?|new.?)?tokens|output limit"
 _IMAGES = _Part(
-    "images", r"image|vision|visual|multi-?modal|modalit|picture|mmproj|content.{0,9}type|valid string|base64"
+    "images",
+    r"image|vision|visual|multi-?modal|modalit|picture|mmproj|content.{0,9}type|valid string|must be (?:a )?string|base64|图[片像]",
 )
 _TOOLS = _Part("tools", r"tool|function|jinja", left_out="tools")
 _SYSTEM = _Part("the system prompt in its own role", r"system|role|alternat", left_out="system")
+_JOINED_CALLS = _Part(
+    "several tool calls in one message", r"parallel|single tool|multiple tool|one tool", left_out="joined_calls"
+)
+_SCHEMA = _Part(
+    "the schema of the response",
+    r"schema|response.?format|structured|json|grammar",
+    {
+        "chat_completions": {"json_schema": False},
+        "messages": {"json_schema": False},
+        "responses": {"json_schema": False},
+        "gemini": {"json_schema": False},
+        "ollama": {"json_schema": False},
+    },
+)
 _PARTS = (
     _IMAGES,
+    _Part("messages without text", r"content", {"chat_completions": {"empty_content": True}}),
     _Part("stream_options", r"stream|usage", {"chat_completions": {"stream_usage": False}}),
     _Part(
         "parallel tool calls",
@@ -70,19 +86,9 @@ _PARTS = (
             "responses": {**_PARALLEL, "parallel_calls": None},
         },
     ),
-    _Part("several tool calls in one message", r"parallel|single tool|multiple tool|one tool", left_out="joined_calls"),
+    _JOINED_CALLS,
     _Part("a forced tool call", r"tool.?choice|forced?\b|\brequired\b", left_out="tool_choice"),
-    _Part(
-        "the schema of the response",
-        r"schema|response.?format|structured|json|grammar",
-        {
-            "chat_completions": {"json_schema": False},
-            "messages": {"json_schema": False},
-            "responses": {"json_schema": False},
-            "gemini": {"json_schema": False},
-            "ollama": {"json_schema": False},
-        },
-    ),
+    _SCHEMA,
     _Part(
         "reasoning",
         r"reason|think|effort",
@@ -149,6 +155,9 @@ _UNSUPPORTED = lazy_re(
     + "|".join([part.hint for part in _PARTS if part.label in ("images", "tools", "reasoning")])
 )
 """Matches a text that may be about a part of the request; routers refuse parts with the status 404, too."""
+_UNCLEAR_STATUSES = frozenset({400, 404, 410, 422})
+_GUESSED_REASONS = frozenset({"not_found", "content_filter", "quota", "unauthorized"})
+"""Reasons that only the words suggest if the status is unclear: a refused image may be "not found" or "not authorized", too."""
 _SIZE = lazy_re(r"token|context|too (long|large|big|many)|length|window|\bsize\b|exceed")
 """Matches a text about the size of the request, which any part makes smaller: leaving out unrelated parts is not the solution."""
 _TEXT_SIZE = lazy_re(r"token|context|prompt|window")
@@ -373,15 +382,18 @@ class PartTrials:
             return self._trials_of_large_request(profile, text)
         if refusal.status == 500 and refusal.reason == "server_error":
             # A failure of the server is more likely than a refusal, unless it mentions the part or repeats.
-            possible = [part for part in hinted if part in (_IMAGES, _TOOLS)]
+            possible = [part for part in hinted if part in (_IMAGES, _JOINED_CALLS, _SCHEMA, _TOOLS)]
             if _ROLE.search(text):  # "System error" is the most common text of a failure.
                 possible.insert(0, _SYSTEM)
             return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []))
         if (refusal.status or 0) >= 500 and refusal.reason != "not_implemented":
             return iter(())
+        if not _may_refuse_any_part(refusal):
+            named = [part for part in hinted if part in (_IMAGES, _TOOLS)] if _may_refuse_part(refusal) else []
+            return self._one_by_one(profile, named)
         if _SIZE.search(text):
             parts = [part for part in parts if part in hinted or part not in (_IMAGES, _TOOLS)]
-        return self._trials_of_refusal(profile, refusal, parts, hinted) if _may_refuse_part(refusal) else iter(())
+        return self._trials_of_refusal(profile, refusal, parts, hinted)
 
     def _trials_of_large_request(self, profile: ModelProfile, text: str) -> Iterator[_Trial]:
         """Yield trials without images, which are most of the bytes of a request; a conversation that is too long is compacted."""
@@ -425,7 +437,16 @@ class PartTrials:
 
 
 def _may_refuse_part(refusal: ModelError) -> bool:
-    """Return True if the cause may be a part of the request: not the key, the model, a limit, the length, or the content."""
+    """Return True if the cause may be a part of the request: any part, or images or tools that the text names."""
+    if _may_refuse_any_part(refusal):
+        return True
+    text = refusal.message.lower().replace((refusal.model or " ").lower(), " ")
+    is_guess = refusal.status in _UNCLEAR_STATUSES and refusal.reason in _GUESSED_REASONS
+    return is_guess and any(re.search(part.hint, text) for part in (_IMAGES, _TOOLS))
+
+
+def _may_refuse_any_part(refusal: ModelError) -> bool:
+    """Return True if the cause may be any part of the request: not the key, the model, a limit, the length, or the content."""
     status, reason = refusal.status, refusal.reason
     if reason in ("bad_request", "not_implemented") or status == 413 or (status == 500 and reason == "server_error"):
         return True
