@@ -203,7 +203,7 @@ class StreamDecoder(ABC, Generic[_E]):
 
     def _decode_irregular(self, name: str, data: bytes) -> _E | None:
         """Decode an event that the typed decoder rejected; return ``None`` for the mark of the end, and for keep-alives."""
-        if data == b"[DONE]":
+        if data.strip() == b"[DONE]":
             self.ended = True
             self.complete = self.complete or self.completes_at_done_mark
             return None
