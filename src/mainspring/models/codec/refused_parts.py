@@ -27,8 +27,10 @@ from mainspring.models.codec.unsupported import (
 from mainspring.models.json_values import to_json
 from mainspring.models.port import ModelRequest, Sampling
 from mainspring.models.profile import LeftOutPart, ModelProfile
+from mainspring.models.token_refusals import fit_to_limits
 
 _MAX_TRIALS = 18
+_MAX_FITS = 4  # lower output limits
 _MAX_HINTED = 3  # parts that a refusal names
 
 
@@ -328,8 +330,10 @@ class PartTrials:
         self._request = request
         self._refusal = refusal
         self._is_repeated = is_repeated
-        self._bodies = {self._encode(profile)}
+        self._body = self._encode(profile)
+        self._bodies = {self._body: False}  # and whether the host accepted them
         self._trials_left = _MAX_TRIALS
+        self._fits_left = _MAX_FITS
         self._last = _Trial(profile)
         self._is_accepted = False
         self._next = self._candidates(profile, refusal)
@@ -348,8 +352,11 @@ class PartTrials:
         Raises:
             ModelError: The refusal to report, if nothing is left to try.
         """
-        self._is_accepted = refusal is None
+        self._is_accepted = self._bodies[self._body] = refusal is None
         if refusal is not None and refusal is not self._refusal:
+            fitted = self._fit(refusal)
+            if fitted is not None:
+                return fitted
             if not _may_refuse_part(refusal):
                 raise refusal
             if self._is_progress(refusal):
@@ -357,12 +364,22 @@ class PartTrials:
                 self._next = self._candidates(self._last.profile, refusal)
         for trial in self._next:
             body = self._encode(trial.profile)
+            self._is_accepted = self._bodies.get(body, False)
             if self._trials_left and (trial.is_accepted or body not in self._bodies):
                 self._trials_left -= 1
-                self._bodies.add(body)
-                self._last = trial
+                self._last, self._body = trial, body
                 return trial.profile, body
         raise self._refusal
+
+    def _fit(self, refusal: ModelError) -> tuple[ModelProfile, bytes] | None:
+        """Return the last trial with a lower output limit, if its refusal contains one."""
+        profile = self._last.profile
+        request = without_parts(self._request, profile.left_out) if profile.left_out else self._request
+        fitted = fit_to_limits(self._protocol, request, profile, self._body, refusal) if self._fits_left else None
+        if fitted is not None:
+            self._fits_left -= 1
+            self._last, self._body = replace(self._last, profile=fitted[0]), fitted[1]
+        return fitted
 
     def _is_progress(self, refusal: ModelError) -> bool:
         if self._last.is_probe or comparable_text(refusal) == comparable_text(self._refusal):
