@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from mainspring.errors import ContextExceededError, ModelError
 from mainspring.events import Notice
 from mainspring.messages import ImageBlock, Message, TextBlock, ToolDefinition, ToolResultBlock, ToolUseBlock
 from mainspring.models import HttpModel
-from mainspring.models.port import ModelRequest, Sampling
+from mainspring.models.port import ModelInfo, ModelRequest, Sampling
+from mainspring.models.profile import ModelProfile
 from mainspring.models.transport.port import Timeouts, TransportResponse
 from mainspring.models.transport.recording import MemoryResponse
 from mainspring.models.wire.anthropic.protocol import AnthropicProtocol
@@ -191,6 +193,50 @@ async def test_several_refused_parts_are_found() -> None:
         assert (await http_model.complete(create_request(warn=notes.append))).text == "Hello"
         assert "stream_options" in notes[0]
         assert "tools" in notes[0]
+
+
+def _length(body: Any) -> int:
+    return len(json.dumps([body["messages"], body.get("tools")])) // 4
+
+
+RULES: list[tuple[Callable[[Any], bool], Callable[[Any], str]]] = [
+    (
+        lambda body: _length(body) + body.get("max_tokens", 0) > 8192,
+        lambda body: f"Request length {_length(body)} + {body['max_tokens']} is greater than max_seq_len 8192",
+    ),
+    (lambda body: body.get("max_tokens", 0) > 4000, lambda body: "max_tokens must be at most 4000"),
+    (has("data:image"), lambda body: "Unsupported content"),
+    (has('"stream_options"'), lambda body: "Extra inputs are not permitted"),
+    (has('"response_format"'), lambda body: "Not with this model"),
+    (lambda body: any("content" not in message for message in body["messages"]), lambda body: "Field required"),
+    (has('"role": "system"'), lambda body: "Bad role"),
+]
+"""Refusals of a host, most of them in words that name another part or none."""
+
+
+async def test_two_refusals_in_any_order_are_learned() -> None:
+    history = [
+        Message.user("Start"),
+        Message("assistant", (ToolUseBlock("c1", "look", {}),), provider="host", model="m1"),
+        Message("user", (ToolResultBlock("c1", "look", "Blue"),)),
+        Message.user([TextBlock("Look"), PIXEL]),
+    ]
+    for order in permutations(RULES, 2):
+        host = Host(
+            lambda body, order=order: next(
+                ({"error": {"message": text(body)}} for is_refused, text in order if is_refused(body)), None
+            )
+        )
+        at = ModelProfile(ModelInfo("m1", "host"), f"http://{id(order)}/v1")
+        http_model = HttpModel(at, ChatCompletionsProtocol(), transport=host)
+        request = ModelRequest(history, system="Be kind.", tools=[LOOK], schema=SCHEMA, max_output_tokens=16_384)
+
+        assert (await http_model.complete(request)).text == "Hello"
+        assert len(host.requests) <= 12
+        count = len(host.requests)
+        assert (await http_model.complete(request)).text == "Hello"
+        assert len(host.requests) == count + 1
+        assert "tools" in host.requests[-1]
 
 
 @pytest.mark.parametrize(
