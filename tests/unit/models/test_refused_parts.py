@@ -214,6 +214,24 @@ RULES: list[tuple[Callable[[Any], bool], Callable[[Any], str]]] = [
 """Refusals of a host, most of them in words that name another part or none."""
 
 
+@pytest.mark.parametrize("text", ["Bad Request", "Extra inputs are not permitted: stream_options"])
+async def test_note_quotes_the_refusal_of_the_part_and_not_that_of_a_limit(text: str) -> None:
+    def refuse(body: Any) -> Any:
+        if "stream_options" in body:
+            return {"error": {"message": text}}
+        return {"error": {"message": "max_tokens must be at most 4000"}} if body.get("max_tokens", 0) > 4000 else None
+
+    host, notes = Host(refuse), list[str]()
+    at = ModelProfile(ModelInfo("m1", "host"), f"http://{len(text)}.note/v1")
+
+    await HttpModel(at, ChatCompletionsProtocol(), transport=host).complete(
+        create_request(max_output_tokens=16_384, warn=notes.append)
+    )
+
+    assert len(notes) == 1
+    assert notes[0].startswith(f"host:m1 refused stream_options ({text}")
+
+
 async def test_two_refusals_in_any_order_are_learned() -> None:
     history = [
         Message.user("Start"),
