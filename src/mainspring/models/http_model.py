@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
@@ -286,11 +287,12 @@ class HttpModel(ModelBase):
         """
         is_repeated, self._last_refusal = self._last_refusal == (text := comparable_text(refusal)), text
         if trials is None:
-            adapted = fit_to_limits(self._protocol, _without_left_out(request, profile), profile, body, refusal)
+            fit = partial(fit_to_limits, self._protocol)
+            adapted = fit(_without_left_out(request, profile), profile, body, refusal)
             adapted = adapted or self._without_rejected(request, profile, body, refusal, is_repeated=is_repeated)
             if adapted is not None:
                 return *adapted, None
-            trials = PartTrials(self._protocol, request, profile, refusal, is_repeated=is_repeated)
+            trials = PartTrials(self._protocol, request, profile, refusal, fit, is_repeated=is_repeated)
         return *trials.next(refusal), trials
 
     async def _profile_of_request(self, transport: Transport, key: CredentialValue, limit: int | None) -> ModelProfile:

@@ -271,8 +271,8 @@ def _window_by_total(text: str, sent: int, estimate: int | None) -> tuple[int, i
     numbers = {n for n in found if n >= _MIN_WINDOW}
     total = next((n for n in numbers if n - sent in found), None)
     if total is None and estimate is not None and _LIMIT_NAME.search(text):
-        most = sent + int(estimate * _MAX_ESTIMATE_FACTOR) + _MESSAGE_MARGIN
-        total = next((n for n in numbers if sent < n <= most), None)
+        maximum = sent + int(estimate * _MAX_ESTIMATE_FACTOR) + _MESSAGE_MARGIN
+        total = next((n for n in numbers if sent < n <= maximum), None)
         numbers = numbers if len(numbers) > 1 or str(sent) not in text else {*numbers, sent}
     if total is None:
         return None

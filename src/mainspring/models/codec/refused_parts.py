@@ -7,7 +7,7 @@ contains is tried, and the words only decide which part is tried first. Loaded o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -27,7 +27,6 @@ from mainspring.models.codec.unsupported import (
 from mainspring.models.json_values import to_json
 from mainspring.models.port import ModelRequest, Sampling
 from mainspring.models.profile import LeftOutPart, ModelProfile
-from mainspring.models.token_refusals import fit_to_limits
 
 _MAX_TRIALS = 18
 _MAX_FITS = 4  # lower output limits
@@ -314,6 +313,7 @@ class PartTrials:
         request: The request.
         profile: Profile with which it was refused.
         refusal: The refusal.
+        fit: Function that returns the profile and the request with a lower output limit, if a refusal contains one.
         is_repeated: Whether the same request failed in the same way before.
     """
 
@@ -323,9 +323,11 @@ class PartTrials:
         request: ModelRequest,
         profile: ModelProfile,
         refusal: ModelError,
+        fit: Callable[[ModelRequest, ModelProfile, bytes, ModelError], tuple[ModelProfile, bytes] | None],
         *,
         is_repeated: bool,
     ) -> None:
+        self._fit_request = fit
         self._protocol = protocol
         self._request = request
         self._refusal = refusal
@@ -375,7 +377,7 @@ class PartTrials:
         """Return the last trial with a lower output limit, if its refusal contains one."""
         profile = self._last.profile
         request = without_parts(self._request, profile.left_out) if profile.left_out else self._request
-        fitted = fit_to_limits(self._protocol, request, profile, self._body, refusal) if self._fits_left else None
+        fitted = self._fit_request(request, profile, self._body, refusal) if self._fits_left else None
         if fitted is not None:
             self._fits_left -= 1
             self._last, self._body = replace(self._last, profile=fitted[0]), fitted[1]
