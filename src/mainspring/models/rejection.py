@@ -66,7 +66,7 @@ def add_advice(error: ModelError, url: str, key_source: str = "", variables: Seq
         error: The error.
         url: Address of the request; empty if it is not known.
         key_source: The setting that names the source of the key, for example ``apiKeyCommand``; empty for a plain key.
-        variables: Environment variables of the key, if the provider has none of its own.
+        variables: More environment variables of the key.
     """
     advice = _advise(error, url, error.provider or "the provider", error.model or "", key_source, variables)
     if advice:

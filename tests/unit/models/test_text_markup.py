@@ -273,7 +273,7 @@ def test_call_in_reasoning_without_an_end_is_reported() -> None:
 
 
 def test_search_for_calls_takes_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for text in (
         "<tool" * 10_000 + ">",
         "<|" + "tool" * 10_000,
@@ -281,7 +281,7 @@ def test_search_for_calls_takes_linear_time() -> None:
         "``` <tool " * 10_000 + ">",
     ):
         has_unread_calls(text, TOOLS)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_calls_that_the_server_parsed_are_not_repeated() -> None:
