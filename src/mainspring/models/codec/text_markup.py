@@ -394,7 +394,9 @@ def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
         return True
     if not text.endswith(_CALL_ENDS):
         return False
-    names = {tool.name for tool in tools}
+    names = {tool.name for tool in tools if tool.name in text}
+    if not names:
+        return False
     fenced = _FENCED.fullmatch(text)
     whole = fenced[1] if fenced is not None else text
     call = _JSON_CALL.match(whole) or _PYTHON_CALL.match(text)
