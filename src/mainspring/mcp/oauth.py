@@ -52,6 +52,13 @@ async def set_requested_scopes(context: OAuthContext, config: McpServerConfig, f
     context.client_metadata.scope = " ".join(dict.fromkeys(f"{request or ''} {stored.wanted}".split())) or None
 
 
+def expire_sent_token(context: OAuthContext, request: httpx2.Request) -> None:
+    """Let a token be refreshed if it is still the one of a rejected request."""
+    tokens = context.current_tokens
+    if tokens is not None and request.headers.get("Authorization") == f"Bearer {tokens.access_token}":
+        context.token_expiry_time = 1.0
+
+
 class Issuer(str):
     """An issuer, equal to itself with a slash at its end: the two documents of many servers differ in it, and both name one URL."""
 
@@ -257,9 +264,7 @@ def _provider_class() -> Any:
             ):  # The token was revoked before its expiry: refresh it unless another client has, and repeat the request.
                 async with _refresh_lock(self.file, True):
                     await self._reload()
-                    tokens = self.context.current_tokens
-                    if tokens is not None and request.headers.get("Authorization") == f"Bearer {tokens.access_token}":
-                        self.context.token_expiry_time = 1.0
+                    expire_sent_token(self.context, request)
                     async with _closing_flow(super().async_auth_flow(request)) as flow:
                         sent = await anext(flow, None)
                         while sent is not None:

@@ -46,7 +46,7 @@ class HttpServer:
         self.forgotten = 404
         self.wrong_state = self.wrong_issuer = self.closed = False
         self.scopes: list[str] = []
-        self.slashes = ("", "")
+        self.slashes: tuple[str, str] = ("", "")
 
     @property
     def base(self) -> str:
