@@ -81,6 +81,11 @@ def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> 
         context.client_info = info.model_copy(update={"token_endpoint_auth_method": way})
 
 
+def select_issuer(_provider: object, advertised: list[str]) -> str:
+    """Return the first of the authorization servers that an endpoint names."""
+    return Issuer(advertised[0])
+
+
 _REFRESH_MARGIN_SECONDS = 60.0
 """Seconds before its expiry at which a token is refreshed."""
 
@@ -242,6 +247,7 @@ def _provider_class() -> Any:
         file: LoginFile
         config: McpServerConfig
         alone: bool
+        _select_authorization_server = select_issuer
 
         async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
             await self._reload()
@@ -273,9 +279,6 @@ def _provider_class() -> Any:
         async def _perform_authorization(self) -> httpx2.Request:
             await set_requested_scopes(self.context, self.config, self.file)
             return await super()._perform_authorization()
-
-        def _select_authorization_server(self, advertised: list[str]) -> str:
-            return Issuer(super()._select_authorization_server(advertised))
 
         async def _exchange_token_authorization_code(self, auth_code: str, code_verifier: str) -> httpx2.Request:
             set_client_secret_method(self.context, self.config)
