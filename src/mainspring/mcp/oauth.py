@@ -81,7 +81,7 @@ def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> 
         context.client_info = info.model_copy(update={"token_endpoint_auth_method": way})
 
 
-def select_issuer(_provider: object, advertised: list[str]) -> str:
+def select_issuer(self: object, advertised: list[str]) -> str:
     """Return the first of the authorization servers that an endpoint names."""
     return Issuer(advertised[0])
 
