@@ -15,6 +15,7 @@ from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel
 from tests.unit.app.servers.acp.harness import Editor, ask, notify, run_client
 from tests.unit.app.servers.acp.schema_rules import published
+from tests.unit.mcp.harness import wait_until
 
 pytestmark = pytest.mark.covers("BYD-23")
 
@@ -93,8 +94,7 @@ async def test_prompt_right_after_a_cancellation_waits_for_its_end(tmp_path: Pat
         async def prompt(text: str) -> asyncio.Task[Any]:
             """Start a prompt, and return once it was sent."""
             task = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block(text)]))
-            while text not in repr(editor.watch.messages):
-                await asyncio.sleep(0)
+            await wait_until(lambda: text in repr(editor.watch.messages))
             return task
 
         await connection.cancel(session_id=session.session_id)  # nothing runs yet
