@@ -247,8 +247,13 @@ def _run_git(
     )
 
 
-def current_branch(cwd: str) -> str:
-    """Return the current branch, the short commit if no branch is checked out, or an empty string outside a repository. Blocks."""
+def current_branch(cwd: str, *, commit: bool = True) -> str:
+    """Return the current branch, or an empty string outside a repository. Blocks.
+
+    Args:
+        cwd: Folder in a repository or one of its worktrees.
+        commit: Whether to return the short commit if no branch is checked out; otherwise an empty string.
+    """
     folder = Path(cwd)
     for place in (folder, *folder.parents):
         git = place / ".git"
@@ -262,17 +267,18 @@ def current_branch(cwd: str) -> str:
         except OSError:
             return ""
         if head == _REFTABLE_HEAD:
-            return _branch_of_git(folder)
-        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
+            return _branch_of_git(folder, commit)
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[: 8 * commit]
     return ""
 
 
-def _branch_of_git(folder: Path) -> str:
+def _branch_of_git(folder: Path, commit: bool) -> str:
     program = find_program("git", project=str(folder))
     if program is None:
         return ""
+    branch, short = ("symbolic-ref", "--short", "--quiet", "HEAD"), ("rev-parse", "--short=8", "HEAD")
     with suppress(OSError, subprocess.TimeoutExpired):
-        for question in (("symbolic-ref", "--short", "--quiet", "HEAD"), ("rev-parse", "--short=8", "HEAD")):
+        for question in (branch, short) if commit else (branch,):
             done = _run_git(program, *question, cwd=folder, seconds=_BRANCH_SECONDS)
             if done.returncode == 0:
                 return done.stdout.strip()

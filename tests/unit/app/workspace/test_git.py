@@ -161,6 +161,18 @@ def test_unreadable_worktree_does_not_hide_the_others(repository: Path, user: Us
     assert (good.branch, good.changes, good.ahead, good.problem) == ("mainspring/good", 2, 0, "")
 
 
+def test_branch_is_read_from_git_files(tmp_path: Path) -> None:
+    assert current_branch(str(tmp_path), commit=False) == ""
+    (tmp_path / ".git").mkdir()
+    assert current_branch(str(tmp_path), commit=False) == ""
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n", encoding="utf-8")
+    (tmp_path / "sub").mkdir()
+    assert current_branch(str(tmp_path / "sub"), commit=False) == "feature/x"
+    (tmp_path / ".git" / "HEAD").write_text("0123456789abcdef\n", encoding="utf-8")
+    assert current_branch(str(tmp_path)) == "01234567"
+    assert current_branch(str(tmp_path), commit=False) == ""
+
+
 def test_branch_is_read_from_git_if_it_is_stored_in_a_table(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
