@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, overload
 
 from msgspec import Struct, ValidationError, convert, field, to_builtins
@@ -414,7 +415,9 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     if to_json is not None:  # a pydantic model
         return _data_result(output, to_json())
     try:
-        return _data_result(output, msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
+        has_json = not isinstance(output, float) or isfinite(output)  # null for NaN would say that nothing was returned
+        text = msgspec_json.encode(output, enc_hook=_encode_unknown).decode() if has_json else str(output)
+        return _data_result(output, text)
     except _UnreadableError as error:
         raise TypeError(
             f"{f'Tool {tool}' if tool else 'The tool'} returned {error}, which a model cannot read. Return text, a ToolResult, a "
