@@ -415,8 +415,9 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     if to_json is not None:  # a pydantic model
         return _data_result(output, to_json())
     try:
-        has_json = not isinstance(output, float) or isfinite(output)  # null for NaN would say that nothing was returned
-        text = msgspec_json.encode(output, enc_hook=_encode_unknown).decode() if has_json else str(output)
+        value = cast("Any", output)
+        has_json = type(value) is not float or isfinite(value)  # null for NaN would say that nothing was returned
+        text = msgspec_json.encode(value, enc_hook=_encode_unknown).decode() if has_json else str(value)
         return _data_result(output, text)
     except _UnreadableError as error:
         raise TypeError(
