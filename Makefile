@@ -8,13 +8,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEV := $(VENV)/.dev-installed
 RUN := $(VENV)/.run-installed
-# One more worker than cores, since many tests wait for processes; `make test WORKERS=8` or PYTEST="-k name" narrow it.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+# Two workers for each core, since many tests wait for processes; `make test WORKERS=8` or PYTEST="-k name" change it.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 PYTEST ?=
 ASK ?= Read README.md, then say in two sentences what this project is.
 PYTHONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: help setup test check requirements mutants coverage agent bench soak matrix lowest typecheck-314 docs format clean
+.PHONY: help setup test test-slow check requirements mutants coverage agent bench soak matrix lowest typecheck-314 docs format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
@@ -29,14 +29,17 @@ $(RUN): pyproject.toml scripts/make_venv
 
 setup: $(DEV) ## the virtual environment for development
 
-test: $(DEV) ## all tests; ends with the number of requirements they prove
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not soak" $(PYTEST)
+test: $(DEV) ## the tests; ends with the number of requirements they prove
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not soak" $(PYTEST)
+
+test-slow: $(DEV) ## the slow tests: whole commands, terminals, workers that are killed, the embedded model
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "slow and not soak" $(PYTEST)
 
 check: $(DEV) ## what CI runs: lint, format, types, layers, sizes, tests
 	@scripts/check $(VENV)
 
 requirements: $(DEV) ## run the tests, then list the requirements without proof (ISSUE=2: those of one issue)
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not soak" --requirements $(if $(ISSUE),--requirements-issue $(ISSUE)) $(PYTEST)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not soak" --requirements $(if $(ISSUE),--requirements-issue $(ISSUE)) $(PYTEST)
 
 mutants: $(DEV) ## break the feature of each requirement and list those whose tests do not fail: MUTANTS="SES-17 RET"
 	@$(BIN)/python -m scripts.mutants $(MUTANTS)
@@ -51,7 +54,7 @@ agent: $(RUN) ## ask an embedded model about this folder: make agent ASK="..."
 bench: $(DEV) ## benchmarks against a hand-written loop
 	@$(BIN)/python -m benchmarks
 
-soak: $(DEV) ## the slow suites; TEST_PODMAN=1 and TEST_POSTGRES=1 try real ones too
+soak: $(DEV) ## the suites of minutes; TEST_PODMAN=1 and TEST_POSTGRES=1 try real ones too
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m soak --timeout 600 $(PYTEST)
 
 matrix: ## the tests under each Python of PYTHONS that this machine has

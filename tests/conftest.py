@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import types
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -38,6 +39,11 @@ _STARTED_IN = os.getcwd()
 
 settings.register_profile("mainspring", deadline=None)
 settings.load_profile("mainspring")
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Return the ID of a union as a parameter: Python 3.14 names each of them `Union`."""
+    return str(val) if isinstance(val, types.UnionType) else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,7 @@
 A test names what it proves with `@pytest.mark.covers("TEX-07", ...)`. An ID that is not in the manifest fails the collection of
 its file. A run ends with `requirements covered: N of M`: the IDs all of whose tests ran and passed.
 A test that was skipped, failed, or was deselected leaves its IDs uncovered. A test over the recorded material, which is not in the
-repository, claims no ID.
+repository, claims no ID, and neither does a slow test, which `make test` leaves out.
 
 Options: `--requirements` also lists the uncovered IDs, by section; `--requirements-issue 2` counts only the IDs of one issue.
 `--covers SES-17` runs only the tests that claim this ID.
@@ -54,16 +54,17 @@ def load_manifest(path: Path = MANIFEST) -> Manifest:
 
 
 def ids_of(item: pytest.Item) -> list[str]:
-    """Return the IDs of a test, including those of its class and module.
-
-    A test over the recorded material has none: the material is not in the repository, so another test must prove its IDs.
-    """
-    return [] if uses_material(item) else [name for mark in item.iter_markers("covers") for name in mark.args]
+    """Return the IDs of a test, including those of its class and module. Those of a test that may not run are proven by others."""
+    return [] if may_not_run(item) else [name for mark in item.iter_markers("covers") for name in mark.args]
 
 
-def uses_material(item: pytest.Item) -> bool:
-    """Return True if the test needs files from outside the repository."""
-    return MATERIAL in getattr(item, "fixturenames", ())
+def may_not_run(item: pytest.Item) -> str:
+    """Return why `make test` in a plain clone does not run the test, or an empty string."""
+    if MATERIAL in getattr(item, "fixturenames", ()):
+        return f"uses `{MATERIAL}`, which a plain clone does not have"
+    if item.get_closest_marker("slow"):
+        return "is `slow`, and `make test` leaves it out"
+    return ""
 
 
 @dataclass
@@ -129,20 +130,18 @@ def pytest_make_collect_report(
         )
         report.result = []
     elif claims := [
-        item.nodeid for item in report.result or () if isinstance(item, pytest.Item) and _claims_material(item)
+        f"{item.nodeid}: This test cannot claim a requirement: it {reason}. Claim it in another test."
+        for item in report.result or ()
+        if isinstance(item, pytest.Item) and _claims(item) and (reason := may_not_run(item))
     ]:
         report.outcome = "failed"
-        report.longrepr = "\n".join(
-            f"{node}: A test that uses `{MATERIAL}` cannot claim a requirement: a plain clone skips it. Claim it in a test "
-            "with data of the repository."
-            for node in claims
-        )
+        report.longrepr = "\n".join(claims)
         report.result = []
     return report
 
 
-def _claims_material(item: pytest.Item) -> bool:
-    return uses_material(item) and any(mark.name == PROPERTY for mark in item.own_markers)
+def _claims(item: pytest.Item) -> bool:
+    return any(mark.name == PROPERTY for mark in item.own_markers)
 
 
 def unknown_ids(items: Iterable[pytest.Item]) -> list[tuple[str, str]]:

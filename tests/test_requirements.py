@@ -99,7 +99,7 @@ def inner_suite(pytester: pytest.Pytester, repository: object, monkeypatch: pyte
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-    pytester.makeini("[pytest]\nmarkers =\n  covers\n  soak\n")
+    pytester.makeini("[pytest]\nmarkers =\n  covers\n  slow\n  soak\n")
     pytester.makepyfile(textwrap.dedent(SUITE))
     return pytester
 
@@ -130,7 +130,8 @@ def test_unknown_id_fails_the_collection(inner_suite: pytest.Pytester, workers: 
     assert result.ret != 0
 
 
-def test_test_over_material_claims_nothing(inner_suite: pytest.Pytester) -> None:
+@pytest.mark.parametrize(("mark", "argument"), [("", "material"), ("@pytest.mark.slow", "")], ids=["material", "slow"])
+def test_test_that_may_not_run_claims_nothing(inner_suite: pytest.Pytester, mark: str, argument: str) -> None:
     module = """
         import pytest
         {module_mark}
@@ -141,17 +142,19 @@ def test_test_over_material_claims_nothing(inner_suite: pytest.Pytester) -> None
         def test_with_own_data(): pass
 
         {mark}
-        def test_with_material(material): pass
+        {own_mark}
+        def test_other({argument}): pass
     """
+    module = module.replace("{mark}", mark).replace("{argument}", argument)
     claim = 'pytest.mark.covers("PKG-01")'
-    text = textwrap.dedent(module).format(module_mark=f"pytestmark = {claim}", mark="")
+    text = textwrap.dedent(module).format(module_mark=f"pytestmark = {claim}", own_mark="")
     inner_suite.makepyfile(test_module=text)
     result = inner_suite.runpytest_subprocess("-p", "tests.requirements_plugin", "test_module.py")
     assert result.outlines[-1] == "requirements covered: 1 of 636"
 
-    inner_suite.makepyfile(test_module=textwrap.dedent(module).format(module_mark="", mark=f"@{claim}"))
+    inner_suite.makepyfile(test_module=textwrap.dedent(module).format(module_mark="", own_mark=f"@{claim}"))
     result = inner_suite.runpytest_subprocess("-p", "tests.requirements_plugin", "test_module.py")
-    result.stdout.fnmatch_lines(["*::test_with_material: A test that uses `material` cannot claim a requirement*"])
+    result.stdout.fnmatch_lines(["*::test_other: This test cannot claim a requirement: it *"])
     assert result.ret != 0
 
 

@@ -7,6 +7,7 @@ import pytest
 from scripts import make_architecture
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_diagrams_are_current(repository: Path) -> None:
     images, page = make_architecture.build()

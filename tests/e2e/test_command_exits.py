@@ -20,12 +20,11 @@ from tests.requires import requires
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 FORMS = ["text", "json", "stream-json"]
 
 
-@pytest.mark.covers("BYD-14")
 @pytest.mark.parametrize(
     ("script", "arguments", "code", "status", "forms"),
     [
@@ -73,7 +72,6 @@ def test_exit_code_matches_the_result_in_every_format(
         assert [line["type"] for line in done.lines].count("result") == 1
 
 
-@pytest.mark.covers("ERR-04")
 def test_unreachable_provider_exits_with_an_error(command: Command) -> None:
     command.variables["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
     command.settings({"retry": {"enabled": False}})

@@ -13,7 +13,7 @@ from tests.requires import on_linux
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 SCHEMA = Path(__file__).resolve().parent.parent.parent / "docs" / "stream-json.schema.json"
 
@@ -50,7 +50,6 @@ def test_json_output_is_one_object(command: Command) -> None:
     assert done.err == ""
 
 
-@pytest.mark.covers("TST-03")
 def test_stream_json_follows_its_schema_and_ends_with_the_result(command: Command) -> None:
     (command.folder / "a.txt").write_text("x\n", encoding="utf-8")
     both = [("read_file", {"path": "a.txt"}), ("read_file", {"path": "none.txt"}), ("read_file", "{broken")]
@@ -71,7 +70,6 @@ def test_stream_json_follows_its_schema_and_ends_with_the_result(command: Comman
     assert done.err == ""
 
 
-@pytest.mark.covers("AGT-36")
 def test_the_system_prompt_names_the_folder_and_can_be_set(command: Command) -> None:
     command.server.script += ["1", "2", "3"]
 
@@ -87,7 +85,6 @@ def test_the_system_prompt_names_the_folder_and_can_be_set(command: Command) -> 
     assert systems[2]["content"].startswith("Only shout.")
 
 
-@pytest.mark.covers("CFG-12")
 def test_model_and_key_come_from_the_environment(command: Command) -> None:
     command.server.script += ["1", "2"]
     command.variables["AGENT_MODEL"] = "openai:other-model"
@@ -299,7 +296,6 @@ def test_mentioned_file_obeys_permission_rules(command: Command) -> None:
 # --- failures ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("ERR-05")
 def test_tool_error_goes_to_the_model_and_provider_error_ends_the_run(command: Command) -> None:
     command.server.script += [call("read_file", path="none.txt"), "There is none."]
     assert command.run("-p", "x").code == 0
@@ -310,7 +306,6 @@ def test_tool_error_goes_to_the_model_and_provider_error_ends_the_run(command: C
     assert "the request is no good" in done.err
 
 
-@pytest.mark.covers("ERR-09")
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
 def test_error_messages_redact_keys_and_suggest_a_fix(command: Command, form: str) -> None:
     command.server.script.append(error(401, f"Incorrect API key provided: {KEY}", "invalid_api_key"))

@@ -16,7 +16,7 @@ from tests.e2e.durable_harness import Workers, fork_server, workers
 from tests.requires import on_posix
 
 __all__ = ["fork_server", "workers"]
-pytestmark = [on_posix, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, on_posix, pytest.mark.timeout(90)]
 
 CONCURRENT_RUNS = 3
 MESSAGES_PER_RUN = 3
@@ -129,7 +129,6 @@ async def run_trial(workers: Workers, kills: int, seed: int, max_delay: float) -
     return kill_trial
 
 
-@pytest.mark.covers("BYD-31")
 async def test_runs_survive_worker_kills(workers: Workers) -> None:
     await run_trial(workers, 8, seed=1, max_delay=0.7)
 

@@ -23,7 +23,7 @@ from tests.helpers.processes import ended, stopped
 from tests.requires import durable_on_sqlite, on_posix
 
 __all__ = ["fork_server", "workers"]
-pytestmark = [on_posix, pytest.mark.timeout(90), pytest.mark.covers("BYD-31")]
+pytestmark = [pytest.mark.slow, on_posix, pytest.mark.timeout(90)]
 
 
 @pytest.fixture
@@ -79,7 +79,6 @@ async def run_answer_command(url: str, call_id: str, answer: str) -> tuple[int |
     return process.returncode, output
 
 
-@pytest.mark.covers("BYD-29")
 async def test_approval_is_answered_while_no_worker_runs(workers: Workers, client: DurableClient) -> None:
     pid = workers.start("before")
     run = await client.start("asking", "r", run_id="r")

@@ -6,7 +6,7 @@ from tests.e2e.habits import HABITS, Habit
 from tests.e2e.terminal import TerminalChat, chat
 from tests.requires import on_posix, on_tmux
 
-pytestmark = [on_posix, on_tmux]
+pytestmark = [pytest.mark.slow, on_posix, on_tmux]
 
 __all__ = ["chat"]
 

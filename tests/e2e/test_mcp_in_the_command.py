@@ -17,7 +17,7 @@ from tests.helpers.processes import ended
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 RAW = Path(__file__).parent.parent / "unit" / "mcp" / "raw_server.py"
 
 
@@ -47,7 +47,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
         threading.Event().wait(0.02)
 
 
-@pytest.mark.covers("MCP-04", "MCP-07")
 def test_mcp_servers_from_settings_and_files_load_despite_a_bad_one(command: Command) -> None:
     set_servers(command, set=server_entry(), bad={"command": "no-such-program-here"}, off=server_entry(disabled=True))
     (command.home / ".agent" / "mcp.json").write_text(
@@ -81,7 +80,6 @@ def test_stream_json_has_one_start_with_the_tools_of_the_servers(command: Comman
     assert warnings[0].startswith("Cannot start MCP server 'bad'")
 
 
-@pytest.mark.covers("MCP-04")
 def test_project_mcp_servers_wait_for_trust(command: Command) -> None:
     set_servers(command)
     (command.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"shared": server_entry()}}))

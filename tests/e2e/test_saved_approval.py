@@ -21,6 +21,8 @@ from mainspring.sessions import Session
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
+pytestmark = pytest.mark.slow
+
 CALLS = [ScriptedCall("act", {"key": key}, id=f"call-{key}") for key in ("free", "ask", "other", "edit")]
 ANSWERS = {"call-ask": Approve(), "call-other": Deny("not that one"), "call-edit": Approve({"key": "edited"})}
 
@@ -100,7 +102,6 @@ def read_calls(folder: Path) -> list[str]:
 QUESTIONS = {f"call-{key}": f"may it act on {key}?" for key in ("ask", "other", "edit")}
 
 
-@pytest.mark.covers("BYD-29")
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
 def test_paused_run_is_answered_by_another_process(tmp_path: Path, mode: str) -> None:
     begun = run_process(tmp_path, "begin", mode)
@@ -119,7 +120,6 @@ def test_paused_run_is_answered_by_another_process(tmp_path: Path, mode: str) ->
     assert sorted(read_calls(tmp_path)) == ["ask", "edited", "free"]
 
 
-@pytest.mark.covers("BYD-29")
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
 @pytest.mark.parametrize("moment", ["die before", "die after"])
 def test_kill_after_an_approval_repeats_no_tool_call(tmp_path: Path, moment: str, mode: str) -> None:

@@ -18,7 +18,7 @@ from tests.helpers.processes import ended
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.covers("BYD-23", "BYD-16")
+pytestmark = pytest.mark.slow
 
 STUBBORN = "trap '' TERM INT HUP; echo $$ > begun; while :; do sleep 97; done"
 """A script that reports when it runs and ends only on SIGKILL."""

@@ -9,12 +9,11 @@ from tests.e2e.servers.chat import call
 from tests.e2e.terminal import TerminalChat, chat, open_chat
 from tests.requires import on_posix, on_tmux
 
-pytestmark = [on_posix, on_tmux]
+pytestmark = [pytest.mark.slow, on_posix, on_tmux]
 
 __all__ = ["chat"]
 
 
-@pytest.mark.covers("CLI-01")
 def test_chat_starts_with_a_quoted_prompt(chat: TerminalChat) -> None:
     terminal = chat.begin("'fix the tests'", script=["Fixed."])
     screen = terminal.wait("Fixed.")
@@ -28,7 +27,6 @@ def test_chat_starts_with_a_quoted_prompt(chat: TerminalChat) -> None:
     terminal.wait("ready$")
 
 
-@pytest.mark.covers("CLI-01")
 def test_resume_without_a_name_opens_the_list_of_sessions(chat: TerminalChat) -> None:
     chat.begin("'remember the apples'", script=["Apples noted."]).wait("Apples noted.")
     chat.end()

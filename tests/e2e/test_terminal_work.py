@@ -10,7 +10,7 @@ from tests.e2e.servers.chat import Reply, Step, call
 from tests.e2e.terminal import Terminal, TerminalChat, chat
 from tests.requires import on_posix, on_tmux
 
-pytestmark = [on_posix, on_tmux]
+pytestmark = [pytest.mark.slow, on_posix, on_tmux]
 
 __all__ = ["chat"]
 
@@ -53,7 +53,6 @@ That is all."""
 LINES = "".join(f"{'twice' if i in {1, 39} else 'line'} {i}\n" for i in range(40))
 
 
-@pytest.mark.covers("CLI-01", "CLI-06", "CLI-07", "CLI-11", "CLI-16")
 def test_task_with_streaming_approval_and_edit(chat: TerminalChat) -> None:
     file = chat.terminal.folder / "code.txt"
     file.write_text(LINES)
@@ -98,7 +97,6 @@ def test_task_with_streaming_approval_and_edit(chat: TerminalChat) -> None:
     chat.end()
 
 
-@pytest.mark.covers("BYD-04")
 def test_key_typed_as_an_approval_appears_goes_to_the_input(chat: TerminalChat) -> None:
     questions = 6  # a machine that stalls for half a second needs another try
     terminal = chat.begin(script=[*[call("shell", command=f"touch ran-{i}") for i in range(questions)], "Done."])
@@ -114,7 +112,6 @@ def test_key_typed_as_an_approval_appears_goes_to_the_input(chat: TerminalChat) 
     terminal.keys("C-u")
 
 
-@pytest.mark.covers("BYD-04", "CLI-02", "OPT-03")
 def test_steering_and_queued_messages_are_sent(chat: TerminalChat) -> None:
     script = [
         call("shell", command="sleep 30 & wait"),
@@ -144,7 +141,6 @@ def test_steering_and_queued_messages_are_sent(chat: TerminalChat) -> None:
     chat.end()
 
 
-@pytest.mark.covers("BYD-04", "CLI-02")
 def test_stopped_session_can_be_resumed(chat: TerminalChat) -> None:
     script = ["I go.", Reply(text="This never ends ...", stall=True)]
     terminal = chat.begin(script=script)
@@ -174,7 +170,6 @@ def test_stopped_session_can_be_resumed(chat: TerminalChat) -> None:
     terminal.wait("ready$")
 
 
-@pytest.mark.covers("CLI-02", "CLI-11")
 def test_large_paste_prompt_history_and_resizing(chat: TerminalChat) -> None:
     terminal = chat.begin(script=["Read it all.", Reply(text=ANSWER, pieces=80, delay=0.02), "narrow"])
     text = "\n".join(f"row {i}" for i in range(5000))
@@ -209,7 +204,6 @@ def test_large_paste_prompt_history_and_resizing(chat: TerminalChat) -> None:
     chat.end()
 
 
-@pytest.mark.covers("CLI-02")
 def test_completion_of_commands_and_files(chat: TerminalChat) -> None:
     folder = chat.terminal.folder
     (folder / ".git").mkdir()
@@ -244,7 +238,6 @@ def extension(api):
 """
 
 
-@pytest.mark.covers("CLI-09")
 def test_extension_commands_shortcuts_and_custom_commands_work(chat: TerminalChat, home: Path) -> None:
     (home / ".agent" / "extensions").mkdir(parents=True)
     (home / ".agent" / "extensions" / "mine.py").write_text(EXTENSION)
@@ -265,7 +258,6 @@ def test_extension_commands_shortcuts_and_custom_commands_work(chat: TerminalCha
     chat.end()
 
 
-@pytest.mark.covers("CLI-15", "CLI-16")
 def test_subagents_are_shown_nested_under_their_names(chat: TerminalChat) -> None:
     def step(request: dict[str, Any]) -> Reply:
         """The main agent starts two subagents, each of which runs a command."""
@@ -294,7 +286,6 @@ def test_subagents_are_shown_nested_under_their_names(chat: TerminalChat) -> Non
     chat.end()
 
 
-@pytest.mark.covers("BYD-18", "CLI-02", "OPT-03")
 def test_shift_tab_switches_the_mode_in_the_status_line(chat: TerminalChat) -> None:
     folder = chat.terminal.folder
     script = [call("write_file", path="a.txt", content="a"), call("shell", command="touch ran"), "Done."]
@@ -334,7 +325,6 @@ def _status(terminal: Terminal) -> str:
 SCRIPT = "#!/bin/sh\necho $0 >> {canary}\n"
 
 
-@pytest.mark.covers("BYD-18", "SEC-01")
 def test_always_allow_applies_to_this_project_only(chat: TerminalChat, tmp_path: Path) -> None:
     project, other, canary = chat.terminal.folder, tmp_path / "other", tmp_path / "canary"
     other.mkdir()

@@ -493,7 +493,8 @@ def test_conversation_is_cheap() -> None:
     finally:
         tracemalloc.stop()
     assert created / 100 < 1_000
-    assert ready / 100 < 10_500, "with the agent of its first run: 9.8 KB on Python 3.11, 10.4 on 3.13"
+    limit = 10_500 if sys.version_info < (3, 14) else 11_500
+    assert ready / 100 < limit, "with the agent of its first run: 9.8 KB on Python 3.11, 10.4 on 3.13, 11.1 on 3.14"
 
 
 async def test_definition_can_run_too() -> None:

@@ -189,6 +189,7 @@ async def test_rejected_prompt_returns_to_the_input(tmp_path: Path) -> None:
         await tui.wait_for(lambda: tui.session.screen.buffer.text == "a long thought")
 
 
+@pytest.mark.covers("CLI-09")
 async def test_slash_commands_shell_lines_and_shortcuts_are_sent(tmp_path: Path) -> None:
     chat = ScriptedChat()
     chat.shortcuts = {"alt+j": "jump", "ctrl+o": "taken already"}

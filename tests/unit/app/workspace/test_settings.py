@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.run.options import WorkspaceOptions
+from mainspring.app.workspace.manage_settings import change_config
 from mainspring.app.workspace.paths import find_project_settings, find_user_paths
 from mainspring.app.workspace.settings import AppConfig, Settings, load_settings, parse_settings, save_settings
 from mainspring.errors import ConfigError
@@ -378,6 +380,23 @@ def test_saving_creates_a_private_file(home: Path, project: Path) -> None:
     config = load(project).config
     assert (config.providers.get("openai").api_key, config.agent.run_options().max_output_tokens) == ("sk-1", 7)
     assert [p.name for p in file.parent.iterdir()] == ["settings.json"]
+
+
+@pytest.mark.covers("CFG-13")
+@pytest.mark.parametrize("key", ["providers.openai.apiKey", "providers.github.token"])
+def test_project_settings_cannot_contain_an_api_key(key: str, project: Path, home: Path) -> None:
+    place = WorkspaceOptions(cwd=str(project))
+    change_config("agent.maxTurns", "3", place=place, project=True)
+    file = change_config("permissions.deny", '["shell(rm *)"]', place=place, project=True)
+
+    with pytest.raises(ConfigError, match="is not allowed in a project's settings"):
+        change_config(key, "sk-1", place=place, project=True)
+    assert file == project / ".agent" / "settings.json"
+    assert json.loads(file.read_text(encoding="utf-8")) == {
+        "agent": {"maxTurns": 3},
+        "permissions": {"deny": ["shell(rm *)"]},
+    }
+    assert not (home / ".agent" / "settings.json").exists()
 
 
 @pytest.mark.covers("CFG-06")
