@@ -35,7 +35,7 @@ _SCHEMA: dict[str, type] = {"properties": dict, "required": list, "$defs": dict,
 _MAX_DEPTH = 100
 """Maximum depth of a schema; the SDK drops a whole list for a schema that is too deep to serialize."""
 _NO_CONTENT = frozenset({"_meta", "isError"})
-"""Fields of a result from which a tool with nothing to say left out the content."""
+"""Fields of a result without content."""
 _START = 300
 """Bytes to search for the ID of a response that is too deep to parse."""
 _ID = lazy_re(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')

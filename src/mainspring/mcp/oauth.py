@@ -262,12 +262,14 @@ def _provider_class() -> Any:
                         response = yield sent
                         if sent is first and self.alone and await needs_new_login(self.context, self.file, response):
                             return
-                        mine = sent is first and not is_refresh_due and self.context.can_refresh_token()
-                        rejected = mine and response.status_code == 401
+                        rejected = (
+                            sent is first
+                            and response.status_code == 401
+                            and not is_refresh_due
+                            and self.context.can_refresh_token()
+                        )
                         sent = None if rejected else await _send(flow, response)
-            if (
-                rejected
-            ):  # The token was revoked before its expiry: refresh it unless another client has, and repeat the request.
+            if rejected:  # The token was revoked before its expiry: refresh it unless another client has, and repeat.
                 async with _refresh_lock(self.file, True):
                     await self._reload()
                     expire_sent_token(self.context, request)

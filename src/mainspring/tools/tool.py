@@ -416,7 +416,7 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
         return _data_result(output, to_json())
     try:
         value = cast("Any", output)
-        has_json = type(value) is not float or isfinite(value)  # null for NaN would say that nothing was returned
+        has_json = type(value) is not float or isfinite(value)  # null for NaN would look like no value
         text = msgspec_json.encode(value, enc_hook=_encode_unknown).decode() if has_json else str(value)
         return _data_result(output, text)
     except _UnreadableError as error:

@@ -43,8 +43,8 @@ def exit_on_interrupt(before: Callable[[], object] | None = None) -> None:
 
 
 def keep_exit_codes() -> None:
-    """Stop ignoring SIGCHLD, which some programs pass on to what they start: the exit code of every child would be lost, and a
-    hook that blocks a call could not be told from one that allows it.
+    """Stop ignoring SIGCHLD, which some programs pass on to what they start: the exit code of every child would be lost, also
+    that of a hook that blocks a call.
     """
     number = getattr(signal, "SIGCHLD", None)  # missing on Windows
     if number is not None and signal.getsignal(number) == signal.SIG_IGN:
