@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, overload
 
 from msgspec import Struct, ValidationError, convert, field, to_builtins
@@ -430,7 +431,10 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     if to_json is not None:  # a pydantic model
         return _data_result(output, to_json())
     try:
-        return _data_result(output, msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
+        value = cast("Any", output)
+        has_json = type(value) is not float or isfinite(value)  # null for NaN would look like no value
+        text = msgspec_json.encode(value, enc_hook=_encode_unknown).decode() if has_json else str(value)
+        return _data_result(output, text)
     except _UnreadableError as error:
         raise TypeError(
             f"{f'Tool {tool}' if tool else 'The tool'} returned {error}, which a model cannot read. Return text, a ToolResult, a "

@@ -143,7 +143,7 @@ def test_variables_are_expanded_and_missing_ones_are_named() -> None:
     server = parse_one(
         {
             "command": "${BIN:-node}",
-            "args": ["--key=${KEY}", "${EMPTY:-fallback}", "$KEY", "${A}${A}"],
+            "args": ["--key=${KEY}", "${EMPTY:-fallback}", "$KEY", "${A}${env:A}"],
             "env": {"TOKEN": "${KEY}"},
             "cwd": "${HOME}/x",
         }

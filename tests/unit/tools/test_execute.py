@@ -65,6 +65,13 @@ class MissingFileError(FileNotFoundError):
         (ModelNotFoundError("no gpt"), "Error: no gpt", ToolErrorCode.NOT_FOUND),
         (NetworkError("down"), "Error: down", ToolErrorCode.IO_ERROR),
         (ValueError("bad"), "Error: ValueError: bad", ToolErrorCode.UNKNOWN),
+        (
+            ExceptionGroup(
+                "unhandled errors in a TaskGroup", [ValueError("bad"), ExceptionGroup("more", [KeyError("k")])]
+            ),
+            "Error: ExceptionGroup: unhandled errors in a TaskGroup: ValueError: bad; ExceptionGroup: more: KeyError: 'k'",
+            ToolErrorCode.UNKNOWN,
+        ),
         (UnprintableError(), "Error: UnprintableError: (its text cannot be had: ValueError)", ToolErrorCode.UNKNOWN),
     ],
 )
