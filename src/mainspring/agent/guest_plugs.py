@@ -42,7 +42,7 @@ class GuestPlugs:
         *,
         with_gates: bool = True,
     ) -> None:
-        self._host = host
+        self._host, self._guest = host, guest
         self._is_active = is_active
         self._only_gates = False
         self.name = name
@@ -65,6 +65,15 @@ class GuestPlugs:
             self.on(gate, apply_gates_of(gate, guest))
         cast("Any", host).guests += (self,)
 
+    def attach_disclosure(self) -> Disclosure | None:
+        """Lock tools of the guest while the plugins apply, as its own disclosure does; ``None`` if it has none."""
+        found = next((p for p in self._guest.plugs if isinstance(p, Disclosure)), None)
+        if found is None:
+            return None
+        own = found.for_child()
+        own.install(cast("CoreAgent", _ActiveGuest(self, self._host, self._guest)))
+        return own
+
     @property
     def active_plugs(self) -> Sequence[Plugin]:
         """The plugins that apply now; subagents of the host get theirs, too."""
@@ -83,6 +92,20 @@ class GuestPlugs:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._host, name)
+
+
+class _ActiveGuest:
+    """The guest while it continues the run of the host: its own tools and model, with the hooks and active tools of the run."""
+
+    def __init__(self, bus: GuestPlugs, host: CoreAgent, guest: CoreAgent) -> None:
+        self.bus, self._host, self._guest = bus, host, guest
+
+    @property
+    def active_tools(self) -> Sequence[str]:
+        return self._host.active_tools
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._guest, name)
 
 
 class _KnownTools(ToolRegistry):

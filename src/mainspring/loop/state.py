@@ -186,6 +186,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         aliases: The names under which the model knows tools, by the tool's own name; see `ToolAliasModel`.
         has_custom_system_prompt: Whether the system prompt belongs to this run only; `system:before` fires then.
         finalize_result: Adds to the result of a run, for example its structured output.
+        add_late_usage: Adds the usage of a side call that ends after the run, which is not in its result.
     """
 
     model: ModelProvider
@@ -205,6 +206,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     has_custom_system_prompt: bool = False
     finalize_result: Callable[[RunResult], RunResult] | None = None
+    add_late_usage: Callable[[Usage], None] | None = None
 
     def __post_init__(self) -> None:
         if self.get_api_key is not None:

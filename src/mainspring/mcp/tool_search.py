@@ -151,6 +151,16 @@ def create_tool_search(
     )
 
 
+def create_search_of(disclosure: Disclosure) -> Tool:
+    """Create the tool `tool_search` for the tools that a disclosure locks."""
+    return create_tool_search(
+        lambda: disclosure.lazy_tools,
+        disclosure.on_found,
+        limit=disclosure.search.limit,
+        model_name=disclosure.model_name,
+    )
+
+
 class ToolSearchPlug:
     """Plugin that adds the tool `tool_search` to an agent with a `Disclosure`.
 
@@ -179,9 +189,7 @@ class ToolSearchPlug:
             self.tool = None
         if limit and disclosure.search_name not in agent.tools:
             self._limit = limit
-            self.tool = create_tool_search(
-                lambda: disclosure.lazy_tools, disclosure.on_found, limit=limit, model_name=disclosure.model_name
-            )
+            self.tool = create_search_of(disclosure)
             agent.tools.add(self.tool)
 
     def for_child(self) -> ToolSearchPlug:

@@ -189,6 +189,11 @@ def test_rejected_thinking_budget_is_not_replaced_if_none_was_sent() -> None:
     assert "budget" not in [each.messages.thinking for each in found]
 
 
+@pytest.mark.parametrize("mark", ["[DONE] ", " [DONE]", "[DONE]\r"])
+def test_done_mark_may_have_spaces(mark: str) -> None:
+    assert chat.message(chat.chunk({"content": "Hello"}), chat.chunk({}, "stop"), mark, done=False).text == "Hello"
+
+
 def test_done_mark_of_a_gateway_is_no_line_of_ollama() -> None:
     decoder = ollama.OllamaDecoder(PROFILE)
     events: list[Any] = []

@@ -95,6 +95,22 @@ async def test_repeated_question_is_shown_once() -> None:
     assert block.text.count("run rmdir x") == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("touch made", "touch made: no rule allows it"),
+        ("touch a b && mkdir c", "touch a b, mkdir c: no rule allows it"),
+        ("cat /etc/a /etc/b", "/etc/a, /etc/b: it is outside the project"),
+    ],
+)
+async def test_approval_request_has_each_reason_once(line: str, reason: str) -> None:
+    user = FakeUser(False)
+    call = ScriptedCall("shell", {"command": line}, id="s")
+    [denied] = await run_calls(Permissions(on_permission_request=user), call)
+    assert user.requests[0].reason == reason
+    assert denied.text.count(reason.rpartition(": ")[2]) == 1
+
+
 @pytest.mark.covers("SEC-01")
 @pytest.mark.parametrize(
     ("line", "rules"),

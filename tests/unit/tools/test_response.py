@@ -112,6 +112,13 @@ def test_any_other_dict_is_data(returned: dict[str, Any]) -> None:
     assert (json.loads(result.text), result.is_error, result.title, result.value) == (returned, False, "", returned)
 
 
+@pytest.mark.parametrize(
+    ("returned", "text"), [(float("nan"), "nan"), (float("-inf"), "-inf"), (0.5, "0.5"), (None, "")]
+)
+def test_number_that_json_lacks_is_not_read_as_nothing(returned: Any, text: str) -> None:
+    assert to_tool_result(returned).text == text
+
+
 def test_response_has_the_data_that_the_tool_returned() -> None:
     assert to_tool_response(to_tool_result(success_response({"n": 1}, "done"))) == SuccessResponse({"n": 1}, "done")
     assert to_tool_response(to_tool_result([1, 2])) == SuccessResponse([1, 2], "[1,2]")

@@ -84,7 +84,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
             for text, there in (
                 (f"{pluralize(tree.changes, 'uncommitted change')}", tree.changes),
                 (f"{pluralize(tree.ahead, 'unmerged commit', 'unmerged commits')}", tree.ahead),
-                ("safe to remove", not tree.changes and not tree.ahead),
+                ("safe to remove", not (tree.changes or tree.ahead or tree.problem)),
+                (f"unreadable: {tree.problem}", tree.problem),
             )
             if there
         )

@@ -300,6 +300,16 @@ async def test_malformed_json_in_an_output_call_is_repaired() -> None:
     assert (await agent.run("go")).output == Person("Ann", 4)
 
 
+async def test_limit_after_a_rejected_output_is_reported_with_the_last_error() -> None:
+    agent = make_agent(ScriptedCall(OUTPUT_TOOL, {"name": "Ann"}), behavior=RunOptions(schema=Person, max_turns=1))
+    result = await agent.run("go")
+    with pytest.raises(
+        AgentOutputError,
+        match=r"^The run ended \(max_turns\) without an output: no response matched .* Raise the limit, or ",
+    ):
+        _ = result.output
+
+
 @pytest.mark.covers("AGT-33")
 async def test_limit_before_the_output_is_reported() -> None:
     agent = make_agent(ScriptedCall("look", {"key": "a"}), behavior=RunOptions(schema=Person, max_turns=1))
