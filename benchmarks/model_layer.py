@@ -159,10 +159,8 @@ async def decode(name: str, url: str) -> dict[str, float]:
 
 def encode(name: str) -> dict[str, float]:
     """CPU milliseconds of a request with 200 messages and 40 tools: at first, and with one turn more."""
-    from mainspring.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
-    from mainspring.messages import ToolDefinition as ToolSpec
-    from mainspring.models import EncodingCache as Scratch
-    from mainspring.models import ModelRequest, create_model
+    from mainspring.messages import Message, TextBlock, ToolDefinition as ToolSpec, ToolResultBlock, ToolUseBlock
+    from mainspring.models import EncodingCache as Scratch, ModelRequest, create_model
 
     spec, settings, _ = PROTOCOLS[name]
     schema = {

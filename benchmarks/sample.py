@@ -159,8 +159,7 @@ async def dispatch(which: str, url: str) -> dict:
     from mainspring import Agent, tool
     from mainspring.env.memory import MemoryEnv
     from mainspring.loop.hooks import HOOKS
-    from mainspring.testing.scripted_model import Reply, ScriptedModel
-    from mainspring.testing.scripted_model import ScriptedCall as Call
+    from mainspring.testing.scripted_model import Reply, ScriptedCall as Call, ScriptedModel
 
     request = ("gate", "before", "permit", "start", "transform", "after")
 

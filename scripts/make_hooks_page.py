@@ -28,7 +28,7 @@ callbacks, and extensions.
   parallel, before all of them. They include a result that a gate provides, but not a call that it blocks.
 - `await ctx.side_call(purpose, request)` of a hook calls a model outside the conversation; `agent.side_call` does the same. The call counts in the
   usage and limits of the run, and ends with it.
-- An abort ends a gate immediately, and any other handler after the grace period of tools. A **kept** hook reaches every handler even if the run is
+- An abort ends a gate immediately, and any other handler after the grace period of tools. A hook marked **must finish** reaches every handler even if the run is
   being cancelled, so that stored data is complete.
 - Hooks of MCP servers and skills that fire during warm-up (`mcp:bootstrap:*`, `mcp:connect`, `skills:resolve`, `skills:catalog`) fire once,
   in `warmup()` or the first run. A handler registered after that misses them.
@@ -75,7 +75,7 @@ def methods(kind: type[Hook] | type[Event]) -> list[str]:
 
 def hook_section(kind: type[Hook]) -> str:
     """Return the marks, the meaning, the time, and the fields of a hook."""
-    marks = "".join([f" · {word}" for word in ("gate", "kept") if getattr(kind, word)])
+    marks = "".join([f" · {word.replace('_', ' ')}" for word in ("gate", "must_finish") if getattr(kind, word)])
     mutable = f" Changeable: {', '.join(f'`{f}`' for f in kind.mutable)}." if kind.mutable else ""
     calls = f" Methods: {', '.join(f'`{c}()`' for c in found)}." if (found := methods(kind)) else ""
     meaning = inspect.cleandoc(kind.__doc__ or "").replace("``", "`")

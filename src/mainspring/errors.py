@@ -221,6 +221,7 @@ def single_conversation_error(plug: str) -> ConfigError:
 
 _find_option_advice = lazy_function("mainspring.other_names", "find_option_advice")
 _find_attribute_advice = lazy_function("mainspring.other_names", "find_attribute_advice")
+_find_misuse_advice = lazy_function("mainspring.other_names", "find_misuse_advice")
 
 
 def check_option_names(
@@ -260,6 +261,16 @@ def attribute_error(owner: object, kind: str, name: str) -> AttributeError:
     advice = _find_attribute_advice(kind, name)
     text = f"{type(owner).__name__!r} object has no attribute {name!r}{advice and f'. {advice}'}"
     return AttributeError(text, name=name, obj=owner)
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return the text of a failure for data: of an aborted run only the reason, since its advice is for code."""
+    return error.reason if isinstance(error, AgentAbortedError) else str(error)
+
+
+def misuse_error(kind: str, syntax: str, problem: str) -> TypeError:
+    """Return the error of a use of a class that other libraries have, which names the counterpart."""
+    return TypeError(f"{kind!r} object {problem}. {_find_misuse_advice(kind, syntax)}")
 
 
 class PartialRunResult(Protocol):
@@ -325,7 +336,22 @@ class AgentContextExceededError(AgentProviderError):
 
 
 class AgentAbortedError(AgentError):
-    """The run was stopped by ``abort()`` or by the caller's `CancelToken`."""
+    """The run was stopped by ``abort()`` or by the caller's `CancelToken`.
+
+    Attributes:
+        reason: The reason that the caller passed.
+    """
+
+    def __init__(self, reason: str = "aborted") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        reason = "" if self.reason in ("", "aborted") else f": {self.reason.removesuffix('.')}"
+        return (
+            f"The run was aborted{reason}. The conversation keeps the messages so far. To continue it, run the agent again, with "
+            "another prompt or without one."
+        )
 
 
 class AgentBusyError(AgentError):

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import msgspec
 
 
-_FUNCTIONS_OF_OTHERS = ("function_tool", "handoff", "input_guardrail", "output_guardrail")
+_FUNCTIONS_OF_OTHERS = (
+    "capture_run_messages", "create_react_agent", "function_tool", "handoff", "init_chat_model", "input_guardrail", "interrupt",
+    "output_guardrail", "set_default_openai_key", "set_tracing_disabled", "trace",
+)  # fmt: skip
 
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
@@ -23,7 +26,7 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
     The package declares the names for type checkers by imports under ``TYPE_CHECKING``. Type checkers must not see its
     ``__getattr__``: a misspelled name would then be of the type ``Any``.
 
-    A name of ``mainspring`` that other libraries export is an `ImportError` that names the counterpart here.
+    A name that other libraries export is an `ImportError` that names the counterpart here.
 
     Args:
         package: Its ``__name__``.
@@ -42,7 +45,7 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> None:
         home = home_of.get(name)
         if home is None:
             # Python finds every module of the package in this way: they are lowercase.
-            if package == "mainspring" and (name[0].isupper() or name in _FUNCTIONS_OF_OTHERS):
+            if name[0].isupper() or name in _FUNCTIONS_OF_OTHERS:
                 advice = import_module("mainspring.other_names").find_export_advice(name)
                 if advice:
                     # Python replaces the text of an AttributeError of `from package import name`.

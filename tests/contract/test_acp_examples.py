@@ -173,7 +173,7 @@ INVALID_RESULT_TEXTS = {
     "terminal/create": "ours",
     "terminal/output": "The editor does not report",
     "terminal/wait_for_exit": "The editor does not report",
-    "elicitation/create": "gave no answer",
+    "elicitation/create": "did not answer",
 }
 """The tool result after an invalid client result: a denial, the file on disk, or a local command; never a guess."""
 

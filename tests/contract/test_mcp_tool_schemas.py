@@ -9,8 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from mainspring import Agent, define_tool, tool
@@ -21,8 +20,7 @@ from mainspring.models.codec.tool_schema import simplify_tool_schema, split_desc
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import GeminiDialect, ModelProfile
 from mainspring.models.providers.gemini import gemini_capabilities
-from mainspring.models.wire import anthropic as anthropic_messages
-from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
+from mainspring.models.wire import anthropic as anthropic_messages, gemini, ollama, openai_chat, openai_responses
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import parse_arguments
 

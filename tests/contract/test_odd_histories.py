@@ -20,8 +20,7 @@ from mainspring.messages import (
 from mainspring.models.port import EncodingCache, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
 from mainspring.models.providers.gemini import gemini_capabilities
-from mainspring.models.wire import anthropic as anthropic_messages
-from mainspring.models.wire import gemini, ollama, openai_chat, openai_responses
+from mainspring.models.wire import anthropic as anthropic_messages, gemini, ollama, openai_chat, openai_responses
 from tests.contract import request_rules as shapes
 from tests.rows import each_row
 

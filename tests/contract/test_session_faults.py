@@ -32,10 +32,13 @@ from mainspring.sessions import (
     search_sessions,
 )
 from tests.requires import skip_missing
-from tests.unit.sessions.harness import QUICK, check_paired
-from tests.unit.sessions.harness import describe as texts
-from tests.unit.sessions.harness import make_agent as agent
-from tests.unit.sessions.harness import make_calls as calling
+from tests.unit.sessions.harness import (
+    QUICK,
+    check_paired,
+    describe as texts,
+    make_agent as agent,
+    make_calls as calling,
+)
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 STORES: dict[str, Callable[[Path], SessionStore]] = {

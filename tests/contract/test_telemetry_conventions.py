@@ -9,8 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from mainspring.telemetry import Telemetry, TelemetryOptions
-from mainspring.telemetry import conventions as names
+from mainspring.telemetry import Telemetry, TelemetryOptions, conventions as names
 from tests.contract.telemetry_scenario import run_scenario
 from tests.unit.telemetry.receiver import Receiver, attributes
 

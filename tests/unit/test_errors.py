@@ -1,5 +1,7 @@
 """The exception tree: one type for each kind, with structured fields."""
 
+import pickle
+
 import pytest
 
 from mainspring import errors
@@ -19,8 +21,10 @@ from mainspring.errors import (
     ProviderError,
     RateLimitedError,
     ToolError,
+    describe_failure,
     model_error,
 )
+from mainspring.events import ErrorInfo
 from mainspring.loop import LoopContext, agent_loop
 from mainspring.loop.hooks import SessionEnd, TurnAfter
 from mainspring.messages import Message
@@ -176,3 +180,13 @@ async def test_tool_error_goes_to_the_model_and_a_hook_error_is_logged(caplog: p
 def test_model_error_carries_the_partial_response() -> None:
     partial = Message.assistant("half")
     assert NetworkError("cut", partial=partial).partial is partial
+
+
+def test_text_of_an_abort_contains_the_reason_and_the_next_step() -> None:
+    error = AgentAbortedError("the user left.")
+    advice = " The conversation keeps the messages so far. To continue it, run the agent again, with another prompt or without one."
+    assert str(error) == f"The run was aborted: the user left.{advice}"
+    assert str(AgentAbortedError()) == f"The run was aborted.{advice}"
+    assert describe_failure(error) == ErrorInfo.from_exception(error).message == "the user left."
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.reason) == (str(error), error.reason)

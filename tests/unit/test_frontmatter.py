@@ -3,8 +3,7 @@
 import string
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.frontmatter import parse_fields_and_body
 

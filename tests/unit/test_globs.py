@@ -5,8 +5,7 @@ import time
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.globs import PLAIN, TOOL_GLOB, GlobError, compile_glob, expand_braces, matches_any, translate_name
 from mainspring.shell_analysis import wildcards

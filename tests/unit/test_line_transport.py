@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.line_transport import LineReader, LineTooLongError, LineTransport
 from tests.helpers.memory_lines import MemoryLines

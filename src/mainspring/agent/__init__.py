@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.agent.agent import Agent as Agent
-    from mainspring.agent.agent import create_agent as create_agent
+    from mainspring.agent.agent import Agent as Agent, create_agent as create_agent
     from mainspring.agent.conversation import Conversation as Conversation
 
 

@@ -42,6 +42,7 @@ from mainspring.errors import (
     AgentOutputError,
     attribute_error,
     check_option_names,
+    misuse_error,
 )
 from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import LoopOptions, Prompt, RunHandle, RunResult
@@ -130,6 +131,10 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
 
         def __getattr__(self, name: str) -> Any:
             raise attribute_error(self, "Agent", name)
+
+        def __call__(self, *_: Any, **__: Any) -> Any:
+            """Raise the error that names the method to call."""
+            raise misuse_error("Agent", "call", "is not callable")
 
     @overload
     def __init__(
@@ -220,7 +225,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         every: dict[str, Any] = {**options, "tools": normalize_tools(tools or ())}
         self._inherited = {name: value for name, value in every.items() if name in INHERITED_OPTIONS}
         super().__init__(
-            self._use_key(resolve_model(model, provider, self.get_api_key)),
+            self._use_key(resolve_model(model, provider, self.get_api_key, needs_key=False)),
             env=env,
             system=system if isinstance(system, str) else "",
             behavior=behavior,
@@ -246,7 +251,8 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         return self._subagents
 
     def join(self, parent: Agent[Any, Any]) -> None:
-        """Run as a subagent of another agent: share the limits and the number of its subagents."""
+        """Run as a subagent of another agent: share its limits, the number of its subagents, and its servers."""
+        self._is_conversation = True
         self._above = parent._subagents
         if self._subagents is not None and self._above is not None:
             self._subagents.join(self._above)
@@ -338,7 +344,7 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
         try:
             await self._lifecycle.shutdown(reason)
         finally:
-            await close_servers([self] if self._is_conversation else _with_others(self))
+            await close_servers([self] if self._is_conversation else self.with_other_agents())
 
     @property
     def other_agents(self) -> Sequence[Agent[Any, Any]]:
@@ -574,17 +580,9 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
             return await self.run(prompt, **options)
         finally:
             await close_servers(
-                _with_others(self), shared=True
+                self.with_other_agents(), shared=True
             )  # connections belong to this event loop, which ends now
             await self.model.aclose()
-
-
-def _with_others(agent: Agent[Any, Any]) -> Sequence[Agent[Any, Any]]:
-    """Return an agent with all agents that its runs may use."""
-    found = [agent]
-    for each in found:  # which grows
-        found += [other for other in each.other_agents if other not in found]
-    return found
 
 
 create_agent = Agent

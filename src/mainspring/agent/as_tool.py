@@ -53,8 +53,11 @@ def create_agent_tool(agent: CallableAgent, name: str, description: str) -> Agen
         title = " ".join(str(task).split())[:80]
         ctx.metadata(title=title)
         if call is None:  # outside of a run
-            alone = agent.create_counterpart({"plugs": ()})
-            return to_tool_result((await alone.run(task, deps=ctx.deps)).output)
+            alone: Any = agent.create_counterpart({"plugs": ()})
+            try:
+                return to_tool_result((await alone.run(task, deps=ctx.deps)).output)
+            finally:
+                await alone.shutdown()
         subagents: Subagents = call()
         result = await subagents.call(agent, name, task, deps=ctx.deps, signal=ctx.signal)
         return to_parent_result(result, title, subagents.max_result_chars)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import mainspring.skills as skills_package
 from mainspring.agent.lifecycle import AssistPlug
-from mainspring.agent.plugs import find_mcp_plugs
+from mainspring.lazy import lazy_class
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import Handler
 from mainspring.mcp.tool_search import ToolSearchPlug
@@ -16,7 +15,9 @@ from mainspring.subagents.plug import GATE_HOOKS, Subagents, apply_gates_of, mar
 from mainspring.tools import Tool, ToolRegistry
 
 if TYPE_CHECKING:
-    from mainspring.skills import SkillsPlug
+    from mainspring.skills.plug import SkillsPlug
+else:
+    SkillsPlug = lazy_class("mainspring.skills.plug", "SkillsPlug")
 
 
 class GuestPlugs:
@@ -41,7 +42,7 @@ class GuestPlugs:
         *,
         with_gates: bool = True,
     ) -> None:
-        self._host = host
+        self._host, self._guest = host, guest
         self._is_active = is_active
         self._only_gates = False
         self.name = name
@@ -52,17 +53,26 @@ class GuestPlugs:
         self._is_gate_of_application = False
         for plug in getattr(guest, "active_plugs", guest.plugs):
             shared = any(plug is each for each in host.plugs)
-            if shared or isinstance(plug, offering) or plug in find_mcp_plugs((plug,)):
+            if shared or isinstance(plug, offering):
                 continue
             child = plug.for_child()
             if child is not None:
-                self._only_gates = _is_skills(child)  # they add to the prompt
+                self._only_gates = isinstance(child, SkillsPlug)  # they add to the prompt
                 child.install(cast("CoreAgent", self))
                 self._plugs.append(child)
         self._only_gates, self._is_gate_of_application = False, True
         for gate in GATE_HOOKS if with_gates else ():
             self.on(gate, apply_gates_of(gate, guest))
         cast("Any", host).guests += (self,)
+
+    def attach_disclosure(self) -> Disclosure | None:
+        """Lock tools of the guest while the plugins apply, as its own disclosure does; ``None`` if it has none."""
+        found = next((p for p in self._guest.plugs if isinstance(p, Disclosure)), None)
+        if found is None:
+            return None
+        own = found.for_child()
+        own.install(cast("CoreAgent", _ActiveGuest(self, self._host, self._guest)))
+        return own
 
     @property
     def active_plugs(self) -> Sequence[Plugin]:
@@ -84,6 +94,20 @@ class GuestPlugs:
         return getattr(self._host, name)
 
 
+class _ActiveGuest:
+    """The guest while it continues the run of the host: its own tools and model, with the hooks and active tools of the run."""
+
+    def __init__(self, bus: GuestPlugs, host: CoreAgent, guest: CoreAgent) -> None:
+        self.bus, self._host, self._guest = bus, host, guest
+
+    @property
+    def active_tools(self) -> Sequence[str]:
+        return self._host.active_tools
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._guest, name)
+
+
 class _KnownTools(ToolRegistry):
     """A copy of an agent's tools, to which its plugins have added theirs already."""
 
@@ -92,8 +116,3 @@ class _KnownTools(ToolRegistry):
     def add(self, tool: Tool) -> None:
         if tool.name not in self._tools:
             super().add(tool)
-
-
-def _is_skills(plug: object) -> bool:
-    skills: type[SkillsPlug] = skills_package.SkillsPlug
-    return isinstance(plug, skills)

@@ -26,9 +26,11 @@ from mainspring.loop.hooks import (
 )
 from mainspring.loop.policy import ORDER_SHORTEN_CONTEXT
 from mainspring.loop.state import RunRedirect
+from mainspring.mcp.tool_search import create_search_of
 from mainspring.messages import AgentMessage, Message
 from mainspring.models import ToolAliasModel
 from mainspring.policies.compaction import is_summary
+from mainspring.policies.disclosure import TOOL_SEARCH_NAME, Disclosure
 from mainspring.policies.structured.options import OUTPUT_TOOL
 from mainspring.subagents.plug import SPAWN_TOOL
 from mainspring.threads import run_in_thread
@@ -194,6 +196,7 @@ class Handoffs(Plugin):
             )
         self._active = self._start = ""  # names of tools; empty for the agent that runs
         self._prepared: dict[str, Successor[Any]] = {}
+        self._disclosures: dict[str, Disclosure | None] = {}
         self._decided = ""
         self._prefix: tuple[str, list[AgentMessage]] = ("", [])
 
@@ -225,7 +228,8 @@ class Handoffs(Plugin):
             agent.tools.add(self._create_tool(each.tool_name, each.agent.name, each.description))
         for name, each in self._known.items():
             target = cast("CoreAgent", each.agent)
-            GuestPlugs(agent, target, target.name, self._is_active(name))
+            guest = GuestPlugs(agent, target, target.name, self._is_active(name))
+            self._disclosures[name] = guest.attach_disclosure()
         agent.on(SessionStart, self._on_session_start, order=_LAST_ORDER)
         agent.on(ToolGate, self._on_tool_gate, order=_GATE_ORDER)
         agent.on(ToolResultsAfter, self._on_tool_results, order=_LAST_ORDER)
@@ -266,7 +270,8 @@ class Handoffs(Plugin):
 
     async def _on_session_start(self, hook: SessionStart) -> None:
         """Continue with the agent that answered last."""
-        self._active, self._decided = "", ""
+        self._decided = ""
+        self._set_active("")
         found = await self._find_last(self._agent.context.messages)
         if found:
             await self._switch(found, hook.deps, resumed=True)
@@ -306,7 +311,8 @@ class Handoffs(Plugin):
     async def _switch(self, name: str, deps: Any, *, resumed: bool = False) -> None:
         """Continue the run as another agent."""
         successor = self._prepared.pop(name or self._start, None) or await self._prepare(name, deps)
-        before, self._active = self._active, name
+        before = self._active
+        self._set_active(name)
         if name:
             handoff = self._known[name]
             others = [self._agent.tools.get(each) for each in _PLUGIN_TOOLS]
@@ -314,11 +320,21 @@ class Handoffs(Plugin):
                 t for t in others if t is not None and t.source == "builtin" and successor.tools.get(t.name) is None
             ]
             returning = [self._create_tool(self._start, self._agent.name, "")] if handoff.can_return else []
-            successor = replace(successor, tools=ToolRegistry([*successor.tools, *kept, *returning]))
+            tools = {t.name: t for t in (*successor.tools, *kept, *returning)}
+            search, disclosure = tools.get(TOOL_SEARCH_NAME), self._disclosures[name]
+            if search is not None and search.source == "builtin" and disclosure is not None:
+                tools[TOOL_SEARCH_NAME] = create_search_of(disclosure)  # that of the agent finds its own tools
+            successor = replace(successor, tools=ToolRegistry(tools.values()))
         self._host.redirect_run(successor, resumed=resumed)
         source = self._known[before].agent.name if before else self._agent.name
         model = f"{successor.model.provider}:{successor.model.model}"
         await self._agent.bus.notify(AgentHandoff(source, successor.name, model, resumed))
+
+    def _set_active(self, name: str) -> None:
+        self._active = name
+        for plug in self._agent.plugs:
+            if isinstance(plug, Disclosure):
+                plug.is_suspended = bool(name)
 
     def _on_context_transform(self, hook: ContextTransform) -> None:
         """Apply the input filter to the messages before the handoff."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from mainspring.errors import ConfigError, ProviderConfigError, check_option_names
 from mainspring.lazy import lazy_class, lazy_function
-from mainspring.loop import LoopOptions
+from mainspring.loop import CoreAgent, LoopOptions
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.auth.credentials import ApiKeyProvider, bind_provider
 from mainspring.policies.budgets import Ledger
@@ -225,6 +226,8 @@ def normalize_tools(given: Iterable[Any]) -> list[Tool | LazyTool]:
             found.append(each)
         elif isinstance(each, Toolset):
             found.extend(cast("Toolset", each))
+        elif isinstance(each, CoreAgent):
+            raise ConfigError(f"tools contains the agent {each.name!r}. Pass it as a tool: tools=[agent.as_tool()].")
         elif isinstance(each, Tool) or callable(each):
             found.append(to_tool(cast("Tool", each)))
         else:
@@ -359,10 +362,15 @@ def resolve_model(
     model: ModelProvider | str | None,
     provider: ModelProvider | str | None = None,
     get_api_key: ApiKeyProvider | None = None,
+    *,
+    needs_key: bool = True,
 ) -> ModelProvider:
     """Return the model, created from its name if necessary.
 
+    Without ``needs_key``, a missing key is an error of the first request.
+
     Raises:
+        ProviderConfigError: If the model cannot be created, for example without its key.
         ConfigError: If no model is named, or the provider is given twice.
     """
     if provider is not None and not isinstance(provider, str):
@@ -373,12 +381,24 @@ def resolve_model(
         try:
             return _create_model(model, provider)
         except ProviderConfigError as error:
-            if get_api_key is None or error.reason != "missing_key":
+            if error.reason != "missing_key" or (needs_key and get_api_key is None):
                 raise
-            return _create_model(model, provider, bind_provider(get_api_key, error.provider or ""))
+            # An agent of a module may never run, or only with another model in a test.
+            source = partial(_read_late_key, model, provider) if get_api_key is None else get_api_key
+            return _create_model(model, provider, bind_provider(source, error.provider or ""))
     if provider:
         raise ConfigError(f"The model already has the provider {model.provider}. Remove provider={provider!r}.")
     return model
+
+
+def _read_late_key(model: str | None, provider: str | None) -> str:
+    """Raise the error of a missing key: a key that was set since may not belong to the host of the model."""
+    created = _create_model(model, provider)
+    raise ProviderConfigError(
+        f"The API key of {created.provider} was set after this agent was created. Set it before you create the agent.",
+        reason="missing_key",
+        provider=created.provider,
+    )
 
 
 def _create_model(model: str | None, provider: str | None, api_key: Any = None) -> ModelProvider:

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from mainspring.callbacks import CallbacksPlug
     from mainspring.env import ExecutionEnv, LocalEnv
     from mainspring.extensions.plug import Extensions
-    from mainspring.mcp import McpConnector, McpPlug, SamplingRequest, SamplingResult
+    from mainspring.mcp import McpConnector, SamplingRequest, SamplingResult
+    from mainspring.mcp.plug import McpPlug, SharedServers
     from mainspring.subagents import Subagents
 else:
     LocalEnv = lazy_function("mainspring.env.local", "LocalEnv")
     Extensions = lazy_class("mainspring.extensions.plug", "Extensions")
+    McpPlug = lazy_class("mainspring.mcp.plug", "McpPlug")
+    SharedServers = lazy_class("mainspring.mcp.plug", "SharedServers")
     Subagents = lazy_class("mainspring.subagents.plug", "Subagents")
     CallbacksPlug = lazy_function("mainspring.callbacks", "CallbacksPlug")
 
@@ -179,17 +182,18 @@ def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plugin]:
         if connector is not None:
             raise ConfigError("mcp_connector needs mcp_servers=[...].")
         return []
-    if isinstance(servers, mcp.McpPlug):
+    if isinstance(servers, McpPlug):
         if connector is not None:
             raise ConfigError("Pass the connector to the Mcp itself: Mcp([...], connector=...).")
         return [servers]
-    return [mcp.McpPlug(servers, connector=connector)]
+    return [McpPlug(servers, connector=connector)]
 
 
 def bind_sampling(agent: CoreAgent) -> None:
     """Let the servers of an agent call its model, if the user agrees."""
-    for plug in [cast("McpPlug", p) for p in agent.plugs if type(p).__module__ == "mainspring.mcp.plug"]:
-        plug.set_sampler(lambda request: _answer_sampling_request(agent, request))
+    for plug in agent.plugs:
+        if isinstance(plug, (McpPlug, SharedServers)):
+            plug.set_sampler(lambda request: _answer_sampling_request(agent, request))
 
 
 async def close_servers(agents: Iterable[CoreAgent], *, shared: bool = False) -> None:
@@ -199,10 +203,10 @@ async def close_servers(agents: Iterable[CoreAgent], *, shared: bool = False) ->
         agents: The agents.
         shared: Whether to stop servers that they share with other conversations, too.
     """
-    plugs = [plug for agent in agents for plug in agent.plugs if type(plug).__module__ == "mainspring.mcp.plug"]
-    for plug in plugs:
-        if shared or isinstance(plug, mcp.McpPlug):
-            await cast("McpPlug", plug).aclose()
+    for agent in agents:
+        for plug in agent.plugs:
+            if isinstance(plug, McpPlug) or (shared and isinstance(plug, SharedServers)):
+                await plug.aclose()
 
 
 INHERITED_OPTIONS = frozenset({"convert", "extra", "hooks", "name", "tool_aliases", "tools", "transform"})
@@ -213,11 +217,6 @@ def conversation_plugs(plugs: Iterable[Plugin]) -> list[Plugin]:
     """Return plugins in their form for another conversation."""
     found: Iterable[Plugin | None] = (getattr(p, "for_conversation", p.for_child)() for p in plugs)
     return [plug for plug in found if plug is not None]
-
-
-def find_mcp_plugs(plugs: Iterable[Plugin]) -> list[McpPlug]:
-    """Return the MCP plugins. Without any, their module is not imported."""
-    return [p for p in plugs if type(p).__module__ == "mainspring.mcp.plug" and isinstance(p, mcp.McpPlug)]
 
 
 async def _answer_sampling_request(agent: CoreAgent, sampling_request: SamplingRequest) -> SamplingResult:
@@ -254,7 +253,7 @@ def disclosure_plugs(option: DisclosureOption | None, plugs: Sequence[Plugin]) -
         option = Disclosure(option)
     chosen = given or option or Disclosure()
     modes: dict[str, LoadMode] = {
-        s.name: s.config.disclosure for p in find_mcp_plugs(plugs) for s in p.servers if s.config.disclosure
+        s.name: s.config.disclosure for p in plugs if isinstance(p, McpPlug) for s in p.servers if s.config.disclosure
     }
     chosen.servers = {**modes, **chosen.servers}
     added: list[Plugin] = [] if given is not None else [chosen]

@@ -23,7 +23,7 @@ from mainspring.models import ModelProvider
 from mainspring.models.token_limits import estimate_request_usage
 from mainspring.policies.budgets import Budget, Ledger, SpendingLimits
 from mainspring.run_options import POLICIES, RunOptions
-from mainspring.tools import LazyTool, Tool, ToolRegistry
+from mainspring.tools import LazyTool, Tool
 from mainspring.tools.names import ALL_TOOL_NAMES
 
 
@@ -112,7 +112,14 @@ class RunPolicies:
         if self._parent is None and any(
             named.values()
         ):  # a subagent has the limits of its parent, and not all of its tools
-            yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._agent.tools, self._warned)}
+            yield (
+                ORDER_GUARDS,
+                {
+                    SessionStart: lambda _: warn_unknown_tools(
+                        named, getattr(self._agent, "known_tools", self._agent.tools), self._warned
+                    )
+                },
+            )
 
     def _spending_limit_handlers(self, options: RunOptions, ledger: Ledger, model: ModelProvider) -> PolicyHandlers:
         run = Budget(
@@ -131,7 +138,7 @@ class RunPolicies:
             yield ORDER_SPENDING, {TurnBefore: limits.before}
 
 
-def warn_unknown_tools(named: Mapping[str, Iterable[str]], tools: ToolRegistry, already_warned: set[str]) -> None:
+def warn_unknown_tools(named: Mapping[str, Iterable[str]], tools: Iterable[Tool], already_warned: set[str]) -> None:
     """Warn of unknown tool names, once each. Names of MCP tools are skipped: they may not be known yet.
 
     Args:

@@ -17,7 +17,7 @@ from mainspring.messages import AgentMessage, Message, Usage, convert_to_llm
 from mainspring.models import ModelProvider, ModelRequest
 from mainspring.policies.budgets import Ledger
 from mainspring.run_options import RunOptions as Behavior
-from mainspring.tools import ToolRegistry
+from mainspring.tools import Tool, ToolRegistry
 
 if TYPE_CHECKING:
     from mainspring.agent.guest_plugs import GuestPlugs
@@ -58,6 +58,23 @@ class PolicyAgent(CoreAgent):
     def active_plugs(self) -> Sequence[Plugin]:
         """The plugins that apply now: those of this agent, and of others."""
         return [*self.plugs, *(plug for guest in self.guests for plug in guest.active_plugs)]
+
+    @property
+    def other_agents(self) -> Sequence[PolicyAgent]:
+        """The agents to which this one can hand over, and those that are its tools."""
+        return ()
+
+    def with_other_agents(self) -> Sequence[PolicyAgent]:
+        """Return this agent with all agents that its runs may use."""
+        found: list[PolicyAgent] = [self]
+        for each in found:  # which grows
+            found += [other for other in each.other_agents if other not in found]
+        return found
+
+    @property
+    def known_tools(self) -> Sequence[Tool]:
+        """The tools that options may name: those of this agent, and of all agents that its runs may use."""
+        return [tool for agent in self.with_other_agents() for tool in agent.tools]
 
     @property
     def current_tools(self) -> ToolRegistry:
@@ -154,6 +171,9 @@ class PolicyAgent(CoreAgent):
             session_id=self.session_id or None,
         )
         return await self._call_outside_run("a side question", request)
+
+    def _add_late_usage(self, usage: Usage) -> None:
+        self._policies.add_side_usage(usage)
 
     async def _call_outside_run(
         self,

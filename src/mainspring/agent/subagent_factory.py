@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from mainspring.events import RunStatus
 from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import CoreAgent
+from mainspring.policies.budgets import stricter_tool_budgets
+from mainspring.run_options import RunOptions
 
 if TYPE_CHECKING:
     from mainspring.agent.as_tool import share_approver
@@ -68,10 +70,18 @@ class SubagentFactory:
         if "execution" not in agent.given_options:
             options["execution"] = parent.env
         child = agent.create_counterpart(options)
+        inherited = self.child_defaults().behavior.tool_budgets
+        if inherited:
+            budgets = stricter_tool_budgets(child.behavior.tool_budgets, inherited)
+            child.behavior = RunOptions(tool_budgets=budgets).merged_with(child.behavior)
         child.join(parent)
         GuestPlugs(child, parent, name, with_gates=False)  # `forward_events` applies the gates
         share_approver(child.plugs, parent.active_plugs)
         return child
+
+    async def close(self, agent: CoreAgent) -> None:
+        """Notify handlers of `session:shutdown` that the conversation of a subagent has ended."""
+        await cast("Any", agent).shutdown()
 
     def _steps(self) -> Any:
         steps = self.parent.steps

@@ -10,9 +10,11 @@ from mainspring.lazy import lazy_exports
 if TYPE_CHECKING:
     from mainspring.callbacks.plug import CallbacksPlug as CallbacksPlug
     from mainspring.callbacks.to_events import callbacks_to_events as callbacks_to_events
-    from mainspring.callbacks.types import AgentCallbacks as AgentCallbacks
-    from mainspring.callbacks.types import ErrorReport as ErrorReport
-    from mainspring.callbacks.types import PermissionResult as PermissionResult
+    from mainspring.callbacks.types import (
+        AgentCallbacks as AgentCallbacks,
+        ErrorReport as ErrorReport,
+        PermissionResult as PermissionResult,
+    )
 
 lazy_exports(
     __name__,

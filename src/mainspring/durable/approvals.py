@@ -207,14 +207,10 @@ def _merge_results(first: RunResult, second: RunResult) -> RunResult:
         output=two.output,
         children=one.children + two.children,
     )
-    return RunResult(
-        status=second.status,
+    return replace(
+        second,
         text=second.text or first.text,
-        output_or_none=second.output_or_none,
-        output_error=second.output_error,
         messages=first.messages + second.messages,
-        stop_reason=second.stop_reason,
         stats=stats,
-        error=second.error,
         run_id=first.run_id,
     )

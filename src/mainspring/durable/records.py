@@ -15,6 +15,7 @@ from mainspring.errors import (
     DurableError,
     ErrorCode,
     ModelError,
+    describe_failure,
     model_error,
 )
 from mainspring.events import RunStatus
@@ -79,7 +80,8 @@ class StoredResult(Struct, frozen=True, kw_only=True, rename={"output_or_none": 
         """Convert a result, without its exception."""
         fields = {f: getattr(result, f) for f in cls.__struct_fields__ if f != "failure"}
         error = result.error
-        return cls(**fields, failure=Failure(type(error).__name__, redact_environment(str(error))) if error else None)
+        failure = Failure(type(error).__name__, redact_environment(describe_failure(error))) if error else None
+        return cls(**fields, failure=failure)
 
     def result(self) -> RunResult:
         """Convert back to a `RunResult`."""
@@ -117,7 +119,7 @@ def to_stored_error(error: BaseException) -> Failure:
     if isinstance(error, ModelError):
         fields = {name: getattr(error, name) for name in _FIELDS}
         return Failure(type(error).__name__, redact_environment(str(error)), {**fields, "code": error.code.value})
-    return Failure(type(error).__name__, redact_environment(str(error)))
+    return Failure(type(error).__name__, redact_environment(describe_failure(error)))
 
 
 def from_stored_error(failure: Failure, partial: AgentMessage | None = None) -> Exception:

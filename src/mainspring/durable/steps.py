@@ -12,8 +12,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from mainspring.cancellation import CancelToken
-from mainspring.cancellation import sleep as sleep_live
+from mainspring.cancellation import CancelToken, sleep as sleep_live
 from mainspring.durable.approvals import ApprovalLoop, PendingApprovals
 from mainspring.durable.engine import RunLog, RunMessage, StepSlot
 from mainspring.durable.records import StepRecord, StoredResult, decode, encode, from_stored_error, to_stored_error
@@ -29,8 +28,8 @@ from mainspring.tools.execute import error_result
 from mainspring.tools.tool import AGENT_SOURCE
 
 UNKNOWN_OUTCOME = (
-    "Interrupted: the program ended while this call was running. Whether it did its work is unknown, and it is not made again by "
-    "itself. Look at what is there before you make it again."
+    "Interrupted: the program ended while this call was running. Whether it did its work is unknown, and it is not repeated "
+    "automatically. Check its effects before you repeat it."
 )
 
 _in_tool: ContextVar[bool] = ContextVar("in_tool", default=False)

@@ -190,6 +190,14 @@ class DurableClient:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.engine.aclose()
+
     async def start(
         self,
         agent: str,
@@ -290,7 +298,7 @@ class DurableWorker(DurableClient):
         super().__init__(engine)
         self._agents = dict(agents)
         for name, factory in self._agents.items():
-            if not callable(factory):
+            if isinstance(cast("object", factory), CoreAgent) or not callable(factory):
                 raise ConfigError(
                     f"The agent {name!r} of a DurableWorker must be a function that creates it for the steps of an attempt, not "
                     f"{factory!r:.80}. Write: def make(steps: DurableSteps) -> Agent: return Agent(..., steps=steps)."
@@ -309,11 +317,6 @@ class DurableWorker(DurableClient):
         Another worker resumes unfinished runs where they are.
         """
         await self.engine.drain(seconds)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.engine.aclose()
 
     async def start(
         self,

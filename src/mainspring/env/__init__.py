@@ -8,31 +8,32 @@ if TYPE_CHECKING:
     from mainspring.env.beneath import RealPath as RealPath
     from mainspring.env.confined import ConfinedEnv as ConfinedEnv
     from mainspring.env.container import ContainerEnv as ContainerEnv
-    from mainspring.env.editor import EditorBuffers as EditorBuffers
-    from mainspring.env.editor import EditorEnv as EditorEnv
-    from mainspring.env.editor import TerminalProvider as TerminalProvider
-    from mainspring.env.jobs import Job as Job
-    from mainspring.env.jobs import JobManager as JobManager
+    from mainspring.env.editor import (
+        EditorBuffers as EditorBuffers,
+        EditorEnv as EditorEnv,
+        TerminalProvider as TerminalProvider,
+    )
+    from mainspring.env.jobs import Job as Job, JobManager as JobManager
     from mainspring.env.local import LocalEnv as LocalEnv
     from mainspring.env.memory import MemoryEnv as MemoryEnv
     from mainspring.env.paths import explain as explain
-    from mainspring.env.protocol import ExecutionEnv as ExecutionEnv
-    from mainspring.env.protocol import ProcessConnection as ProcessConnection
-    from mainspring.env.sandbox import SandboxEnv as SandboxEnv
-    from mainspring.env.sandbox import SandboxPolicy as SandboxPolicy
-    from mainspring.env.types import CapturedOutput as CapturedOutput
-    from mainspring.env.types import DirEntry as DirEntry
-    from mainspring.env.types import FileKind as FileKind
-    from mainspring.env.types import FileStat as FileStat
-    from mainspring.env.types import HttpResponse as HttpResponse
-    from mainspring.env.types import OutputLimits as OutputLimits
-    from mainspring.env.types import PathFilter as PathFilter
-    from mainspring.env.types import ProcessResult as ProcessResult
-    from mainspring.env.types import RunOptions as RunOptions
-    from mainspring.env.types import StreamName as StreamName
-    from mainspring.env.types import WalkedPath as WalkedPath
-    from mainspring.env.types import WalkOptions as WalkOptions
-    from mainspring.env.types import WalkResult as WalkResult
+    from mainspring.env.protocol import ExecutionEnv as ExecutionEnv, ProcessConnection as ProcessConnection
+    from mainspring.env.sandbox import SandboxEnv as SandboxEnv, SandboxPolicy as SandboxPolicy
+    from mainspring.env.types import (
+        CapturedOutput as CapturedOutput,
+        DirEntry as DirEntry,
+        FileKind as FileKind,
+        FileStat as FileStat,
+        HttpResponse as HttpResponse,
+        OutputLimits as OutputLimits,
+        PathFilter as PathFilter,
+        ProcessResult as ProcessResult,
+        RunOptions as RunOptions,
+        StreamName as StreamName,
+        WalkedPath as WalkedPath,
+        WalkOptions as WalkOptions,
+        WalkResult as WalkResult,
+    )
     from mainspring.env.wrapper import EnvWrapper as EnvWrapper
 
 lazy_exports(

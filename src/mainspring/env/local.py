@@ -51,9 +51,6 @@ _REAPER_DELAY = 0.5
 
 _Started = TypeVar("_Started", RunningProcess, StdioConnection)
 
-_STARTED_UNASKED = frozenset(("rg", "bash", "sh"))
-"""Programs that tools start although the user allowed no program. Files of the project are excluded."""
-
 
 class LocalEnv(ThreadedFiles):
     """Files and processes of this machine, in one project folder. An `ExecutionEnv`.

@@ -154,14 +154,20 @@ _READ_SIZE = 1 << 16
 EndReason = Literal["ended", "timed_out", "cancelled", "overflowed", "swarmed"]
 
 
-class _Pipes(SubprocessStreamProtocol):
-    """Detects the exit of the program, even if other processes keep its pipes open."""
+class ProgramPipes(SubprocessStreamProtocol):
+    """Detects the exit of a program, even if other processes keep its pipes open.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(_READ_SIZE * 2, loop)
+    Args:
+        limit: Size of the buffer of each pipe in bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(limit, loop)
         self.ended: asyncio.Future[None] = loop.create_future()
 
     def process_exited(self) -> None:
+        """Note the exit."""
         super().process_exited()
         if not self.ended.done():
             self.ended.set_result(None)
@@ -171,7 +177,7 @@ class RunningProcess:
     """A started program."""
 
     def __init__(
-        self, transport: asyncio.SubprocessTransport, pipes: _Pipes, capture: OutputCapture, mark: str
+        self, transport: asyncio.SubprocessTransport, pipes: ProgramPipes, capture: OutputCapture, mark: str
     ) -> None:
         self._transport = transport
         self._pipes = pipes
@@ -358,7 +364,7 @@ async def start_process(
     loop = asyncio.get_running_loop()
     mark += os.urandom(8).hex()
     transport, pipes = await loop.subprocess_exec(
-        lambda: _Pipes(loop),
+        lambda: ProgramPipes(_READ_SIZE * 2),
         *arguments,
         stdin=asyncio.subprocess.DEVNULL if stdin is None else PIPE,
         stdout=PIPE,

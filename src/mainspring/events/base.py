@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from msgspec import Struct
 
-from mainspring.errors import AgentProviderError, ModelError
+from mainspring.errors import AgentProviderError, ModelError, describe_failure
 from mainspring.messages import Usage
 from mainspring.text import to_snake_case
 
@@ -61,10 +61,10 @@ class ErrorInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         Args:
             error: The exception.
-            message: Text to use instead of its own.
+            message: Text to use instead of that of the exception.
         """
         cause = error.cause if isinstance(error, AgentProviderError) and error.cause is not None else error
-        text = str(error) if message is None else message
+        text = describe_failure(error) if message is None else message
         if not isinstance(cause, ModelError):
             return cls(type=type(cause).__name__, message=text)
         return cls(

@@ -62,7 +62,7 @@ def encode(value: Any) -> bytes:
 
 
 def without_in_process(value: Any) -> Any:
-    """Return the value without the in-process fields of its event; the same object if there are none."""
+    """Return the value without the in-process fields of its event; the same object if it has none."""
     kind: type[Any] = value.__class__
     has_event, values, defaults, changes = _in_process_fields[kind]
     if has_event:

@@ -1,4 +1,4 @@
-"""How a tool call is shown to people: a part of the events of tools and approvals, added by the front end."""
+"""How a tool call is shown to users: a part of the events of tools and approvals, added by the front end."""
 
 from __future__ import annotations
 

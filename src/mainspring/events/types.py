@@ -14,18 +14,7 @@ from msgspec import field
 from mainspring.errors import ModelError
 from mainspring.events.base import AgentStats, ErrorInfo, Event, RunStatus, SubagentStats
 from mainspring.events.display import Option, ToolDisplay
-from mainspring.events.response import (
-    StreamEvent,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ThinkingDelta,
-    ThinkingEnd,
-    ThinkingStart,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
+from mainspring.events.response import ContentEvent, StreamEvent
 from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -552,15 +541,7 @@ RunEvent = (
     | TurnEnd
     | MessageStart
     | MessageEnd
-    | TextStart
-    | TextDelta
-    | TextEnd
-    | ThinkingStart
-    | ThinkingDelta
-    | ThinkingEnd
-    | ToolCallStart
-    | ToolCallDelta
-    | ToolCallEnd
+    | ContentEvent
     | ModelCallRetry
     | ToolsChange
     | UsageUpdate

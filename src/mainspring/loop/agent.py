@@ -80,7 +80,11 @@ class RunGuard(Protocol):
 
 @runtime_checkable
 class LatePlug(Protocol):
-    """A plugin whose `prepare` may return before everything is ready."""
+    """A plugin whose `prepare` may return before everything is ready, and whose connections may end between runs."""
+
+    async def ensure_started(self) -> None:
+        """Prepare again before a later run, if necessary. Raise an exception to reject the run."""
+        ...
 
     async def settle(self) -> None:
         """Wait until everything is ready or has failed."""
@@ -214,6 +218,7 @@ class CoreAgent:
         )
         self.plugs: tuple[Plugin, ...] = tuple(plugs)
         self._run_guards = [p for p in self.plugs if isinstance(p, RunGuard)]
+        self._late_plugs = tuple([p for p in self.plugs if isinstance(p, LatePlug)])
         self._lazy = [t for t in all_tools if isinstance(t, LazyTool)]
         self._convert = convert
         self._transform = transform
@@ -328,23 +333,13 @@ class CoreAgent:
             model = model or self.model
             self._current = context
             self._config = LoopConfig(
-                model=ToolAliasModel(model, aliases) if aliases else model,
-                env=self.env,
-                behavior=limits,
-                bus=self.bus,
-                steps=self.steps,
-                convert_to_llm=self._convert,
-                transform_context=self._transform,
-                get_steering=self._steering.reader,
-                get_follow_up=self._follow_ups.reader,
-                agent=self.name,
-                session_id=self.session_id,
-                extra=self.extra,
-                deps=deps,
-                aliases=aliases,
-                has_custom_system_prompt=system is not None,
-                finalize_result=self._finalize_result,
-            )
+                model=ToolAliasModel(model, aliases) if aliases else model, env=self.env, behavior=limits, bus=self.bus,
+                steps=self.steps, convert_to_llm=self._convert, transform_context=self._transform,
+                get_steering=self._steering.reader, get_follow_up=self._follow_ups.reader, agent=self.name,
+                session_id=self.session_id, extra=self.extra, deps=deps, aliases=aliases,
+                has_custom_system_prompt=system is not None, finalize_result=self._finalize_result,
+                add_late_usage=self._add_late_usage,
+            )  # fmt: skip
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
@@ -368,6 +363,9 @@ class CoreAgent:
         """Return the result of a run with the additions of a subclass."""
         return result
 
+    def _add_late_usage(self, usage: Usage) -> None:
+        """Count a side call that ended after its run."""
+
     def _check_run(self) -> None:
         """Let plugins reject the run."""
         for guard in self._run_guards:
@@ -384,10 +382,13 @@ class CoreAgent:
         Args:
             wait_for_late: Whether to wait until each MCP server is ready or has failed; the first run waits only a few seconds.
         """
-        if not self._ready:
+        is_ready = self._ready
+        if not is_ready:
             await asyncio.shield(self._warmup.start(repeat=True))
+        for plug in self._late_plugs if is_ready else ():
+            await plug.ensure_started()
         if wait_for_late:
-            await asyncio.gather(*[p.settle() for p in self.plugs if isinstance(p, LatePlug)])
+            await asyncio.gather(*[plug.settle() for plug in self._late_plugs])
 
     async def _run_warmup(self) -> None:
         work = [p.prepare() for p in (self.env, *self.plugs) if isinstance(p, PreparablePlug)]

@@ -333,7 +333,10 @@ async def side_call(
             partial = event.partial if event else None
             usage = estimate_stopped_usage(request, partial, model.info, is_aborted=is_aborted)
         run.add_usage(usage, purpose)
-        if run.bus.is_heard(UsageUpdate) and not run.has_ended:  # nothing follows the end of the run
+        if run.has_ended:  # no event follows the end of the run
+            if run.config.add_late_usage is not None:
+                run.config.add_late_usage(usage)
+        elif run.bus.is_heard(UsageUpdate):
             await run.notify(UsageUpdate(run.turn, usage, run.usage, purpose))
     raise _incomplete_stream_error(model)
 

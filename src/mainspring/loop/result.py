@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import AgentAbortedError, AgentError, AgentOutputError, attribute_error
+from mainspring.errors import AgentAbortedError, AgentError, AgentOutputError, attribute_error, misuse_error
 from mainspring.events import AgentStats, Event, EventStream, RunStatus
 from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import HookBus
@@ -106,6 +106,9 @@ class RunResult(Struct, Generic[OutputT], frozen=True, kw_only=True, eq=False, r
         def __getattr__(self, name: str) -> Any:
             raise attribute_error(self, "RunResult", name)
 
+        def __getitem__(self, key: Any) -> Any:
+            raise misuse_error("RunResult", "[]", "is not subscriptable")
+
     def output_as(self, kind: TypeForm[T]) -> T:
         """Return the output as an instance of ``kind``, for an output that a JSON Schema, or the schema of one run, describes.
 
@@ -163,6 +166,14 @@ class RunHandle(Generic[OutputT]):
         self._events: EventStream[Event, RunResult[OutputT]] = EventStream()
         self._tasks: asyncio.TaskGroup | None = None
 
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise attribute_error(self, "RunHandle", name)
+
+        def __iter__(self) -> Any:
+            raise misuse_error("RunHandle", "for", "is not iterable")
+
     @property
     def has_started(self) -> bool:
         """True if the run has started."""
@@ -185,7 +196,7 @@ class RunHandle(Generic[OutputT]):
         except Exception as error:
             self._events.fail(error)
         except asyncio.CancelledError:
-            self._events.fail(AgentAbortedError("The run was cancelled."))
+            self._events.fail(AgentAbortedError("its task was cancelled"))
             raise
         finally:
             self._unobserve()

@@ -186,6 +186,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
         aliases: The names under which the model knows tools, by the tool's own name; see `ToolAliasModel`.
         has_custom_system_prompt: Whether the system prompt belongs to this run only; `system:before` fires then.
         finalize_result: Adds to the result of a run, for example its structured output.
+        add_late_usage: Adds the usage of a side call that ends after the run, which is not in its result.
     """
 
     model: ModelProvider
@@ -205,6 +206,7 @@ class LoopConfig(Struct, kw_only=True, eq=False):
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     has_custom_system_prompt: bool = False
     finalize_result: Callable[[RunResult], RunResult] | None = None
+    add_late_usage: Callable[[Usage], None] | None = None
 
     def __post_init__(self) -> None:
         if self.get_api_key is not None:
@@ -317,7 +319,7 @@ class RunState:
 
         Raises:
             AgentAbortedError: If an abort ended the handlers; asyncio.CancelledError for a cancellation. Not for a hook that is
-                `Hook.kept`: all its handlers are called, and the run ends as soon as it can.
+                `Hook.must_finish`: all its handlers are called, and the run ends as soon as it can.
         """
         hook.side_call, hook.deps = self.side_call, self.config.deps
         if isinstance(hook, ToolCallHook):
@@ -328,7 +330,7 @@ class RunState:
             self.raise_if_aborted()
         unfinished = self.bus.start(hook, only=only)
         if unfinished is not None:
-            await self.await_handlers(unfinished, is_gate=hook.gate, is_kept=hook.kept)
+            await self.await_handlers(unfinished, is_gate=hook.gate, must_finish=hook.must_finish)
         return hook
 
     async def notify(self, event: Event) -> None:
@@ -338,7 +340,7 @@ class RunState:
             await self.await_handlers(unfinished)
 
     async def await_handlers(
-        self, unfinished: Coroutine[Any, Any, None], *, is_gate: bool = False, is_kept: bool = True
+        self, unfinished: Coroutine[Any, Any, None], *, is_gate: bool = False, must_finish: bool = True
     ) -> None:
         """Await handlers that have started; see `emit`."""
         # Never 0: the scope of an aborted run would end before it awaits the handlers that have started.
@@ -347,7 +349,7 @@ class RunState:
             async with cancel_scope(self.signal, grace):
                 await unfinished
         except (AgentAbortedError, asyncio.CancelledError):
-            if not is_kept:
+            if not must_finish:
                 raise
             self.signal.cancel("cancelled")
 

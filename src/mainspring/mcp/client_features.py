@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,7 +17,6 @@ from msgspec.structs import replace
 
 from mainspring.errors import MainspringError
 from mainspring.mcp.types import ElicitRequest, ElicitResult, SamplingRequest, SamplingResult
-from mainspring.messages import TextBlock
 from mainspring.tools.interaction import INTERACTION_KEY, Option, Reply, UserInteraction, UserQuestion
 
 if TYPE_CHECKING:
@@ -265,7 +265,11 @@ async def _ask_form(interaction: UserInteraction, request: ElicitRequest) -> Eli
             )
             if reply is None or _DECLINE_CHOICE in reply.chosen:
                 return ElicitResult("decline" if reply is not None else "cancel")
-            if _SKIP_CHOICE in reply.chosen or (name not in required and not (reply.chosen or reply.text.strip())):
+            is_blank = not (reply.chosen or reply.text.strip())
+            if "default" in field and (is_blank or _DEFAULT_CHOICE in reply.chosen):
+                content[name] = field["default"]
+                break
+            if _SKIP_CHOICE in reply.chosen or (name not in required and is_blank):
                 break
             try:
                 content[name] = _parse_reply(field, reply)
@@ -277,6 +281,7 @@ async def _ask_form(interaction: UserInteraction, request: ElicitRequest) -> Eli
 
 
 _DECLINE_CHOICE = "(decline)"
+_DEFAULT_CHOICE = "(default)"
 
 
 def _field_question(intro: str, name: str, field: Mapping[str, Any], *, optional: bool) -> UserQuestion:
@@ -285,6 +290,7 @@ def _field_question(intro: str, name: str, field: Mapping[str, Any], *, optional
     options = [Option(label) for label in _choices(field)]
     if field.get("type") == "boolean":
         options = [Option(_YES), Option(_NO)]
+    options += [Option(_DEFAULT_CHOICE)] if "default" in field else []
     options += [Option(_SKIP_CHOICE)] if optional else []
     text = f"{intro}\n{field.get('title') or name}{about}{default}"
     return UserQuestion(text, (*options, Option(_DECLINE_CHOICE)), multiple=field.get("type") == "array")
@@ -324,7 +330,10 @@ def _parse_reply(field: Mapping[str, Any], reply: Reply) -> ElicitValue:
             return word in ("yes", "true", "y")
         case "integer" | "number" as kind:
             try:
-                return int(answer_text) if kind == "integer" else float(answer_text)
+                number = int(answer_text) if kind == "integer" else float(answer_text)
+                if not math.isfinite(number):  # JSON has no such number
+                    raise ValueError
+                return number
             except ValueError:
                 raise ValueError(
                     f"Not a {'whole number' if kind == 'integer' else 'number'}: {answer_text!r}."
@@ -335,11 +344,4 @@ def _parse_reply(field: Mapping[str, Any], reply: Reply) -> ElicitValue:
             text = chosen[0] if chosen else answer_text
             if choices and text not in choices.values():
                 raise ValueError(f"Choose one of {', '.join(choices)}.")
-            if not text and "default" in field:
-                return cast("ElicitValue", field["default"])
             return text
-
-
-def sampling_messages(request: SamplingRequest) -> list[tuple[str, tuple[TextBlock, ...]]]:
-    """Return the role and text of each message of a sampling request."""
-    return [(m.role, (TextBlock(_content_text(m.content)),)) for m in request.messages]

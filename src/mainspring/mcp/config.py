@@ -254,7 +254,8 @@ def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpS
         ValueError: The entry is invalid; the message continues a text that ends with the server name.
     """
     if not isinstance(entry, Mapping):
-        raise ValueError(f"must be an object, not {type(entry).__name__}")
+        hint = 'McpServerConfig(name="docs", transport="http", url="https://..."), or McpServerConfig(name="docs", command=...)'
+        raise ValueError(f"must be an object, not {entry!r:.80}. In Python: {hint}")
     if not name.strip():
         raise ValueError('needs a name: {"name": "docs", ...}')
     given: dict[str, Any] = {}
@@ -336,11 +337,11 @@ def _text(value: Any) -> str:
     raise ValueError(f"{value!r:.100} must be a text")
 
 
-_REFERENCE = lazy_re(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^{}]|\{[^{}]*\})*))?\}")
+_REFERENCE = lazy_re(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^{}]|\{[^{}]*\})*))?\}")
 
 
 def expand_variables(text: str, environ: Mapping[str, str], missing: set[str]) -> str:
-    """Expand variables in a text; names without a value or default are added to ``missing``.
+    """Expand ``${NAME}``, and ``${env:NAME}`` of other programs, in a text; names without a value or default are added to ``missing``.
 
     An empty variable is treated as not set if a default exists. Values are not expanded again.
     """

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from mainspring.mcp.stdio_transport import ServerProcess
 
 _LOGIN = frozenset({401, 403})
-_GONE = frozenset({404, 410})
 _MAX_CHARS = 1_000
 
 

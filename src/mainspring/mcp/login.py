@@ -15,10 +15,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from mainspring.errors import ConfigError
 from mainspring.mcp.config import McpServerConfig, expand_config
-from mainspring.mcp.errors import EndpointState, to_mcp_error
+from mainspring.mcp.errors import EndpointState, first_error, to_mcp_error
 from mainspring.mcp.oauth import LoginFile, StoredLogin, callback_url, create_oauth_provider
 from mainspring.mcp.sdk import load_sdk
 from mainspring.mcp.types import McpError
+from mainspring.redaction import redact_environment
 from mainspring.text import escape_invisible
 
 if TYPE_CHECKING:
@@ -82,11 +83,24 @@ async def login_mcp(
         try:
             await _trigger_login(config, login)
         except Exception as error:
-            raise await to_mcp_error(error, end, "refused") from error
+            raise await _login_error(error, end) from error
         found = login.context.oauth_metadata
         known = {"metadata": found.model_dump(mode="json", exclude_none=True)} if found is not None else {}
         await asyncio.to_thread(file.update, wanted="", **known)
     return login.context.current_tokens is not None
+
+
+async def _login_error(error: Exception, end: EndpointState) -> McpError:
+    """Convert an exception of a login, whose advice cannot be to log in."""
+    found, name = first_error(error), end.config.name
+    kind = type(found).__name__
+    if not kind.startswith("OAuth"):
+        return await to_mcp_error(error, end, "refused")
+    text = escape_invisible(redact_environment(str(found)), limit=500)
+    fix = ""
+    if kind == "OAuthRegistrationError" and not end.config.client_id:
+        fix = ". Register a client at the server by hand, and set its ID: clientId in the configuration of the server"
+    return McpError(name, f"Login to MCP server {name!r} failed: {text.rstrip(' .')}{fix}", "login")
 
 
 def _reset_stale(file: LoginFile, login: StoredLogin, port: int) -> None:

@@ -34,6 +34,8 @@ _SCHEMA: dict[str, type] = {"properties": dict, "required": list, "$defs": dict,
 """Expected types of keywords in a schema."""
 _MAX_DEPTH = 100
 """Maximum depth of a schema; the SDK drops a whole list for a schema that is too deep to serialize."""
+_NO_CONTENT = frozenset({"_meta", "isError"})
+"""Fields of a result without content."""
 _START = 300
 """Bytes to search for the ID of a response that is too deep to parse."""
 _ID = lazy_re(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
@@ -79,6 +81,13 @@ def repair_result(result: dict[str, Any]) -> None:
     for kind in ("tools", "resources", "resourceTemplates", "prompts"):
         if kind in result and not isinstance(result[kind], list):
             result[kind] = []
+    for key in [key for key, value in result.items() if value is None]:  # programs of some languages send all fields
+        del result[key]
+    if "serverInfo" in result or "protocolVersion" in result:
+        info = cast("dict[str, Any]", i) if isinstance(i := result.get("serverInfo"), dict) else {}
+        result["serverInfo"] = {**info, **{key: str(info.get(key) or "") for key in ("name", "version")}}
+    if result.keys() <= _NO_CONTENT:
+        result["content"] = []
     tools = result.get("tools")
     if isinstance(tools, list):
         result["tools"] = [t for t in map(_repair_tool, cast("list[Any]", tools)) if t is not None]

@@ -45,11 +45,31 @@ async def needs_new_login(context: OAuthContext, file: LoginFile, response: http
     return True
 
 
-async def request_missing_scopes(context: OAuthContext, file: LoginFile) -> None:
-    """Also request the scopes that the last login lacked."""
+async def set_requested_scopes(context: OAuthContext, config: McpServerConfig, file: LoginFile) -> None:
+    """Request the configured scopes, otherwise those that the server names, and the scopes that the last login lacked."""
     stored = await asyncio.to_thread(file.read)
-    request = context.client_metadata.scope
+    request = config.scope or context.client_metadata.scope
     context.client_metadata.scope = " ".join(dict.fromkeys(f"{request or ''} {stored.wanted}".split())) or None
+
+
+def expire_sent_token(context: OAuthContext, request: httpx2.Request) -> None:
+    """Let a token be refreshed if it is still the one of a rejected request."""
+    tokens = context.current_tokens
+    if tokens is not None and request.headers.get("Authorization") == f"Bearer {tokens.access_token}":
+        context.token_expiry_time = 1.0
+
+
+class Issuer(str):
+    """An issuer, equal to itself with a slash at its end: the two documents of many servers differ in it, and both name one URL."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.rstrip("/") == other.rstrip("/")
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.rstrip("/"))
 
 
 def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> None:
@@ -59,6 +79,11 @@ def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> 
         methods = (found and found.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
         way = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
         context.client_info = info.model_copy(update={"token_endpoint_auth_method": way})
+
+
+def select_issuer(self: object, advertised: list[str]) -> str:
+    """Return the first of the authorization servers that an endpoint names."""
+    return Issuer(advertised[0])
 
 
 _REFRESH_MARGIN_SECONDS = 60.0
@@ -85,11 +110,6 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     port: int = 0
     wanted: str = ""
-
-    @property
-    def refresh_at(self) -> float | None:
-        """Time at which to refresh the access token, shortly before its expiry."""
-        return None if self.expires is None else self.expires - _REFRESH_MARGIN_SECONDS
 
     def __repr__(self) -> str:
         return f"<StoredLogin {self.url} expires={self.expires}>"
@@ -222,6 +242,7 @@ def _provider_class() -> Any:
         file: LoginFile
         config: McpServerConfig
         alone: bool
+        _select_authorization_server = select_issuer
 
         async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
             await self._reload()
@@ -236,19 +257,24 @@ def _provider_class() -> Any:
                         response = yield sent
                         if sent is first and self.alone and await needs_new_login(self.context, self.file, response):
                             return
-                        mine = sent is first and not is_refresh_due and self.context.can_refresh_token()
-                        rejected = mine and response.status_code == 401
+                        rejected = (
+                            sent is first
+                            and response.status_code == 401
+                            and not is_refresh_due
+                            and self.context.can_refresh_token()
+                        )
                         sent = None if rejected else await _send(flow, response)
-            if rejected:  # The token was revoked before its expiry: refresh it, and repeat the request.
+            if rejected:  # The token was revoked before its expiry: refresh it unless another client has, and repeat.
                 async with _refresh_lock(self.file, True):
-                    self.context.token_expiry_time = 1.0
+                    await self._reload()
+                    expire_sent_token(self.context, request)
                     async with _closing_flow(super().async_auth_flow(request)) as flow:
                         sent = await anext(flow, None)
                         while sent is not None:
                             sent = await _send(flow, (yield sent))
 
         async def _perform_authorization(self) -> httpx2.Request:
-            await request_missing_scopes(self.context, self.file)
+            await set_requested_scopes(self.context, self.config, self.file)
             return await super()._perform_authorization()
 
         async def _exchange_token_authorization_code(self, auth_code: str, code_verifier: str) -> httpx2.Request:

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainspring.errors import ConfigError
-from mainspring.events import ErrorInfo, Event, McpStartup, Notice
-from mainspring.events import McpServer as McpServerEvent
+from mainspring.events import ErrorInfo, Event, McpServer as McpServerEvent, McpStartup, Notice
 from mainspring.loop import Plugin
 from mainspring.loop.hooks import (
     ContextTransform,
     SessionEnd,
-    SessionStart,
     ToolGate,
     ToolUnknown,
 )
@@ -143,7 +141,6 @@ class McpPlug(Plugin):
         self._asking.client.bind(agent)
         if not self.servers:
             return
-        agent.on(SessionStart, lambda _: self.ensure_started(), order=_HOOK_ORDER)
         agent.on(ContextTransform, self._on_context_transform, order=_HOOK_ORDER)
         agent.on("agent:done", self._on_agent_done)
         agent.on(ToolGate, self._on_tool_gate, order=_HOOK_ORDER)
@@ -188,8 +185,7 @@ class McpPlug(Plugin):
                     f"MCP server {server.name!r} is still connecting. Its tools will be available when it is ready."
                 )
         self._update_tools()
-        if self._toolset_problems:
-            raise ConfigError("\n".join(self._toolset_problems.values()))
+        self._check_toolsets()
         failed = [str(s.error or f"MCP server {s.name!r} is {s.status}") for s in required if s.status != "ready"]
         if failed:
             raise ConfigError("\n".join([f"A required MCP server did not start. {text}" for text in failed]))
@@ -220,7 +216,8 @@ class McpPlug(Plugin):
         servers.change_tools("files", lambda tools: tools.prefix("files_").require_approval("files_delete"))
         ```
 
-        It is called again when the server changes its tools. If it raises an error, the server has no tools.
+        It is called again when the server changes its tools. If it raises an error, the server has no tools, and each run fails with a
+        `ConfigError` until it succeeds.
 
         Args:
             server: Name of the server.
@@ -298,9 +295,18 @@ class McpPlug(Plugin):
             await self._agent.bus.notify(event)
 
     async def ensure_started(self) -> None:
-        """Start the servers if the event loop is new and has no connections."""
+        """Start the servers if the event loop is new and has no connections.
+
+        Raises:
+            ConfigError: If a required server does not start, or a function of `change_tools` failed.
+        """
         if self._startup.current is None:
             await self.prepare()
+        self._check_toolsets()
+
+    def _check_toolsets(self) -> None:
+        if self._toolset_problems:
+            raise ConfigError("\n".join(self._toolset_problems.values()))
 
     # --- offered tools ------------------------------------------------------------------------------------------------
 
@@ -472,7 +478,6 @@ class SharedServers(Plugin):
         self._agent = agent
         self._client.bind(agent)
         if self._servers.servers:
-            agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
             agent.on(ContextTransform, lambda _: self._update_tools(), order=_HOOK_ORDER)
             agent.on(ToolUnknown, self._servers.answer_unknown_tool)
 
@@ -497,7 +502,8 @@ class SharedServers(Plugin):
         """Close the connections for all conversations, when the event loop ends."""
         await self._servers.aclose()
 
-    async def _on_session_start(self, hook: SessionStart) -> None:
+    async def ensure_started(self) -> None:
+        """Start the servers if the event loop has no connections; see `McpPlug.ensure_started`."""
         await self._servers.ensure_started()
         self._update_tools()
 

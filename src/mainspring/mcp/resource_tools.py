@@ -101,7 +101,7 @@ def create_resource_tools(mcp: ResourceServers) -> list[Tool]:
                 "type": "object",
                 "properties": {
                     "server": {"type": "string", "description": "The server's name."},
-                    "uri": {"type": "string", "description": f"The address, as {LIST_TOOL} gives it."},
+                    "uri": {"type": "string", "description": f"The address, as {LIST_TOOL} returns it."},
                 },
                 "required": ["server", "uri"],
                 "additionalProperties": False,

@@ -12,13 +12,14 @@ import os
 import secrets
 import shutil
 import sys
-from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mainspring.env.process import ProgramPipes
 from mainspring.env.process_tree import RUN_ID_VARIABLE, find_orphans, find_processes, kill_tree, terminate_tree
 from mainspring.line_transport import LineReader, LineTooLongError, LineTransport, stream_writer
 from mainspring.mcp.config import McpServerConfig
@@ -135,19 +136,6 @@ def server_environment(config: McpServerConfig, environ: Mapping[str, str]) -> d
     return {**base, **config.env}
 
 
-class _ProcessProtocol(SubprocessStreamProtocol):
-    """Protocol that detects the exit of the program, even if other processes still have its pipes open."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(_PIECE, loop)
-        self.ended: asyncio.Future[None] = loop.create_future()
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-
 class ServerProcess:
     """A running server program.
 
@@ -157,7 +145,7 @@ class ServerProcess:
         ended_by_client: Whether it was still running when the connection was closed.
     """
 
-    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _ProcessProtocol, mark: str) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, pipes: ProgramPipes, mark: str) -> None:
         assert pipes.stdin is not None
         assert pipes.stdout is not None
         assert pipes.stderr is not None
@@ -215,7 +203,7 @@ async def start_server(config: McpServerConfig, environ: Mapping[str, str]) -> S
     command, cwd = await asyncio.to_thread(_resolve_program, config, env)
     try:
         transport, pipes = await loop.subprocess_exec(
-            lambda: _ProcessProtocol(loop),
+            lambda: ProgramPipes(_PIECE),
             command,
             *config.args,
             stdin=PIPE,

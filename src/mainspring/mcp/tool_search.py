@@ -97,7 +97,7 @@ _MAX_NAMES = 100
 
 _TOOL_DESCRIPTION = (
     "Find tools of MCP servers that are locked, see their schemas and unlock them for use. Give names when you know them, words "
-    "that say what is to be done, or a server; query and server together narrow each other. What is found can be called from your next "
+    "that describe what you want to do, or a server; query and server together narrow each other. What is found can be called from your next "
     "step on."
 )
 
@@ -151,6 +151,16 @@ def create_tool_search(
     )
 
 
+def create_search_of(disclosure: Disclosure) -> Tool:
+    """Create the tool `tool_search` for the tools that a disclosure locks."""
+    return create_tool_search(
+        lambda: disclosure.lazy_tools,
+        disclosure.on_found,
+        limit=disclosure.search.limit,
+        model_name=disclosure.model_name,
+    )
+
+
 class ToolSearchPlug:
     """Plugin that adds the tool `tool_search` to an agent with a `Disclosure`.
 
@@ -179,9 +189,7 @@ class ToolSearchPlug:
             self.tool = None
         if limit and disclosure.search_name not in agent.tools:
             self._limit = limit
-            self.tool = create_tool_search(
-                lambda: disclosure.lazy_tools, disclosure.on_found, limit=limit, model_name=disclosure.model_name
-            )
+            self.tool = create_search_of(disclosure)
             agent.tools.add(self.tool)
 
     def for_child(self) -> ToolSearchPlug:
@@ -274,7 +282,7 @@ def _render_tool(name: str, tool: Tool, has_room: bool) -> str:
         except ValueError:
             schema = ""
     if not schema or len(schema) > _SCHEMA:
-        schema = "<note>the schema is too long to show here; it stands among your tools now</note>"
+        schema = "<note>the schema is too long to show here; it is one of your tools now</note>"
     else:
         schema = f"<input_schema>{schema}</input_schema>"
     return f"<tool>\n<name>{escape_text(name)}</name>\n<description>{about}</description>\n{schema}\n</tool>"

@@ -118,11 +118,6 @@ def create_server_tools(server: ToolServer, infos: Sequence[ToolInfo]) -> tuple[
     return tuple([_tool(server, info, names[info.name]) for info in infos])
 
 
-def server_of_tool(tool: Tool) -> str | None:
-    """Return the name of a tool's server; ``None`` if the tool is not from a server."""
-    return tool.source.removeprefix(SOURCE_PREFIX) if tool.source.startswith(SOURCE_PREFIX) else None
-
-
 def _tool(server: ToolServer, info: ToolInfo, name: str) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         def report_progress(progress: float, total: float | None, message: str | None) -> None:

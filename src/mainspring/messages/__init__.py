@@ -36,9 +36,11 @@ from mainspring.messages.message import (
 from mainspring.messages.usage import UNKNOWN_COST, Cost, Usage
 
 if TYPE_CHECKING:
-    from mainspring.messages.classic import ToolResultMessage as ToolResultMessage
-    from mainspring.messages.classic import split_tool_results as split_tool_results
-    from mainspring.messages.classic import to_classic_messages as to_classic_messages
+    from mainspring.messages.classic import (
+        ToolResultMessage as ToolResultMessage,
+        split_tool_results as split_tool_results,
+        to_classic_messages as to_classic_messages,
+    )
 
 __all__ = [
     "UNKNOWN_COST",

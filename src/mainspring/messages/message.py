@@ -217,14 +217,18 @@ def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBloc
     """
     if prompt is None or isinstance(prompt, str):
         return [Message.user(prompt)] if prompt else []
-    given: list[object] = list(prompt) if isinstance(prompt, Iterable) else [prompt]
+    given: list[object] = [prompt] if isinstance(prompt, dict) or not isinstance(prompt, Iterable) else list(prompt)
     messages = [m for m in given if isinstance(m, Message | CustomMessage)]
     blocks = [b for b in given if isinstance(b, TextBlock | ImageBlock)]
     if messages and len(messages) == len(given):
         return messages
     if len(blocks) == len(given):
         return [Message.user(blocks)] if blocks else []
-    raise TypeError("A prompt must be text, a list of text and image blocks, or a list of messages.")
+    wrong = next((b for b in given if not isinstance(b, Message | CustomMessage | TextBlock | ImageBlock)), given)
+    raise TypeError(
+        "A prompt must be text, a list of text and image blocks, or a list of messages, for example "
+        f'[Message.user("Hi")], not {wrong!r:.80}.'
+    )
 
 
 def convert_to_llm(messages: Sequence[AgentMessage]) -> list[Message]:

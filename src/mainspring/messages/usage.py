@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from math import nan
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
+
+from mainspring.lazy import lazy_function
+
+_attribute_error = lazy_function("mainspring.errors", "attribute_error")
+_misuse_error = lazy_function("mainspring.errors", "misuse_error")
 
 
 class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -76,6 +81,15 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     cost: Cost | None = None
     unpriced_calls: int = 0
     estimated_calls: int = 0
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> object:
+            raise _attribute_error(self, "Usage", name)
+
+        def __call__(self) -> object:
+            """Raise the error of ``result.usage()``."""
+            raise _misuse_error("Usage", "call", "is not callable")
 
     @property
     def prompt_tokens(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -229,7 +229,3 @@ def override_settings(config: ProviderConfig, settings: Mapping[str, Any]) -> Pr
     replaced = {other for name in settings for other in _SAME_SETTINGS.get(name, ())}
     fields["extra"] = {name: value for name, value in config.extra.items() if to_camel_case(name) not in replaced}
     return to_provider_config({**fields, **settings})
-
-
-KeySource = str | Callable[[], str | Awaitable[str]] | None
-"""Accepted types of ``api_key``."""

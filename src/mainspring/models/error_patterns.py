@@ -176,16 +176,17 @@ GENERIC_CODES: dict[str, ErrorPattern] = {
 
 OVERFLOW_TEXT = lazy_re(
     r"""(?ix)
-      prompt \s (?:is \s)? too \s long
+      (?:prompt|input) \s (?:tokens \s)? (?:is \s|are \s)? too \s long
     | input \s is \s too \s long
     | (?:input|prompt|request|message|conversation|messages)s? \b .{0,60} \b (?:exceed|larger \s than|longer \s than|greater \s than) .{0,60} context
     | exceed\w* .{0,40} context \s? (?:window|length|size|limit)
     | (?:longer|larger|greater|bigger) \s than \s .{0,40} (?:context \s (?:window|length|size)|maximum \s model \s length)
     | (?:maximum|max) \s (?:allowed \s)? context \s (?:length|window|size)
-    | context \s (?:length|window|size) \s (?:was \s|is \s|has \s been \s)? (?:exceeded|too \s (?:small|long))
+    | context \s (?:length|window|size|limit) \s (?:was \s|is \s|has \s been \s)? (?:exceeded|exceeds \s limit|reached|too \s (?:small|long))
+    | not \s fit \s .{0,40} context
     | context_(?:length|window)_exceeded | exceed_context_size
     | (?:maximum|max) \s (?:prompt|input) \s (?:length|size|tokens?) \s (?:is|of|exceeded)
-    | (?:input|prompt) \s (?:token \s count|tokens?|length) .{0,60} exceeds? \s .{0,40} (?:maximum|limit|allowed|max)
+    | (?:input|prompt|total) \s (?:token \s count|tokens?|length) .{0,60} exceeds? \s .{0,40} (?:maximum|limit|allowed|max|session)
     | exceed\w* \s (?:the \s)? (?:model'?s? \s)? (?:max\w* \s)? (?:input \s)? token \s (?:limit|count)
     | prompt \s exceeds \s max \s? length
     | too \s many \s (?:input \s|prompt \s|total \s)? tokens (?! \s per)

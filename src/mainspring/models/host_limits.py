@@ -1,4 +1,5 @@
-"""Ask a local server for the limits of a model: its model list, and the endpoints of llama.cpp, LM Studio, Ollama, and TGI.
+"""Ask a local server for the limits of a model: its model list, and the endpoints of llama.cpp, LM Studio, Ollama, TGI, TabbyAPI,
+KoboldCpp, and LiteLLM.
 
 Loaded before the first request to such a server.
 """
@@ -25,11 +26,18 @@ _WINDOW_FIELDS = (
     "max_model_len",
     "loaded_context_length",
     "n_ctx",
+    "max_seq_len",
     "context_length",
     "context_window",
+    "context_size",
     "max_context_length",
+    "max_context_window_tokens",
+    "max_total_tokens",
+    "max_input_tokens",
 )
-_OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens")
+_OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_output_token_length", "max_tokens")
+_NAME_FIELDS = ("id", "name", "model", "key", "model_name")
+_MAX_DEPTH = 3
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
@@ -65,43 +73,58 @@ class _Server:
 
     async def listed_limits(self) -> tuple[int | None, int | None]:
         """Return the context window and the output limit in the list of models."""
-        entry = self._entry(await self._get(self._list_path))
-        parts = [entry, *[as_dict(entry.get(name)) or {} for name in ("meta", "top_provider", "limits", "metadata")]]
+        listed = await self._get(self._list_path)
+        entry = self._entry(listed)
+        base = self._named(listed, entry.get("parent"))  # A LoRA adapter has the limits of its base model.
+        parts = [*_objects_in(entry), *_objects_in(base[0] if base else {})]
         return _first(parts, _WINDOW_FIELDS), _first(parts, _OUTPUT_FIELDS)
 
     async def loaded_window(self) -> int | None:
         """Return the context window with which the model is loaded, from the first server-specific endpoint that has it."""
-        answers = await asyncio.gather(self._llama_cpp(), self._lm_studio(), self._ollama(), self._tgi())
+        answers = await asyncio.gather(
+            self._field("/props", "n_ctx"),
+            self._lm_studio(),
+            self._ollama(),
+            self._field("/info", "max_total_tokens"),
+            self._field("/v1/model", "max_seq_len"),
+            self._field("/api/extra/true_max_context_length", "value"),
+            self._litellm(),
+        )
         return next((window for window in answers if window), None)
 
-    async def _llama_cpp(self) -> int | None:
-        answer = await self._get("/props")
-        return as_int((as_dict(answer.get("default_generation_settings")) or {}).get("n_ctx"))
+    async def _field(self, path: str, name: str) -> int | None:
+        return _first(list(_objects_in(await self._get(path))), (name,))
 
     async def _lm_studio(self) -> int | None:
-        return as_int(self._entry(await self._get("/api/v0/models")).get("loaded_context_length"))
+        entry = self._entry(await self._get("/api/v0/models"))
+        if window := as_int(entry.get("loaded_context_length")):
+            return window
+        loaded = self._entry(await self._get("/api/v1/models")).get("loaded_instances")
+        return _first(list(_objects_in({"loaded": loaded})), ("context_length",))
 
     async def _ollama(self) -> int | None:
         running = await self._get("/api/ps")
         if "models" not in running:
             return None  # Another server, which could read a POST as a request to its model.
-        for loaded in as_dicts(running["models"]):
-            if self._model in (loaded.get("model"), loaded.get("name")) and (
-                window := as_int(loaded.get("context_length"))
-            ):
+        for loaded in self._named(running, self._model):
+            if window := as_int(loaded.get("context_length")):
                 return window
         parameters = (await self._get("/api/show", {"model": self._model})).get("parameters")
         found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
         return int(found[1]) if found else None
 
-    async def _tgi(self) -> int | None:
-        return as_int((await self._get("/info")).get("max_total_tokens"))
+    async def _litellm(self) -> int | None:
+        return _first(list(_objects_in(self._entry(await self._get("/model/info")))), _WINDOW_FIELDS)
 
     def _entry(self, listed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entry of the model in a list; the only entry if the server has one model."""
-        entries = as_dicts(listed.get("data"))
-        named = [entry for entry in entries if entry.get("id") == self._model]
+        named, entries = self._named(listed, self._model), _entries(listed)
         return named[0] if named else entries[0] if len(entries) == 1 else {}
+
+    def _named(self, listed: Mapping[str, Any], model: object) -> list[dict[str, Any]]:
+        """Return the entries of a model in a list; Ollama adds a tag to names without one."""
+        names = {str(model).lower(), f"{model}:latest".lower()} if model else set[str]()
+        return [e for e in _entries(listed) if not names.isdisjoint(str(e.get(f)).lower() for f in _NAME_FIELDS)]
 
     async def _get(self, path: str, fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the JSON object at a path; empty if the server does not have it. ``fields`` are sent as a POST."""
@@ -115,12 +138,25 @@ class _Server:
                     received += chunk
                     if len(received) > _MAX_BODY:
                         return {}
-            return as_dict(msgspec.json.decode(bytes(received))) or {}
+            value = msgspec.json.decode(bytes(received))
+            return as_dict(value) or {"data": value}
         except (msgspec.DecodeError, RecursionError):
             return {}
         except (ModelError, OSError):
             self.is_reachable = False
             return {}
+
+
+def _entries(listed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return as_dicts(listed.get("data")) or as_dicts(listed.get("models"))
+
+
+def _objects_in(value: Mapping[str, Any], depth: int = _MAX_DEPTH) -> Iterator[dict[str, Any]]:
+    """Yield an object and the objects in it."""
+    yield dict(value)
+    for inner in value.values() if depth else ():
+        for found in [as_dict(inner) or {}, *as_dicts(inner)]:
+            yield from _objects_in(found, depth - 1)
 
 
 def _first(parts: list[dict[str, Any]], names: tuple[str, ...]) -> int | None:

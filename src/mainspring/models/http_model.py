@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
@@ -216,6 +217,7 @@ class HttpModel(ModelBase):
         profile = await self._profile_of_request(transport, key, limit)
         first, body = self._profile, self._encode(request, profile)
         refusal: ModelError | None = None
+        cause: ModelError | None = None  # the last refusal after which a part was left out
         trials: PartTrials | None = None
         adaptations_left, fresh_key = _MAX_CAPABILITY_RETRIES, False
         if request.sampling is not None:
@@ -229,7 +231,7 @@ class HttpModel(ModelBase):
                         profile, body = trials.next(None)
                         continue
                     if refusal is not None:
-                        self._store_changes(request, first, profile, refusal)
+                        self._store_changes(request, first, profile, cause)
                     self._report_omitted_options(request, profile)
                     yield received
                     return
@@ -240,7 +242,10 @@ class HttpModel(ModelBase):
             try:
                 if trials is None and not adaptations_left:
                     raise refusal
+                before = profile
                 profile, body, trials = self._adapt(request, profile, body, refusal, trials)
+                if describe_left_out_parts(self._protocol.name, before, profile, refusal):
+                    cause = refusal
             except ModelError as error:
                 raise _add_advice(error, url, getattr(self._credential, "source", "")) from None
             if trials is None:
@@ -282,11 +287,12 @@ class HttpModel(ModelBase):
         """
         is_repeated, self._last_refusal = self._last_refusal == (text := comparable_text(refusal)), text
         if trials is None:
-            adapted = fit_to_limits(self._protocol, _without_left_out(request, profile), profile, body, refusal)
+            fit = partial(fit_to_limits, self._protocol)
+            adapted = fit(_without_left_out(request, profile), profile, body, refusal)
             adapted = adapted or self._without_rejected(request, profile, body, refusal, is_repeated=is_repeated)
             if adapted is not None:
                 return *adapted, None
-            trials = PartTrials(self._protocol, request, profile, refusal, is_repeated=is_repeated)
+            trials = PartTrials(self._protocol, request, profile, refusal, fit, is_repeated=is_repeated)
         return *trials.next(refusal), trials
 
     async def _profile_of_request(self, transport: Transport, key: CredentialValue, limit: int | None) -> ModelProfile:
@@ -301,12 +307,11 @@ class HttpModel(ModelBase):
         return self._protocol.encode(_without_left_out(request, profile), profile)
 
     def _store_changes(
-        self, request: ModelRequest, before: ModelProfile, after: ModelProfile, refusal: ModelError
+        self, request: ModelRequest, before: ModelProfile, after: ModelProfile, refusal: ModelError | None
     ) -> None:
         """Store the profile without the refused parts, and report them."""
         self._profile, self._last_refusal = replace(after, remaining_tokens=None), ""
-        note = describe_left_out_parts(self._protocol.name, before, after, refusal)
-        if note:
+        if refusal is not None and (note := describe_left_out_parts(self._protocol.name, before, after, refusal)):
             (request.warn or _log.warning)(note)
 
     def _without_rejected(

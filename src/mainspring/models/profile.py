@@ -212,6 +212,7 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
         name_results: Whether a tool result contains the name of the tool.
         short_ids: Whether call IDs must be nine letters and digits.
         cache_breakpoints: Whether the host forwards cache breakpoints (``cache_control``) to models that support them.
+        empty_content: Whether a message with only tool calls is sent with an empty text; otherwise it has none.
         text_markup: Whether calls and reasoning are read from the text of responses, for servers without a parser.
     """
 
@@ -230,6 +231,7 @@ class ChatCapabilities(SamplingCapabilities, frozen=True):
     name_results: bool = False
     short_ids: bool = False
     cache_breakpoints: bool = False
+    empty_content: bool = False
     text_markup: bool = False
 
 

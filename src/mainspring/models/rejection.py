@@ -59,22 +59,23 @@ async def read_rejection(
     )
 
 
-def add_advice(error: ModelError, url: str, key_source: str = "") -> ModelError:
+def add_advice(error: ModelError, url: str, key_source: str = "", variables: Sequence[str] = ()) -> ModelError:
     """Add to an error what to do about credentials, a model, a proxy, or the address of the request, and return the error.
 
     Args:
         error: The error.
-        url: Address of the request.
+        url: Address of the request; empty if it is not known.
         key_source: The setting that names the source of the key, for example ``apiKeyCommand``; empty for a plain key.
+        variables: More environment variables of the key.
     """
-    advice = _advise(error, url, error.provider or "the provider", error.model or "", key_source)
+    advice = _advise(error, url, error.provider or "the provider", error.model or "", key_source, variables)
     if advice:
         error.message = f"{error.message.rstrip('.')}. {advice}"
         error.args = (error.message,)
     return error
 
 
-def _advise(error: ModelError, url: str, provider: str, model: str, key_source: str) -> str:
+def _advise(error: ModelError, url: str, provider: str, model: str, key_source: str, variables: Sequence[str]) -> str:
     if error.reason == "proxy":
         return format_proxy_advice(url)
     if error.reason == "blocked":
@@ -86,21 +87,21 @@ def _advise(error: ModelError, url: str, provider: str, model: str, key_source: 
         if error.status == 403:
             return (
                 f"The credentials of {provider} may lack access to the model {model}. Choose one of `mainspring models`, or "
-                f"{_describe_credentials(provider)}. Then run `mainspring check`."
+                f"{_describe_credentials(provider, variables)}. Then run `mainspring check`."
             )
         if key_source:
             return (
                 f"{provider} rejected the key from the setting providers.{provider}.{key_source}, which was read again after the "
                 f"rejection, for the model {model}. Renew the key there, or correct the setting. Then run `mainspring check`."
             )
-        credentials = _describe_credentials(provider)
+        credentials = _describe_credentials(provider, variables)
         return f"For the model {model} of {provider}, {credentials}. Then run `mainspring check`."
     if error.code is ErrorCode.MODEL_NOT_FOUND:
         known = [entry.id for entry in load_catalog().entries(provider)]
         near = difflib.get_close_matches(model, known, 3)
         similar = f" Similar models: {', '.join(near)}." if near else ""
         return f"{provider} does not offer the model {model} to you.{similar} `mainspring models` lists the models that you can use."
-    if error.status not in (404, 410):
+    if error.status not in (404, 410) or not url:
         return ""
     address = urlsplit(url)
     profile = PROVIDERS.get(provider)
@@ -114,11 +115,11 @@ def _advise(error: ModelError, url: str, provider: str, model: str, key_source: 
     )
 
 
-def _describe_credentials(provider: str) -> str:
+def _describe_credentials(provider: str, variables: Sequence[str]) -> str:
     """Return how a user sets the credentials of a provider."""
     profile = PROVIDERS.get(provider)
     if profile is not None and profile.login:
         return f"log in with `mainspring login {provider}`"
-    names = [*(profile.key_variables if profile else ()), f"the setting providers.{provider}.apiKey"]
+    names = [*(profile.key_variables if profile else ()), *variables, f"the setting providers.{provider}.apiKey"]
     command = f", or log in with `{profile.login_command}`" if profile is not None and profile.login_command else ""
     return f"set {' or '.join(names)} to a valid key{command}"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypedDict, TypeVar, Unpa
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from mainspring.cancellation import CancelToken
-from mainspring.cancellation import sleep as cancellable_sleep
+from mainspring.cancellation import CancelToken, sleep as cancellable_sleep
 from mainspring.errors import RETRYABLE_CODES, ErrorCode, MainspringError, ModelError
 from mainspring.events import StreamEvent, StreamStart
 from mainspring.lazy import lazy_function

@@ -31,12 +31,13 @@ _MIN_WINDOW = 256
 _MARGIN = 32  # Chat templates add a few tokens that some hosts do not count.
 _ESTIMATE_MARGIN = 1.2
 _MESSAGE_MARGIN = 128  # The template, which an estimate by length does not contain.
+_MAX_ESTIMATE_FACTOR = 4.0  # Code and other languages than English have more tokens than their length suggests.
 _MAX_SCALE = 3.0  # Above it, the prompt is so short that the template of the host is most of it.
 _UNKNOWN_LIMIT = 4096  # Nearly every host accepts it; for a rejection that names the limit but no number.
 
 _N = r"[`'\"(\[]*(\d{1,3}(?:,\d{3})+|\d+)"
 _CAP_NAME = re.compile(
-    r"max_?(?:new|completion|output|gen)?_?tokens|num_predict|(?:completion|output|generation|generated) (?:tokens|length)|"
+    r"max_?(?:new|completion|output|gen)?_?tokens|max_gen_len|num_predict|(?:completion|output|generation|generated) (?:tokens|length)|"
     r"maximum tokens|max tokens|\bcompletion\b|the output"
 )
 _SUMS = (
@@ -51,7 +52,7 @@ _LIMITS = {
             rf"\[ ?\d+ ?, ?{_N} ?\]",
             rf"between \d+ and {_N}",
             rf"range is from \d+(?: \(inclusive\))? to {_N}(?P<open> \(exclusive\))?",
-            rf"(?:at most|up to|less than or equal to|(?:lower|smaller) than or equal to|no more than|not exceed|not be (?:greater|larger|more) than|"
+            rf"(?:at most|up to|less (?:than )?or equal to|(?:lower|smaller) than or equal to|no more than|not exceed|not be (?:greater|larger|more) than|"
             rf"cannot exceed|can only afford|exceeds? (?:the |its )?(?:max|limit)\w*(?: of)?|greater than the maximum of|"
             rf"max(?:imum)?(?: allowed| output| completion)?(?: value| tokens)?(?: is| of|:)|model limit of|limit(?: is| of|:)|<=|≤|expected a value <=) ?{_N}",
             rf"(?P<open>less than|lower than|smaller than|below|<) ?{_N}(?![\d>])",
@@ -61,9 +62,9 @@ _LIMITS = {
         *_SUMS,
         re.compile(rf"\d+ (?:tokens? )?> {_N}(?![\d,]| -)"),
         re.compile(
-            r"(?:context[ _](?:length|window|size|limit)|model length|max_(?:model|seq|sequence)_len\w*|max_(?:total|num)_tokens|"
+            r"(?:context[ _](?:length|window|size|limit)|model length|max_(?!gen|new|out)\w*len\w*|max_(?:total|num)_tokens|"
             r"sequence length|total tokens limit|token limit|"
-            r"(?:maximum|max) (?:prompt|input) length|(?:number of )?tokens allowed|n_ctx|max(?:imum)? size|configured limit|"
+            r"(?:maximum|max) (?:prompt|input) (?:length|tokens)|(?:number of )?tokens allowed|n_ctx|max(?:imum)? size|configured limit|"
             rf"(?:while|exceeds?)(?: the| its| a)?(?: maximum| max)? limit(?: is| of)?|prompt cannot exceed)(?:(?! by )[^\d;+-]){{0,40}}?{_N}"
         ),
         re.compile(rf"{_N} (?:tokens? )?(?:maximum|max) ?(?:context|sequence|$|[.,;\"'}})])"),
@@ -72,6 +73,8 @@ _LIMITS = {
         re.compile(rf"limit ?= ?{_N}"),
         re.compile(rf"range of input length should be \[\d+, ?{_N}\]"),
         re.compile(rf"must have less than {_N} tokens"),
+        re.compile(rf"maximum (?:allowed )?length \(?{_N} tokens"),
+        re.compile(rf"\* ?\d+ = {_N} tokens"),
     ),
 }
 """Patterns of each kind of limit. In a group ``open``, the number itself is not allowed."""
@@ -81,7 +84,7 @@ _PROMPT_PARTS = re.compile(
     rf"{_N} (?:tokens? )?(?:in|from|of|for) (?:the |your )?(?:input |text |tool |image )*(?:messages?|prompt|inputs?|functions?|tools?|schema)\b"
 )
 _PROMPTS = (
-    re.compile(rf"{_N} `?(?:inputs?|prompt)`? tokens"),
+    re.compile(rf"(?<!bound for )(?<!\d){_N} `?(?:inputs?|prompt)`? tokens"),
     re.compile(rf"{_N} ?\+ ?\d+ ?>"),
     re.compile(
         r"(?:prompt|request|input|messages?)(?: token count)?(?: contains| has| is| resulted in| of)?(?: too long:?)?(?: at least)? "
@@ -89,8 +92,8 @@ _PROMPTS = (
     ),
     re.compile(rf"too long: {_N}"),
     re.compile(rf"\(length {_N}\)"),
-    re.compile(rf"(?:prompt length|prompt_tokens|input tokens)[ =:]*{_N}"),
-    re.compile(rf"keep the first {_N} tokens"),
+    re.compile(rf"(?:prompt length|prompt_tokens|(?<!max )(?<!maximum )input tokens)[ =:]*{_N}"),
+    re.compile(rf"(?:keep the first|n_keep:?) {_N}"),
     re.compile(rf"input token count \({_N}\)"),
 )
 _PROMPT_NAME = re.compile(
@@ -98,8 +101,9 @@ _PROMPT_NAME = re.compile(
 )
 _ANY_NUMBER = re.compile(r"(?<![\w.<-])(?:\d{1,3}(?:,\d{3})+|\d+)(?![\w>-])")
 _LIMIT_NAME = re.compile(
-    r"exceed|limit|max|cannot|not possible|larger|greater|range|at most|only|above|too (?:long|large|big|many|high)"
+    r"exceed|limit|max|cannot|no more|not possible|larger|greater|range|at most|only|above|too (?:long|large|big|many|high)"
 )
+_TOKENS_NAME = lazy_re(r"^(?!.*(?:string|character|byte|pixel|image)).*(?:token|context|length|window)", re.DOTALL)
 _TOTAL = re.compile(
     rf"(?:requested(?: tokens)?|total of|current length is|sequence length of|length exceeded)(?: a total of| about| at least|:| is)* ?{_N}"
 )
@@ -183,12 +187,13 @@ class ReportedLimits(Struct, frozen=True):
     is_output_named: bool = False
 
 
-def parse_limits(text: str, sent: int | None = None) -> ReportedLimits:
+def parse_limits(text: str, sent: int | None = None, estimate: int | None = None) -> ReportedLimits:
     """Return the numbers in the text of a rejection.
 
     Args:
         text: Text of the error.
         sent: The output limit of the rejected request, in tokens, if it had one.
+        estimate: Estimated tokens of its prompt, if they are known.
     """
     text = _rewrite(text.rpartition(" (HTTP ")[0] or text)
     is_output_named = _CAP_NAME.search(text) is not None
@@ -198,12 +203,19 @@ def parse_limits(text: str, sent: int | None = None) -> ReportedLimits:
     names_prompt = _PROMPT_NAME.search(text) is not None
     if is_output_named and not names_prompt:
         window = None
+    if (
+        window is None
+        and sent is not None
+        and (found := _window_by_total(text, sent, estimate if names_prompt else None))
+    ):
+        window, prompt = found
+        return ReportedLimits(window, None, prompt, is_output_named)
     caps: list[int] = []  # A limit of the sum is not a limit of one of its parts.
     if is_output_named and not (window is not None and any(pattern.search(text) for pattern in _SUMS)):
         caps = [n for n in _limits(text, "cap") if n not in (window, prompt) and (sent is None or n < sent)]
     if window is None and sent is not None and (not caps or names_prompt) and _LIMIT_NAME.search(text):
         window, cap, prompt = (
-            _limits_by_size(text, sent, is_output_named, names_prompt) if not caps else (None, None, None)
+            _limits_by_size(text, sent, estimate, is_output_named, names_prompt) if not caps else (None, None, None)
         )
         caps += [cap] if cap is not None else []
     if prompt is not None and window is not None and prompt in (window + 1, window + 1 - (sent or 0)):
@@ -242,27 +254,51 @@ def _prompt_tokens(text: str, sent: int | None) -> tuple[int | None, int | None]
     return total, total
 
 
-def _limits_by_size(
-    text: str, sent: int, is_output_named: bool, names_prompt: bool
-) -> tuple[int | None, int | None, int | None]:
-    """Return window, output limit, and prompt of an unknown wording, by the sizes of its numbers.
-
-    A total is the sum of the prompt and the output limit that was sent; a limit is lower than what exceeded it.
-    """
+def _numbers_except(text: str, sent: int) -> list[int]:
+    """Return the numbers of a text without the output limit that was sent."""
     found = [_number(match[0]) for match in _ANY_NUMBER.finditer(text)]
     if sent in found:
         found.remove(sent)  # Once: the limit may be the same number.
+    return found
+
+
+def _window_by_total(text: str, sent: int, estimate: int | None) -> tuple[int, int] | None:
+    """Return window and prompt if a text contains the total of the prompt and the output limit that was sent.
+
+    A total is the sum of two numbers in the text, or, if its prompt is not in the text, as high as the estimate suggests.
+    """
+    found = _numbers_except(text, sent)
     numbers = {n for n in found if n >= _MIN_WINDOW}
     total = next((n for n in numbers if n - sent in found), None)
-    if total is not None:
-        window = max((n for n in numbers - {total, total - sent} if n < total), default=None)
-        return window, None, total - sent
+    if total is None and estimate is not None and _LIMIT_NAME.search(text):
+        maximum = sent + int(estimate * _MAX_ESTIMATE_FACTOR) + _MESSAGE_MARGIN
+        total = next((n for n in numbers if sent < n <= maximum), None)
+        numbers = numbers if len(numbers) > 1 or str(sent) not in text else {*numbers, sent}
+    if total is None:
+        return None
+    window = max((n for n in numbers - {total, total - sent} if n < total), default=None)
+    return None if window is None else (window, total - sent)
+
+
+def _limits_by_size(
+    text: str, sent: int, estimate: int | None, is_output_named: bool, names_prompt: bool
+) -> tuple[int | None, int | None, int | None]:
+    """Return window, output limit, and prompt of an unknown wording, by the sizes of its numbers.
+
+    A limit is lower than what exceeded it.
+    """
+    found = _numbers_except(text, sent)
+    numbers = {n for n in found if n >= _MIN_WINDOW}
     if not names_prompt:
         lower = [n for n in numbers if n < sent] if is_output_named else []
         return None, lower[0] if len(lower) == 1 else None, None
-    if len(numbers) == 2 and is_output_named:
-        prompt, window = sorted(numbers)
+    if is_output_named and numbers and 2 in (len(numbers), len(found)):
+        prompt, window = sorted(numbers if len(numbers) == 2 else found)
         return (window, None, prompt) if prompt + sent > window else (None, None, None)
+    if not is_output_named and estimate is not None and len(numbers) == 2 and _TOKENS_NAME.search(text):
+        window, prompt = sorted(numbers)
+        if estimate / _MAX_ESTIMATE_FACTOR <= prompt <= estimate * _MAX_ESTIMATE_FACTOR:
+            return window, None, prompt
     return None, None, None
 
 
@@ -273,6 +309,7 @@ def _limits(text: str, kind: str) -> Iterator[int]:
             at = next(at for at, group in enumerate(found.groups(), 1) if group and group[0].isdigit())
             number = _number(found[at]) - ("open" in pattern.groupindex and found["open"] is not None)
             is_code = text[found.start(at) - 1] == "(" and text[found.end(at) :].startswith(")") and number < 10_000
+            is_code = is_code and not any(_number(other[0]) > number for other in _ANY_NUMBER.finditer(text))
             if kind == "window" and is_code and "token" not in text[: found.start(at)]:
                 continue
             if number >= _MINIMUM[kind]:
@@ -306,7 +343,7 @@ def fit_to_limits(
     if refusal.status is not None and refusal.reason not in _REASONS:
         return None  # Without a status, the reason is a guess: 401 tokens look like a status.
     output = _sent_limit(sent)
-    limits = parse_limits(refusal.message, output)
+    limits = parse_limits(refusal.message, output, estimate_request_tokens(request))
     if refusal.reason == "quota":
         if "afford" not in refusal.message.lower() or limits.max_output_tokens is None:
             return None

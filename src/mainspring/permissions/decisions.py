@@ -80,6 +80,19 @@ class PermissionDecision(Struct, frozen=True):
         return tuple(v for v in self.verdicts if v.outcome == "ask")
 
     @property
+    def ask_reason(self) -> str:
+        """Each reason once, after what it applies to: the commands, or without a command the files."""
+        by_reason: dict[str, list[Verdict]] = {}
+        for verdict in self.needs_answer:
+            by_reason.setdefault(verdict.reason, []).append(verdict)
+        parts: list[str] = []
+        for reason, same in by_reason.items():
+            commands = [v for v in same if v.scope == "shell-run"]
+            names = dict.fromkeys(v.resource for v in commands or same)
+            parts.append(f"{', '.join(names)}: {reason}")
+        return "; ".join(parts)
+
+    @property
     def only_reads(self) -> bool:
         """Return True if the call changes nothing."""
         harmless = (READONLY_REASON, FREE_REASON, UNTOUCHED_REASON)

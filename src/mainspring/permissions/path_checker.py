@@ -214,7 +214,7 @@ class PathChecker(Struct, frozen=True):
     def suggest_rules(self, scope: str, target: ResolvedPath) -> tuple[str, ...]:
         """Return rules that would allow the access, the narrowest first."""
         tool = self.judge.tool if self.by_tool and scope != "fs-delete" else ""
-        return suggest_path_rules(tool, scope, target, self.place, include_project=True)
+        return suggest_path_rules(tool, scope, target, self.place)
 
     def _decision(
         self,

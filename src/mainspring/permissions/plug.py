@@ -183,7 +183,7 @@ class Permissions:
         return tuple(found)
 
     def _warn(self, agent: CoreAgent) -> None:
-        self._tools.update(t.name for t in agent.tools)
+        self._tools.update(t.name for t in (*agent.tools, *getattr(agent, "known_tools", ())))
         for text in self.problems:
             if text not in self._warned:
                 self._warned.add(text)
@@ -541,7 +541,7 @@ def build_request(decision: PermissionDecision, arguments: Mapping[str, Any]) ->
         action=SCOPE_VERBS[first.scope],
         tool=decision.tool,
         input=copy.deepcopy(dict(arguments)),
-        reason="; ".join(dict.fromkeys(f"{v.resource}: {v.reason}" for v in request)),
+        reason=decision.ask_reason,
         verdicts=request,
         suggestions=decision.advice[0] if decision.advice else (),
         wider=decision.advice[-1] if decision.advice else (),
@@ -557,13 +557,13 @@ def denial_message(decision: PermissionDecision) -> str:
 
 def permission_question(decision: PermissionDecision) -> str:
     """Return the sentence that names the needed permission, without its end."""
-    parts: list[str] = []
-    for verdict in decision.needs_answer:
-        part = f"{SCOPE_VERBS[verdict.scope]} {verdict.resource} ({verdict.reason})"
-        if part not in parts:
-            parts.append(part)
-    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
-    return f"{decision.tool} needs permission to {'; '.join(parts[:3])}{more}"
+    verdicts = decision.needs_answer
+    needed = list(dict.fromkeys((f"{SCOPE_VERBS[v.scope]} {v.resource}", v.reason) for v in verdicts))
+    shown = needed[:3]
+    following = [*[reason for _, reason in shown[1:]], ""]
+    parts = [f"{what} ({why})" if why != after else what for (what, why), after in zip(shown, following, strict=True)]
+    more = f" and {len(needed) - 3} more" if len(needed) > 3 else ""
+    return f"{decision.tool} needs permission to {'; '.join(parts)}{more}"
 
 
 def allow_hint(decision: PermissionDecision) -> str:

@@ -28,9 +28,7 @@ MAX_RULE_CHARS = 300
 _SAFE = lazy_re(r"[A-Za-z0-9_@%+=:,./{}^-]+")
 
 
-def suggest_path_rules(
-    tool: str, scope: str, target: ResolvedPath, place: ProjectPaths, *, include_project: bool
-) -> tuple[str, ...]:
+def suggest_path_rules(tool: str, scope: str, target: ResolvedPath, place: ProjectPaths) -> tuple[str, ...]:
     """Suggest rules for a path.
 
     Args:
@@ -38,7 +36,6 @@ def suggest_path_rules(
         scope: How the path is used.
         target: The resolved path.
         place: The project and the home folder.
-        include_project: Whether to suggest the whole project as well.
     """
     head = tool or f"scope:{scope}"
     if not target.path:
@@ -46,7 +43,7 @@ def suggest_path_rules(
     inside = target.is_inside(place)
     name = "/".join(target.relative_parts(place)) if inside else "/" + "/".join(target.real)
     narrow = f"{head}({name or '.'})"
-    return _valid(narrow, f"{head}(**)" if include_project and inside else "")
+    return _valid(narrow, f"{head}(**)" if inside else "")
 
 
 def suggest_command_rules(tool: str, unit: AnalyzedCommand) -> tuple[str, ...]:

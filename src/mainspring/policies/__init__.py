@@ -10,15 +10,21 @@ from mainspring.lazy import TYPE_CHECKING, lazy_exports
 if TYPE_CHECKING:
     from mainspring.policies.audit_log import AuditLog as AuditLog
     from mainspring.policies.disclosure import Disclosure as Disclosure
-    from mainspring.policies.guardrails import DEFAULT_GUARDRAILS as DEFAULT_GUARDRAILS
-    from mainspring.policies.guardrails import Guardrail as Guardrail
-    from mainspring.policies.guardrails import Guardrails as Guardrails
-    from mainspring.policies.large_results.store import FileOutputStore as FileOutputStore
-    from mainspring.policies.large_results.store import MemoryOutputStore as MemoryOutputStore
+    from mainspring.policies.guardrails import (
+        DEFAULT_GUARDRAILS as DEFAULT_GUARDRAILS,
+        Guardrail as Guardrail,
+        Guardrails as Guardrails,
+    )
+    from mainspring.policies.large_results.store import (
+        FileOutputStore as FileOutputStore,
+        MemoryOutputStore as MemoryOutputStore,
+    )
     from mainspring.policies.plan_mode import PlanMode as PlanMode
     from mainspring.policies.rate_limit import RateLimit as RateLimit
-    from mainspring.policies.relevant_history import MessageHistory as MessageHistory
-    from mainspring.policies.relevant_history import RelevantHistory as RelevantHistory
+    from mainspring.policies.relevant_history import (
+        MessageHistory as MessageHistory,
+        RelevantHistory as RelevantHistory,
+    )
     from mainspring.policies.tool_filter import ToolFilter as ToolFilter
 
 lazy_exports(

@@ -37,7 +37,7 @@ _HOOK_ORDER = -100
 
 PLAN_MODE_PROMPT = (
     "Plan mode: look and think, change nothing. Only tools and commands that read will run; all others are refused. When you "
-    "know what is to be done, present it with present_plan, or give it as your answer: what will be done, in which files, in "
+    "know what to do, present it with present_plan, or give it as your answer: what will be done, in which files, in "
     "what order, and how it will be checked."
 )
 EXECUTE_PLAN_PROMPT = "Carry out this plan, step by step:\n\n"

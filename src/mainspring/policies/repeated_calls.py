@@ -121,8 +121,8 @@ def _copy(result: ToolResult) -> ToolResult:
 
 
 WARNING = (
-    "[The calls of the last {turns} were made before in this run and gave the same results: they brought nothing new. Do "
-    "something else, or say what keeps you. To wait for something, wait longer at a time.]"
+    "[The calls of the last {turns} were made before in this run and returned the same results: they returned nothing new. Do "
+    "something else, or report what blocks you. To wait for something, wait longer at a time.]"
 )
 
 

@@ -43,24 +43,30 @@ if TYPE_CHECKING:
     from mainspring.sessions.async_log import AsyncSessionStore as AsyncSessionStore
     from mainspring.sessions.async_sessions import AsyncSessions as AsyncSessions
     from mainspring.sessions.branch_summary import branch_and_summarize as branch_and_summarize
-    from mainspring.sessions.event_log import SessionEventLog as SessionEventLog
-    from mainspring.sessions.event_log import iter_all_events as iter_all_events
-    from mainspring.sessions.event_log import read_events as read_events
-    from mainspring.sessions.import_export import find_session as find_session
-    from mainspring.sessions.import_export import import_session as import_session
-    from mainspring.sessions.import_export import read_raw_lines as read_raw_lines
+    from mainspring.sessions.event_log import (
+        SessionEventLog as SessionEventLog,
+        iter_all_events as iter_all_events,
+        read_events as read_events,
+    )
+    from mainspring.sessions.import_export import (
+        find_session as find_session,
+        import_session as import_session,
+        read_raw_lines as read_raw_lines,
+    )
     from mainspring.sessions.log_lines import LogLine as LogLine
     from mainspring.sessions.output_offload import OffloadOutputsPlug as OffloadOutputsPlug
-    from mainspring.sessions.runs import SessionRun as SessionRun
-    from mainspring.sessions.runs import list_session_runs as list_session_runs
-    from mainspring.sessions.search import SearchHit as SearchHit
-    from mainspring.sessions.search import search_sessions as search_sessions
-    from mainspring.sessions.sqlite_store import SqliteSessionLog as SqliteSessionLog
-    from mainspring.sessions.sqlite_store import SqliteSessionStore as SqliteSessionStore
-    from mainspring.sessions.transcript import Transcript as Transcript
-    from mainspring.sessions.transcript import TranscriptCall as TranscriptCall
-    from mainspring.sessions.transcript import TranscriptItem as TranscriptItem
-    from mainspring.sessions.transcript import read_transcript as read_transcript
+    from mainspring.sessions.runs import SessionRun as SessionRun, list_session_runs as list_session_runs
+    from mainspring.sessions.search import SearchHit as SearchHit, search_sessions as search_sessions
+    from mainspring.sessions.sqlite_store import (
+        SqliteSessionLog as SqliteSessionLog,
+        SqliteSessionStore as SqliteSessionStore,
+    )
+    from mainspring.sessions.transcript import (
+        Transcript as Transcript,
+        TranscriptCall as TranscriptCall,
+        TranscriptItem as TranscriptItem,
+        read_transcript as read_transcript,
+    )
 
 __all__ = [
     "AsyncSessionStore",

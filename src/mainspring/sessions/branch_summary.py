@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainspring.models import ModelProvider
     from mainspring.sessions.session import Session
 
-_SUMMARY_INSTRUCTIONS = "The conversation goes back to an earlier point now. Sum up what was tried here and what came of it, for whoever goes on there."
+_SUMMARY_INSTRUCTIONS = "The conversation goes back to an earlier point now. Sum up what was tried here and what resulted from it, for the agent that continues there."
 
 
 async def branch_and_summarize(

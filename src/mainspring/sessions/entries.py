@@ -305,7 +305,7 @@ class EntryHeader(Struct, frozen=True):
 
     type: str
     id: str
-    parent: str | None
+    parent: str | None = None
 
 
 ENTRY_TYPES = frozenset({str(kind.__struct_config__.tag) for kind in Entry.__args__})
@@ -362,9 +362,22 @@ def decode_entry(line: bytes) -> Entry:
 
 
 def try_decode_entry(line: bytes) -> Entry | None:
-    """Decode a line. ``None`` if it is not an entry of this version."""
+    """Decode a line, also one without some of its fields. ``None`` if it is not an entry of this version."""
     try:
         return _entries.decode(line)
+    except ENTRY_ERRORS:
+        return _decode_incomplete(line)
+
+
+_DEFAULTS = {"parent": None, "timestamp": "1970-01-01T00:00:00Z", "source": "", "status": "", "idempotent": False}
+"""Values of fields that the history does not need; only a program other than this one leaves them out."""
+
+
+def _decode_incomplete(line: bytes) -> Entry | None:
+    try:
+        found = msgspec.json.decode(line, type=dict[str, Any])
+        given = {key: value for key, value in found.items() if value is not None}
+        return cast("Entry", msgspec.convert({**_DEFAULTS, **given}, Entry))
     except ENTRY_ERRORS:
         return None
 

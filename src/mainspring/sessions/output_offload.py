@@ -128,7 +128,9 @@ class OffloadOutputsPlug(Plugin):
             shown = lines[first - 1 : first - 1 + count]
             last = first + len(shown) - 1
             end = (
-                "" if last >= len(lines) else f"\n(lines {first} to {last} of {len(lines)}; offset={last + 1} goes on)"
+                ""
+                if last >= len(lines)
+                else f"\n(lines {first} to {last} of {len(lines)}; offset={last + 1} continues)"
             )
             return "\n".join(shown) + end
 

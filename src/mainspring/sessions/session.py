@@ -548,7 +548,7 @@ def fork_if_locked(session: _S) -> _S:
         return session
     fork = session.fork(unfinished=False)
     session.close()
-    text = f"session {session.id} is already open: continuing in a copy, {fork.id}"
+    text = f"Session {session.id} is already open. Continuing in a copy: {fork.id}."
     fork.journal.add_warning(Problem("locked", text))
     return fork
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import AnalyzedLine as AnalyzedLine
-    from mainspring.shell_analysis.commands import analyze as analyze
+    from mainspring.shell_analysis.commands import AnalyzedLine as AnalyzedLine, analyze as analyze
     from mainspring.shell_analysis.syntax import AnalyzedCommand as AnalyzedCommand
 
 lazy_exports(

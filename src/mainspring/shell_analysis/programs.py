@@ -164,10 +164,6 @@ CODE_VARIABLES = lazy_re(
 """Variables whose value is run."""
 
 
-SHELL_VARIABLES = lazy_re(r"(?!.*_proxy$|npm_|path$|cdpath$|fpath$)[a-z_][a-z0-9_]*")
-"""Names that a line may set: lower case, since no program reads such names from its environment."""
-
-
 _ENTRY = lazy_re(r"([^\s:=]+)(?:([:=])(?:~(\S*))?)?")
 _SETTING = lazy_re(r"[A-Za-z_][\w.-]*\+?=")
 _CONFIGURES = lazy_re(

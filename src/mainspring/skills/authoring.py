@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mainspring.lazy import lazy_re
 from mainspring.redaction import redact_environment
@@ -24,10 +24,6 @@ from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResul
 
 if TYPE_CHECKING:
     from mainspring.skills.activation import SkillHost, ToolsetContext
-
-
-MemoryScope = Literal["project", "user"]
-"""The scope of a skill: this project, or the user in every folder."""
 
 
 MAX_INSTRUCTIONS_CHARS = 60_000

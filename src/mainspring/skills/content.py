@@ -245,7 +245,7 @@ def render_content(skill: Skill, body: str, files: Sequence[str] = (), count: in
         shown = shown[: shown.rfind("\n") + 1] or shown
         lines = shown.count("\n")
         text = (
-            f"{shown.rstrip()}\n\n[The text goes on: read it with skills_read, path {SKILL_FILE}, offset {lines + 1}]"
+            f"{shown.rstrip()}\n\n[The text continues: read it with skills_read, path {SKILL_FILE}, offset {lines + 1}]"
         )
     return "\n".join(
         [f'<{CONTENT_TAG} name="{escape_attribute(skill.name)}"{folder}>', *head, "", text, f"</{CONTENT_TAG}>"]

@@ -33,13 +33,13 @@ MAX_PAGE_BYTES = 28_000
 """Maximum bytes of a file in one result."""
 
 _USE = (
-    "Take up a skill: its instructions come back and hold for this task. Do it before the work that it is about. A skill that is "
-    "active already need not be taken up again."
+    "Activate a skill: its instructions are returned and apply to this task. Do it before the work that it is about. A skill that is "
+    "active already need not be activated again."
 )
 _READ = "Read a text file of an active skill: a guide, a template, the source of a script. Paths are relative to the skill's folder."
 _RUN = (
     "Run a script of an active skill. It gets 60 seconds and no input; the result is JSON with success, exit_code, and result: "
-    "the JSON or the text that it printed. It runs in the project's folder unless run_in says otherwise."
+    "the JSON or the text that it printed. It runs in the project's folder unless run_in names another."
 )
 
 
@@ -102,13 +102,13 @@ async def activate_for_model(skills: SkillSet, name: str, ctx: ToolContext) -> T
     facts = {"skill": skill.name}
     if not new:
         return ToolResult(
-            output=f"The skill {skill.name} is active already; its instructions stand above and still hold.",
+            output=f"The skill {skill.name} is active already; its instructions are above and still apply.",
             title=skill.name,
             metadata=facts,
         )
     if activation.carrier is not None:  # An earlier run had the same text.
         return ToolResult(
-            output=f"The skill {skill.name} is active again; its instructions stand above, unchanged.",
+            output=f"The skill {skill.name} is active again; its instructions are above, unchanged.",
             title=skill.name,
             metadata=facts,
         )
@@ -143,7 +143,7 @@ def _read_tool(skills: SkillSet) -> Tool:
         parameters=_object_schema(
             {
                 "skill": {"type": "string", "description": "The skill's name."},
-                "path": {"type": "string", "description": "The file, as in references/guide.md."},
+                "path": {"type": "string", "description": "The file, for example references/guide.md."},
                 "offset": {"type": "integer", "minimum": 1, "default": 1, "description": "First line, from 1."},
             },
             "skill",
@@ -192,9 +192,9 @@ def _paginate(text: str, offset: int) -> str:
             break
         shown.append(each)
     if not shown:  # One line that is longer than a page.
-        return f"{lines[offset - 1][: MAX_PAGE_BYTES // 4]}…\n(line {offset} is cut; offset={offset + 1} goes on)"
+        return f"{lines[offset - 1][: MAX_PAGE_BYTES // 4]}…\n(line {offset} is cut; offset={offset + 1} continues)"
     last = offset + len(shown) - 1
-    end = "" if last >= len(lines) else f"\n(lines {offset} to {last} of {len(lines)}; offset={last + 1} goes on)"
+    end = "" if last >= len(lines) else f"\n(lines {offset} to {last} of {len(lines)}; offset={last + 1} continues)"
     return "\n".join(shown) + end
 
 
@@ -237,7 +237,7 @@ def _run_tool(skills: SkillSet) -> Tool:
         parameters=_object_schema(
             {
                 "skill": {"type": "string", "description": "The skill's name."},
-                "script": {"type": "string", "description": "Its name, or its path as in scripts/check.py."},
+                "script": {"type": "string", "description": "Its name, or its path, for example scripts/check.py."},
                 "arguments": {"type": "array", "items": {"type": "string"}, "default": []},
                 "run_in": {"type": "string", "enum": ["project", "skill"], "default": "project"},
             },

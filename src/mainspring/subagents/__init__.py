@@ -6,19 +6,22 @@ from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.events.base import SubagentStats as SubagentStats
-    from mainspring.subagents.definition import AgentDefinition as AgentDefinition
-    from mainspring.subagents.definition import DefinitionScan as DefinitionScan
-    from mainspring.subagents.definition import SkippedFile as SkippedFile
-    from mainspring.subagents.definition import load_definitions as load_definitions
-    from mainspring.subagents.definition import parse_definition as parse_definition
-    from mainspring.subagents.plug import SPAWN_TOOL as SPAWN_TOOL
-    from mainspring.subagents.plug import Subagents as Subagents
-    from mainspring.subagents.run import NestedSteps as NestedSteps
-    from mainspring.subagents.run import ParentContext as ParentContext
-    from mainspring.subagents.run import SubagentHost as SubagentHost
-    from mainspring.subagents.run import SubagentRequest as SubagentRequest
-    from mainspring.subagents.run import SubagentResult as SubagentResult
-    from mainspring.subagents.run import SubagentRun as SubagentRun
+    from mainspring.subagents.definition import (
+        AgentDefinition as AgentDefinition,
+        DefinitionScan as DefinitionScan,
+        SkippedFile as SkippedFile,
+        load_definitions as load_definitions,
+        parse_definition as parse_definition,
+    )
+    from mainspring.subagents.plug import SPAWN_TOOL as SPAWN_TOOL, Subagents as Subagents
+    from mainspring.subagents.run import (
+        NestedSteps as NestedSteps,
+        ParentContext as ParentContext,
+        SubagentHost as SubagentHost,
+        SubagentRequest as SubagentRequest,
+        SubagentResult as SubagentResult,
+        SubagentRun as SubagentRun,
+    )
 
 lazy_exports(
     __name__,

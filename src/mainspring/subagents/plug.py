@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
-from mainspring.errors import AgentError, ConfigError, ToolError, check_option_names
+from mainspring.errors import AgentError, ConfigError, ToolError, check_option_names, describe_failure
 from mainspring.events import ErrorInfo, RunStatus, SubagentEnd, SubagentStart
 from mainspring.events.base import SubagentStats
 from mainspring.loop import Plugin, RunResult
@@ -56,8 +56,8 @@ _T = TypeVar("_T")
 
 
 _DESCRIPTION = (
-    "Start a subagent: an agent of its own that works on one task and returns its final answer. It begins with an empty "
-    "conversation and sees nothing of this one, so the task must say everything it needs to know, and what to answer with. Use it "
+    "Start a subagent: a separate agent that works on one task and returns its final answer. It begins with an empty "
+    "conversation and sees nothing of this one, so the task must contain everything it needs to know, and what to answer with. Use it "
     "for work whose steps need not be seen here. Several calls in one reply run side by side."
 )
 _MAX_DESCRIPTION_CHARS = 400  # characters of a kind's description; every request contains all of them
@@ -108,7 +108,7 @@ def to_parent_result(result: SubagentResult, title: str, max_characters: int) ->
     done = result.status == "completed"
     if not done:
         reason = _STATUS_NOTES.get(result.status, result.status) + (
-            f" ({result.error})" if result.error is not None else ""
+            f" ({describe_failure(result.error)})" if result.error is not None else ""
         )
         text = (
             f"[The subagent did not finish: {reason}.{' What it had so far:' if text.strip() else ''}]\n{text}".rstrip()
@@ -505,6 +505,8 @@ class Subagents(Plugin):
         except Exception as failed:  # a failure of a subagent never ends its parent
             error = failed
         finally:
+            if child.agent is not None and self._host is not None:
+                await self._host.close(child.agent)
             stats = child.stats(result, status)
             self._finished.append(stats)
             self._agent.add_usage(stats.usage, SPAWN_TOOL)

@@ -225,6 +225,10 @@ class SubagentHost(Protocol):
         """
         ...
 
+    async def close(self, agent: CoreAgent) -> None:
+        """Notify handlers of `session:shutdown` that the conversation of a subagent has ended."""
+        ...
+
     def reached_limit(self) -> RunStatus | None:
         """Return the limit that this agent's run, subagents included, has reached; a subagent then makes no more model calls."""
         ...

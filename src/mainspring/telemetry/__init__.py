@@ -7,8 +7,7 @@ from mainspring.lazy import lazy_exports
 if TYPE_CHECKING:
     from mainspring.telemetry.pipeline import TelemetryOptions as TelemetryOptions
     from mainspring.telemetry.plug import Tracing, install_tracing
-    from mainspring.telemetry.telemetry import Telemetry
-    from mainspring.telemetry.telemetry import TelemetryHelpers as TelemetryHelpers
+    from mainspring.telemetry.telemetry import Telemetry, TelemetryHelpers as TelemetryHelpers
 
 __all__ = ["Telemetry", "TelemetryHelpers", "TelemetryOptions", "Tracing", "install_tracing"]
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 _VERSION: Final = "1.41.1"
-"""Version of the semantic conventions; those for generative AI as of `GENAI_DATE`, when they moved to a separate repository."""
-
-GENAI_DATE: Final = "2026-05-11"
+"""Version of the semantic conventions; those for generative AI as of 2026-05-11, when they moved to a separate repository."""
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.41.0"
 

@@ -86,7 +86,6 @@ class Pipeline:
         tracer: Creates spans.
         meter: Creates instruments.
         events: Receives events.
-        owns_providers: Whether the providers are ours.
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Pipeline:
         self.tracer = tracer
         self.meter = meter
         self.events = events
-        self.owns_providers = bool(closers)
         self._closers = closers
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []

@@ -4,6 +4,7 @@ Mainspring's own tests use them. The pytest fixtures are opt-in, in `mainspring.
 """
 
 from mainspring.env import MemoryEnv
+from mainspring.lazy import lazy_exports
 from mainspring.testing.scripted_model import Call, Reply, ScriptedCall, ScriptedModel
 from mainspring.testing.tape import RecordedStep, RecordingSteps, ReplayError, ReplaySteps, Tape, TapeMode
 
@@ -20,6 +21,7 @@ __all__ = [
     "Tape",
     "TapeMode",
 ]
+lazy_exports(__name__, {})  # an unknown name of another library is an error with advice
 
 
 def __dir__() -> list[str]:

@@ -37,16 +37,18 @@ from mainspring.tools.tool import (
 )
 
 if TYPE_CHECKING:
-    from mainspring.tools.arguments.parse import ParsedArguments as ParsedArguments
-    from mainspring.tools.arguments.parse import parse_arguments as parse_arguments
-    from mainspring.tools.diagnostics import LanguageServerConfig as LanguageServerConfig
-    from mainspring.tools.diagnostics import with_diagnostics as with_diagnostics
-    from mainspring.tools.interaction import Option as Option
-    from mainspring.tools.interaction import Reply as Reply
-    from mainspring.tools.interaction import UserInteraction as UserInteraction
-    from mainspring.tools.interaction import UserQuestion as UserQuestion
-    from mainspring.tools.support.editing.review import EditHunk as EditHunk
-    from mainspring.tools.support.editing.review import parse_edit_outcomes as parse_edit_outcomes
+    from mainspring.tools.arguments.parse import ParsedArguments as ParsedArguments, parse_arguments as parse_arguments
+    from mainspring.tools.diagnostics import (
+        LanguageServerConfig as LanguageServerConfig,
+        with_diagnostics as with_diagnostics,
+    )
+    from mainspring.tools.interaction import (
+        Option as Option,
+        Reply as Reply,
+        UserInteraction as UserInteraction,
+        UserQuestion as UserQuestion,
+    )
+    from mainspring.tools.support.editing.review import EditHunk as EditHunk, parse_edit_outcomes as parse_edit_outcomes
     from mainspring.tools.toolset import Toolset as Toolset
 
 __all__ = [

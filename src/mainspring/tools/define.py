@@ -184,6 +184,7 @@ def tool(
     path_params: tuple[str, ...] = (),
     preview: Callable[[Mapping[str, Any]], Mapping[str, str]] | None = None,
     requires_approval: bool | Callable[[Mapping[str, Any]], bool] = False,
+    timeout: float | None = None,
 ) -> _Decorator: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Create a tool from a sync or async function.
@@ -199,9 +200,11 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Raises:
         TypeError: A parameter has a type that JSON Schema cannot express; the message names the parameter.
-        ConfigError: The name is not a valid tool name.
+        ConfigError: The name is not a valid tool name, or the timeout is not a number of seconds.
     """
     check_option_names("@tool", options, _FIELDS)
+    if isinstance(fn, str):
+        raise TypeError(f"@tool takes no name as its first argument. Use @tool(name={fn!r}).")
     if fn is not None:
         return _from_function(fn, options)
 

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from mainspring.cancellation import run_cancellable
+from mainspring.cancellation import CancelToken, run_cancellable
 from mainspring.errors import (
     AuthenticationError,
     ConfigError,
@@ -25,12 +25,14 @@ from mainspring.errors import (
 )
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.redaction import redact_environment
+from mainspring.text import exception_text
 from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, to_tool_result
 
 logger = logging.getLogger("mainspring")
 
 NOT_RUN_ABORTED = "Aborted: the run was stopped before this call was made."
 ABORTED_WHILE_RUNNING = "Aborted: the run was stopped while this call was running; what it did until then is unknown."
+TIMED_OUT = "{tool} was stopped at its time limit of {seconds}; what it did until then is unknown."
 SKIPPED = "Skipped: a new message from the user came in before this call was made."
 NOT_RUN_STREAM_ERROR = "Not run: the response ended before it was complete."
 TRUNCATED = (
@@ -38,10 +40,11 @@ TRUNCATED = (
     "Make the call again with less in it, or do it in several smaller calls."
 )
 EMPTY_RESPONSE_PROMPT = (
-    "Your last reply held neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
+    "Your last reply contained neither an answer nor a tool call. Reply again: call a tool, or answer in plain text."
 )
 MISSING_CALL_PROMPT = "Your last reply ended as if a tool call followed, but it contained none. Make the call now, or answer if the work is done."
 CONTINUE_PROMPT = "Continue."
+_TIME_LIMIT = "time limit of the tool"
 _IMAGE_OMITTED = "[image left out: this model cannot see images]"
 
 
@@ -99,7 +102,7 @@ _EXCEPTION_TYPES: dict[str, type[Exception]] = {e.__name__: e for e in (ToolErro
 def safe_str(error: BaseException) -> str:
     """Return the text of an exception, even if its ``__str__`` fails."""
     try:
-        return str(error)
+        return exception_text(error)
     except Exception as raised:
         return f"(its text cannot be had: {type(raised).__name__})"
 
@@ -128,6 +131,7 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
     Raises:
         Exception: The exception of the tool; one that would end the program, such as SystemExit, as a `ToolError`.
         KeyboardInterrupt: If the user interrupted the tool.
+        TimeoutError: If the tool took longer than its ``timeout``.
         asyncio.CancelledError: If the signal or a cancellation from outside ended the tool.
     """
 
@@ -143,7 +147,23 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
                 raise
             raise ToolError(f"Error: {type(error).__name__}: {safe_str(error)}".removesuffix(": ")) from error
 
-    return await run_cancellable(work, context.signal, grace)
+    if tool.timeout is None:
+        return await run_cancellable(work, context.signal, grace)
+    of_run, context.signal = context.signal, CancelToken()
+    unlink = of_run.on_cancel(lambda: context.signal.cancel(of_run.reason))
+    timer = asyncio.get_running_loop().call_later(tool.timeout, context.signal.cancel, _TIME_LIMIT)
+    task = asyncio.current_task()
+    cancellations = task.cancelling() if task else 0
+    try:
+        return await run_cancellable(work, context.signal, grace)
+    except asyncio.CancelledError:
+        is_cancelled = task is not None and task.cancelling() > cancellations
+        if is_cancelled or of_run.cancelled or not context.signal.cancelled:
+            raise
+        raise TimeoutError(TIMED_OUT.format(tool=tool.name, seconds=f"{tool.timeout:g}s")) from None
+    finally:
+        unlink()
+        timer.cancel()
 
 
 def _to_result(tool: Tool, output: Any) -> ToolResult:

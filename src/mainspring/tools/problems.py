@@ -139,11 +139,6 @@ def _rules_out(problem: Problem) -> bool:
     return (problem.keyword == "type" and not problem.path) or (problem.keyword == "const" and len(problem.path) < 2)
 
 
-def prefix_path(step: str | int, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems of a child with paths relative to its parent."""
-    return [Problem((step, *each.path), each.keyword, each.text) for each in problems]
-
-
 def format_issues(problems: Sequence[str]) -> str:
     """Format all problems as a text."""
     if len(problems) == 1:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, overload
 
-from msgspec import Struct, ValidationError, convert, field, to_builtins
-from msgspec import json as msgspec_json
+from msgspec import Struct, ValidationError, convert, field, json as msgspec_json, to_builtins
 from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken
+from mainspring.errors import ConfigError, attribute_error
 from mainspring.messages import ImageBlock, TextBlock, ToolDefinition
 from mainspring.type_variables import DepsT, NeededDepsT, OutputT, ValueT
 
@@ -287,6 +288,8 @@ class Tool(Struct, Generic[NeededDepsT], frozen=True, eq=False, kw_only=True):
         check: Function that returns all problems of the arguments of a call, as a text for the model, or `None`. For problems that
             the schema cannot express; the call is rejected before anyone is asked to approve it.
         requires_approval: Whether each call needs an approval, whatever the rules allow; or a function of the arguments.
+        timeout: Maximum seconds of a call in a run, without the wait for its approval. Then the call is cancelled, its signal is
+            set, and the model reads that the time was over. The thread of a sync function is abandoned. ``None``: no limit.
         former_names: Names before it was renamed; rules of permissions for them still apply.
     """
 
@@ -304,7 +307,20 @@ class Tool(Struct, Generic[NeededDepsT], frozen=True, eq=False, kw_only=True):
     is_approved_per_call: bool = False
     check: Callable[[dict[str, Any]], str | None] | None = None
     requires_approval: bool | Callable[[Mapping[str, Any]], bool] = False
+    timeout: float | None = None
     former_names: tuple[str, ...] = ()
+
+    if not TYPE_CHECKING:  # type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise attribute_error(self, "Tool", name)
+
+    def __post_init__(self) -> None:
+        seconds: Any = self.timeout
+        if seconds is not None and (type(seconds) not in (int, float) or not seconds > 0):
+            raise ConfigError(
+                f"timeout of the tool {self.name} must be a number of seconds above 0, or None for no limit, not {seconds!r:.80}."
+            )
 
     def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
         """Return True if a call with these arguments needs an approval; also if the function that decides fails."""
@@ -414,7 +430,10 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
     if to_json is not None:  # a pydantic model
         return _data_result(output, to_json())
     try:
-        return _data_result(output, msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
+        value = cast("Any", output)
+        has_json = type(value) is not float or isfinite(value)  # null for NaN would look like no value
+        text = msgspec_json.encode(value, enc_hook=_encode_unknown).decode() if has_json else str(value)
+        return _data_result(output, text)
     except _UnreadableError as error:
         raise TypeError(
             f"{f'Tool {tool}' if tool else 'The tool'} returned {error}, which a model cannot read. Return text, a ToolResult, a "

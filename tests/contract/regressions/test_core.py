@@ -72,7 +72,7 @@ async def test_repeated_calls_run_until_the_turn_limit() -> None:
     agent = Agent(model, execution=MemoryEnv(), tools=[look], behavior=behavior)
     result = await agent.run("go")
     assert (result.status, result.stats.tool_counts) == ("max_turns", {"look": 30})
-    hints = [m for m in agent.messages if isinstance(m, Message) and "brought nothing new" in m.text]
+    hints = [m for m in agent.messages if isinstance(m, Message) and "returned nothing new" in m.text]
     assert len(hints) == 9
 
 

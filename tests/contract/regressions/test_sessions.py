@@ -35,7 +35,7 @@ async def look(n: int, size: int = 4000) -> str:
 
 
 def is_compaction(request: ModelRequest) -> bool:
-    return "You sum up" in request.system
+    return "You summarize" in request.system
 
 
 class LookupModel:

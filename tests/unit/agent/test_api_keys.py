@@ -5,10 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring import Agent, ConfigError
+from mainspring import Agent, AgentProviderError, ConfigError
 from mainspring.env import MemoryEnv
 from mainspring.loop import LoopConfig, LoopContext, agent_loop
 from mainspring.models import HttpModel, RetryConfig, create_model
+from mainspring.models.auth.credentials import KEY_VARIABLES
 from mainspring.run_options import RunOptions
 from mainspring.testing import ScriptedModel
 from tests.e2e.servers.chat import ChatServer, call, error
@@ -110,3 +111,21 @@ def test_model_without_a_key_is_rejected() -> None:
         Agent(ScriptedModel("x"), execution=MemoryEnv({}), get_api_key=Keys())
     with pytest.raises(ConfigError, match="get_api_key of Agent must be a function"):
         Agent("openai:m", execution=MemoryEnv({}), get_api_key=cast("Any", "key"))
+
+
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-5-mini", "anthropic:claude-sonnet-4-5", "gemini:gemini-2.5-flash", "groq:m"]
+)
+async def test_key_is_needed_by_the_first_request(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = KEY_VARIABLES[model.partition(":")[0]]
+    for name in variables:
+        monkeypatch.delenv(name, raising=False)
+    agent = Agent(model, execution=MemoryEnv({}))
+    assert (await agent.run("Hi", model=ScriptedModel("Hello."))).text == "Hello."
+    with pytest.raises(AgentProviderError, match=f"No API key for .* Set the environment variable {variables[0]}"):
+        await agent.run("Hi")
+    monkeypatch.setenv(variables[0], "sk-late")
+    with pytest.raises(
+        AgentProviderError, match="was set after this agent was created. Set it before you create the agent"
+    ):
+        await agent.run("Hi")

@@ -446,3 +446,54 @@ def test_run_that_blocks_closes_the_servers_of_other_agents() -> None:
     front = make_front(ScriptedCall("transfer_to_target"), tools=[], handoffs=[target])
     assert front.run_sync("go").text == "Target done."
     assert closed == ["inner"]
+
+
+@pytest.mark.parametrize("options", [{}, {"execution": MemoryEnv({})}])
+async def test_conversation_of_each_call_ends_with_the_hook_of_its_session(options: Any) -> None:
+    writer = make_writer("One.", **options)
+    seen: list[str] = []
+    writer.on("session:open", lambda hook: seen.append("open"))
+    writer.on("session:shutdown", lambda hook: seen.append(hook.reason))
+    calls = [ask("writer"), ask("writer")]
+    await Agent(ScriptedModel(calls, "Done."), tools=[writer.as_tool()], execution=MemoryEnv({})).run("go")
+    assert sorted(seen) == ["exit", "exit", "open", "open"]
+    await writer.as_tool()("go")
+    assert seen[4:] == ["open", "exit"]
+
+
+async def test_session_of_an_aborted_call_ends_too() -> None:
+    seen: list[str] = []
+    writer = Agent(ScriptedModel(Reply("x", delay=60)), name="writer")
+    writer.on("session:open", lambda hook: caller.abort("enough"))
+    writer.on("session:shutdown", lambda hook: seen.append(hook.reason))
+    caller = Agent(ScriptedModel(ask("writer")), tools=[writer.as_tool()], execution=MemoryEnv({}))
+    with pytest.raises(AgentAbortedError, match="enough"):
+        await caller.run("go")
+    assert seen == ["exit"]
+
+
+@pytest.mark.parametrize(("own", "of_caller", "calls"), [({}, 1, 1), ({"write": 2}, 1, 1), ({"write": 0}, 1, 0)])
+async def test_tool_budgets_of_the_caller_apply_in_each_call(own: Any, of_caller: int, calls: int) -> None:
+    write_a = ScriptedCall("write", {"path": "a"})
+    writer = make_writer(write_a, write_a, "Written.", behavior=RunOptions(tool_budgets=own))
+    caller = Agent(
+        ScriptedModel(ask("writer"), "Done."),
+        tools=[writer.as_tool()],
+        execution=MemoryEnv({}),
+        behavior=RunOptions(tool_budgets={"write": of_caller, "writer": 1}),  # known tools: no warning
+    )
+    result = await caller.run("go")
+    assert isinstance(writer.model, ScriptedModel)
+    written = [r.text for r in writer.model.requests[-1].messages[-1].tool_results]
+    found = [m.tool_results[0].text for m in writer.model.requests[-1].messages if m.tool_results]
+    assert [text for text in found if text.startswith("wrote")] == ["wrote a"] * calls, written
+    assert result.status == "completed"
+    assert writer.behavior.tool_budgets == own
+
+
+async def test_rules_of_the_caller_may_name_tools_of_an_agent_that_is_its_tool() -> None:
+    inner = Agent(ScriptedModel("x"), name="inner", tools=[make_writer().as_tool()])
+    permissions = Permissions(allow=["writer", "inner", "write"])
+    caller = Agent(ScriptedModel("Done."), tools=[inner.as_tool()], permissions=permissions, execution=MemoryEnv({}))
+    await caller.run("go")
+    assert permissions.problems == ()

@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from mainspring import Agent, RunOptions
+from mainspring.env import MemoryEnv
 from mainspring.errors import AgentError, RateLimitedError
 from mainspring.events import Done, StreamEvent, TextDelta
+from mainspring.loop.hooks import TurnAfter
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelRequest
 from mainspring.policies.budgets import Budget, Ledger
@@ -99,3 +101,31 @@ async def test_limit_of_turns_does_not_forbid_a_side_question() -> None:
     agent = Agent(ScriptedModel("one", "aside"), behavior=RunOptions(session_budget=Budget(max_turns=1)))
     await agent.run("Hi")
     assert (await agent.ask_aside("Why?")).text == "aside"
+
+
+async def test_side_call_that_ends_after_its_run_counts_for_the_conversation_and_its_ledger() -> None:
+    customer = Ledger(limit=Budget(max_turns=9))
+    started, release = asyncio.Event(), asyncio.Event()
+    calls: list[asyncio.Future[Message]] = []
+
+    class SlowModel(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+            started.set()
+            await release.wait()
+            async for event in super().stream(request):
+                yield event
+
+    summarizer = SlowModel(Reply("A summary.", usage=USAGE))
+    agent = Agent(ScriptedModel(Reply("Hello.", usage=USAGE)), execution=MemoryEnv({}), ledger=customer)
+
+    @agent.on(TurnAfter)
+    async def start_summary(hook: TurnAfter) -> None:
+        request = ModelRequest((Message.user("Summarize."),))
+        calls.append(asyncio.ensure_future(agent.side_call("summary", request, model=summarizer)))
+        await started.wait()
+
+    result = await agent.run("Hi")
+    assert (result.usage.total_tokens, agent.ledger.tokens, customer.tokens) == (110, 110, 110)
+    release.set()
+    await calls[0]
+    assert (agent.ledger.tokens, customer.tokens, customer.turns) == (220, 220, 1)

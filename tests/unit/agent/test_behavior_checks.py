@@ -5,8 +5,7 @@ import re
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring import Agent, ConfigError, RunOptions, Subagents
 from mainspring.agent.options import validate_behavior

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import mainspring
+import mainspring.durable
 import mainspring.policies
 import mainspring.telemetry
 import mainspring.testing
@@ -28,7 +29,7 @@ from mainspring.errors import ConfigWarning
 from mainspring.mcp.config import parse_mcp_config
 from mainspring.messages import Message, to_messages
 from mainspring.models import FallbackModel
-from mainspring.other_names import ATTRIBUTE_ADVICE, EXPORT_ADVICE, OPTION_ADVICE, RUN_OPTION_NAMES
+from mainspring.other_names import ATTRIBUTE_ADVICE, EXPORT_ADVICE, MISUSE_ADVICE, OPTION_ADVICE, RUN_OPTION_NAMES
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 TEXT: Any = {"max_turns": "1"}
@@ -177,9 +178,16 @@ def test_tool_option_of_another_library_names_its_counterpart(name: str) -> None
 
 
 async def test_attribute_of_another_library_names_its_counterpart() -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
     agent = Agent(ScriptedModel("x"), execution=MemoryEnv({}))
     result = await agent.run("go")
-    for owner, kind in ((agent, "Agent"), (result, "RunResult")):
+    owners = {"Agent": agent, "RunResult": result, "RunHandle": agent.stream("go"), "Usage": result.usage, "Tool": look}
+    assert owners.keys() == ATTRIBUTE_ADVICE.keys()
+    for kind, owner in owners.items():
         for name, advice in ATTRIBUTE_ADVICE[kind].items():
             with pytest.raises(AttributeError, match=re.escape(advice)):
                 getattr(owner, name)
@@ -187,19 +195,55 @@ async def test_attribute_of_another_library_names_its_counterpart() -> None:
             getattr(owner, "xyz" + "zy")
 
 
+async def test_syntax_of_another_library_names_its_counterpart() -> None:
+    agent: Any = Agent(ScriptedModel("x"), execution=MemoryEnv({}))
+    result = await agent.run("go")
+
+    urls: Any = ["http://x"]
+    name: Any = "search"
+    uses: dict[tuple[str, str], Any] = {
+        ("Agent", "call"): lambda: agent("go"),
+        ("RunHandle", "for"): lambda: list(agent.stream("go")),
+        ("RunResult", "[]"): lambda: result["messages"],
+        ("Usage", "call"): lambda: result.usage(),
+    }
+    for use, action in uses.items():
+        with pytest.raises(TypeError, match=re.escape(MISUSE_ADVICE[use])):
+            action()
+    assert MISUSE_ADVICE.keys() == uses.keys()
+    with pytest.raises(ConfigError, match=r"tools contains the agent .*as_tool\(\)"):
+        Agent(ScriptedModel(), tools=[agent])
+    with pytest.raises(ConfigError, match=r"not 'http://x'\. In Python: McpServerConfig\("):
+        Agent(ScriptedModel(), mcp_servers=urls)
+    with pytest.raises(TypeError, match=r"Use @tool\(name='search'\)"):
+        tool(name)
+    with pytest.raises(TypeError, match=r"for example \[Message\.user\(\"Hi\"\)\], not \{'messages': \[\]\}"):
+        await agent.run({"messages": []})
+
+
 @pytest.mark.parametrize("name", list(EXPORT_ADVICE))
 def test_export_of_another_library_names_its_counterpart(name: str) -> None:
-    with pytest.raises(ImportError, match=re.escape(EXPORT_ADVICE[name])):
-        exec(f"from mainspring import {name}")
+    for package in ("mainspring", "mainspring.models", "mainspring.testing"):
+        with pytest.raises(ImportError, match=re.escape(EXPORT_ADVICE[name])):
+            exec(f"from {package} import {name}")
 
 
 def test_advice_names_existing_options_and_exports() -> None:
     texts = [
         *EXPORT_ADVICE.values(),
+        *MISUSE_ADVICE.values(),
         *[text for table in (*OPTION_ADVICE.values(), *ATTRIBUTE_ADVICE.values()) for text in table.values()],
     ]
     classes = {name for text in texts for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)}
-    public = {*dir(mainspring), *dir(mainspring.testing), *dir(mainspring.policies), *dir(mainspring.telemetry)}
+    public = {
+        "LangChain",
+        "ChatBedrockConverse",
+        *dir(mainspring.durable),
+        *dir(mainspring),
+        *dir(mainspring.testing),
+        *dir(mainspring.policies),
+        *dir(mainspring.telemetry),
+    }
     assert classes - public == set()
     assert set(RUN_OPTION_NAMES.values()) <= set(RunOptions.declared)
 

@@ -24,6 +24,7 @@ from mainspring import (
 )
 from mainspring.agent.handoffs import without_tool_calls
 from mainspring.events import AgentHandoff
+from mainspring.mcp import InMemoryConnector, InMemoryServer, McpPlug, McpServerConfig, ToolInfo
 from mainspring.messages import Cost, Message, Usage
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.testing import Call, MemoryEnv, Reply, ScriptedModel
@@ -369,3 +370,33 @@ async def test_history_can_be_continued_by_a_message_list() -> None:
     assert (await other.run("And?")).agent == "billing"
     fresh = make_front("Hello.", to=make_billing(), messages=[Message.user("Hi")])
     assert (await fresh.run()).agent == "front"
+
+
+async def test_tools_are_locked_and_found_by_the_agent_that_continues() -> None:
+    def servers(name: str) -> McpPlug:
+        server = InMemoryServer([(ToolInfo(name="look"), lambda: f"{name} looked")])
+        return McpPlug([McpServerConfig(name=name, command="x")], connector=InMemoryConnector({name: server}))
+
+    back = Call("transfer_to_front", {})
+    search = Call("tool_search", {"query": "look"})
+    billing = make_billing(search, Call("mcp__bills__look"), back, mcp_servers=servers("bills"), tool_disclosure="lazy")
+    front = make_front(
+        *(search, TRANSFER, Call("mcp__mail__look"), "done"),
+        to=Handoff(billing, can_return=True),
+        mcp_servers=servers("mail"),
+        tool_disclosure="lazy",
+    )
+    await front.warmup()
+
+    result = await front.run("go")
+    await front.shutdown()
+
+    offered = [[t.name for t in r.request.tools] for r in requests(billing)]
+    assert offered[0] == ["pay_back", "tool_search", "transfer_to_front"]
+    assert offered[1] == [*offered[0], "mcp__bills__look"]
+    assert all(
+        "mcp__mail" not in r.request.system and "mcp__bills__look" in r.request.system for r in requests(billing)
+    )
+    texts = [r.text for m in result.messages for r in m.tool_results]
+    assert "bills looked" in texts
+    assert "mail looked" in texts

@@ -12,8 +12,7 @@ import pytest
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, StepReservation, error
 
-from mainspring.durable.dbos import engine
-from mainspring.durable.dbos import tables as old_runs
+from mainspring.durable.dbos import engine, tables as old_runs
 from tests.contract.test_durable_engines import empty_database
 
 ROOT = Path(__file__).resolve().parents[3]

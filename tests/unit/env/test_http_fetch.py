@@ -3,8 +3,7 @@
 from ipaddress import ip_address, ip_network
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.env.http_fetch import FetchError, HttpFetcher, is_public
 from tests.rows import each_row

@@ -14,6 +14,7 @@ import pytest
 from mainspring.env.paths import GUARDED_NAMES
 from mainspring.env.sandbox import SandboxBackend, SandboxEnv, lockdown
 from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_worktree
+from mainspring.env.sandbox.policy import make_policy
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import skip_missing
@@ -321,6 +322,34 @@ def test_project_cannot_point_to_a_foreign_repository(project: Path, worktree: P
     (hostile / ".git").unlink()
     (hostile / ".git").symlink_to(worktree / ".git")
     assert linked_worktree(str(hostile)) is None
+
+
+async def test_git_reads_a_repository_that_is_not_the_project(
+    provider: SandboxBackend, project: Path, base_folder: Path
+) -> None:
+    """In a subfolder, with a linked git folder, and with objects that `git clone --reference` borrows from another repository."""
+    linked, borrowing = base_folder / "linked", base_folder / "borrowing"
+    git(base_folder, "clone", "-q", "--shared", str(project), "borrowing")
+    git(base_folder, "clone", "-q", "--separate-git-dir", str(base_folder / "elsewhere"), str(project), "linked")
+    (linked / ".git").unlink()
+    (linked / ".git").symlink_to(base_folder / "elsewhere")
+    for folder in (project / "kept", linked, borrowing):
+        env = SandboxEnv(folder, provider=provider)
+        finished = await env.run("git show --stat --format=%s HEAD", timeout=30)
+        await env.aclose()
+        assert (finished.exit_code, finished.stderr.text) == (0, ""), folder
+
+
+def test_project_cannot_make_other_folders_readable_through_git(project: Path, base_folder: Path) -> None:
+    private = base_folder / "private" / "objects"
+    private.mkdir(parents=True)
+    (project / ".git" / "objects" / "info" / "alternates").write_text(f"{private}\n{private.parent}\n")
+    hostile = base_folder / "hostile"
+    hostile.mkdir()
+    (hostile / ".git").symlink_to(private.parent)
+    for folder in (project, hostile):
+        box = make_policy(str(folder), home=str(base_folder / "home"), tmp="/private")
+        assert not box.can_read(str(private))
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ from mainspring.env.beneath import RealPath
 from mainspring.env.protocol import BatchReader, FolderInspector, PathNaming
 from mainspring.env.sandbox import SandboxEnv
 from mainspring.env.wrapper import EnvWrapper
-from mainspring.permissions.git_repository import ReadsFolders
-from mainspring.permissions.git_repository import _StartsLocally as StartsLocally
+from mainspring.permissions.git_repository import ReadsFolders, _StartsLocally as StartsLocally
 from mainspring.permissions.paths import ListsDirectories, ReadsFiles
 from mainspring.permissions.programs import LocatesPrograms, SearchesPrograms
 from mainspring.permissions.recursive_reads import Runs

@@ -6,8 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import structs
 
 from mainspring.errors import AgentProviderError, RateLimitedError

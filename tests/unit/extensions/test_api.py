@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring import Agent, RunOptions
 from mainspring.env import MemoryEnv

@@ -4,8 +4,7 @@ import json
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import COMMAND_EVENTS, GATES, CommandEvent, CommandHook, Verdict

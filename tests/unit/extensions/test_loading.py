@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring import Agent
 from mainspring.env import MemoryEnv
@@ -39,7 +38,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 GREET = """
 def extension(api):
     def greet(name: str) -> str:
-        '''Greet somebody.'''
+        '''Greet a user.'''
         return f"{word} {{name}}"
     word = "{word}"
     api.register_tool(greet)

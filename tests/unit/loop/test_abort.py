@@ -76,7 +76,7 @@ async def stop_run(agent: CoreAgent, when: asyncio.Event, *, by: str = "abort") 
     if by == "abort":
         agent.abort("enough")
         agent.abort("more than enough")
-        with pytest.raises(AgentAbortedError, match="^enough$"):
+        with pytest.raises(AgentAbortedError, match=r"^The run was aborted: enough\. "):
             await run
     else:
         run.cancel()

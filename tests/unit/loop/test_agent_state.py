@@ -179,7 +179,7 @@ async def test_reset_during_a_run_is_rejected_and_changes_nothing() -> None:
         core_agent.reset()
     assert texts(core_agent.messages) == ["go"]
     core_agent.abort()
-    with pytest.raises(AgentAbortedError, match="^aborted$"):
+    with pytest.raises(AgentAbortedError, match=r"^The run was aborted\. "):
         await run
 
 
@@ -367,7 +367,7 @@ async def test_failed_result_has_the_error_and_its_status() -> None:
     core_agent.abort("enough")
     result = await run
     assert isinstance(result.error, AgentAbortedError)
-    assert (result.status, result.text, str(result.error)) == ("aborted", "sl", "enough")
+    assert (result.status, result.text, str(result.error)[:27]) == ("aborted", "sl", "The run was aborted: enough")
 
 
 async def test_error_before_the_run_is_always_raised() -> None:
@@ -482,7 +482,7 @@ async def test_run_follows_the_cancel_token_of_the_caller_only_while_it_runs() -
     core_agent.abort()
     assert not signal.cancelled, "the run has ended"
     signal.cancel("stopped before")
-    with pytest.raises(AgentAbortedError, match="^stopped before$"):
+    with pytest.raises(AgentAbortedError, match=r"^The run was aborted: stopped before\. "):
         await core_agent.run("again", signal=signal)
     assert (await core_agent.run("once more")).text == "b"
 
@@ -493,7 +493,7 @@ async def test_stream_is_aborted_with_the_reason() -> None:
     async with core_agent.stream("go") as run:
         await started.wait()
         run.abort("by hand")
-        with pytest.raises(AgentAbortedError, match="^by hand$"):
+        with pytest.raises(AgentAbortedError, match=r"^The run was aborted: by hand\. "):
             await run.result()
         assert run.signal.reason == "by hand"
     started = asyncio.Event()
@@ -501,7 +501,7 @@ async def test_stream_is_aborted_with_the_reason() -> None:
     async with core_agent.stream("go") as run:
         await started.wait()
         run.abort()
-        with pytest.raises(AgentAbortedError, match="^aborted$"):
+        with pytest.raises(AgentAbortedError, match=r"^The run was aborted\. "):
             await run.result()
 
 
@@ -510,7 +510,7 @@ async def test_leaving_the_stream_block_aborts_the_run_with_a_reason() -> None:
     core_agent = make_agent(Script(text_reply("slow", hang_after=1, started=started)))
     async with core_agent.stream("go") as run:
         await started.wait()
-    with pytest.raises(AgentAbortedError, match=r"^The caller left the stream\.$"):
+    with pytest.raises(AgentAbortedError, match=r"^The run was aborted: The caller left the stream\. "):
         await run.result()
 
 
@@ -567,7 +567,7 @@ async def test_stream_cancelled_during_shutdown_ends_with_an_abort() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    with pytest.raises(AgentAbortedError, match=r"^The run was cancelled\.$"):
+    with pytest.raises(AgentAbortedError, match=r"^The run was aborted: its task was cancelled\. "):
         await handle.result()
     assert not core_agent.running
     assert_results_follow_calls(core_agent.messages)

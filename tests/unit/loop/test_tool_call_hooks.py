@@ -809,7 +809,7 @@ async def test_abort_together_with_steering_aborts_the_remaining_calls() -> None
     ctx = LoopContext(tools=ToolRegistry([add]))
     model = Script(tool_calls_reply(tool_call_reply("add", a=1), tool_call_reply("add", a=2)))
     behavior = LoopOptions(tool_execution="sequential")
-    with pytest.raises(AgentAbortedError, match="^enough$"):
+    with pytest.raises(AgentAbortedError, match=r"^The run was aborted: enough\. "):
         await agent_loop("go", ctx, make_config(model, get_steering=steering, behavior=behavior), signal)
     assert [r.text for r in as_message(ctx.messages[2]).tool_results] == ["2", NOT_RUN_ABORTED]
 
@@ -835,7 +835,7 @@ async def test_gate_after_an_abort_raises_the_reason_of_the_abort() -> None:
 
     ctx = LoopContext(tools=ToolRegistry([add]))
     bus = HookBus({ToolCallsReceived: abort, ToolGate: gates.append})
-    with pytest.raises(AgentAbortedError, match="^enough$"):
+    with pytest.raises(AgentAbortedError, match=r"^The run was aborted: enough\. "):
         await agent_loop("go", ctx, make_config(Script(tool_call_reply("add", a=1)), bus=bus), signal)
     assert gates == []
     assert [r.text for r in as_message(ctx.messages[2]).tool_results] == [NOT_RUN_ABORTED]

@@ -25,6 +25,9 @@ class HttpServer:
         lifetime: Lifetime of an access token in seconds.
         sessions: IDs of the known sessions.
         forgotten: HTTP status for an unknown session.
+        scopes: Scopes that the server names.
+        slashes: What follows the issuer in the metadata of the endpoint, and in those of the issuer.
+        closed: True if the server registers no clients.
         requests: Received requests as method, path, and headers.
     """
 
@@ -41,7 +44,9 @@ class HttpServer:
         self.registrations = 0
         self.challenges: dict[str, str] = {}
         self.forgotten = 404
-        self.wrong_state = self.wrong_issuer = False
+        self.wrong_state = self.wrong_issuer = self.closed = False
+        self.scopes: list[str] = []
+        self.slashes: tuple[str, str] = ("", "")
 
     @property
     def base(self) -> str:
@@ -130,10 +135,14 @@ class HttpServer:
 
     def _authorize(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, str], Any]:
         if path == "/.well-known/oauth-protected-resource/mcp":
-            return 200, {}, {"resource": self.url, "authorization_servers": [self.base]}
+            return 200, {}, {
+                "resource": self.url,
+                "authorization_servers": [self.base + self.slashes[0]],
+                "scopes_supported": self.scopes or None,
+            }  # fmt: skip
         if path == "/.well-known/oauth-authorization-server":
             return 200, {}, {
-                "issuer": self.base,
+                "issuer": self.base + self.slashes[1],
                 "authorization_endpoint": f"{self.base}/authorize",
                 "token_endpoint": f"{self.base}/token",
                 "registration_endpoint": f"{self.base}/register",
@@ -141,7 +150,7 @@ class HttpServer:
                 "code_challenge_methods_supported": ["S256"],
                 "authorization_response_iss_parameter_supported": True,
             }  # fmt: skip
-        if path == "/register":
+        if path == "/register" and not self.closed:
             self.registrations += 1
             return 201, {}, {**json.loads(body), "client_id": f"client-{self.registrations}"}
         if path == "/token":
@@ -153,7 +162,7 @@ class HttpServer:
         request = {k: v[0] for k, v in parse_qs(urlsplit(address).query).items()}
         self.challenges["the-code"] = request["code_challenge"]
         state = "forged" if self.wrong_state else request["state"]
-        issuer = "https://evil.test" if self.wrong_issuer else self.base
+        issuer = "https://evil.test" if self.wrong_issuer else self.base + self.slashes[1]
         return f"{request['redirect_uri']}?code=the-code&state={state}&iss={issuer}"
 
     def _token(self, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:

@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.errors import ConfigError
 from mainspring.mcp import McpConfig, McpServerConfig, merge_configs, parse_mcp_config
@@ -76,7 +75,7 @@ def test_tool_filters_accept_the_settings_of_other_programs() -> None:
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ("npx", "must be an object, not str"),
+        ("npx", "must be an object, not 'npx'. In Python: McpServerConfig("),
         ({"args": []}, "needs a command (a program) or a url"),
         ({"comand": "npx"}, "Unknown setting: 'comand'. Did you mean 'command'?"),
         ({"command": "a", "args": "-y b"}, "args must be a list of texts, for example, ['-y', 'b']"),
@@ -143,7 +142,7 @@ def test_variables_are_expanded_and_missing_ones_are_named() -> None:
     server = parse_one(
         {
             "command": "${BIN:-node}",
-            "args": ["--key=${KEY}", "${EMPTY:-fallback}", "$KEY", "${A}${A}"],
+            "args": ["--key=${KEY}", "${EMPTY:-fallback}", "$KEY", "${A}${env:A}"],
             "env": {"TOKEN": "${KEY}"},
             "cwd": "${HOME}/x",
         }

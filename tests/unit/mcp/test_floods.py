@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from mainspring.mcp import Answer, InMemoryConnector, InMemoryServer, McpConnection, McpServerConfig, connect_mcp
-from mainspring.mcp import server as server_module
+from mainspring.mcp import (
+    Answer,
+    InMemoryConnector,
+    InMemoryServer,
+    McpConnection,
+    McpServerConfig,
+    connect_mcp,
+    server as server_module,
+)
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer, connected_server
 from mainspring.mcp.server_log import BURST_LINES, MAX_LOG_LINES, ServerLog

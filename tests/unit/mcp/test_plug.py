@@ -34,8 +34,7 @@ from mainspring.presets import Preset, merge_presets
 from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
-from mainspring.tools.interaction import Reply as Said
-from mainspring.tools.interaction import UserQuestion
+from mainspring.tools.interaction import Reply as Said, UserQuestion
 from tests.unit.mcp.harness import get_plugin, make_agent, make_echo_server, make_tool_info, results, wait_until
 
 
@@ -725,8 +724,10 @@ async def test_server_can_ask_the_user_for_each_field() -> None:
                 "items": {"anyOf": [{"const": "x", "title": "The X"}, {"const": "y", "title": "Y"}]},
             },
             "note": {"type": "string"},
+            "share": {"type": "number", "default": 0.5},
+            "open": {"type": "boolean", "default": True},
         },
-        "required": ["name", "age", "color", "sure", "tags"],
+        "required": ["name", "age", "color", "sure", "tags", "share"],
     }
 
     async def ask(side: Any, text: str = "") -> str:
@@ -735,6 +736,7 @@ async def test_server_can_ask_the_user_for_each_field() -> None:
 
     user = ScriptedUser(
         Said(text="Ann"), Said(text="old"), Said(text="41"), Said(("Green",)), Said(("Yes",)), Said(("The X", "Y")), Said(("(skip)",)),
+        Said(text="NaN"), Said(), Said(("(default)",)),
     )  # fmt: skip
     agent = make_agent(
         {"s": InMemoryServer([(make_tool_info("ask"), ask)])},
@@ -743,9 +745,10 @@ async def test_server_can_ask_the_user_for_each_field() -> None:
         extra={"interaction": user},
     )
     await agent.run("go")
-    assert (
-        results(agent)[0].content == "accept {'name': 'Ann', 'age': 41, 'color': 'g', 'sure': True, 'tags': ['x', 'y']}"
+    assert results(agent)[0].content == (
+        "accept {'name': 'Ann', 'age': 41, 'color': 'g', 'sure': True, 'tags': ['x', 'y'], 'share': 0.5, 'open': True}"
     )
+    assert "Not a number: 'NaN'" in user.questions[8].text
     assert "MCP server 's' asks: Who?" in user.questions[0].text
     assert "Not a whole number: 'old'" in user.questions[2].text
 

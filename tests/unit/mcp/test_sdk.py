@@ -241,10 +241,14 @@ async def test_login_is_stored_and_refreshed_once(tmp_path: Path) -> None:
             await asyncio.gather(one.call("echo", {"text": "a"}), two.call("echo", {"text": "b"}))
         assert server.refreshes == 1
 
-        # A token that the server revokes before it expires is refreshed too, and the request is repeated.
-        server.tokens.clear()
-        async with connect_mcp(config, tokens=tmp_path / "logins") as web:
-            assert text_of(await web.call("echo", {"text": "again"})) == "again"
+        # A token that the server revokes before it expires is refreshed too, once for all clients, and their requests are repeated.
+        async with (
+            connect_mcp(config, tokens=tmp_path / "logins") as one,
+            connect_mcp(config, tokens=tmp_path / "logins") as two,
+        ):
+            server.tokens.clear()
+            calls = (web.call("echo", {"text": "again"}) for web in (one, two, one, two))
+            assert [text_of(answer) for answer in await asyncio.gather(*calls)] == ["again"] * 4
         assert server.refreshes == 2
         assert len(browser.visits) == 1
 
@@ -257,7 +261,8 @@ async def test_login_is_stored_and_refreshed_once(tmp_path: Path) -> None:
 
 @pytest.mark.covers("BYD-10")
 @pytest.mark.parametrize(
-    ("fault", "error_text"), [("wrong_state", "Login timed out"), ("wrong_issuer", "requires a login")]
+    ("fault", "error_text"),
+    [("wrong_state", "Login timed out"), ("wrong_issuer", "Login to MCP server 'web' failed: .*mismatch")],
 )
 async def test_forged_login_response_is_rejected(tmp_path: Path, fault: str, error_text: str) -> None:
     async with HttpServer(login=True).running() as server:
@@ -267,6 +272,33 @@ async def test_forged_login_response_is_rejected(tmp_path: Path, fault: str, err
             await login_mcp(config, tmp_path, show=Browser(server).show, browser=False, seconds=2)
         assert LoginFile(tmp_path, config).read().tokens == {}
         assert not server.tokens
+
+
+async def test_server_that_registers_no_clients_is_reported_with_the_setting(tmp_path: Path) -> None:
+    async with HttpServer(login=True).running() as server:
+        server.closed = True
+        config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
+        with pytest.raises(
+            McpError, match=r"Login to MCP server 'web' failed: Registration failed: 404.*set its ID: clientId"
+        ):
+            await login_mcp(config, tmp_path, show=Browser(server).show, browser=False)
+
+
+@pytest.mark.covers("BYD-10")
+@pytest.mark.parametrize("slashes", [("", "/"), ("/", "")])
+async def test_login_requests_the_configured_scope_at_an_issuer_with_or_without_a_slash(
+    tmp_path: Path, slashes: tuple[str, str]
+) -> None:
+    async with HttpServer(login=True).running() as server:
+        server.slashes, server.scopes = slashes, ["everything"]
+        browser = Browser(server)
+        config = McpServerConfig(
+            name="web", transport="http", url=server.url, mode="legacy", scope="read offline_access"
+        )
+
+        assert await login_mcp(config, tmp_path, show=browser.show, browser=False)
+
+        assert parse_qs(urlsplit(browser.visits[0]).query)["scope"] == ["read offline_access"]
 
 
 async def test_callback_with_another_state_does_not_end_the_login(tmp_path: Path) -> None:

@@ -164,6 +164,25 @@ async def test_invalid_lists_are_replaced_by_empty_lists() -> None:
     assert set(map(str, found.values())) == {"[]"}
 
 
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ({"content": [], "structuredContent": None, "isError": None, "_meta": None}, {"content": []}),
+        ({"isError": True}, {"isError": True, "content": []}),
+        ({}, {"content": []}),
+        (
+            {"protocolVersion": "1", "serverInfo": {"name": "x", "version": 2}, "instructions": None},
+            {"protocolVersion": "1", "serverInfo": {"name": "x", "version": "2"}},
+        ),
+        ({"protocolVersion": "1"}, {"protocolVersion": "1", "serverInfo": {"name": "", "version": ""}}),
+    ],
+)
+def test_fields_that_say_nothing_do_not_fail_a_response(sent: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Serializers of some languages write each field, and servers leave out those that nobody seems to read."""
+    repair_result(sent)
+    assert sent == expected
+
+
 @pytest.mark.covers("BYD-10")
 async def test_progress_is_reported_and_extends_the_timeout() -> None:
     async with connect_mcp(raw_server_config(timeout=0.4)) as server:

@@ -3,8 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.mcp import server_prefixes, tool_names
 from mainspring.mcp.tools import server_of_tool_name

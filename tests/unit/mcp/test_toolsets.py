@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring import Agent, McpPlug, Permissions, Toolset, connect_mcp
+from mainspring import Agent, McpPlug, McpServerConfig, Permissions, Toolset, connect_mcp
 from mainspring.env import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.mcp import ElicitRequest, ElicitResult, InMemoryConnector, InMemoryServer, SamplingRequest
@@ -79,6 +79,41 @@ async def test_failing_function_leaves_the_server_without_tools_and_fails_the_ru
     with pytest.raises(ConfigError, match="Unknown MCP server: 'other'"):
         plug.change_tools("other", Toolset.combine)
     await agent.shutdown()
+
+
+async def test_function_that_fails_after_a_run_fails_each_later_run() -> None:
+    def break_names(tools: Toolset) -> Toolset:
+        return tools.rename({"nope": "x"})
+
+    for is_conversation in (False, True):
+        agent = make_agent({"s": make_echo_server("find")}, "ok", "ok")
+        runner = agent.conversation() if is_conversation else agent
+        await runner.run("go")
+        get_plugin(agent).change_tools("s", break_names)
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"change_tools for MCP server 's' failed.*Unknown tool: nope"):
+                await runner.run("go")
+        get_plugin(agent).change_tools("s", Toolset.combine)
+        assert (await runner.run("go")).text == "ok"
+        await agent.shutdown()
+
+
+def test_function_that_fails_is_an_error_in_another_event_loop() -> None:
+    agent = make_agent({"s": make_echo_server("find")}, "ok")
+    agent.run_sync("go")
+    get_plugin(agent).change_tools("s", lambda tools: tools.rename({"nope": "x"}))
+    with pytest.raises(ConfigError, match="change_tools for MCP server 's' failed"):
+        agent.run_sync("go")
+
+
+def test_required_server_that_does_not_start_again_fails_the_run() -> None:
+    connector = InMemoryConnector({"s": make_echo_server("find")})
+    servers = McpPlug([McpServerConfig(name="s", command="-", required=True)], connector=connector)
+    agent = Agent(ScriptedModel("ok", "ok"), mcp_servers=servers, execution=MemoryEnv())
+    agent.run_sync("go")
+    connector.servers.clear()
+    with pytest.raises(ConfigError, match="A required MCP server did not start"):
+        agent.run_sync("go")
 
 
 async def test_call_of_a_renamed_tool_waits_for_its_connecting_server() -> None:

@@ -28,6 +28,11 @@ WINDOW: dict[str, Wording] = {
         f"resulting in a maximum input length of {w - m} tokens. Please reduce the length of the input prompt. "
         f"(parameter=input_tokens, value={w + 1})"
     ),
+    "vLLM with characters": lambda n, m, w: (
+        f"This model's maximum context length is {w} tokens. However, you requested {m} output tokens and your prompt contains {4 * n} "
+        f"characters (more than {max(0, w - m) * 4} characters, which is the upper bound for {max(0, w - m)} input tokens). Please "
+        f"reduce the length of the input prompt or the number of requested output tokens. (parameter=input_text, value={4 * n})"
+    ),
     "SGLang": lambda n, m, w: (
         f"Requested token count exceeds the model's maximum context length of {w} tokens. You requested a total of {n + m} tokens: "
         f"{n} tokens from the input messages and {m} tokens for the completion. Please reduce the number of tokens in the input "
@@ -74,6 +79,28 @@ WINDOW: dict[str, Wording] = {
         f"The sum of prompt length ({n}.0), query length (0) and max_tokens ({m}) should not exceed max_num_tokens ({w})"
     ),
     "MLX": lambda n, m, w: f"Context length exceeded: {n + m} > {w}",
+    "Cohere": lambda n, m, w: (
+        f"too many tokens: total number of tokens (prompt and prediction) cannot exceed {w} - received {n + m}. Try using a shorter "
+        "prompt or a smaller max_tokens value."
+    ),
+    "Cloudflare": lambda n, m, w: (
+        f"AiError: The estimated number of input and maximum output tokens ({n + m}) exceeded this model context window limit ({w})."
+    ),
+    "TabbyAPI": lambda n, m, w: f"Request length {n} + {m} is greater than max_seq_len {w}",
+    "ExLlama": lambda n, m, w: (
+        f"Job requires {(n + m) // 256 + 1} pages (only {w // 256} available) and cannot be enqueued. Total cache allocated is "
+        f"{w // 256} * 256 = {w} tokens"
+    ),
+    "LightLLM": lambda n, m, w: (
+        f"the req token total len + 1 (input len + output len + 1) is too long > max_req_total_len:{w}"
+    ),
+    "Yandex": lambda n, m, w: (
+        f"The sum of the number of input tokens and maxTokens must be no more than {w}, got {n + m}"
+    ),
+    "LMDeploy": lambda n, m, w: f"The sum of input tokens ({n}) and max_new_tokens ({m}) exceeds session_len ({w}).",
+    "Russian": lambda n, m, w: (
+        f"Максимальная длина контекста этой модели {w} токенов, запрошено {n + m} ({n} в сообщениях, {m} в ответе)."
+    ),
     "with separators": lambda n, m, w: (
         f"This model's maximum context length is {w:,} tokens. However, you requested {n + m:,} tokens ({n:,} in the messages, {m:,} "
         "in the completion)."
@@ -115,6 +142,17 @@ OUTPUT: dict[str, Wording] = {
         f"`max_tokens` must be less than or equal to `{c}`, the maximum value for `max_tokens` is less than the `context_window` for "
         "this model"
     ),
+    "Bedrock, schema": lambda n, m, c: (
+        f"Malformed input request: #/max_gen_len: {m} is not less or equal to {c}, please reformat your input and try again."
+    ),
+    "Databricks": lambda n, m, c: (
+        f"Bad request: rpc error: code = InvalidArgument desc = max_tokens ({m}) cannot exceed {c}. Please reduce the length of max "
+        "output tokens generated."
+    ),
+    "Volcengine": lambda n, m, c: (
+        f"The parameter `max_completion_tokens` specified in the request are not valid: integer above maximum value, expected a value "
+        f"<= {c}, but got {m} instead. Request id: 021787281042180b566464da517b102b4cb09cdfd60e7ee3d23dd"
+    ),
     "DashScope": lambda n, m, c: (
         f"<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, {c}]"
     ),
@@ -154,6 +192,18 @@ PROMPT: dict[str, Wording] = {
         f"Trying to keep the first {n} tokens when context the overflows. However, the model is loaded with context length of only {w} "
         "tokens, which is not enough. Try to load the model with a larger context length, or provide a shorter input"
     ),
+    "LM Studio, new": lambda n, m, w: f"Cannot truncate prompt with n_keep ({n}) >= n_ctx ({w})",
+    "LM Studio, with both": lambda n, m, w: (
+        f"The number of tokens to keep from the initial prompt is greater than the context length (n_keep: {n}>= n_ctx: {w}). Try to "
+        "load the model with a larger context length, or provide a shorter input."
+    ),
+    "Triton": lambda n, m, w: f"Cannot process new request: Prompt length ({n}) exceeds maximum sequence length ({w})",
+    "LiteLLM": lambda n, m, w: f"Model=m, Max Input Tokens={w}, Got={n}",
+    "SGLang, new": lambda n, m, w: (
+        f"Input length ({n} tokens) exceeds the maximum allowed length ({w} tokens). Use a shorter input or enable "
+        "--allow-auto-truncate."
+    ),
+    "Yandex": lambda n, m, w: f"Error: number of input tokens must be no more than {w}, got {n}",
     "llama.cpp": lambda n, m, w: (
         f"request ({n} tokens) exceeds the available context size ({w} tokens), try increasing it"
     ),

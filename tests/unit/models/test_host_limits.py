@@ -40,6 +40,44 @@ SERVERS: Mapping[str, Mapping[str, Any]] = {
         "/api/show": {"parameters": "num_ctx 131072", "model_info": {"llama.context_length": 131_072}},
     },
     "Ollama, configured": {"/api/ps": {"models": []}, "/api/show": {"parameters": 'stop "<|x|>"\nnum_ctx    8192'}},
+    "Ollama, without a tag": {
+        "/v1/models": {"data": [{"id": "m:latest"}, {"id": "n:latest"}]},
+        "/api/ps": {
+            "models": [{"name": "n:latest", "context_length": 1}, {"name": "m:latest", "context_length": 8192}]
+        },
+    },
+    "vLLM, LoRA adapter": {
+        "/v1/models": {"data": [{"id": "b", "max_model_len": 8192}, {"id": "m", "parent": "b", "max_model_len": None}]}
+    },
+    "LM Studio, new": {
+        "/v1/models": {"data": [{"id": "m"}, {"id": "n"}]},
+        "/api/v1/models": {
+            "models": [
+                {"key": "m", "max_context_length": 131_072, "loaded_instances": [{"config": {"context_length": 8192}}]}
+            ]
+        },
+    },
+    "TabbyAPI": {
+        "/v1/models": {"data": [{"id": "m"}, {"id": "n"}]},
+        "/v1/model": {"id": "m", "parameters": {"max_seq_len": 8192}},
+    },
+    "KoboldCpp": {
+        "/v1/models": {"data": [{"id": "koboldcpp/m"}]},
+        "/api/extra/true_max_context_length": {"value": 8192},
+    },
+    "LiteLLM": {
+        "/v1/models": {"data": [{"id": "m"}]},
+        "/model/info": {"data": [{"model_name": "m", "model_info": {"max_input_tokens": 8192}}]},
+    },
+    "a list without an object": {"/v1/models": [{"id": "m", "max_model_len": 8192}]},
+    "a gateway with nested limits": {
+        "/v1/models": {
+            "data": [
+                {"id": "m", "capabilities": {"limits": {"max_context_window_tokens": 8192, "max_output_tokens": 2048}}}
+            ]
+        },
+        "completion": {},
+    },
     "TGI": {"/info": {"max_total_tokens": 8192, "max_input_tokens": 8000}},
 }
 

@@ -279,6 +279,36 @@ async def test_errors_are_classified_and_keep_the_partial_message() -> None:
         await collect_events(LangChainModel(Whole(answer=AIMessage(content="Hi"))), tools=[LOOK])
 
 
+@pytest.mark.parametrize(
+    ("status", "text", "expected"),
+    [
+        (
+            401,
+            "Wrong key",
+            "For the model stand-in-1 of langchain, set STAND_IN_KEY or the setting providers.langchain.apiKey",
+        ),
+        (
+            403,
+            "No access",
+            "may lack access to the model stand-in-1. Choose one of `mainspring models`, or set STAND_IN_KEY or",
+        ),
+        (404, "The model does not exist", "does not offer the model stand-in-1 to you. `mainspring models` lists"),
+        (404, "Not Found", "Not Found (HTTP 404, langchain)"),
+    ],
+)
+async def test_rejections_name_what_to_set_and_to_run(
+    status: int, text: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamingChatModel, "lc_secrets", {"key": "STAND_IN_KEY"})
+    error = type("Rejected", (Exception,), {"status_code": status})(text)
+
+    with pytest.raises(ModelError) as caught:
+        await get_response(error)
+
+    assert expected in caught.value.message
+    assert "://" not in caught.value.message
+
+
 @pytest.mark.covers("OPT-11", "PRV-37")
 async def test_timeout_applies() -> None:
     with pytest.raises(ModelTimeoutError, match=r"within 0\.05s") as caught:

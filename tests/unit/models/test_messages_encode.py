@@ -5,8 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.messages import (
     ContentBlock,
@@ -28,8 +27,7 @@ from mainspring.models.wire.anthropic import (
     encode_request,
     normalize_message,
 )
-from tests.unit.models.messages_wire import begin, body, message, profile, start, stop, text
-from tests.unit.models.messages_wire import end as ending
+from tests.unit.models.messages_wire import begin, body, end as ending, message, profile, start, stop, text
 
 LOOK = ToolDefinition("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
 NOW = ToolDefinition("now", "", {"type": "object"})

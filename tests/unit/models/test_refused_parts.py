@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from mainspring.errors import ContextExceededError, ModelError
 from mainspring.events import Notice
 from mainspring.messages import ImageBlock, Message, TextBlock, ToolDefinition, ToolResultBlock, ToolUseBlock
 from mainspring.models import HttpModel
-from mainspring.models.port import ModelRequest, Sampling
+from mainspring.models.port import ModelInfo, ModelRequest, Sampling
+from mainspring.models.profile import ModelProfile
 from mainspring.models.transport.port import Timeouts, TransportResponse
 from mainspring.models.transport.recording import MemoryResponse
 from mainspring.models.wire.anthropic.protocol import AnthropicProtocol
@@ -193,6 +195,68 @@ async def test_several_refused_parts_are_found() -> None:
         assert "tools" in notes[0]
 
 
+def _length(body: Any) -> int:
+    return len(json.dumps([body["messages"], body.get("tools")])) // 4
+
+
+RULES: list[tuple[Callable[[Any], bool], Callable[[Any], str]]] = [
+    (
+        lambda body: _length(body) + body.get("max_tokens", 0) > 8192,
+        lambda body: f"Request length {_length(body)} + {body['max_tokens']} is greater than max_seq_len 8192",
+    ),
+    (lambda body: body.get("max_tokens", 0) > 4000, lambda body: "max_tokens must be at most 4000"),
+    (has("data:image"), lambda body: "Unsupported content"),
+    (has('"stream_options"'), lambda body: "Extra inputs are not permitted"),
+    (has('"response_format"'), lambda body: "Not with this model"),
+    (lambda body: any("content" not in message for message in body["messages"]), lambda body: "Field required"),
+    (has('"role": "system"'), lambda body: "Bad role"),
+]
+"""Refusals of a host, most of them in words that name another part or none."""
+
+
+@pytest.mark.parametrize("text", ["Bad Request", "Extra inputs are not permitted: stream_options"])
+async def test_note_quotes_the_refusal_of_the_part_and_not_that_of_a_limit(text: str) -> None:
+    def refuse(body: Any) -> Any:
+        if "stream_options" in body:
+            return {"error": {"message": text}}
+        return {"error": {"message": "max_tokens must be at most 4000"}} if body.get("max_tokens", 0) > 4000 else None
+
+    host, notes = Host(refuse), list[str]()
+    at = ModelProfile(ModelInfo("m1", "host"), f"http://{len(text)}.note/v1")
+
+    await HttpModel(at, ChatCompletionsProtocol(), transport=host).complete(
+        create_request(max_output_tokens=16_384, warn=notes.append)
+    )
+
+    assert len(notes) == 1
+    assert notes[0].startswith(f"host:m1 refused stream_options ({text}")
+
+
+async def test_two_refusals_in_any_order_are_learned() -> None:
+    history = [
+        Message.user("Start"),
+        Message("assistant", (ToolUseBlock("c1", "look", {}),), provider="host", model="m1"),
+        Message("user", (ToolResultBlock("c1", "look", "Blue"),)),
+        Message.user([TextBlock("Look"), PIXEL]),
+    ]
+    for order in permutations(RULES, 2):
+        host = Host(
+            lambda body, order=order: next(
+                ({"error": {"message": text(body)}} for is_refused, text in order if is_refused(body)), None
+            )
+        )
+        at = ModelProfile(ModelInfo("m1", "host"), f"http://{id(order)}/v1")
+        http_model = HttpModel(at, ChatCompletionsProtocol(), transport=host)
+        request = ModelRequest(history, system="Be kind.", tools=[LOOK], schema=SCHEMA, max_output_tokens=16_384)
+
+        assert (await http_model.complete(request)).text == "Hello"
+        assert len(host.requests) <= 12
+        count = len(host.requests)
+        assert (await http_model.complete(request)).text == "Hello"
+        assert len(host.requests) == count + 1
+        assert "tools" in host.requests[-1]
+
+
 @pytest.mark.parametrize(
     ("status", "refusal"),
     [
@@ -222,6 +286,68 @@ async def test_refusal_with_another_meaning_is_reported_after_one_request(status
         await create_http_model(host).complete(create_request())
 
     assert len(host.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (400, {"error": {"message": "Invalid model: this model does not accept image input"}}),
+        (400, {"error": {"message": "The model `m1` is not available for vision requests"}}),
+        (404, {"error": {"message": "model m1 not found for image modality", "code": "model_not_found"}}),
+        (400, {"error": {"message": "Multimodal input is against the content policy of this model"}}),
+        (400, {"error": {"message": "You are not authorized to send images to this model"}}),
+        (400, {"error": {"message": "Billing: images need a paid plan"}}),
+        (400, {"error": {"message": "当前模型不支持图片输入"}}),
+        (200, {"error_code": 336003, "error_msg": "the content of messages must be string"}),
+    ],
+)
+async def test_refused_images_are_found_although_the_words_suggest_another_error(status: int, refusal: Any) -> None:
+    host = Host(lambda body: None, status)
+    host._refuses = lambda body: refusal if has("data:image")(body) else setattr(host, "_status", 200)
+    notes: list[str] = []
+
+    response = await create_http_model(host).complete(create_request(warn=notes.append))
+
+    assert response.text == "Hello"
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused images"]
+    assert len(host.requests) == 2
+
+
+async def test_model_with_images_in_its_name_that_is_not_found_is_reported_after_one_request() -> None:
+    host = Host(lambda body: {"error": {"message": "model vision-tool does not exist"}}, 404)
+    http_model = HttpModel(profile(model="vision-tool"), ChatCompletionsProtocol(), transport=host)
+
+    with pytest.raises(ModelError):
+        await http_model.complete(create_request())
+
+    assert len(host.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"error": {"message": "messages.1.content: none is not an allowed value"}},
+        {"error": {"message": "Invalid 'content': 'content' field must be a string or an array of objects."}},
+        {"error": {"message": "Bad Request"}},
+    ],
+)
+async def test_calls_without_text_have_an_empty_text_for_a_host_that_requires_one(refusal: Any) -> None:
+    host = Host(lambda body: refusal if any("content" not in message for message in body["messages"]) else None)
+    http_model, notes = create_http_model(host), list[str]()
+    history = [
+        Message.user("Look"),
+        Message("assistant", (ToolUseBlock("c1", "look", {}),), provider="host", model="m1"),
+        Message("user", (ToolResultBlock("c1", "look", "Blue"),)),
+    ]
+
+    for _ in range(2):
+        response = await http_model.complete(ModelRequest(history, tools=[LOOK], warn=notes.append))
+        assert response.text == "Hello"
+
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused messages without text"]
+    assert host.requests[-1]["messages"][1]["content"] == ""
+    assert host.requests[-1]["tools"]
+    assert len(host.requests) <= 6
 
 
 async def test_request_that_no_change_makes_acceptable_fails_with_its_refusal_and_changes_nothing() -> None:
@@ -313,6 +439,18 @@ async def test_request_that_is_too_large_is_sent_again_without_images(is_newest_
     )
     with pytest.raises(ContextExceededError):
         await create_http_model(Host(lambda body: {"message": "Payload Too Large"}, 413)).complete(request)
+
+
+async def test_server_error_about_a_schema_with_tools_is_a_refusal_of_the_schema() -> None:
+    error = {
+        "error": {"code": 500, "message": "Cannot use custom grammar constraints with tools.", "type": "server_error"}
+    }
+    host, notes = Host(lambda body: error if "response_format" in body else None, 500), list[str]()
+
+    await create_http_model(host).complete(create_request(schema=SCHEMA, warn=notes.append))
+
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused the schema of the response"]
+    assert len(host.requests) == 2
 
 
 async def test_server_error_about_roles_is_a_refusal_of_the_system_role() -> None:

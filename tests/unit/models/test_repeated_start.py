@@ -1,8 +1,7 @@
 """Continuations that repeat the first part of a response, and texts that only look like that."""
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from mainspring.models.continuation import continue_text
 

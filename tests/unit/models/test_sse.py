@@ -1,8 +1,7 @@
 """The parser of server-sent events."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.models.codec.framing import SseParser
 

@@ -1,16 +1,17 @@
 """Calls and reasoning that a server without a parser leaves in the text of a response."""
 
 import json
+import time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.events import Done, StreamEvent, TextDelta, TextEnd
 from mainspring.messages import Message, ToolDefinition
 from mainspring.models import HttpModel, create_model
 from mainspring.models.codec.response_reader import ResponseReader
+from mainspring.models.codec.text_markup import has_unread_calls
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ChatCapabilities, ModelProfile, OllamaCapabilities
 from mainspring.models.transport.recording import MemoryResponse, MemoryTransport
@@ -106,6 +107,11 @@ THOUGHTS: dict[str, tuple[str, tuple[str, str, list[tuple[str, Any]]]]] = {
     "think": ("<think>\nHm.\n</think>\n\nYes.", ("Yes.", "Hm.", [])),
     "think after whitespace": ("\n <think>Hm.</think>Yes.", ("Yes.", "Hm.", [])),
     "thinking": ("<thinking>Hm.</thinking>Yes.", ("Yes.", "Hm.", [])),
+    "thought": ("<thought>Hm. </think></thought>Yes.", ("Yes.", "Hm. </think>", [])),
+    "think of seed": ("<seed:think>Hm.</seed:think>Yes.", ("Yes.", "Hm.", [])),
+    "think of magistral": ("[THINK]Hm. [a]</think>[/THINK]Yes.", ("Yes.", "Hm. [a]</think>", [])),
+    "think of kimi": ("◁think▷Hm.◁/think▷Yes [a] <b>.", ("Yes [a] <b>.", "Hm.", [])),
+    "think of gemma": ("<|channel>thought\nHm.\n<channel|>Yes.", ("Yes.", "Hm.", [])),
     "empty think": ("<think>\n\n</think>\n\nYes.", ("Yes.", "", [])),
     "think with other tags": (
         "<think>a < b, <b>, </thin, <tool_call></think>Yes.",
@@ -161,6 +167,12 @@ TEXTS = {
     "harmony in prose": "The mark <|channel|> begins it, <|end|> ends it.",
     "name in prose": "Use <tool_call> tags for calls.",
     "whitespace": " \n Hi \n ",
+    "name of a tool in prose": "The call: use read_file (it is a <function> of `read_file`), see [read_file](a.txt)",
+    "type with a similar name": "Fixed `Promise<CallResult>`; see read_file(path)",
+    "json of another kind": '{"name": "Anna", "parameters": {"age": 3}}',
+    "json in a fence after prose": 'Use this:\n```json\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n```',
+    "code": "```python\nread_file(path=1)\n```",
+    "links": "See [THIN and ◁thin: [a](b)",
 }
 UNREAD = {
     "kimi": '<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}<|tool_call_end|>',
@@ -169,6 +181,29 @@ UNREAD = {
     "llama": '<|python_tag|>{"name": "read_file", "parameters": {"path": "a.txt"}}',
     "mistral": '[TOOL_CALLS][{"name": "read_file", "arguments": {"path": "a.txt"}}]',
     "mistral with text": 'I read.\n[TOOL_CALLS]read_file[ARGS]{"path": "a.txt"}',
+    "kimi after prose": (
+        'I read. <|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}'
+        "<|tool_call_end|><|tool_calls_section_end|>"
+    ),
+    "mistral after prose": 'I read. [TOOL_CALLS]read_file[CALL_ID]x[ARGS]{"path": "a.txt"}',
+    "gemma": '<|tool_call>call:read_file{path:<|"|>a.txt<|"|>}<tool_call|>',
+    "gemma without special tokens": "call:read_file{path:a.txt}",
+    "gemma, python": '```tool_code\nread_file(path="a.txt")\n```',
+    "function gemma": "<start_function_call>call:read_file{path:<escape>a.txt<escape>}<end_function_call>",
+    "phi": 'functools[{"name": "read_file", "arguments": {"path": "a.txt"}}]',
+    "granite": '<|tool_call|>[{"name": "read_file", "arguments": {"path": "a.txt"}}]',
+    "internlm": '<|action_start|><|plugin|>\n{"name": "read_file", "parameters": {"path": "a.txt"}}<|action_end|>',
+    "cohere": 'I read.<|START_ACTION|>[{"tool_name": "read_file", "parameters": {"path": "a.txt"}}]<|END_ACTION|>',
+    "llama, json": '{"name": "read_file", "parameters": {"path": "a.txt"}}',
+    "qwen, json": '```json\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n```',
+    "qwen, name before json": '<tool_call>\nread_file\n{"path": "a.txt"}\n</tool_call>',
+    "llama, python": '[read_file(path="a.txt")]',
+    "nemotron": '<TOOLCALL>[{"name": "read_file", "arguments": {"path": "a.txt"}}]</TOOLCALL>',
+    "olmo": '<function_calls>\nread_file(path="a.txt")\n</function_calls>',
+    "functionary": '>>>read_file\n{"path": "a.txt"}',
+    "tag with the name": "I read.\n<read_file>\n<path>a.txt</path>\n</read_file>",
+    "name in an attribute": '<tool_call name="read_file">{"path": "a.txt"}</tool_call>',
+    "harmony without special tokens": 'assistantcommentary to=functions.read_file json{"path": "a.txt"}',
     "unknown tool": JSON.replace("read_file", "remove_all"),
     "unknown tool in xml": f"I remove.\n{XML.replace('read_file', 'remove_all')}",
     "unknown tool in harmony": '<|channel|>commentary to=functions.remove_all<|message|>{"path": "a.txt"}<|call|>',
@@ -226,6 +261,26 @@ def test_truncated_response_and_request_without_tools_have_no_calls(text: str) -
         message, _, is_unread = decode(text, finish=finish, tools=tools)
         assert summarize(message) == (text, "", [])
         assert not is_unread
+
+
+def test_call_in_reasoning_without_an_end_is_reported() -> None:
+    for pieces in splits(f"<think>Hm.\n{JSON}"):
+        message, _, is_unread = decode(*pieces)
+        assert summarize(message) == ("", f"Hm.\n{JSON}", [])
+        assert is_unread
+    assert not decode(f"<think>Hm.\n{JSON}</think>Yes.")[2]
+
+
+def test_search_for_calls_takes_linear_time() -> None:
+    started = time.process_time()
+    for text in (
+        "<tool" * 10_000 + ">",
+        "<|" + "tool" * 10_000,
+        '{"name": "a",' * 10_000 + "}",
+        "``` <tool " * 10_000 + ">",
+    ):
+        has_unread_calls(text, TOOLS)
+    assert time.process_time() - started < 2
 
 
 def test_calls_that_the_server_parsed_are_not_repeated() -> None:

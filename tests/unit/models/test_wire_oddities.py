@@ -23,12 +23,9 @@ from mainspring.models.wire.gemini import encode as gemini
 from mainspring.models.wire.gemini.encode import json_schema
 from mainspring.models.wire.openai_chat.encode import with_cache_breakpoint
 from mainspring.models.wire.openai_responses import encode as openai_responses
-from tests.unit.models import responses_wire as responses
-from tests.unit.models import wire as chat
-from tests.unit.models.messages_wire import body as messages_body
-from tests.unit.models.messages_wire import profile as messages_profile
-from tests.unit.models.test_gemini import body as gemini_body
-from tests.unit.models.test_gemini import message as gemini_message
+from tests.unit.models import responses_wire as responses, wire as chat
+from tests.unit.models.messages_wire import body as messages_body, profile as messages_profile
+from tests.unit.models.test_gemini import body as gemini_body, message as gemini_message
 
 PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
 PROFILE = ModelProfile(ModelInfo("m1", "host", vision=True), "http://host/v1")
@@ -190,6 +187,11 @@ def test_rejected_thinking_budget_is_not_replaced_if_none_was_sent() -> None:
     found = list(anthropic.profiles_without_rejected(adaptive, "thinking.budget_tokens is not supported"))
 
     assert "budget" not in [each.messages.thinking for each in found]
+
+
+@pytest.mark.parametrize("mark", ["[DONE] ", " [DONE]", "[DONE]\r"])
+def test_done_mark_may_have_spaces(mark: str) -> None:
+    assert chat.message(chat.chunk({"content": "Hello"}), chat.chunk({}, "stop"), mark, done=False).text == "Hello"
 
 
 def test_done_mark_of_a_gateway_is_no_line_of_ollama() -> None:

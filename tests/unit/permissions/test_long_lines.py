@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.env import LocalEnv, WalkResult
 from mainspring.env.memory import MemoryEnv

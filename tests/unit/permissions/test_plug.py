@@ -15,8 +15,7 @@ from mainspring.errors import ConfigError, ConfigWarning
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import BeforeToolRun
 from mainspring.messages import Message, ToolResultBlock, ToolUseBlock
-from mainspring.permissions import PermissionRequest, Permissions, RuleSet
-from mainspring.permissions import Reply as Answer
+from mainspring.permissions import PermissionRequest, Permissions, Reply as Answer, RuleSet
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import LazyTool, Tool, ToolErrorCode, tool
 from tests.unit.permissions.harness import TOOLS, project
@@ -94,6 +93,22 @@ async def test_repeated_question_is_shown_once() -> None:
     [block] = await run_calls(Permissions(), call)
 
     assert block.text.count("run rmdir x") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("touch made", "touch made: no rule allows it"),
+        ("touch a b && mkdir c", "touch a b, mkdir c: no rule allows it"),
+        ("cat /etc/a /etc/b", "/etc/a, /etc/b: it is outside the project"),
+    ],
+)
+async def test_approval_request_has_each_reason_once(line: str, reason: str) -> None:
+    user = FakeUser(False)
+    call = ScriptedCall("shell", {"command": line}, id="s")
+    [denied] = await run_calls(Permissions(on_permission_request=user), call)
+    assert user.requests[0].reason == reason
+    assert denied.text.count(reason.rpartition(": ")[2]) == 1
 
 
 @pytest.mark.covers("SEC-01")

@@ -8,8 +8,7 @@ from mainspring.env.memory import MemoryEnv
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
 from mainspring.permissions import PermissionRequest, Permissions, Reply
-from mainspring.testing import Reply as Says
-from mainspring.testing import ScriptedCall, ScriptedModel
+from mainspring.testing import Reply as Says, ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext
 from mainspring.tools.builtin import apply_patch, edit, multi_edit, shell, write_file
 from mainspring.tools.support.editing.preview import preview_changes

@@ -5,8 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from mainspring.permissions import Effect, PermissionDecision, RuleSet, parse_rule
 from mainspring.permissions.command_patterns import compile_command_pattern, matches_exactly

@@ -1,8 +1,7 @@
 """The search for sensitive paths: its shortcut changes no decision."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.permissions.path_patterns import ANY_DEPTH, matches
 from mainspring.permissions.sensitive_paths import PathGroup, SensitivePaths

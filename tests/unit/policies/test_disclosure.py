@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring import Agent, RunOptions, tool
 from mainspring.agent.plugs import offered_tool_specs
@@ -164,6 +163,17 @@ async def test_small_window_lowers_the_budget(window: int, is_searched: bool) ->
     agent.model = ScriptedModel("done", info=ModelInfo("m", "scripted", context_window=window))
     await agent.run("go")
     assert ("tool_search" in offered_tools(requests(agent)[0])) is is_searched
+
+
+async def test_model_with_a_smaller_window_locks_tools_that_another_model_was_offered() -> None:
+    agent = make_agent("one", tools=many_server_tools(10), disclosure=Disclosure("auto"))
+    agent.model = ScriptedModel("one", info=ModelInfo("m", "scripted", context_window=30_000))
+    await agent.run("go")
+    assert "tool_search" not in offered_tools(requests(agent)[0])
+
+    agent.model = ScriptedModel("two", info=ModelInfo("small", "scripted", context_window=8000))
+    await agent.run("go on")
+    assert offered_tools(requests(agent)[0]) == ["clock", "tool_search"]
 
 
 async def test_auto_keeps_offered_tools_and_locks_those_of_a_late_server() -> None:

@@ -38,7 +38,7 @@ async def test_overflow_drops_old_results_and_retries() -> None:
 
     assert result.status == "completed"
     old, last = texts(requests(agent)[-1].messages)
-    assert old.startswith("[Result of look left out to save room: 40000 bytes")
+    assert old.startswith("[Result of look left out to save space: 40000 bytes")
     assert 16_000 < len(last) < 17_000
     assert "bytes left out, since the conversation was too long" in last
     assert words(agent.messages) == ["go"]
@@ -66,7 +66,7 @@ async def test_full_window_during_reasoning_compacts(usage: Usage, is_compacted:
     assert (result.text, len(requests(agent))) == (("done", 4) if is_compacted else ("", 3))
     assert result.stop_reason == ("end_turn" if is_compacted else "max_tokens")
     if is_compacted:
-        assert texts(requests(agent)[-1].messages)[0].startswith("[Result of look left out to save room")
+        assert texts(requests(agent)[-1].messages)[0].startswith("[Result of look left out to save space")
         assert result.usage.output_tokens >= usage.output_tokens
 
 

@@ -6,8 +6,7 @@ import weakref
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring import Agent, Message, RunOptions, Session, ToolResult, define_tool
 from mainspring.env.memory import MemoryEnv
@@ -21,7 +20,7 @@ from mainspring.testing import ScriptedCall, ScriptedModel
 from mainspring.tools.builtin.apply_patch import apply_patch
 from tests.unit.policies.harness import TOOLS, edit, make_agent, project, read, requests, results, texts, turn, write
 
-UNCHANGED = "Unchanged: a.py is as it was"
+UNCHANGED = "Unchanged: a.py has not changed"
 
 
 @pytest.mark.covers("GRD-01")
@@ -480,6 +479,22 @@ async def test_attached_file_counts_as_read_if_it_is_whole_and_unchanged(attache
     assert (env.files["a.py"] == b"1\ntwo\n") is is_known
 
 
+async def test_attached_file_in_another_encoding_counts_as_read() -> None:
+    env = MemoryEnv({"a.py": "one\r\ncaf\u00e9\r\n".encode("cp1252")})
+    agent = make_agent(edit("a.py", "one", "1"), "done", env=env, require_read_before_edit=True)
+
+    await agent.run(wrap_in_tag("file", "one\ncaf\u00e9\n", path="a.py"))
+
+    assert env.files["a.py"] == "1\r\ncaf\u00e9\r\n".encode("cp1252")
+
+
+async def test_empty_file_needs_no_read() -> None:
+    env = MemoryEnv({"a.py": b""})
+    await make_agent(write("a.py", "x"), "done", env=env, require_read_before_edit=True).run("go")
+
+    assert env.files["a.py"] == b"x"
+
+
 async def test_attached_file_of_another_path_is_no_read() -> None:
     env = project(a__py="one\n", b__py="one\n")
     agent = make_agent(edit("a.py", "one", "1"), "done", env=env, require_read_before_edit=True)
@@ -506,6 +521,7 @@ async def test_attachment_before_a_later_write_is_outdated() -> None:
     [
         ("cat a.py", "one\ntwo\n[in /p]\n(exit 0, 5ms)", True),
         ("head -1 a.py", "one\n[in /p]\n(exit 0, 5ms)", False),
+        ("cat a.py", "one\r\ntwo\r\n[in /p]\n(exit 0, 5ms)", True),
         ("cat b.py", "one\ntwo\n[in /p]\n(exit 0, 5ms)", False),
         ("sed -i s/zero/one/ a.py", "[in /p]\n(exit 0, 5ms)", False),
     ],

@@ -6,8 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring import Agent, Cost, Message, RunOptions, Usage, define_tool
 from mainspring.env.memory import MemoryEnv

@@ -5,8 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring import ImageBlock, Message, RunOptions, TextBlock, ToolResult, ToolResultBlock, define_tool
 from mainspring.errors import ConfigError
@@ -19,7 +18,7 @@ from mainspring.testing import ScriptedCall, ScriptedModel
 from tests.unit.policies.harness import edit, make_agent, project, read, requests, results, texts, turn, words
 
 BIG = "x" * 40_000
-STUB = "[Result of look left out to save room: 40000 bytes. Call it again if you need it.]"
+STUB = "[Result of look left out to save space: 40000 bytes. Call it again if you need it.]"
 
 
 def make_look_tool(output: Any = BIG) -> Any:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.redaction import Redactor, environment_secrets, redact_environment, redact_value
 from tests.rows import each_row

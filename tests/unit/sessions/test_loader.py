@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainspring.messages import CustomMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock
@@ -26,6 +27,7 @@ from mainspring.sessions import (
     encode_entry,
 )
 from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED, RECORD_LOST, History, repair_pairs
+from tests.rows import each_row
 from tests.unit.sessions.harness import QUICK, check_paired, describe
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -221,6 +223,18 @@ def test_order_of_the_lines_applies_if_no_entry_has_a_parent(open_lines: OpenLin
     assert describe(session.messages) == ["user: 1", "assistant: 2", "user: 3", "assistant: 4"]
     assert "line 3 has no parent" in str(session.problems[0])
     assert len(session.problems) == 1
+
+
+@pytest.mark.covers("SES-10")
+@each_row("field", ["parent", "timestamp", "source", "run"])
+def test_entry_without_a_field_that_the_history_does_not_need_is_read(open_lines: OpenLines, field: str) -> None:
+    entries = prompt_entry("1", None), answer_entry("2", "1"), prompt_entry("3", "2")
+    for value in ({}, {field: None}):
+        fields = [msgspec.json.decode(encode_entry(entry)) for entry in entries]
+        lines = [msgspec.json.encode({k: v for k, v in each.items() if k != field} | value) for each in fields]
+        session = open_lines(*lines)
+        assert describe(session.messages) == ["user: 1", "assistant: 2", "user: 3"]
+        session.close()
 
 
 def test_prompt_without_a_parent_starts_a_new_history(open_lines: OpenLines) -> None:

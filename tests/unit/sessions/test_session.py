@@ -525,7 +525,7 @@ def test_session_opened_twice_in_one_process_is_reported(store: Any, tmp_path: P
         with Session.open(first.id, home=session_store) as second:
             assert "is open in this process too: new messages are not saved" in str(second.problems[0])
         with Session.open(first.id, home=session_store, if_locked="fork") as third:
-            assert f"is already open: continuing in a copy, {third.id}" in str(third.problems[0])
+            assert f"is already open. Continuing in a copy: {third.id}." in str(third.problems[0])
 
 
 def reopen(session: Session) -> Session:

@@ -18,7 +18,7 @@ class Greeter:
         self.client = dependencies.extra.get("client")
 
     async def greet(self, name: str) -> str:
-        """Greet somebody.
+        """Greet a user.
 
         Args:
             name: Whom.

@@ -59,7 +59,7 @@ async def test_clearing_old_results_keeps_the_text_of_an_active_skill(tmp_path: 
 
     assert [count_bodies(seen) for seen in model.requests[1:10]] == [1] * 9
     last = model.requests[9].messages
-    assert any("left out to save room" in b.text for m in last for b in m.tool_results)
+    assert any("left out to save space" in b.text for m in last for b in m.tool_results)
     assert model.requests[8].messages[2].tool_results[0].text == results(agent)[0].text
     assert count_bodies(model.requests[10]) == 0  # an inactive skill is cleared like any other old result
 

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.skills.content import (
     MAX_BODY,
@@ -80,4 +79,4 @@ def test_long_body_is_truncated_with_a_hint() -> None:
     whole = render_content(make_skill(), body)
 
     assert len(whole) < MAX_BODY + 500
-    assert "[The text goes on: read it with skills_read, path SKILL.md, offset" in whole
+    assert "[The text continues: read it with skills_read, path SKILL.md, offset" in whole

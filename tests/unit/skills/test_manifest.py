@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.skills.content import decode_skill_file, extract_examples, find_shell_commands, read_body
 from mainspring.skills.manifest import first_sentence, normalize_name, parse_list, parse_skill, parse_tool_rules

@@ -124,8 +124,8 @@ async def test_skill_is_active_until_the_end_of_the_run(tmp_path: Path) -> None:
 
     texts = [r.text for r in results(agent)]
     assert [t.startswith("<skill_content") for t in texts] == [True, False, False, False]
-    assert texts[1] == texts[2] == "The skill pdf is active already; its instructions stand above and still hold."
-    assert texts[3] == "The skill pdf is active again; its instructions stand above, unchanged."
+    assert texts[1] == texts[2] == "The skill pdf is active already; its instructions are above and still apply."
+    assert texts[3] == "The skill pdf is active again; its instructions are above, unchanged."
     assert events == [("on", "pdf", "model"), ("off", "pdf", "run-end")] * 2
     assert len({seen.request.system for seen in model.requests}) == 1
 

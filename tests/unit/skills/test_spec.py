@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.skills.fetch import InstallSpec, parse_spec
 from mainspring.skills.skill import SkillError

@@ -1,11 +1,9 @@
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mainspring.skills.skill import Skill
-from mainspring.skills.skill import TriggerWords as Given
+from mainspring.skills.skill import Skill, TriggerWords as Given
 from mainspring.skills.triggers import TriggerMatcher, asks_for_skills, max_safe_length, sort_matches
 
 

@@ -4,8 +4,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv

@@ -2,8 +2,7 @@
 
 import json
 
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from mainspring.redaction import REDACTED, Redactor, redact_stream
 from mainspring.redaction.redactor import encoded_forms

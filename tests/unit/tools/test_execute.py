@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import threading
 from typing import Any
 
 import pytest
 
+from mainspring import Agent
 from mainspring.cancellation import CancelToken
 from mainspring.env import MemoryEnv
 from mainspring.errors import (
@@ -20,7 +22,8 @@ from mainspring.errors import (
     ToolError,
 )
 from mainspring.messages import ImageBlock, TextBlock
-from mainspring.tools import ToolContext, ToolErrorCode, ToolResult, tool
+from mainspring.testing import ScriptedCall, ScriptedModel
+from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, tool
 from mainspring.tools.execute import (
     error_result,
     output_bytes,
@@ -62,6 +65,13 @@ class MissingFileError(FileNotFoundError):
         (ModelNotFoundError("no gpt"), "Error: no gpt", ToolErrorCode.NOT_FOUND),
         (NetworkError("down"), "Error: down", ToolErrorCode.IO_ERROR),
         (ValueError("bad"), "Error: ValueError: bad", ToolErrorCode.UNKNOWN),
+        (
+            ExceptionGroup(
+                "unhandled errors in a TaskGroup", [ValueError("bad"), ExceptionGroup("more", [KeyError("k")])]
+            ),
+            "Error: ExceptionGroup: unhandled errors in a TaskGroup: ValueError: bad; ExceptionGroup: more: KeyError: 'k'",
+            ToolErrorCode.UNKNOWN,
+        ),
         (UnprintableError(), "Error: UnprintableError: (its text cannot be had: ValueError)", ToolErrorCode.UNKNOWN),
     ],
 )
@@ -274,3 +284,69 @@ def test_bug_in_a_tool_is_logged_and_the_model_gets_no_secrets(
     result_from_exception("shop", ToolError("expected"))
     result_from_exception("shop", FileNotFoundError("expected"))
     assert caplog.records == []
+
+
+async def test_slow_tool_is_stopped_at_its_time_limit() -> None:
+    stopped: list[str] = []
+
+    @tool(timeout=0.01)
+    async def slow() -> str:
+        """Wait."""
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool(timeout=0.01)
+    def blocking(ctx: ToolContext) -> str:
+        """Wait in a thread."""
+        reached = threading.Event()
+        ctx.signal.on_cancel(reached.set)
+        reached.wait()
+        stopped.append(ctx.signal.reason)
+        done.set()
+        return "too late"
+
+    @tool(timeout=60)
+    async def quick(ctx: ToolContext) -> str:
+        """Return at once."""
+        return "done"
+
+    done = threading.Event()
+    model = ScriptedModel([ScriptedCall("slow"), ScriptedCall("blocking"), ScriptedCall("quick")], "ok")
+    result = await Agent(model, tools=[slow, blocking, quick], execution=MemoryEnv({})).run("go")
+    texts = [(r.text, r.is_error) for r in result.tool_results]
+    text = "{} was stopped at its time limit of 0.01s; what it did until then is unknown."
+    assert texts == [(text.format("slow"), True), (text.format("blocking"), True), ("done", False)]
+    await asyncio.to_thread(done.wait)
+    assert stopped == ["time limit of the tool"]
+
+
+async def test_abort_and_cancellation_of_a_tool_with_a_time_limit_are_no_timeout() -> None:
+    started = asyncio.Event()
+
+    async def wait(arguments: dict[str, Any], ctx: ToolContext) -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    slow = Tool(name="slow", description="", input_schema={"type": "object"}, execute=wait, timeout=60)
+    signal = CancelToken()
+    running = asyncio.ensure_future(run_tool(slow, {}, make_context(signal), 0.01))
+    await started.wait()
+    signal.cancel("enough")
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    running = asyncio.ensure_future(run_tool(slow, {}, make_context(), 0.01))
+    started.clear()
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "5", True, float("nan")])
+def test_time_limit_of_a_tool_is_a_number_of_seconds(seconds: Any) -> None:
+    with pytest.raises(ConfigError, match="timeout of the tool look must be a number of seconds above 0"):
+
+        @tool(timeout=seconds)
+        def look() -> None:
+            """Look."""

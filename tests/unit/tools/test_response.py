@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.messages import TextBlock
 from mainspring.tools import Attachment, ToolErrorCode, ToolResult, to_tool_result
@@ -111,6 +110,13 @@ def test_dict_in_the_form_of_a_result_is_that_result(returned: dict[str, Any], e
 def test_any_other_dict_is_data(returned: dict[str, Any]) -> None:
     result = to_tool_result(returned)
     assert (json.loads(result.text), result.is_error, result.title, result.value) == (returned, False, "", returned)
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"), [(float("nan"), "nan"), (float("-inf"), "-inf"), (0.5, "0.5"), (None, "")]
+)
+def test_number_that_json_lacks_is_not_read_as_nothing(returned: Any, text: str) -> None:
+    assert to_tool_result(returned).text == text
 
 
 def test_response_has_the_data_that_the_tool_returned() -> None:

@@ -67,14 +67,16 @@ async def test_tool_is_usable_without_an_agent() -> None:
 
 @pytest.mark.covers("TDF-02")
 async def test_define_tool_from_parts() -> None:
-    class Query(msgspec.Struct):
+    class SearchInput(msgspec.Struct):
         q: str
         limit: int = 10
 
-    async def search(query: Query, ctx: ToolContext) -> ToolResult:
+    async def search(query: SearchInput, ctx: ToolContext) -> ToolResult:
         return ToolResult(output=f"{query.q}/{query.limit}", metadata={"id": ctx.call_id})
 
-    created = define_tool("search", {"description": "Search.", "parameters": Query, "execute": search, "label": "Find"})
+    created = define_tool(
+        "search", {"description": "Search.", "parameters": SearchInput, "execute": search, "label": "Find"}
+    )
     assert (created.name, created.label, created.input_schema["required"]) == ("search", "Find", ["q"])
     result = await created(make_context(call_id="c1"), q="x")
     assert (result.text, result.metadata) == ("x/10", {"id": "c1"})

@@ -66,6 +66,11 @@ class CurrentConversation:
         """The working folder."""
         return self.conversation.env.cwd
 
+    @property
+    def running_jobs(self) -> tuple[str, ...]:
+        """The background commands that are running; they end with the conversation."""
+        return tuple([job.command for job in self.conversation.env.jobs.all if job.running]) if self.is_open else ()
+
     def require_session(self) -> Session:
         """Return the session.
 

@@ -38,7 +38,7 @@ from mainspring.app.chat.commands import (
     Steer,
 )
 from mainspring.app.chat.conversation import CurrentConversation
-from mainspring.app.chat.event_views import error_notice
+from mainspring.app.chat.event_views import error_notice, format_error
 from mainspring.app.chat.events import ChatEvent, CommandEnd, ShellEnd, ShellOutput, ShellStart, user_message_event
 from mainspring.app.chat.message_queue import MessageQueue, create_queued_message
 from mainspring.app.chat.questions import PendingQuestions
@@ -51,12 +51,11 @@ from mainspring.app.chat.tool_display import truncate_middle
 from mainspring.app.compose.conversation import OpenConversation
 from mainspring.cancellation import CancelToken
 from mainspring.env import CapturedOutput, Job, OutputLimits, ProcessResult, StreamName
-from mainspring.errors import ConfigError, MainspringError, ModelError
+from mainspring.errors import ConfigError, ModelError
 from mainspring.events import Notice, ToolExecutionEnd, ToolExecutionStart
 from mainspring.messages import Message, utc_now
 from mainspring.permissions.rules import COMMAND_TOOLS
 from mainspring.sessions import MessageEntry
-from mainspring.text import format_exception
 from mainspring.tools.support.background import BackgroundSwitch, MovableCommand, describe_status
 
 _BUSY_MESSAGE = "A run is in progress. Stop it first."
@@ -144,8 +143,7 @@ class CommandQueue:
         except asyncio.CancelledError:
             error = "Stopped"
         except Exception as raised:  # a command must not end the chat
-            is_known = isinstance(raised, MainspringError | OSError | ValueError)
-            error = str(raised) if is_known and str(raised) else format_exception(raised)
+            error = format_error(raised)
             code = next((str(each.code) for each in (raised, raised.__cause__) if isinstance(each, ModelError)), "")
         self._publish(CommandEnd(command.id, command.name, result, error, code))
 

@@ -98,7 +98,7 @@ class Chat:
             current.tool_label,
             self._publish_status,
             load_output=current.load_output if options.full_output else None,
-            on_spending=lambda message, usage: self._status.spending.add(message, usage),
+            on_spending=lambda message, usage, is_stored: self._status.add_spending(message, usage, is_stored),
         )
         models = ModelSwitch(current, options.make_model, self._publish_status)
         mode = ModeSwitch(current, self._publish_status)
@@ -298,6 +298,11 @@ class Chat:
     def shortcuts(self) -> dict[str, str]:
         """The keys of extensions, each with a description."""
         return {shortcut.key: shortcut.description for shortcut in self._current.extension_shortcuts}
+
+    @property
+    def running_jobs(self) -> tuple[str, ...]:
+        """The background commands that are running; they end with the chat."""
+        return self._current.running_jobs
 
     def kill_all(self) -> None:
         """Kill all programs of the conversation. For signal handlers, which cannot await."""

@@ -73,7 +73,8 @@ class AgentEventView:
         tool_label: Returns the display name of a tool.
         on_usage: Called when usage or the number of running subagents may have changed.
         load_output: Loads stored outputs by name, and makes results complete. Without it, results are shortened.
-        on_spending: Called with each response, or None for a call outside the conversation, and its usage.
+        on_spending: Called with each response, or None for a call outside the conversation, with its usage, and with True if the
+            response joins the conversation, which stores its usage.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class AgentEventView:
         on_usage: Callable[[], None] = lambda: None,
         *,
         load_output: OutputLoader | None = None,
-        on_spending: Callable[[Message | None, Usage | None], None] = lambda _message, _usage: None,
+        on_spending: Callable[[Message | None, Usage | None, bool], None] = lambda _message, _usage, _is_stored: None,
     ) -> None:
         self._publish = publish
         self._on_spending = on_spending
@@ -146,9 +147,9 @@ class AgentEventView:
             case TurnStart():
                 self._on_usage()
             case UsageUpdate(purpose=purpose, usage=usage) if purpose:
-                self._on_spending(None, usage)
+                self._on_spending(None, usage, False)
             case MessageEnd(message=Message(role="assistant", usage=usage) as message):
-                self._on_spending(message, usage)
+                self._on_spending(message, usage, not path)
                 self._publish_from(path, cast("RunEvent", redact_errors(event, redact_environment)))
                 if not path:
                     self._set_activity("")
@@ -320,5 +321,12 @@ def _call_events(call: TranscriptCall, name: str, load_output: OutputLoader | No
 
 def error_notice(error: BaseException) -> Notice:
     """Return a notice about something that failed outside a run."""
-    text = str(error) if isinstance(error, MainspringError | OSError) else format_exception(error)
-    return Notice(redact_environment(text), "error")
+    return Notice(redact_environment(format_error(error)), "error")
+
+
+def format_error(error: BaseException) -> str:
+    """Return the text of an error for the user, with the class of an internal error."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    is_known = isinstance(error, MainspringError | OSError | ValueError)
+    return str(error) if is_known and str(error) else format_exception(error)

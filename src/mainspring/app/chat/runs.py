@@ -124,7 +124,9 @@ class RunController:
         return self._is_closed
 
     async def attach(self, conversation: OpenConversation) -> None:
-        """Wake the agent of a conversation when a background command ends."""
+        """Report the problems of the session, and wake the agent when a background command ends."""
+        self._problems = 0
+        self._publish_session_problems()
         agent = conversation.agent
         agent.extra = {**agent.extra, ON_COMPLETION_KEY: self._on_background_command}
 

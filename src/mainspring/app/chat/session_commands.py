@@ -41,6 +41,8 @@ _REWIND_FLAGS = ("files", "conversation", "both", "preview", "force", "list")
 
 
 _NO_PROMPTS = "(no prompts yet)"
+_NO_SESSIONS = "No sessions in this folder yet. List those of all folders with /sessions all."
+_NO_SESSIONS_ANYWHERE = "No sessions yet. Send a message to start one."
 """Label of a session without prompts."""
 
 
@@ -147,7 +149,7 @@ class SessionCommands:
                     preview=summary.preview,
                 )
             )
-        return Picker("Sessions", tuple(choices), "No sessions in this folder yet.")
+        return Picker("Sessions", tuple(choices), _NO_SESSIONS_ANYWHERE if everywhere else _NO_SESSIONS)
 
     def _summarize_sessions(self, everywhere: bool) -> list[tuple[SessionInfo, SessionSummary]]:
         infos = self._sessions.list_sessions(everywhere=everywhere)
@@ -349,7 +351,7 @@ class InfoCommands:
         if not question:
             raise ConfigError("Use /btw QUESTION, for example: /btw Which files did you change?")
         answer = await agent.ask_aside(question)
-        self._status.add_side_call(answer)
+        self._status.add_spending(answer, answer.usage, is_stored=False)
         text = answer.text.strip() or "The model did not answer in text. Ask again, or send the question as a message."
         return Text(text, f"Side question: {one_line(question, 80)}", markdown=True)
 

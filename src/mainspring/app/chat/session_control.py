@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -15,6 +16,7 @@ from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.event_views import error_notice, replay_events
 from mainspring.app.chat.events import ChatEvent, ReplayEnd, ReplayStart, SessionChange
 from mainspring.app.chat.message_queue import MessageQueue
+from mainspring.app.chat.shell_messages import list_background_commands
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import OpenConversation, open_conversation
@@ -37,6 +39,7 @@ from mainspring.sessions import (
     list_sessions,
     read_transcript,
 )
+from mainspring.sessions.paths import resolve_session_folder
 from mainspring.sessions.rewind import RewindPlan, plan_rewind, plan_undo, rewind
 from mainspring.text import pluralize
 from mainspring.tools.support.editing.diffs import compute_diff, parse_diff
@@ -99,6 +102,7 @@ class ConversationOpener:
             SessionError: If the session cannot be opened.
         """
         previous = self._current.conversation if self._current.is_open else None
+        jobs = self._current.running_jobs
         services = self._create_services()
         services = replace(services, model=self._models.current or services.model, wrap=self._models.wrap)
         with self._status.paused():  # a status published now would mix both sessions
@@ -108,14 +112,21 @@ class ConversationOpener:
         if previous is not None:
             await self._queue.save(conversation.session)  # before the previous session forgets the messages
             await self._close(previous, moves_on=True)
+        if jobs:
+            self._publish(Notice(f"Stopped {list_background_commands(jobs)} of the last session.", "warn"))
 
     async def _attach(self, conversation: OpenConversation, *, is_copy: bool) -> None:
         for part in self._parts:
             await part.attach(conversation)
         await self._queue.attach(conversation, is_copy=is_copy)
-        for problem in conversation.session.problems if conversation.session is not None else ():
-            self._publish(Notice(str(problem), "warn"))
         await self._status.attach(conversation)
+        if conversation.session is not None:
+            await self._report_other_folder(conversation.session.cwd, conversation.env.cwd)
+
+    async def _report_other_folder(self, before: str, now: str) -> None:
+        if before != resolve_session_folder(now):
+            gone = "" if await asyncio.to_thread(os.path.isdir, before) else ", which no longer exists"
+            self._publish(Notice(f"This session was started in {before}{gone}. It continues in {now}."))
 
     async def close(self) -> None:
         """Close the current conversation and all models."""
@@ -179,7 +190,7 @@ class SessionController:
         conversation = self._current.conversation
         name = conversation.choice.name
         if name.notice:  # the model was not chosen by the user, or has limits
-            self._publish(Notice(f"{name.why}; {name.notice}"))
+            self._publish(Notice(f"{name.why[:1].upper()}{name.why[1:]}; {name.notice}"))
         await self._publish_session("resumed" if conversation.agent.messages else "opened", replay=replay)
 
     async def start_new(self) -> None:

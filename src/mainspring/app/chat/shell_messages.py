@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from mainspring.prompt_tags import wrap_in_tag
+from mainspring.redaction import redact_environment
+from mainspring.text import escape_invisible, pluralize
 
 STOPPED_NOTE = "[interrupted: the user stopped this command; the output is partial]"
 """Last line of the output of a command that the user stopped."""
 
+_MAX_LISTED_CHARS = 60
 _HEAD = "I ran a command:\n\n"
 _EXIT = "[exit code "
 
@@ -49,3 +54,9 @@ def parse_shell_message(text: str) -> ShellMessage | None:
     if last == f"{_EXIT}{code}]" and code.removeprefix("-").isdecimal():
         return ShellMessage(line, before, int(code))
     return ShellMessage(line, output)
+
+
+def list_background_commands(commands: Sequence[str]) -> str:
+    """Return the number of background commands, and the commands: ``1 background command (make watch)``."""
+    shown = [escape_invisible(redact_environment(command), limit=_MAX_LISTED_CHARS) for command in commands]
+    return f"{pluralize(len(commands), 'background command')} ({'; '.join(shown)})"

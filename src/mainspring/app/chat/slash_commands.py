@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import posixpath
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
@@ -16,6 +17,7 @@ from mainspring.app.chat.message_queue import create_queued_message
 from mainspring.app.chat.prompt_sources import McpPrompts, PromptSource, RenderedPrompt
 from mainspring.app.chat.runs import RunController, RunOverrides
 from mainspring.app.workspace.file_mentions import format_mention
+from mainspring.env.types import WalkedPath
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.events import Notice
 from mainspring.lazy import lazy_re
@@ -243,14 +245,14 @@ class Completer:
     def __init__(self, current: CurrentConversation, commands: SlashCommands) -> None:
         self._current = current
         self._commands = commands
-        self._files: tuple[float, str, tuple[str, ...]] = (0.0, "", ())
+        self._files: tuple[float, str, tuple[str, ...], bool] = (0.0, "", (), False)
 
     async def complete(self, line: str) -> tuple[Candidate, ...]:
         """Return completions of the end of a line, an exact match first."""
         mention = _MENTION.search(line)
         if mention is not None:
             typed = mention[1] if mention[1] is not None else mention[2]
-            matches = _rank_matches(typed, [(path, "") for path in await self._list_paths()])
+            matches = _rank_matches(typed, [(path, "") for path in await self._list_paths(typed)])
             is_quoted = mention[1] is not None
             return tuple([Candidate(_complete_mention(path, is_quoted), mention.start()) for path, _ in matches])
         if not line.startswith("/"):
@@ -271,16 +273,30 @@ class Completer:
         start = len(line) - len(typed.lstrip())
         return tuple([Candidate(each, start, detail) for each, detail in _rank_matches(typed.strip(), offered)])
 
-    async def _list_paths(self) -> tuple[str, ...]:
-        """Return the files and folders of the project that are not ignored. Cached for a few seconds."""
+    async def _list_paths(self, typed: str) -> tuple[str, ...]:
+        """Return the files and folders of the project that are not ignored. Cached for a few seconds.
+
+        In a project with too many files, the deepest are missing, except those of the folder that the user typed.
+        """
         env = self._current.conversation.env
-        since, cwd, paths = self._files
-        if cwd == env.cwd and time.monotonic() - since < _CACHE_SECONDS:
+        since, cwd, paths, is_truncated = self._files
+        if cwd != env.cwd or time.monotonic() - since >= _CACHE_SECONDS:
+            walk = await env.walk(env.cwd, limit=_MAX_FILES)
+            paths, is_truncated = _format_paths(walk.entries), walk.truncated
+            self._files = (time.monotonic(), env.cwd, paths, is_truncated)
+        folder = posixpath.normpath(typed.rpartition("/")[0])
+        if not is_truncated or folder.startswith((".", "/")):
             return paths
-        walk = await env.walk(env.cwd, limit=_MAX_FILES)
-        paths = tuple([f"{entry.path}/" if entry.kind == "directory" else entry.path for entry in walk.entries])
-        self._files = (time.monotonic(), env.cwd, paths)
-        return paths
+        try:
+            walk = await env.walk(posixpath.join(env.cwd, folder), limit=_MAX_FILES)
+        except OSError:
+            return paths
+        return tuple(dict.fromkeys((*paths, *_format_paths(walk.entries, f"{folder}/"))))
+
+
+def _format_paths(entries: Iterable[WalkedPath], folder: str = "") -> tuple[str, ...]:
+    """Return the paths of entries of a folder; a slash follows a folder."""
+    return tuple([f"{folder}{e.path}/" if e.kind == "directory" else f"{folder}{e.path}" for e in entries])
 
 
 def _complete_mention(path: str, is_quoted: bool) -> str:

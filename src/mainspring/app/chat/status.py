@@ -22,7 +22,7 @@ from mainspring.events import ContextCompacted
 from mainspring.messages import AgentMessage, Message, Usage
 from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
 from mainspring.policies.budgets.spending import Ledger
-from mainspring.sessions import CustomEntry
+from mainspring.sessions import CompactionEntry, CustomEntry, Entry, IntentEntry, Kept, MessageEntry, PairEntry
 
 _ORDER_LAST = 900
 
@@ -119,7 +119,13 @@ class StatusReporter:
         self._is_unpriced = any(_is_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
         self.spending.restart(agent.messages)
         session = conversation.session
-        for entry in session.entries() if session is not None else ():
+        entries = session.entries() if session is not None else []
+        for message in _find_compacted_messages(entries):
+            if message.usage is not None:
+                self.ledger.add(message.usage)
+                self.spending.add(message, message.usage)
+                self._is_unpriced = self._is_unpriced or _is_unpriced(message.usage)
+        for entry in entries:
             if isinstance(entry, CustomEntry) and entry.custom_type == _SIDE_CALL_ENTRY:
                 call = msgspec.convert(entry.data, _SideCall)
                 self.ledger.add(call.usage, turns=0)
@@ -191,9 +197,21 @@ class StatusReporter:
             self._context_tokens = last.usage.total_tokens or self._context_tokens
             self._is_unpriced = self._is_unpriced or _is_unpriced(last.usage)
 
-    def add_side_call(self, answer: Message) -> None:
-        """Show and store a model call outside the runs, which the ledger of the conversation includes already."""
-        call = _SideCall(answer.provider or "", answer.model or "", answer.usage or Usage.zero())
+    def add_spending(self, message: Message | None, usage: Usage | None, is_stored: bool) -> None:
+        """Show and store the usage of a model call, which the ledger of the conversation includes already.
+
+        Args:
+            message: The response; None if it is unknown.
+            usage: Its usage.
+            is_stored: Whether the response joins the conversation, which stores its usage.
+        """
+        if usage is None or not usage.total_tokens:
+            return
+        if is_stored:
+            self.spending.add(message, usage)
+            return
+        message = message or Message("assistant", ())
+        call = _SideCall(message.provider or "", message.model or "", usage)
         session = self._current.session
         if session is not None and session.writable:
             session.add_custom(_SIDE_CALL_ENTRY, msgspec.to_builtins(call))
@@ -220,6 +238,19 @@ class StatusReporter:
         if status != self._published:
             self._published = status
             self._publish(StatusChange(status))
+
+
+def _find_compacted_messages(entries: Sequence[Entry]) -> list[Message]:
+    """Return the messages that the last compaction removed from the conversation."""
+    last = max((i for i, entry in enumerate(entries) if isinstance(entry, CompactionEntry)), default=-1)
+    compaction = entries[last] if last >= 0 else None
+    if not isinstance(compaction, CompactionEntry):
+        return []
+    before = entries[:last]
+    kept = {item.entry for item in compaction.history if isinstance(item, Kept)}
+    kept |= {entry.intent for entry in before if isinstance(entry, PairEntry) and entry.id in kept}
+    messages = [e.message for e in before if isinstance(e, MessageEntry | IntentEntry) and e.id not in kept]
+    return [message for message in messages if isinstance(message, Message)]
 
 
 def _is_unpriced(usage: Usage | None) -> bool:

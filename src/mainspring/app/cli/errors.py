@@ -13,7 +13,7 @@ from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import write_error, write_output
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.json_schema import SCHEMA_VERSION, Failure, ResultLine
-from mainspring.errors import AgentProviderError, MainspringError, ModelError
+from mainspring.errors import AgentProviderError, MainspringError, ModelError, describe_failure
 from mainspring.events import encode
 from mainspring.lazy import lazy_function
 from mainspring.redaction import redact_environment
@@ -33,7 +33,7 @@ def describe_error(error: BaseException) -> str:
     """Format an error: the cause and the fix."""
     cause = error.cause if isinstance(error, AgentProviderError) and error.cause else error
     if isinstance(error, MainspringError):
-        text = str(error) or type(error).__name__
+        text = describe_failure(error) or type(error).__name__
     elif isinstance(error, OSError) and error.strerror:
         name = truncate_to_fit(str(error.filename or ""), _MAX_NAME, "...")
         text = f"{name}: {error.strerror}" if name else error.strerror

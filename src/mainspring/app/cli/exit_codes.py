@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from mainspring.app.cli.startup_interrupt import INTERRUPTED as INTERRUPTED
-from mainspring.app.cli.startup_interrupt import PIPE_CLOSED as PIPE_CLOSED
+from mainspring.app.cli.startup_interrupt import INTERRUPTED as INTERRUPTED, PIPE_CLOSED as PIPE_CLOSED
 from mainspring.app.run.events import RunOutcome
 from mainspring.errors import (
     AgentAbortedError,

@@ -13,6 +13,7 @@ from mainspring.app.cli.startup_interrupt import (
     PIPE_CLOSED,
     drop_relative_entries,
     exit_on_interrupt,
+    keep_exit_codes,
     restore_keyboard_interrupt,
 )
 
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         exit_on_interrupt()
+        keep_exit_codes()
         drop_relative_entries()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:

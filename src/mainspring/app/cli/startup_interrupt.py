@@ -42,6 +42,15 @@ def exit_on_interrupt(before: Callable[[], object] | None = None) -> None:
         signal.signal(signal.SIGINT, leave)
 
 
+def keep_exit_codes() -> None:
+    """Stop ignoring SIGCHLD, which some programs pass on to what they start: the exit code of every child would be lost, also
+    that of a hook that blocks a call.
+    """
+    number = getattr(signal, "SIGCHLD", None)  # missing on Windows
+    if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def restore_keyboard_interrupt() -> None:
     """Raise `KeyboardInterrupt` on Ctrl-C from now on, which the running code expects."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:

@@ -91,9 +91,9 @@ class StdinReader:
         self._done.set()
         self._first.set()
 
-    def wait_for_data(self, seconds: float = FIRST_BYTE_SECONDS) -> bool:
+    def wait_for_data(self) -> bool:
         """Return True if data or the end of input arrived within a timeout, or is expected."""
-        return self._first.wait(0.0) or has_producer(self._descriptor) or self._first.wait(seconds)
+        return self._first.wait(0.0) or has_producer(self._descriptor) or self._first.wait(FIRST_BYTE_SECONDS)
 
     @property
     def is_empty(self) -> bool:

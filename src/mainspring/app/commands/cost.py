@@ -144,7 +144,7 @@ def cost_report(
     if by not in get_args(GroupBy):
         raise ConfigError(f"Cannot group by {by!r}. Use one of {', '.join(get_args(GroupBy))}.")
     begin = parse_since(since, now or datetime.now(UTC)) if since else None
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     rows: dict[str, CostRow] = {}
     total = CostRow(key="total")
     lines = iter_all_events(home=settings.home.root) if settings.home is not None else ()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -34,13 +32,13 @@ class ExtensionView(Struct, frozen=True, kw_only=True):
     line: int = 0
 
 
-def list_extensions(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[ExtensionView, ...]:
+def list_extensions(place: WorkspaceOptions) -> tuple[ExtensionView, ...]:
     """List the extensions of the user, the project, and installed packages. Loading an extension runs its code, like a run does.
 
     Raises:
         ConfigError: If the settings are invalid.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     found = extension_finder(extension_paths(cwd, settings), settings)()
     seen: dict[str, str] = {}
     views: list[ExtensionView] = []

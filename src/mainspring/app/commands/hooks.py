@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -57,18 +57,16 @@ class HookTest(Struct, frozen=True, kw_only=True):
     refused: bool = False
 
 
-def list_hooks(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[CommandHook, ...]:
+def list_hooks(place: WorkspaceOptions) -> tuple[CommandHook, ...]:
     """List the command hooks that apply here.
 
     Raises:
         ConfigError: If the settings are invalid.
     """
-    return tuple(command_hooks(load_rules(place, {}, environ)[1]))
+    return tuple(command_hooks(load_rules(place)[1]))
 
 
-async def try_hooks(
-    event: str, tool: str, arguments: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
-) -> HookTest:
+async def try_hooks(event: str, tool: str, arguments: str, place: WorkspaceOptions) -> HookTest:
     """Run the command hooks of an event with sample data.
 
     Args:
@@ -76,18 +74,17 @@ async def try_hooks(
         tool: Tool in the event; ``shell`` if empty.
         arguments: Arguments of the tool as a JSON object, or fields of another event. May be empty.
         place: Workspace options.
-        environ: Environment variables.
 
     Raises:
         ConfigError: If the event is unknown, or ``arguments`` is not a JSON object or does not match the event.
     """
     if event not in COMMAND_EVENTS:
         raise ConfigError(f"Unknown event: {event!r}. Available events: {', '.join(COMMAND_EVENTS)}")
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     payload = _payload(event, tool, _parse_object(arguments), cwd)
     env = LocalEnv(cwd)
     try:
-        runner = HookCommandRunner(command_hooks(settings), env, hook_depth(environ))
+        runner = HookCommandRunner(command_hooks(settings), env, hook_depth(os.environ))
         name = getattr(payload, "tool_name", "")
         request = runner.hooks_for(event, hook_tool_names(name) if name else _matcher_subjects(payload))
         verdicts = await runner.ask(request, payload)

@@ -151,47 +151,38 @@ async def inspect_servers(
     )
 
 
-async def _log_in(
-    name: str,
-    place: WorkspaceOptions,
-    show: Callable[[str], None],
-    *,
-    browser: bool = True,
-    environ: Mapping[str, str] = os.environ,
-) -> str:
+async def _log_in(name: str, place: WorkspaceOptions, show: Callable[[str], None], *, browser: bool = True) -> str:
     """Sign in to a server, and return a message.
 
     Raises:
         ConfigError: If the server is unknown, or is a program.
         McpFailure: If the sign-in failed.
     """
-    _, settings, found = await asyncio.to_thread(_discover, place, environ)
+    _, settings, found = await asyncio.to_thread(_discover, place, os.environ)
     config = _get_server(found, name)
-    if await mcp.login_mcp(config, _login_file(settings), show=show, environ=environ, browser=browser):
+    if await mcp.login_mcp(config, _login_file(settings), show=show, environ=os.environ, browser=browser):
         return f"Signed in to {name}"
     return f"{name} does not require sign-in"
 
 
-async def _log_out(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
+async def _log_out(name: str, place: WorkspaceOptions) -> str:
     """Sign out of a server, and return a message.
 
     Raises:
         ConfigError: If the server is unknown.
     """
-    _, settings, found = await asyncio.to_thread(_discover, place, environ)
+    _, settings, found = await asyncio.to_thread(_discover, place, os.environ)
     known = await logout_mcp(_get_server(found, name), _login_file(settings))
     return f"Signed out of {name}" if known else f"Not signed in to {name}"
 
 
-def read_log(
-    name: str, place: WorkspaceOptions, *, lines: int, environ: Mapping[str, str] = os.environ
-) -> tuple[Path, list[str]]:
+def read_log(name: str, place: WorkspaceOptions, *, lines: int) -> tuple[Path, list[str]]:
     """Return the log file of a server and its last lines. Blocks.
 
     Raises:
         ConfigError: If the server is unknown, or the home directory is not found.
     """
-    _, settings, found = _discover(place, environ)
+    _, settings, found = _discover(place, os.environ)
     _get_server(found, name)
     if settings.home is None:
         raise ConfigError("Server logs are not stored, because your home directory was not found. Set MAINSPRING_HOME.")
@@ -204,7 +195,7 @@ def read_log(
 
 
 def _discover(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, Settings, McpDiscovery]:
-    cwd, settings = load_rules(place, {}, environ)[:2]
+    cwd, settings = load_rules(place, environ=environ)[:2]
     return cwd, settings, discover_mcp_servers(cwd, settings)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -53,15 +51,13 @@ class RewindRequest(Struct, frozen=True, kw_only=True):
     dry: bool = False
 
 
-def list_rewind_points(
-    name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
-) -> list[RewindPoint]:
+def list_rewind_points(name: str | None, place: WorkspaceOptions) -> list[RewindPoint]:
     """List the points to rewind to, the most recent first.
 
     Raises:
         SessionError: If the session is unknown.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     home = session_store(settings)
     info = find_session(name or "", cwd, home=home)
     with Session.open(info.place, home=home, write=False) as session:
@@ -69,7 +65,7 @@ def list_rewind_points(
 
 
 async def rewind_session(
-    name: str | None, place: WorkspaceOptions, step: RewindRequest, environ: Mapping[str, str] = os.environ
+    name: str | None, place: WorkspaceOptions, step: RewindRequest
 ) -> tuple[RewindPlan, RewindResult | None]:
     """Rewind a session, or return the plan.
 
@@ -79,7 +75,7 @@ async def rewind_session(
     Raises:
         SessionError: If the session or entry is unknown, or the rewind fails without any change.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     home = session_store(settings)
     info = find_session(name or "", cwd, home=home)
     env = LocalEnv(cwd)

@@ -26,7 +26,7 @@ from mainspring.app.run_service.service import create_durable_engine
 from mainspring.durable import DurableClient, DurableRun, FeedItem, RunInfo, RunState
 from mainspring.durable.engine import FINAL_STATES, run_not_finished_error
 from mainspring.durable.feed import FeedEvent
-from mainspring.errors import DurableError
+from mainspring.errors import DurableError, describe_failure
 from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
@@ -124,7 +124,7 @@ async def _report(run: DurableRun, info: RunInfo) -> RunDetails:
     if info.state == "done":
         with suppress(DurableError):  # deleted since, or of another version
             result = await run.result()
-            status, error = result.status, str(result.error or "")
+            status, error = result.status, describe_failure(result.error) if result.error else ""
     fields: dict[str, Any] = {**asdict(info), "error": error, "status": status}
     return RunDetails(run=RunSummary(**fields), waiting=[WaitingView.from_call(call) for call in calls])
 

@@ -105,7 +105,7 @@ async def call_tool(
     Raises:
         ConfigError: If the tool is unknown, or the settings are invalid.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     [tool] = select_tools(builtin_tools(include_optional=True), [name])
     env = LocalEnv(cwd)
     try:

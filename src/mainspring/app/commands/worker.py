@@ -64,8 +64,6 @@ async def run_worker(
     report: RunEventHandler,
     stop: CancelToken,
     on_ready: Callable[[str, Sequence[str]], object],
-    *,
-    environ: Mapping[str, str] = os.environ,
 ) -> None:
     """Run a worker until ``stop``; then start no new runs, wait for active steps, and leave the rest to other workers.
 
@@ -75,13 +73,12 @@ async def run_worker(
         report: Listener for notices.
         stop: Token that stops the worker gracefully.
         on_ready: Callback that receives the worker's name and its agents once it is ready.
-        environ: Environment variables.
 
     Raises:
         ConfigError: If the options, the settings, or the agents are invalid.
         DurableError: If the database cannot be used.
     """
-    agents = await _agents(options, replace(launch, save=False, session=None, session_id=None), report, environ)
+    agents = await _agents(options, replace(launch, save=False, session=None, session_id=None), report, os.environ)
     engine = create_durable_engine(
         options.url,
         version=options.version,

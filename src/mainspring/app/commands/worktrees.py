@@ -30,13 +30,13 @@ def open_worktrees(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
     return Worktrees(cwd, find_user_paths(environ))
 
 
-def enter_worktree(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[str, Worktree]:
+def enter_worktree(name: str, place: WorkspaceOptions) -> tuple[str, Worktree]:
     """Return the folder to work in inside a worktree, which is created if needed.
 
     Raises:
         ConfigError: If it cannot be created.
     """
-    trees = open_worktrees(place, environ)
+    trees = open_worktrees(place, os.environ)
     tree = trees.get_or_create(name)
     return trees.matching_folder(tree), tree
 
@@ -84,7 +84,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
             for text, there in (
                 (f"{pluralize(tree.changes, 'uncommitted change')}", tree.changes),
                 (f"{pluralize(tree.ahead, 'unmerged commit', 'unmerged commits')}", tree.ahead),
-                ("safe to remove", not tree.changes and not tree.ahead),
+                ("safe to remove", not (tree.changes or tree.ahead or tree.problem)),
+                (f"unreadable: {tree.problem}", tree.problem),
             )
             if there
         )

@@ -391,7 +391,7 @@ def _create_session(id: str, cwd: str, home: HomeOrStore | None, how: SessionOpt
         if store.exists(id):
             return None
     session = Session.create(cwd, home=home, options=how)
-    text = f"session {id} is already open in another process: continuing in a new session, {session.id}"
+    text = f"Session {id} is already open in another process. Continuing in a new session: {session.id}."
     session.journal.add_warning(Problem("locked", text))
     return session
 

@@ -354,11 +354,11 @@ def _clear_state(home: UserPaths) -> None:
 
 
 def _open_store(place: WorkspaceOptions, environ: Mapping[str, str]) -> SessionStore:
-    return resolve_store(session_store(load_rules(place, {}, environ)[1]))
+    return resolve_store(session_store(load_rules(place, environ=environ)[1]))
 
 
 def _home(place: WorkspaceOptions, environ: Mapping[str, str]) -> UserPaths:
-    _, settings = load_rules(place, {}, environ)
+    _, settings = load_rules(place, environ=environ)
     if settings.home is None:
         raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
     return settings.home

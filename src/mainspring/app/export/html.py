@@ -130,7 +130,7 @@ def _item(item: TranscriptItem) -> str:
 
 def _call(call: TranscriptCall) -> str:
     state = "no result" if call.output is None else "failed" if call.is_error else "ok"
-    seconds = f", {call.seconds:.1f} s" if call.seconds >= 0.05 else ""
+    seconds = f", {call.seconds:.1f}s" if call.seconds >= 0.05 else ""
     difference = edit_diff(call)
     parts = [
         f'<details class="call{" failed" if call.is_error else ""}"{" open" if difference else ""}>',

@@ -54,7 +54,6 @@ async def run_prompt(
     report: RunEventHandler,
     signal: CancelToken | None = None,
     *,
-    environ: Mapping[str, str] = os.environ,
     on_ready: Callable[[OpenConversation], object] | None = None,
     on_model: Callable[[ModelIdentity, int], object] | None = None,
 ) -> RunOutcome:
@@ -64,7 +63,6 @@ async def run_prompt(
         options: Options of the run.
         report: Listener for all events. An exception that it raises stops the run and propagates.
         signal: Token that stops the run; the conversation so far is saved.
-        environ: Environment variables.
         on_ready: Callback that receives the conversation, once it is open.
         on_model: Callback that receives the model and the number of earlier messages, when the prompt and the model are ready.
 
@@ -81,9 +79,9 @@ async def run_prompt(
     try:
         call: CommandInvocation | None = None
         if options.prompt.lstrip().startswith("/"):
-            options, call = await asyncio.to_thread(resolve_command_call, options, report, environ)
+            options, call = await asyncio.to_thread(resolve_command_call, options, report, os.environ)
         conversation = await run_cancellable(
-            lambda: open_conversation(options, report, environ), signal, _START_GRACE_SECONDS
+            lambda: open_conversation(options, report, os.environ), signal, _START_GRACE_SECONDS
         )
         try:
             if on_ready is not None:

@@ -189,7 +189,7 @@ async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
     Raises:
         ConfigError: If the settings are invalid.
     """
-    _, settings = load_rules(place, {}, environ)
+    _, settings = load_rules(place, environ=environ)
     found: dict[str, ModelListing] = {}
     models: dict[str, ModelProvider] = {}
     try:

@@ -36,18 +36,18 @@ async def log_in(
         ModelError: If the user or the server rejected the login, or it timed out.
     """
     file = _token_file(provider, place, environ)
-    config = provider_config(provider, load_rules(place, {}, environ)[1].config)
+    config = provider_config(provider, load_rules(place, environ=environ)[1].config)
     await login(codex.oauth_client(config), file, show)
     return Path(file.path)
 
 
-def log_out(provider: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[Path, bool]:
+def log_out(provider: str, place: WorkspaceOptions) -> tuple[Path, bool]:
     """Log out. Return the path of the token file, and whether it existed.
 
     Raises:
         ConfigError: If the provider does not support logging in, or the file cannot be removed.
     """
-    path = Path(_token_file(provider, place, environ).path)
+    path = Path(_token_file(provider, place, os.environ).path)
     try:
         path.unlink()
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def log_out(provider: str, place: WorkspaceOptions, environ: Mapping[str, str] =
 
 def _token_file(provider: str, place: WorkspaceOptions, environ: Mapping[str, str]) -> TokenFile:
     if provider == codex.NAME:
-        return codex.token_file(provider_config(provider, load_rules(place, {}, environ)[1].config))
+        return codex.token_file(provider_config(provider, load_rules(place, environ=environ)[1].config))
     if provider in _OTHER_LOGIN_HINTS:
         raise ConfigError(_OTHER_LOGIN_HINTS[provider])
     others = f"Available: {codex.NAME}. Other providers use a key: run `mainspring config init`."

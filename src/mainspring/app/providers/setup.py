@@ -207,13 +207,13 @@ class ProviderStatus(Struct, frozen=True, kw_only=True):
     lack: str = ""
 
 
-def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[ProviderStatus]:
+def list_providers(place: WorkspaceOptions) -> list[ProviderStatus]:
     """List all providers, and whether they can be used. Sends no requests, but checks that servers on this machine listen.
 
     Raises:
         ConfigError: If the settings are invalid.
     """
-    _, settings = load_rules(place, {}, environ)
+    _, settings = load_rules(place)
     config = settings.config
     registry = registry_of(config)
     views: list[ProviderStatus] = []
@@ -298,9 +298,7 @@ def _find_key_problem(provider: str, key: str) -> str:
     return ""
 
 
-async def set_up_provider(
-    answers: SetupAnswers, place: WorkspaceOptions, *, test: bool = True, environ: Mapping[str, str] = os.environ
-) -> SetupResult:
+async def set_up_provider(answers: SetupAnswers, place: WorkspaceOptions, *, test: bool = True) -> SetupResult:
     """Set up a provider: test it, and save the answers if it responds. Otherwise change nothing.
 
     Raises:
@@ -309,10 +307,10 @@ async def set_up_provider(
     """
     if problem := find_name_problem(answers.provider):
         raise ConfigError(problem)
-    cwd, settings = _load_files(place, environ)
+    cwd, settings = _load_files(place)
     changes, notes = _changes(answers, settings)
     saved = {path: value for path, value in changes.items() if value is not None}
-    preferred = apply_provider_variables(saved, {}, environ)
+    preferred = apply_provider_variables(saved, {}, os.environ)
     notes += [f"{variable} is set, which takes precedence" for variable in preferred]
     file = settings_file(cwd, settings, project=answers.project)
     if answers.project and ({"apiKey", "token"} & answers.values.keys() or answers.values.get("headers")):
@@ -330,15 +328,13 @@ async def set_up_provider(
     return SetupResult(file, f"{model.provider}:{model.model}", tried, tuple(notes))
 
 
-def remove_provider(
-    name: str, place: WorkspaceOptions, *, project: bool = False, environ: Mapping[str, str] = os.environ
-) -> Path:
+def remove_provider(name: str, place: WorkspaceOptions, *, project: bool = False) -> Path:
     """Remove all settings of a provider, and return the changed file.
 
     Raises:
         ConfigError: If the settings do not contain it.
     """
-    cwd, settings = _load_files(place, environ)
+    cwd, settings = _load_files(place)
     file = settings_file(cwd, settings, project=project)
     keys: list[SettingKey] = [
         k for k in settings.values if k[:2] == ("providers", name) and _is_set_in(k, settings, file)
@@ -354,10 +350,10 @@ def remove_provider(
     return file
 
 
-def _load_files(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, Settings]:
+def _load_files(place: WorkspaceOptions) -> tuple[str, Settings]:
     """Load the settings as the files contain them: without the variables of providers, which replace values."""
     names = {name for profile in PROVIDERS.values() for each in profile.setting_variables for name in each.variables}
-    return load_rules(place, {}, {name: value for name, value in environ.items() if name not in names})
+    return load_rules(place, {}, {name: value for name, value in os.environ.items() if name not in names})
 
 
 def _save(file: Path, changes: Mapping[SettingKey, Any], settings: Settings, *, project: bool) -> None:

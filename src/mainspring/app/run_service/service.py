@@ -30,7 +30,7 @@ from mainspring.app.run_service.schemas import (
 from mainspring.durable import DurableClient, DurableRun, DurableWorker, Engine, Factory, MemoryEngine, RunInfo
 from mainspring.durable.client_tools import ClientContext
 from mainspring.durable.feed import FeedItem
-from mainspring.errors import DurableError, MainspringError
+from mainspring.errors import DurableError, MainspringError, describe_failure
 from mainspring.events import MessageEnd
 from mainspring.messages import AgentMessage, Message
 from mainspring.text import pluralize
@@ -349,7 +349,7 @@ class RunService:
             status=result.status,
             text=result.text,
             output=to_builtins(result.output_or_none, enc_hook=str),
-            error=str(result.error or result.output_error or ""),
+            error=describe_failure(result.error) if result.error else result.output_error,
             turns=result.stats.turns,
             input_tokens=usage.prompt_tokens,
             output_tokens=usage.output_tokens,

@@ -51,20 +51,19 @@ def take_over_stdio() -> Generator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def open_wire(given: int, output_fd: int, max_line_bytes: int = MAX_LINE_BYTES) -> AsyncGenerator[LineTransport]:
+async def open_wire(given: int, output_fd: int) -> AsyncGenerator[LineTransport]:
     """Open a line transport over two file descriptors, which stay open. Each can be a pipe or a redirected file.
 
     Args:
         given: File descriptor of the input.
         output_fd: File descriptor of the output.
-        max_line_bytes: Maximum number of bytes of a line.
     """
     blocking = [(number, os.get_blocking(number)) for number in (given, output_fd)]
     async with AsyncExitStack() as closing:
         chunk = await _open_reader(given, closing)
         put = await _open_writer(output_fd, closing)
         try:
-            yield LineTransport(chunk, put, max_line_bytes)
+            yield LineTransport(chunk, put, MAX_LINE_BYTES)
         finally:
             for number, state in blocking:
                 os.set_blocking(number, state)

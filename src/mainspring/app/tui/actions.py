@@ -28,6 +28,7 @@ from mainspring.app.chat.commands import (
     expand_shorthand,
     parse_line,
 )
+from mainspring.app.chat.shell_messages import list_background_commands
 from mainspring.app.chat.types import AgentMode
 from mainspring.app.tui.chat_client import ChatConnection
 from mainspring.app.tui.dialogs import DialogQueue, PickerDialog
@@ -116,6 +117,7 @@ class InputActions:
         self.is_busy = is_busy
         self._draft = ""
         self._last_sent = ("", "")  # as sent, and as typed, with placeholders
+        self._jobs_at_exit: tuple[str, ...] = ()
 
     def submit(self, text: str, *, queue: bool) -> None:
         """Send or queue a text; for an empty text, send the first message of a paused queue."""
@@ -128,7 +130,7 @@ class InputActions:
                 connection.send(SendQueued(connection.queued[0].id))
         elif text.strip() in EXIT_LINES:
             screen.buffer.reset()  # otherwise it would be an input that was not sent
-            screen.exit()
+            self.exit()
         elif len((expanded := screen.pastes.expand(text)).text) > _MAX_MESSAGE_CHARS:
             size = f"The message was not sent: it is {len(expanded.text) / 1e6:.1f} MB long, and the limit is 10 MB."
             hint = "Save the text to a file and mention the file with @."
@@ -153,6 +155,16 @@ class InputActions:
         self._connection.send(command)
         self._last_sent = (expanded.text, typed)
         return expanded.text
+
+    def exit(self) -> None:
+        """Exit. If background commands are running, ask for a second time first."""
+        jobs = self._connection.running_jobs
+        if jobs and jobs != self._jobs_at_exit:
+            self._jobs_at_exit = jobs
+            text = f"Exiting stops {list_background_commands(jobs)}. /jobs shows the output. Exit again to confirm."
+            self._screen.print(wrap_row(make_row(("warn", text)), self._screen.output.get_size().columns))
+        else:
+            self._screen.exit()
 
     def return_unsent(self, text: str) -> None:
         """Put the text of a message that was not sent into the input, unless the user has typed something else."""
@@ -330,13 +342,17 @@ class ControlActions:
             self._show_hint("Press Esc again to edit an earlier prompt")
 
     def interrupt(self) -> None:
-        """Stop what is running, or clear the input; exit if pressed twice."""
+        """Close the open list, stop what is running, or clear the input; exit if pressed twice."""
         screen = self._screen
+        listed = screen.dialog if screen.dialog is not None and not screen.dialog.id else None
         now = time.monotonic()
         is_second = now - self._last_interrupt < _DOUBLE_PRESS_SECONDS and not screen.buffer.text  # keep new input
         self._last_interrupt = now
         if is_second:
-            screen.exit()
+            self._inputs.exit()
+        elif listed is not None:
+            while screen.dialog is listed:  # it clears its filter first
+                listed.go_back()
         elif self._inputs.is_busy():
             self.stop()
         elif screen.editing_queued_id:
@@ -360,7 +376,7 @@ class ControlActions:
 
     def exit(self) -> None:
         """Exit."""
-        self._screen.exit()
+        self._inputs.exit()
 
     def suspend(self) -> None:
         """Suspend the process and return the terminal to the shell."""

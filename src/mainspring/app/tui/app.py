@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from prompt_toolkit.input import Input
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.command_results import Clipboard, Picker, Table, UiSetting
-from mainspring.app.chat.command_results import Screen as ScreenAction
+from mainspring.app.chat.command_results import Clipboard, Picker, Screen as ScreenAction, Table, UiSetting
 from mainspring.app.chat.commands import ChatCommand, EditQueued, Prompt, Queue, Shortcut, Steer
 from mainspring.app.chat.types import Status
 from mainspring.app.tui.actions import SIDE_QUESTION_HINT, BackgroundJobs, ControlActions, InputActions
@@ -146,6 +145,7 @@ class TerminalApp:
         self._status_command: StatusCommand | None = None
         self.failure: Exception | None = None
         self.has_stored_draft = False
+        self.stopped_jobs: tuple[str, ...] = ()
         self.set_keys({})
         self._inputs.restore_draft()
 
@@ -207,6 +207,7 @@ class TerminalApp:
                 await self.screen.app.run_async(set_exception_handler=False, handle_sigint=False)
             finally:
                 on_exit()
+                self.stopped_jobs = self.connection.running_jobs
                 self.has_stored_draft = self._inputs.store_drafts()
                 self.screen.output.set_focus_reporting(False)
                 ticking.cancel()
@@ -370,7 +371,7 @@ class TerminalApp:
             case ScreenAction(action="clear"):
                 self.screen.clear()
             case ScreenAction(action="quit"):
-                self.screen.exit()
+                self._inputs.exit()
             case _:
                 return False
         return True
@@ -427,12 +428,12 @@ class TerminalApp:
         above = self.transcript.live_rows(time.monotonic(), space) if space > 0 else []
         if not above and not below and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS:
             return [[]]
-        is_todo_first = bool(todos) and not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS and space > 0
-        gap: list[Row] = [[]] if below and (above or is_todo_first) else []
+        is_first = not self.transcript.is_last_row_blank and rows >= _SPACIOUS_ROWS and space > 0
+        gap: list[Row] = [[]] if below and (above or is_first) else []
         return [*above, *gap, *below]
 
     def _dialog_rows(self, dialog: Dialog, columns: int, max_rows: int) -> list[Row]:
-        if dialog.text_request is not None or self.screen.dialog_takes_keys():
+        if dialog.text_request is not None or self.screen.dialog_takes_keys() or self.screen.is_question_hidden:
             draft = to_one_row(self.screen.pastes.to_display(self.screen.buffer.text), columns - 1)
             if not draft or max_rows <= _MIN_ROWS_FOR_STATUS:
                 return dialog.rows(columns, max_rows)

@@ -41,6 +41,11 @@ class ChatClient(Protocol):
         """The keys of extensions, each with a description."""
         ...
 
+    @property
+    def running_jobs(self) -> tuple[str, ...]:
+        """The background commands that are running; they end with the chat."""
+        ...
+
     async def send(self, command: ChatCommand) -> CommandReceipt:
         """Send a command."""
         ...
@@ -96,6 +101,11 @@ class ChatConnection:
     def command_names(self) -> Collection[str]:
         """The names that can be typed after a slash."""
         return self._chat.command_names if self._chat is not None else ()
+
+    @property
+    def running_jobs(self) -> tuple[str, ...]:
+        """The background commands that are running."""
+        return self._chat.running_jobs if self._chat is not None else ()
 
     def send(self, command: ChatCommand) -> None:
         """Send a command as soon as the chat is open."""

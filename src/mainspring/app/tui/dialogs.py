@@ -123,7 +123,8 @@ class Menu:
         first = min(max(self.index - max_rows // 2, 0), max(len(self.items) - max_rows, 0))
         shown = [self._row(i, columns) for i in range(first, min(first + max_rows, len(self.items)))]
         if len(self.items) > max_rows and shown:
-            shown[-1] = [*shown[-1], *make_row(("faint", f"  {self.index + 1} of {len(self.items)}"))]
+            place = f"  {self.index + 1} of {len(self.items)}"
+            shown[-1] = [*clip_row(shown[-1], columns - 1 - len(place)), *make_row(("faint", place))]
         return shown
 
     def _sentence(self, i: int, columns: int) -> Row:

@@ -8,15 +8,15 @@ _DAY = 24 * 3600
 
 
 def format_seconds(value: float) -> str:
-    """Format a duration: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    """Format a duration: ``0.4s``, ``12s``, ``3m 5s``, ``2h 10m``."""
     if value < 10:
-        return f"{value:.1f} s"
+        return f"{value:.1f}s"
     seconds = int(value)
     if seconds < 60:
-        return f"{seconds} s"
+        return f"{seconds}s"
     if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+        return f"{seconds // 60}m {seconds % 60}s"
+    return f"{seconds // 3600}h {seconds % 3600 // 60}m"
 
 
 def format_tokens(value: int) -> str:

@@ -21,7 +21,7 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 
 from mainspring.app.chat.command_results import Candidate
 from mainspring.app.tui.paste import PasteStore
-from mainspring.app.tui.safe_text import to_one_row
+from mainspring.app.tui.safe_text import strip_emoji_modifiers, to_one_row
 from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.redaction import redact_environment
 
@@ -250,8 +250,8 @@ def create_input_buffer(file: HistoryFile, complete: CompleteInput) -> Buffer:
     return buffer
 
 
-class PlaceholderProcessor(Processor):
-    """Shows the labels of placeholders.
+class InputProcessor(Processor):
+    """Shows labels in place of placeholders, and hides emoji modifiers.
 
     Args:
         pastes: The contents of placeholders.
@@ -261,17 +261,18 @@ class PlaceholderProcessor(Processor):
         self._pastes = pastes
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """Replace placeholders of a line with labels."""
+        """Transform a line."""
         fragments = transformation_input.fragments
-        if not any(ord(max(fragment[1], default=" ")) >= 0x100000 for fragment in fragments):
+        if all(fragment[1].isascii() for fragment in fragments):
             return Transformation(fragments)
         shown: StyleAndTextTuples = []
         starts = [0]
         for style, text, *_ in fragments:
             for character in text:
                 label = self._pastes.label(character) if ord(character) >= 0x100000 else None
-                shown.append(("class:mark", label) if label else (style, character))
-                starts.append(starts[-1] + len(label or character))
+                part = label or strip_emoji_modifiers(character)
+                shown.append(("class:mark" if label else style, part))
+                starts.append(starts[-1] + len(part))
         return Transformation(
             shown,
             source_to_display=lambda at: starts[min(at, len(starts) - 1)],

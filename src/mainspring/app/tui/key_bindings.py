@@ -261,9 +261,16 @@ def _bind_dialog(keys: KeyBindings, screen: Screen, condition: Condition) -> Non
     def bind_name(name: str) -> KeyHandler:
         return lambda _: press(name)
 
+    def press_character(event: KeyPressEvent) -> None:
+        others = {key.data for key in event.app.key_processor.input_queue} - {event.data, _FLUSH}
+        if screen.dialog is not None and screen.dialog.id and any(map(str.isprintable, others)):
+            screen.type_into_input(event.data)  # a part of a pasted text never answers a question
+        else:
+            press("space" if event.data == " " else event.data)
+
     for name in _DIALOG_KEYS:
         _add(keys, (name,), bind_name(name), condition)
-    _add(keys, (Keys.Any,), lambda event: press("space" if event.data == " " else event.data), condition)
+    _add(keys, (Keys.Any,), press_character, condition)
 
 
 class _Enter:

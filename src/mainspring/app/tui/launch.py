@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.input import create_input
 
+from mainspring.app.chat.shell_messages import list_background_commands
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.signals import ScreenShutdown
 from mainspring.app.tui.app import TerminalApp
@@ -71,6 +72,8 @@ class TuiLauncher:
         app = self._app
         if app is not None and app.has_stored_draft:
             console.info("Your unsent input is saved. The next chat in this folder starts with it.")
+        if app is not None and app.stopped_jobs:
+            console.info(f"Stopped {list_background_commands(app.stopped_jobs)}.")
         if app is not None and app.failure is not None:
             raise app.failure
         status = app.connection.status if app is not None else None

@@ -17,6 +17,7 @@ from typing import TextIO
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, expand_shorthand, parse_line
+from mainspring.app.chat.shell_messages import list_background_commands
 from mainspring.app.chat.types import Status
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import run_command
@@ -175,6 +176,8 @@ class LineMode:
             self._prompt()
             while (line := await self._lines.get()) is not None:
                 self._submit(line)
+            if jobs := chat.running_jobs:
+                self._print([make_row(f"Stopped {list_background_commands(jobs)}.")])
             await chat.stop()
             for task in tasks:
                 task.cancel()

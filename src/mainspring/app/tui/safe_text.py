@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 
+from prompt_toolkit import utils
 from prompt_toolkit.utils import get_cwidth
 
 from mainspring.text import escape_invisible
@@ -42,6 +44,23 @@ _ASCII_REPLACEMENTS = str.maketrans(
         "\u00a0": " ",
     }
 )
+
+
+_MEASURE: Callable[[str], int] = utils.__dict__["wcwidth"]
+
+
+def _character_width(character: str) -> int:
+    """Return the columns of a character, as the C libraries count them that tmux and most terminals use.
+
+    Each half of a flag and each spacing mark takes one column. wcwidth counts two and none, which fits only terminals that measure
+    whole clusters: in others, the cursor would be in the wrong place after such text.
+    """
+    if "\U0001f1e6" <= character <= "\U0001f1ff" or unicodedata.category(character) == "Mc":
+        return 1
+    return _MEASURE(character)
+
+
+utils.__dict__["wcwidth"] = _character_width  # the screen and the input measure with it, too
 
 
 def sanitize(text: str) -> str:
@@ -98,6 +117,6 @@ def truncate(text: str, columns: int, ellipsis: str = "...") -> str:
     return text
 
 
-def to_one_row(text: str, columns: int, ellipsis: str = "...", make: Callable[[str], str] = sanitize) -> str:
+def to_one_row(text: str, columns: int, make: Callable[[str], str] = sanitize) -> str:
     """Put untrusted text on one row."""
-    return truncate(strip_emoji_modifiers(_BLANKS.sub(" ", make(text)).strip()), max(columns, 1), ellipsis)
+    return truncate(strip_emoji_modifiers(_BLANKS.sub(" ", make(text)).strip()), max(columns, 1))

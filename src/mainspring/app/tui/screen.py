@@ -32,7 +32,7 @@ from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import BaseStyle, Style
 
 from mainspring.app.tui.dialogs import Dialog
-from mainspring.app.tui.input_field import PlaceholderProcessor
+from mainspring.app.tui.input_field import InputProcessor
 from mainspring.app.tui.paste import BurstInput, PasteStore
 from mainspring.app.tui.safe_text import to_encoding, to_one_row
 from mainspring.app.tui.styled_text import Row, clip_row, make_row, to_fragments
@@ -183,6 +183,9 @@ _TYPING_GRACE_SECONDS = 0.7
 """Seconds after typing in which keys do not answer a question that just appeared."""
 _READ_QUESTION_SECONDS = 0.5
 """Minimum seconds to read a question: an earlier key was meant for the input."""
+_MIN_QUESTION_SIZE = Size(rows=8, columns=20)
+"""Size of a window that shows a part of each question; in a smaller one, a key could allow a call that the user cannot see."""
+_TOO_SMALL_HINT = "Enlarge the window to answer"
 
 
 class Screen:
@@ -262,7 +265,8 @@ class Screen:
 
     def _last_row(self) -> Row:
         columns = self._columns
-        return make_row(("warn", to_one_row(self.hint, columns - 1))) if self.hint else self._status_row(columns)
+        hint = _TOO_SMALL_HINT if self.is_question_hidden else self.hint
+        return make_row(("warn", to_one_row(hint, columns - 1))) if hint else self._status_row(columns)
 
     def exit(self) -> None:
         """End the screen."""
@@ -297,7 +301,7 @@ class Screen:
             height=lambda: Dimension.exact(len(self._rows_above)),
             always_hide_cursor=True,
         )
-        typed = BufferControl(self.buffer, input_processors=[PlaceholderProcessor(self.pastes)])
+        typed = BufferControl(self.buffer, input_processors=[InputProcessor(self.pastes)])
         self._input_window = Window(
             typed,
             height=lambda: Dimension(min=1, max=self._most_input()),
@@ -306,7 +310,7 @@ class Screen:
             dont_extend_height=True,
         )
         self._answer_window = Window(
-            BufferControl(self.answer),
+            BufferControl(self.answer, input_processors=[InputProcessor(self.pastes)]),
             height=lambda: Dimension(min=1, max=self._most_input()),
             get_line_prefix=self._prefix,
             wrap_lines=True,
@@ -333,10 +337,20 @@ class Screen:
 
     def dialog_takes_keys(self) -> bool:
         """Return True if keys answer the question instead of going to the input."""
-        if self.dialog is None:
+        if self.dialog is None or self.is_question_hidden:
             return False
         now = time.monotonic()
         return now - self._typed_at >= _TYPING_GRACE_SECONDS and now - self._asked_at >= _READ_QUESTION_SECONDS
+
+    @property
+    def is_question_hidden(self) -> bool:
+        """Whether the window is too small for the open question, which then takes no keys."""
+        size, needed = self.output.get_size(), _MIN_QUESTION_SIZE
+        return (
+            self.dialog is not None
+            and bool(self.dialog.id)
+            and not (size.rows >= needed.rows and size.columns >= needed.columns)
+        )
 
     def on_key(self) -> None:
         """Note the time of a key."""

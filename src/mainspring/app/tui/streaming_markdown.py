@@ -251,7 +251,8 @@ class ResponseRenderer:
     def get_renderer(self, columns: int) -> BlockRenderer:
         """Return the renderer of blocks, which is created on first use."""
         if columns not in self._renderers:
-            self._renderers = {columns: self._create_renderer(self._theme, columns)}
+            # The last column of all rows stays empty: live rows would lose the character in it.
+            self._renderers = {columns: self._create_renderer(self._theme, columns - 1)}
         return self._renderers[columns]
 
     def _rows(self, blocks: list[MarkdownBlock], columns: int) -> list[Row]:

@@ -38,9 +38,9 @@ def to_fragments(rows: Iterable[Row]) -> Row:
     return flat
 
 
-def indent_rows(rows: Iterable[Row], by: str, style: str = "faint") -> list[Row]:
+def indent_rows(rows: Iterable[Row], by: str) -> list[Row]:
     """Put a prefix before each row."""
-    return [[(f"class:{style}", by), *each] for each in rows]
+    return [[("class:faint", by), *each] for each in rows]
 
 
 def clip_row(row: Row, columns: int) -> Row:
@@ -92,15 +92,16 @@ def wrap_row(row: Row, columns: int, indent: str = "", *, break_words: bool = Fa
 
 def _end_of_row(text: str, at: int, first: int, columns: int, break_words: bool) -> int:
     """Return the end of the row that starts at ``at``; its first word starts at ``first``."""
-    columns_used, last_blank = 0, -1
+    columns_used, last_break = 0, -1
     for place in range(at, len(text)):
-        if text[place] == " " and place > first:
-            last_blank = place
+        size = width(text[place])
+        if place > first and (text[place] == " " or size > 1):  # wide scripts have no blanks between words
+            last_break = place
             if columns_used > columns:
-                return last_blank
-        columns_used += width(text[place])
-        if columns_used > columns and last_blank >= 0:
-            return last_blank
+                return last_break
+        columns_used += size
+        if columns_used > columns and last_break >= 0:
+            return last_break
         if columns_used > columns and break_words:
             return max(place, at + 1)
     return len(text)
@@ -115,11 +116,6 @@ def _join(row: Row) -> Row:
         else:
             joined.append((style, part))
     return joined
-
-
-def map_text(rows: Iterable[Row], change: Callable[[str], str]) -> list[Row]:
-    """Change the texts of rows."""
-    return [[(style, change(text)) for style, text in each] for each in rows]
 
 
 _MAX_STORED = 500

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date
@@ -252,23 +251,23 @@ def find_custom_commands(cwd: str, settings: Settings) -> CustomCommands:
     )
 
 
-def list_commands(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> CommandList:
+def list_commands(place: WorkspaceOptions) -> CommandList:
     """List the custom commands of a folder.
 
     Raises:
         ConfigError: If the settings are invalid.
     """
-    found = find_custom_commands(*load_rules(place, {}, environ))
+    found = find_custom_commands(*load_rules(place))
     return CommandList(tuple(found), found.skipped)
 
 
-def show_command(name: str, arguments: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
+def show_command(name: str, arguments: str, place: WorkspaceOptions) -> str:
     """Return the prompt of a command with its arguments, including unexpanded commands. Runs nothing.
 
     Raises:
         ConfigError: If the command is unknown, or an argument is missing.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     found = find_custom_commands(cwd, settings)
     command = found.get(name)
     if command is None:

@@ -26,6 +26,7 @@ from mainspring.tools.support.images import (
     is_image,
     shrink_image,
 )
+from mainspring.tools.support.text_files import decode_text, replace_surrogates
 
 if TYPE_CHECKING:
     from mainspring.models import ModelInfo
@@ -175,9 +176,12 @@ class MentionReader:
             image = await fit_image(f"@{path}", await env.read_bytes(real_path, limit=_MAX_IMAGE_FILE_BYTES + 1))
             self.images.append(image)
             return wrap_in_tag("file", f"[the image is attached: {image.media_type}]", path=path)
-        if b"\0" in data:
+        if found.size > len(data):
+            data = data[: data.rfind(b"\n") + 1] or data  # no part of a character
+        document = await asyncio.to_thread(decode_text, data)
+        if document is None:
             raise ConfigError(f"@{path} is not a text file. Mention it without @, so that a tool can read it.")
-        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+        text = replace_surrogates(document.text)
         if found.size > len(data):
             cut = text.rfind("\n") + 1 or len(text)
             lines = len(text[:cut].splitlines())

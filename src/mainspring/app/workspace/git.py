@@ -2,7 +2,7 @@
 
 They are stored in the user's folder, outside the project. Git hooks are not run.
 
-The current branch is read from git's files, without starting a program.
+The current branch is read from git's files, without starting a program unless git stores it in a table.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,6 +28,13 @@ BRANCH_PREFIX = "mainspring/"
 
 
 _SECONDS = 120.0
+_BRANCH_SECONDS = 5.0
+_REFTABLE_HEAD = "ref: refs/heads/.invalid"
+"""What `HEAD` contains if git stores the branches in tables (`extensions.refStorage`)."""
+_WORK_IN_SUBMODULE = (
+    "git status --porcelain --ignored=matching --untracked-files=normal && git rev-list HEAD --all --not --remotes --"
+)
+"""Shell command that prints a line for each changed file of a submodule, and for each commit that no remote has."""
 _NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SAFE_GIT_OPTIONS = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false")
 
@@ -42,6 +50,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
         ignored: Number of files and folders that git ignores.
         ahead: Number of commits that the base branch does not have.
         new: Whether it was just created.
+        problem: Why git cannot read the worktree; empty if it can.
     """
 
     name: str
@@ -51,6 +60,7 @@ class Worktree(Struct, frozen=True, kw_only=True):
     ignored: int = 0
     ahead: int = 0
     new: bool = False
+    problem: str = ""
 
 
 class Worktrees:
@@ -107,7 +117,7 @@ class Worktrees:
         start = (
             [str(path), branch] if known else ["-b", branch, str(path), self._git("rev-parse", "HEAD", at=self._cwd)]
         )
-        self._git("worktree", "add", "--quiet", *start)
+        self._git("worktree", "add", "--quiet", *start, seconds=None)  # a killed checkout would leave half a worktree
         TrustStore(self._home).copy_trust(self._root, path)  # the same project
         return self._state(path, new=True)
 
@@ -118,12 +128,18 @@ class Worktrees:
         return str(place if place.is_dir() else worktree.path)
 
     def list(self) -> list[Worktree]:
-        """List all worktrees by name."""
+        """List all worktrees by name, also those that git cannot read."""
         try:
-            names = sorted(p.name for p in self.folder.iterdir() if (p / ".git").exists())
+            paths = sorted(p for p in self.folder.iterdir() if (p / ".git").exists())
         except OSError:
             return []
-        return [self._state(self.folder / name) for name in names]
+        found: list[Worktree] = []
+        for path in paths:
+            try:
+                found.append(self._state(path))
+            except ConfigError as error:
+                found.append(Worktree(name=path.name, path=str(path), branch="", problem=str(error)))
+        return found
 
     def remove(self, name: str, *, branch: bool = False, ignored: bool = False, force: bool = False) -> Worktree:
         """Remove a worktree if no work is lost. Its branch stays with all commits, unless it is merged and ``branch`` is set.
@@ -142,9 +158,11 @@ class Worktrees:
             known = ", ".join(w.name for w in self.list()) or "none"
             raise ConfigError(f"Unknown worktree: {name!r}. Available worktrees: {known}")
         state = self._state(path)
+        has_submodules = (path / ".gitmodules").exists()
         if state.changes and not force:
+            included = ", including unpushed commits of submodules" if has_submodules else ""
             raise ConfigError(
-                f"{path} has {pluralize(state.changes, 'uncommitted change', 'uncommitted changes')}. Nothing was removed. Commit them "
+                f"{path} has {pluralize(state.changes, 'uncommitted change')}{included}. Nothing was removed. Commit them "
                 f"(git -C {path} commit), or discard them: mainspring worktrees remove {name} --force"
             )
         if state.ignored and not ignored and not force:
@@ -156,21 +174,26 @@ class Worktrees:
                 f"{state.branch} has {pluralize(state.ahead, 'unmerged commit', 'unmerged commits')}. Nothing was removed. Merge the branch "
                 f"(git merge {state.branch}), or omit --branch to keep it."
             )
-        self._git("worktree", "remove", *(["--force"] if force or (ignored and state.ignored) else []), str(path))
+        # Git wants --force for ignored files, and for submodules even without changes.
+        forced = force or (ignored and state.ignored) or has_submodules
+        self._git("worktree", "remove", *(["--force"] if forced else []), str(path))
         TrustStore(self._home).remove(path)
         if branch and state.branch.startswith(BRANCH_PREFIX):
             self._git("branch", "-D", state.branch)
         return state
 
     def _state(self, path: Path, *, new: bool = False) -> Worktree:
-        lines = self._git("status", "--porcelain=v1", "--ignored=matching", at=path).splitlines()
-        current = self._git("rev-parse", "--abbrev-ref", "HEAD", at=path)
-        others = [
-            ref
-            for ref in self._git("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
-            if ref != f"refs/heads/{current}"
-        ]
-        ahead = self._git("rev-list", "--count", "HEAD", *(f"^{ref}" for ref in others), at=path)
+        lines = self._git(
+            "status", "--porcelain=v1", "--ignored=matching", "--untracked-files=normal", at=path
+        ).splitlines()
+        if (path / ".gitmodules").exists():  # their commits are stored in the worktree's own part of the git folder
+            lines += self._git(
+                "submodule", "--quiet", "foreach", "--recursive", _WORK_IN_SUBMODULE, at=path
+            ).splitlines()
+        current = self._git("symbolic-ref", "--short", "--quiet", "HEAD", at=path, check=False) or "HEAD"
+        others = ("--not", f"--exclude={current}", "--branches", "--remotes", "--")
+        has_commit = self._git("rev-parse", "--verify", "--quiet", "HEAD", at=path, check=False)
+        ahead = self._git("rev-list", "--count", "HEAD", *others, at=path) if has_commit else 0
         return Worktree(
             name=path.name,
             path=str(path),
@@ -187,24 +210,13 @@ class Worktrees:
         folder = Path(common)
         return folder.parent if folder.name == ".git" else root
 
-    def _git(self, *arguments: str, at: Path | None = None, check: bool = True) -> str:
-        environ = {
-            k: v for k, v in os.environ.items() if not k.startswith("GIT_")
-        }  # a git hook sets variables that point to another repository
+    def _git(
+        self, *arguments: str, at: Path | None = None, check: bool = True, seconds: float | None = _SECONDS
+    ) -> str:
         try:
-            done = subprocess.run(
-                [self._program, *_SAFE_GIT_OPTIONS, *arguments],
-                cwd=at or self._root,
-                env={**environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=_SECONDS,
-                check=False,
-            )
+            done = _run_git(self._program, *arguments, cwd=at or self._root, seconds=seconds)
         except subprocess.TimeoutExpired:
-            raise ConfigError(f"git {arguments[0]} timed out after {_SECONDS:g}s.") from None
+            raise ConfigError(f"git {arguments[0]} timed out after {seconds:g}s.") from None
         except OSError as error:
             raise ConfigError(f"Cannot run git: {error.strerror or error}.") from error
         if done.returncode and check:
@@ -212,8 +224,36 @@ class Worktrees:
         return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def current_branch(cwd: str) -> str:
-    """Return the current branch, the short commit if no branch is checked out, or an empty string outside a repository. Blocks."""
+def _run_git(
+    program: str, *arguments: str, cwd: Path, seconds: float | None = _SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """Run git without hooks, prompts, and the variables of a calling git hook, which point to another repository.
+
+    Raises:
+        OSError: If git cannot be started.
+        TimeoutExpired: If it takes longer than ``seconds``.
+    """
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    return subprocess.run(
+        [program, *_SAFE_GIT_OPTIONS, *arguments],
+        cwd=cwd,
+        env={**environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=seconds,
+        check=False,
+    )
+
+
+def current_branch(cwd: str, *, commit: bool = True) -> str:
+    """Return the current branch, or an empty string outside a repository. Blocks.
+
+    Args:
+        cwd: Folder in a repository or one of its worktrees.
+        commit: Whether to return the short commit if no branch is checked out; otherwise an empty string.
+    """
     folder = Path(cwd)
     for place in (folder, *folder.parents):
         git = place / ".git"
@@ -226,5 +266,20 @@ def current_branch(cwd: str) -> str:
             head = (git / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             return ""
-        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
+        if head == _REFTABLE_HEAD:
+            return _branch_of_git(folder, commit)
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[: 8 * commit]
+    return ""
+
+
+def _branch_of_git(folder: Path, commit: bool) -> str:
+    program = find_program("git", project=str(folder))
+    if program is None:
+        return ""
+    branch, short = ("symbolic-ref", "--short", "--quiet", "HEAD"), ("rev-parse", "--short=8", "HEAD")
+    with suppress(OSError, subprocess.TimeoutExpired):
+        for question in (branch, short) if commit else (branch,):
+            done = _run_git(program, *question, cwd=folder, seconds=_BRANCH_SECONDS)
+            if done.returncode == 0:
+                return done.stdout.strip()
     return ""

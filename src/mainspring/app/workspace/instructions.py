@@ -25,6 +25,7 @@ from mainspring.loop.hooks import PermissionCheck, ToolTransform
 from mainspring.messages import TextBlock
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.text import truncate_bytes
+from mainspring.tools.support.text_files import decode_text, replace_surrogates
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
@@ -217,11 +218,12 @@ def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _LoadedFile | No
         data = read_local_file(str(real), 0, _MAX_BYTES + 1)
     except OSError as error:
         return error.strerror or str(error), None
-    if b"\0" in data:
-        return "not a text file", None
     if len(data) > _MAX_BYTES:
         return "larger than 1 MiB", None
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").strip()
+    document = decode_text(data)
+    if document is None:
+        return "not a text file", None
+    text = replace_surrogates(document.text).replace("\r\n", "\n").strip()
     return "", _LoadedFile(str(path), str(real), origin, text) if text else None
 
 
@@ -346,7 +348,7 @@ class SubfolderInstructions:
         found = await self._reader.read_subfolders(sorted(set(folders)))
         if not found.files:
             return
-        text = "\n\n".join(["What holds in this folder:", *(file.block() for file in found.files)])
+        text = "\n\n".join(["Instructions for this folder:", *(file.block() for file in found.files)])
         output = hook.result.output
         joined = f"{output}\n\n{text}" if isinstance(output, str) else [*output, TextBlock(text)]
         hook.result = replace(hook.result, output=joined)

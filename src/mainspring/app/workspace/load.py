@@ -55,7 +55,7 @@ def session_store(settings: Settings) -> HomeOrStore | None:
 
 
 def load_rules(
-    place: WorkspaceOptions, flags: Mapping[tuple[str, ...], object], environ: Mapping[str, str]
+    place: WorkspaceOptions, flags: Mapping[tuple[str, ...], object] = {}, environ: Mapping[str, str] = os.environ
 ) -> tuple[str, Settings]:
     """Find the working folder, and load its settings.
 

@@ -81,7 +81,7 @@ def describe_settings(
     Raises:
         ConfigError: If a file is invalid.
     """
-    _, settings = load_rules(place, {}, environ)
+    _, settings = load_rules(place, environ=environ)
     redactor = redactor_of(settings, environ)
     shown = [
         Setting(name, _redacted(name, msgspec.to_builtins(value), redactor), settings.origins[name])
@@ -252,24 +252,21 @@ def settings_schema() -> str:
     return schema()
 
 
-def validate_config(
-    place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, strict: bool = False
-) -> list[SettingsIssue]:
+def validate_config(place: WorkspaceOptions, *, strict: bool = False) -> list[SettingsIssue]:
     """Check each settings file, and the merged settings. Return all issues.
 
     Args:
         place: Workspace options.
-        environ: Environment variables.
         strict: Whether warnings are errors.
     """
-    home = find_user_paths(environ)
-    cwd, _ = resolve_working_folder(place.cwd, environ)
+    home = find_user_paths(os.environ)
+    cwd, _ = resolve_working_folder(place.cwd, os.environ)
     files = [f for f in (home.settings if home else None, find_project_settings(cwd, home)) if f is not None]
     findings: list[SettingsIssue] = []
     for file in files:
         findings += _check_file(file)
     if not any(f.level == "error" for f in findings):
-        findings += _check_merged(place, environ)
+        findings += _check_merged(place)
     if strict:
         findings = [SettingsIssue(f.file, "error", f.text) if f.level == "warning" else f for f in findings]
     return findings or [SettingsIssue("", "ok", "No settings files yet. The defaults are used.")]
@@ -289,11 +286,11 @@ def _check_file(file: Path) -> list[SettingsIssue]:
     return [SettingsIssue(str(file), "warning", text) for text in layer.warnings] or [SettingsIssue(str(file), "ok")]
 
 
-def _check_merged(place: WorkspaceOptions, environ: Mapping[str, str]) -> list[SettingsIssue]:
+def _check_merged(place: WorkspaceOptions) -> list[SettingsIssue]:
     """Check the merged settings: rules, the default provider, and ignored values."""
     findings: list[SettingsIssue] = []
     try:
-        cwd, settings = load_rules(place, {}, environ)
+        cwd, settings = load_rules(place)
         findings += [SettingsIssue("", "warning", text) for text in settings.warnings if "Unknown setting" not in text]
         checks: list[Callable[[], object]] = [
             lambda: build_permissions(settings, PermissionFlags(), cwd),
@@ -315,15 +312,13 @@ EMPTY_SETTINGS = """{
 """
 
 
-def read_for_editing(
-    place: WorkspaceOptions, *, project: bool = False, environ: Mapping[str, str] = os.environ
-) -> tuple[Path, str]:
+def read_for_editing(place: WorkspaceOptions, *, project: bool = False) -> tuple[Path, str]:
     """Return a settings file and its text, or a template if it does not exist. The text may be invalid, so that the user can fix it.
 
     Raises:
         ConfigError: If the home directory is not found, or the file cannot be read.
     """
-    file = settings_file_to_change(place, environ, project=project)
+    file = settings_file_to_change(place, os.environ, project=project)
     try:
         return file, file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -247,7 +247,7 @@ def remove_server(
 
 def _other_file_hint(name: str, place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> str:
     """Suggest how to remove an entry that is in another file."""
-    cwd, settings = load_rules(place, {}, environ)[:2]
+    cwd, settings = load_rules(place, environ=environ)[:2]
     found = next((s for s in discover_mcp_servers(cwd, settings).servers if s.name == name), None)
     if found is not None:
         file, other = _file(place, not project, environ)[0], "Omit --project." if project else "Add --project."
@@ -256,7 +256,7 @@ def _other_file_hint(name: str, place: WorkspaceOptions, project: bool, environ:
 
 
 def _file(place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> tuple[Path, Any]:
-    cwd, settings = load_rules(place, {}, environ)[:2]
+    cwd, settings = load_rules(place, environ=environ)[:2]
     if project:
         folder = Path(cwd)
         own = _find_own_project_file(folder, find_repository(folder) or folder, settings.home)

@@ -37,7 +37,7 @@ def list_memory_files(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
         ConfigError: If the folder does not exist.
         MainspringError: If a file cannot be read.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     found = find_memory_files(cwd, settings.home.root if settings.home else None)
     trusted = TrustStore(settings.home).covers(cwd)
     shown: list[MemoryFileView] = []
@@ -61,7 +61,7 @@ async def add_memory(
     Raises:
         ConfigError: If the note is invalid, or cannot be stored.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     memory = Memory.for_folder(cwd, settings.home.root if settings.home else None, confirm=lambda _: True)
     try:
         return await memory.remember(note, section=section, where=where)

@@ -12,8 +12,7 @@ from msgspec import Struct, structs
 
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
-from mainspring.app.workspace.saved_rules import GRANTS_FILE_NAME as GRANTS
-from mainspring.app.workspace.saved_rules import REACHES, GrantEffect, GrantStore, RuleFiles
+from mainspring.app.workspace.saved_rules import GRANTS_FILE_NAME as GRANTS, REACHES, GrantEffect, GrantStore, RuleFiles
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TRUST_FILE as TRUST
 from mainspring.env import LocalEnv
@@ -74,15 +73,13 @@ class CallExplanation(Struct, frozen=True, kw_only=True):
     advice: tuple[tuple[str, ...], ...] = ()
 
 
-def active_rules(
-    place: WorkspaceOptions, rules: PermissionFlags, environ: Mapping[str, str] = os.environ
-) -> list[RuleView]:
+def active_rules(place: WorkspaceOptions, rules: PermissionFlags) -> list[RuleView]:
     """Return the rules of flags and files: deny, ask, and allow.
 
     Raises:
         ConfigError: If the settings are invalid.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     found = build_permissions(settings, rules, cwd).engine.rules
     files = RuleFiles(settings.home, cwd)
     saved = files.saved(found)
@@ -95,32 +92,23 @@ def active_rules(
     return sorted(views, key=lambda v: order.index(v.effect))
 
 
-def save_rule(
-    effect: GrantEffect,
-    rule: str,
-    place: WorkspaceOptions,
-    *,
-    everywhere: bool = False,
-    environ: Mapping[str, str] = os.environ,
-) -> Path:
+def save_rule(effect: GrantEffect, rule: str, place: WorkspaceOptions, *, everywhere: bool = False) -> Path:
     """Save a rule for the project, or for every project, and return the file.
 
     Raises:
         ConfigError: If the rule is not valid, or the file cannot be read or written.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     return RuleFiles(settings.home, cwd).save("everywhere" if everywhere else "project", effect, (rule,))
 
 
-def revoke_rule(
-    rule_text: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
-) -> tuple[RuleView, Path]:
+def revoke_rule(rule_text: str, place: WorkspaceOptions) -> tuple[RuleView, Path]:
     """Remove a saved rule by its number or its text. Return the rule and the file that stored it.
 
     Raises:
         ConfigError: If no saved rule has it, or the file cannot be read or written.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     files = RuleFiles(settings.home, cwd)
     rule = files.named(build_permissions(settings, PermissionFlags(), cwd).engine.rules, rule_text)
     return _view(rule), files.remove(rule)
@@ -141,7 +129,7 @@ async def explain_permission(
     Raises:
         ConfigError: If the arguments or the settings are invalid.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     known = {t.name: t for t in builtin_tools(include_optional=True)}
     name = tool if tool in known else COMMON_ALIASES.get(tool, tool)
     definition = known.get(name)

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
-from mainspring.app.workspace.paths import find_repository
+from mainspring.app.workspace.git import current_branch
 from mainspring.lazy import lazy_re
 
 _PLACEHOLDER = lazy_re(r"\{\{([A-Z_]+)\}\}")
-
-
-_HEAD = lazy_re(r"ref: refs/heads/(.+)")
 
 
 def placeholder_values(cwd: str, today: date, *, provider: str = "", model: str = "") -> dict[str, str]:
@@ -28,7 +25,7 @@ def placeholder_values(cwd: str, today: date, *, provider: str = "", model: str 
     return {
         "CWD": cwd,
         "PROJECT": Path(cwd).name,
-        "BRANCH": branch_of(cwd),
+        "BRANCH": current_branch(cwd, commit=False),
         "OS": os.uname().sysname if os.name == "posix" else "Windows",
         "SHELL": Path(os.environ.get("SHELL", "") or "sh").name,
         "DATE": today.isoformat(),
@@ -40,18 +37,3 @@ def placeholder_values(cwd: str, today: date, *, provider: str = "", model: str 
 def substitute_variables(text: str, values: Mapping[str, str]) -> str:
     """Substitute placeholders in one pass, so that values are not expanded again. Unknown ones are unchanged."""
     return _PLACEHOLDER.sub(lambda match: values.get(match.group(1), match.group(0)), text)
-
-
-def branch_of(cwd: str) -> str:
-    """Return the current branch, or an empty string if no branch is checked out. Reads files of git, and runs nothing."""
-    root = find_repository(Path(cwd))
-    if root is None:
-        return ""
-    folder = root / ".git"
-    try:
-        if os.path.isfile(folder):  # in a worktree or a submodule
-            folder = root / folder.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        match = _HEAD.match((folder / "HEAD").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return match.group(1).strip() if match else ""

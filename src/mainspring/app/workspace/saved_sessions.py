@@ -43,7 +43,7 @@ def list_saved_sessions(
     Raises:
         ConfigError: If the folder does not exist.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     return list_sessions(cwd, home=session_store(settings), everywhere=everywhere) if settings.home else []
 
 
@@ -64,15 +64,13 @@ def search(
     return search_sessions(words, cwd, home=store, everywhere=everywhere, limit=limit)
 
 
-def rename_session(
-    name: str, title: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
-) -> SessionInfo:
+def rename_session(name: str, title: str, place: WorkspaceOptions) -> SessionInfo:
     """Set the title of a session; an empty one removes it.
 
     Raises:
         SessionError: If the session is unknown, or another process is using it.
     """
-    cwd, store = _require_store(place, environ)
+    cwd, store = _require_store(place, os.environ)
     info = find_session(name, cwd, home=store)
     with Session.open(info.place, home=store) as session:
         if not session.writable:
@@ -93,13 +91,13 @@ def remove_session(name: str, place: WorkspaceOptions, environ: Mapping[str, str
     return info
 
 
-def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[SessionInfo]:
+def purge_sessions(keep: int, place: WorkspaceOptions) -> list[SessionInfo]:
     """Delete all but the most recent sessions of the folder, except those in use by another process.
 
     Returns:
         The deleted sessions.
     """
-    cwd, store = _require_store(place, environ)
+    cwd, store = _require_store(place, os.environ)
     removed: list[SessionInfo] = []
     for info in [i for i in list_sessions(cwd, home=store) if not i.problem][keep:]:
         try:
@@ -111,7 +109,7 @@ def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str
 
 
 def _require_store(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, SessionStore]:
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     return cwd, _open_store(settings)
 
 
@@ -183,7 +181,7 @@ def import_file(
     Raises:
         SessionError: If the file is not a session; nothing is stored.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     if settings.home is None:
         raise SessionError("Cannot find your home directory. Set MAINSPRING_HOME.")
     return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=session_store(settings))
@@ -192,6 +190,6 @@ def import_file(
 def _find_session(
     name: str | None, place: WorkspaceOptions, environ: Mapping[str, str]
 ) -> tuple[SessionStore, str, Redactor]:
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place, environ=environ)
     store = _open_store(settings)
     return store, find_session(name or "", cwd, home=store).place, redactor_of(settings, environ)

@@ -35,8 +35,7 @@ from mainspring.skills.install import (
 )
 from mainspring.skills.skill import Skill, SkillDiagnostic
 from mainspring.skills.state import SkillState, SkillStateFile
-from mainspring.skills.validation import Verdict as Verdict
-from mainspring.skills.validation import check_skills, find_missing
+from mainspring.skills.validation import Verdict as Verdict, check_skills, find_missing
 from mainspring.state_files import resolve_project_file
 from mainspring.text import suggest_name
 
@@ -140,13 +139,13 @@ class PendingSkill(Struct, frozen=True, kw_only=True):
     folder: Path | None = None
 
 
-def list_installed_skills(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SkillList:
+def list_installed_skills(place: WorkspaceOptions) -> SkillList:
     """List the skills of a folder. Runs nothing of them.
 
     Raises:
         ConfigError: If the settings or the registry are invalid.
     """
-    catalog, entries, _ = _load_skills(place, environ)
+    catalog, entries, _ = _load_skills(place)
     rows = (
         [(s, "on") for s in catalog.skills]
         + [(s, "off") for s in catalog.disabled_skills]
@@ -158,13 +157,13 @@ def list_installed_skills(place: WorkspaceOptions, environ: Mapping[str, str] = 
     return SkillList(tuple(views), catalog.problems)
 
 
-def show_skill(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SkillDetail:
+def show_skill(name: str, place: WorkspaceOptions) -> SkillDetail:
     """Show a skill, even if it is disabled; ``SOURCE:NAME`` chooses the source.
 
     Raises:
         ConfigError: If the skill is unknown.
     """
-    catalog, entries, _ = _load_skills(place, environ)
+    catalog, entries, _ = _load_skills(place)
     skill = _get_skill(name, catalog)
     state = "on" if skill in catalog.skills else "off" if skill in catalog.disabled_skills else "hidden"
     body = read_body(skill)
@@ -172,24 +171,22 @@ def show_skill(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = 
         view=_view(skill, state, entries),
         skill=skill,
         body=body,
-        lacking=tuple([each.text for each in find_missing(skill, environ=environ)]),
+        lacking=tuple([each.text for each in find_missing(skill, environ=os.environ)]),
         shell_lines=find_shell_commands(body),
     )
 
 
-def validate_skills(
-    paths: Sequence[str], place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
-) -> tuple[Verdict, ...]:
+def validate_skills(paths: Sequence[str], place: WorkspaceOptions) -> tuple[Verdict, ...]:
     """Check files and folders of skills, or skills by name (default: the working folder).
 
     Raises:
         ConfigError: If one does not exist.
     """
-    cwd, _ = load_rules(place, {}, environ)
+    cwd, _ = load_rules(place)
     files = [Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(path)))) for path in paths or (".",)]
     for n, (path, file) in enumerate(zip(paths, files, strict=False)):
         if not file.exists() and not os.path.dirname(path):
-            catalog = _load_skills(place, environ)[0]
+            catalog = _load_skills(place)[0]
             every = (*catalog.skills, *catalog.disabled_skills, *catalog.shadowed)
             named = next((s for s in every if s.name == path and s.path is not None), None)
             files[n] = Path(named.path) if named is not None and named.path is not None else file
@@ -205,7 +202,6 @@ async def fetch_skills(
     names: Sequence[str] = (),
     select_all: bool = False,
     force: bool = False,
-    environ: Mapping[str, str] = os.environ,
 ) -> tuple[PendingSkill, ...]:
     """Download skills from a folder or a repository for review; `apply_pending` installs them. Runs nothing of them.
 
@@ -217,12 +213,11 @@ async def fetch_skills(
         names: Names of the skills, if there are several.
         select_all: Whether to install all skills.
         force: Whether to replace a skill that was written or changed by the user.
-        environ: Environment variables.
 
     Raises:
         ConfigError: If the download fails, or the choice of skills is ambiguous.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     home = _require_home(settings)
     spec = parse_spec(source, cwd=cwd, ref=ref, path=path)
     _require_online(spec, place)
@@ -233,11 +228,7 @@ async def fetch_skills(
 
 
 async def fetch_updates(
-    names: Sequence[str],
-    place: WorkspaceOptions,
-    *,
-    force: bool = False,
-    environ: Mapping[str, str] = os.environ,
+    names: Sequence[str], place: WorkspaceOptions, *, force: bool = False
 ) -> tuple[PendingSkill, ...]:
     """Download updates of installed skills.
 
@@ -245,12 +236,11 @@ async def fetch_updates(
         names: Names of the skills (default: all).
         place: Workspace options.
         force: Whether to replace files that were changed by the user.
-        environ: Environment variables.
 
     Raises:
         ConfigError: If a skill was not installed by the command.
     """
-    home = _require_home(load_rules(place, {}, environ)[1])
+    home = _require_home(load_rules(place)[1])
     entries = open_skill_registry(home).entries()
     known = {
         name: entry for name, entry in entries.items() if entry.origin is not None and (home.skills / name).exists()
@@ -282,13 +272,13 @@ def discard_pending(fetched: Sequence[PendingSkill]) -> None:
     discard_staged([each.candidate for each in fetched if each.candidate is not None])
 
 
-def set_skill_enabled(name: str, on: bool, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
+def set_skill_enabled(name: str, on: bool, place: WorkspaceOptions) -> str:
     """Enable or disable a skill in all folders, and return a note or an empty string.
 
     Raises:
         ConfigError: If the skill is unknown, or the settings disable it.
     """
-    catalog, _, settings = _load_skills(place, environ)
+    catalog, _, settings = _load_skills(place)
     skill = _get_skill(name, catalog)
     if on and skill.name in settings.config.skills.disabled:
         origin = settings.origins.get("skills.disabled", "the settings")
@@ -301,16 +291,13 @@ def set_skill_enabled(name: str, on: bool, place: WorkspaceOptions, environ: Map
     return "all skills are disabled, because skills.enabled is false" if on and not enabled else ""
 
 
-def remove_skill(
-    name: str, place: WorkspaceOptions, confirm: Callable[[str], bool], environ: Mapping[str, str] = os.environ
-) -> Path | None:
+def remove_skill(name: str, place: WorkspaceOptions, confirm: Callable[[str], bool]) -> Path | None:
     """Remove a skill from the user's folder, with its files.
 
     Args:
         name: Name of the skill.
         place: Workspace options.
         confirm: Function that asks the user to confirm the path.
-        environ: Environment variables.
 
     Returns:
         The removed path; None if the user did not confirm.
@@ -318,7 +305,7 @@ def remove_skill(
     Raises:
         ConfigError: If the skill is unknown, or is not in the user's folder.
     """
-    catalog, entries, settings = _load_skills(place, environ)
+    catalog, entries, settings = _load_skills(place)
     home = _require_home(settings)
     target = home.skills / name
     every = (*catalog.skills, *catalog.disabled_skills, *catalog.shadowed)
@@ -349,20 +336,14 @@ def remove_skill(
 
 
 def new_skill(
-    name: str,
-    place: WorkspaceOptions,
-    *,
-    description: str = "",
-    project: bool = False,
-    scripts: bool = False,
-    environ: Mapping[str, str] = os.environ,
+    name: str, place: WorkspaceOptions, *, description: str = "", project: bool = False, scripts: bool = False
 ) -> Path:
     """Create a skill in the user's or the project's folder, and return its file.
 
     Raises:
         ConfigError: If the name is invalid, or the skill exists.
     """
-    cwd, settings = load_rules(place, {}, environ)
+    cwd, settings = load_rules(place)
     if project:
         top = find_repository(Path(cwd)) or Path(cwd)
         near = next(
@@ -471,10 +452,8 @@ async def _fetch_update(
     return describe_failure("failed", problem) if problem else describe_failure("unchanged", note)
 
 
-def _load_skills(
-    place: WorkspaceOptions, environ: Mapping[str, str]
-) -> tuple[SkillCatalog, dict[str, SkillState], Settings]:
-    cwd, settings = load_rules(place, {}, environ)
+def _load_skills(place: WorkspaceOptions) -> tuple[SkillCatalog, dict[str, SkillState], Settings]:
+    cwd, settings = load_rules(place)
     return discover_skills(build_skills_config(cwd, settings)), open_skill_registry(settings.home).entries(), settings
 
 

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.env.sandbox.backend import SandboxBackend as SandboxBackend
-    from mainspring.env.sandbox.backend import SandboxReport as SandboxReport
+    from mainspring.env.sandbox.backend import SandboxBackend as SandboxBackend, SandboxReport as SandboxReport
     from mainspring.env.sandbox.bubblewrap import Bubblewrap as Bubblewrap
-    from mainspring.env.sandbox.env import BACKENDS as BACKENDS
-    from mainspring.env.sandbox.env import SandboxEnv as SandboxEnv
-    from mainspring.env.sandbox.env import find_backend as find_backend
+    from mainspring.env.sandbox.env import BACKENDS as BACKENDS, SandboxEnv as SandboxEnv, find_backend as find_backend
     from mainspring.env.sandbox.landlock import Landlock as Landlock
     from mainspring.env.sandbox.policy import SandboxPolicy as SandboxPolicy
     from mainspring.env.sandbox.seatbelt import Seatbelt as Seatbelt

@@ -262,7 +262,7 @@ class SandboxEnv(LocalEnv):
 
     async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> ProcessSpec:
         box = await asyncio.to_thread(self._fresh_policy)
-        own = {"TMPDIR": box.tmp, "XDG_CACHE_HOME": f"{box.tmp}/.cache"}
+        own = {"TMPDIR": box.tmp, "XDG_CACHE_HOME": f"{box.tmp}/.cache", "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"}
         launch = await super()._launch(command, folder, {**own, **given})
         return await asyncio.to_thread(self._wrap_process, launch, box)
 

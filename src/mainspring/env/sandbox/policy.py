@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mainspring.env.paths import GUARDED_NAMES, is_inside
-from mainspring.env.sandbox.git_folder import GIT_FILES, HOOKS_FOLDER
+from mainspring.env.sandbox.git_folder import GIT_FILES, HOOKS_FOLDER, REPOSITORY, read_start
 from mainspring.env.sandbox.guarded import is_guarded, linked_worktree
 from mainspring.env.walk import IGNORE_FILE_NAMES
 from mainspring.errors import ConfigError
@@ -199,7 +199,7 @@ def make_policy(
 def _guarded(root: str) -> Iterator[str]:
     yield from (os.path.join(root, name) for name in GUARDED_NAMES if not name.startswith("*"))
     git = os.path.join(root, ".git")
-    if os.path.isfile(git):  # contains the path of the repository
+    if os.path.isfile(git) or os.path.islink(git):  # contains the path of the repository
         yield git
     else:
         yield from (os.path.join(git, name) for name in (*GIT_FILES, HOOKS_FOLDER))
@@ -246,14 +246,30 @@ def _repository_paths(cwd: str) -> Iterator[str]:
     folder = cwd
     while folder != os.path.dirname(folder):
         git = os.path.join(folder, ".git")
-        if os.path.isdir(git):
-            yield from (git, os.path.join(folder, ".gitattributes"))
+        if os.path.isdir(git) and (not os.path.islink(git) or _is_repository(git)):
+            yield from (git, os.path.join(folder, ".gitattributes"), *_borrowed_objects(git))
             return
         if os.path.isfile(git):
             yield git
-            yield from _linked_repository(git)
+            for place in _linked_repository(git):
+                yield from (place, *_borrowed_objects(place))
             return
         folder = os.path.dirname(folder)
+
+
+def _borrowed_objects(git: str) -> Iterator[str]:
+    """Return the objects that a repository takes from others, as after ``git clone --reference``."""
+    objects = os.path.join(git, "objects")
+    for line in read_start(os.path.join(objects, "info/alternates")).decode("utf-8", "surrogateescape").splitlines():
+        place = os.path.realpath(os.path.join(objects, line))
+        if os.path.basename(place) == "objects" and _is_repository(
+            os.path.dirname(place)
+        ):  # The file may name any folder.
+            yield place
+
+
+def _is_repository(folder: str) -> bool:
+    return all(os.path.exists(os.path.join(folder, name)) for name in REPOSITORY)
 
 
 def _parents(folder: str) -> Iterator[str]:

@@ -134,7 +134,7 @@ class HookBus:
         """Call every handler in turn, and return the context with their changes.
 
         ``only`` returns True for each order and handler to call.
-        A cancellation skips the remaining handlers, unless the hook is `Hook.kept`: then it is raised after all of them.
+        A cancellation skips the remaining handlers, unless the hook is `Hook.must_finish`: then it is raised after all of them.
         """
         rest = self.start(context, only=only)
         if rest is not None:
@@ -193,7 +193,7 @@ class HookBus:
         except (Exception, asyncio.CancelledError) as error:
             if not isinstance(error, asyncio.CancelledError) or not _cancelled():
                 _handle_handler_error(context, handler, error)
-            elif not isinstance(context, Hook) or context.kept:
+            elif not isinstance(context, Hook) or context.must_finish:
                 stopped = error
             else:
                 raise

@@ -71,7 +71,7 @@ class Hook:
     Attributes:
         event: The name that `on` takes as text.
         gate: True if an exception of a handler blocks.
-        kept: True if all handlers are called even if the run is being cancelled, so that stored data is complete.
+        must_finish: True if all handlers are called even if the run is being cancelled, so that stored data is complete.
         mutable: Fields that a handler may change; all other fields are read-only.
         when: The time at which it fires, for the docs.
         side_call: Calls a model outside the conversation; available in every hook of a run.
@@ -81,7 +81,7 @@ class Hook:
 
     event: ClassVar[str] = ""
     gate: ClassVar[bool] = False
-    kept: ClassVar[bool] = False
+    must_finish: ClassVar[bool] = False
     mutable: ClassVar[tuple[str, ...]] = ()
     when: ClassVar[str] = ""
     __slots__ = ("deps", "side_call", "subagent")
@@ -120,7 +120,7 @@ class SessionStart(Hook):
     """
 
     event = "session:start"
-    kept = True
+    must_finish = True
     when = "First, before the prompt joins the history."
     __slots__ = ("agent", "has_own_system", "resumed", "run_id", "system")
 
@@ -141,7 +141,7 @@ class MessagesAdded(Hook):
     """
 
     event = "session:turns"
-    kept = True
+    must_finish = True
     when = "Whenever messages join, including the prompt, before the next request."
     __slots__ = ("messages", "run_id", "source")
 
@@ -161,7 +161,7 @@ class SessionEnd(Hook):
     """
 
     event = "session:end"
-    kept = True
+    must_finish = True
     when = "At the end of a run, however it ends."
     __slots__ = ("_run_output", "error", "reason", "run_id", "stats", "status", "turn_range", "turns", "usage")
 
@@ -292,7 +292,7 @@ class TurnAfter(Hook):
     """
 
     event = "turn:after"
-    kept = True
+    must_finish = True
     mutable = ("continue_with",)
     when = "After each model call, including failed ones, before its tool calls are checked."
     __slots__ = ("_continue_with", "error", "message", "tool_counts", "turn", "turn_id", "usage")
@@ -367,7 +367,7 @@ class ToolCallsReceived(Hook):
     """
 
     event = "tool:intent"
-    kept = True
+    must_finish = True
     when = "When a response has tool calls, before any of them is checked."
     __slots__ = ("message", "run_id")
 
@@ -385,7 +385,7 @@ class ToolResultsAfter(Hook):
     """
 
     event = "tool-results:after"
-    kept = True
+    must_finish = True
     mutable = ("follow",)
     when = "When every call of a response has its result."
     __slots__ = ("_follow", "message", "results", "run_id")
@@ -405,7 +405,7 @@ class RunPaused(Hook):
     """
 
     event = "run:pause"
-    kept = True
+    must_finish = True
     when = "When calls wait for an approval, before `session:end`."
     __slots__ = ("message", "reasons", "results", "run_id")
 

@@ -78,7 +78,7 @@ class SessionClosed(Hook):
     """A session ends in this process: ``exit`` of the process, ``reset``, or ``reload`` of the handlers."""
 
     event = "session:shutdown"
-    kept = True
+    must_finish = True
     when = "When the process ends, or the session is closed or reset, if it was opened."
     __slots__ = ("reason", "session_id")
 

@@ -423,7 +423,7 @@ class ToolFinished(ToolCallHook):
     """A call has its final result. Stores write it here."""
 
     event = "tool:after"
-    kept = True
+    must_finish = True
     when = "When the result is final, after images that the model cannot see were removed."
     __slots__ = ("is_error", "metadata", "output_bytes", "result", "seconds", "tool_counts")
 
@@ -451,6 +451,6 @@ class McpToolFinished(ToolFinished):
     """The result of an MCP server after `mcp:tool:transform`; `tool:transform` may still change it."""
 
     event = "mcp:tool:after"
-    kept = False
+    must_finish = False
     when = "After `mcp:tool:transform`, for tools of MCP servers, before `tool:transform`."
     __slots__ = ()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -83,11 +81,10 @@ class GitHubCliCredential(TokenCredential):
 
     Args:
         timeout: Time limit of the command in seconds.
-        clock: Function that returns the seconds since 1970.
     """
 
-    def __init__(self, *, timeout: float = _CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(self._ask, refresh_margin=0.0, clock=clock)
+    def __init__(self, *, timeout: float = _CLI_TIMEOUT) -> None:
+        super().__init__(self._ask, refresh_margin=0.0)
         self._timeout = timeout
 
     async def _ask(self, rejected_token: str | None) -> Token:

@@ -7,7 +7,7 @@ contains is tried, and the words only decide which part is tried first. Loaded o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -29,6 +29,7 @@ from mainspring.models.port import ModelRequest, Sampling
 from mainspring.models.profile import LeftOutPart, ModelProfile
 
 _MAX_TRIALS = 18
+_MAX_FITS = 4  # lower output limits
 _MAX_HINTED = 3  # parts that a refusal names
 
 
@@ -54,12 +55,28 @@ _OPTIONS = {"temperature": False, "stop": False, "unsupported": _SAMPLING}
 _PARALLEL = {"unsupported": (_PARALLEL_OPTION,)}
 _LIMIT_HINT = r"max.?(completion.?|output.?|new.?)?tokens|output limit"
 _IMAGES = _Part(
-    "images", r"image|vision|visual|multi-?modal|modalit|picture|mmproj|content.{0,9}type|valid string|base64"
+    "images",
+    r"image|vision|visual|multi-?modal|modalit|picture|mmproj|content.{0,9}type|valid string|must be (?:a )?string|base64|图[片像]",
 )
 _TOOLS = _Part("tools", r"tool|function|jinja", left_out="tools")
 _SYSTEM = _Part("the system prompt in its own role", r"system|role|alternat", left_out="system")
+_JOINED_CALLS = _Part(
+    "several tool calls in one message", r"parallel|single tool|multiple tool|one tool", left_out="joined_calls"
+)
+_SCHEMA = _Part(
+    "the schema of the response",
+    r"schema|response.?format|structured|json|grammar",
+    {
+        "chat_completions": {"json_schema": False},
+        "messages": {"json_schema": False},
+        "responses": {"json_schema": False},
+        "gemini": {"json_schema": False},
+        "ollama": {"json_schema": False},
+    },
+)
 _PARTS = (
     _IMAGES,
+    _Part("messages without text", r"content", {"chat_completions": {"empty_content": True}}),
     _Part("stream_options", r"stream|usage", {"chat_completions": {"stream_usage": False}}),
     _Part(
         "parallel tool calls",
@@ -70,19 +87,9 @@ _PARTS = (
             "responses": {**_PARALLEL, "parallel_calls": None},
         },
     ),
-    _Part("several tool calls in one message", r"parallel|single tool|multiple tool|one tool", left_out="joined_calls"),
+    _JOINED_CALLS,
     _Part("a forced tool call", r"tool.?choice|forced?\b|\brequired\b", left_out="tool_choice"),
-    _Part(
-        "the schema of the response",
-        r"schema|response.?format|structured|json|grammar",
-        {
-            "chat_completions": {"json_schema": False},
-            "messages": {"json_schema": False},
-            "responses": {"json_schema": False},
-            "gemini": {"json_schema": False},
-            "ollama": {"json_schema": False},
-        },
-    ),
+    _SCHEMA,
     _Part(
         "reasoning",
         r"reason|think|effort",
@@ -149,6 +156,9 @@ _UNSUPPORTED = lazy_re(
     + "|".join([part.hint for part in _PARTS if part.label in ("images", "tools", "reasoning")])
 )
 """Matches a text that may be about a part of the request; routers refuse parts with the status 404, too."""
+_UNCLEAR_STATUSES = frozenset({400, 404, 410, 422})
+_GUESSED_REASONS = frozenset({"not_found", "content_filter", "quota", "unauthorized"})
+"""Reasons that only the words suggest if the status is unclear: a refused image may be "not found" or "not authorized", too."""
 _SIZE = lazy_re(r"token|context|too (long|large|big|many)|length|window|\bsize\b|exceed")
 """Matches a text about the size of the request, which any part makes smaller: leaving out unrelated parts is not the solution."""
 _TEXT_SIZE = lazy_re(r"token|context|prompt|window")
@@ -303,6 +313,7 @@ class PartTrials:
         request: The request.
         profile: Profile with which it was refused.
         refusal: The refusal.
+        fit: Function that returns the profile and the request with a lower output limit, if a refusal contains one.
         is_repeated: Whether the same request failed in the same way before.
     """
 
@@ -312,15 +323,19 @@ class PartTrials:
         request: ModelRequest,
         profile: ModelProfile,
         refusal: ModelError,
+        fit: Callable[[ModelRequest, ModelProfile, bytes, ModelError], tuple[ModelProfile, bytes] | None],
         *,
         is_repeated: bool,
     ) -> None:
+        self._fit_request = fit
         self._protocol = protocol
         self._request = request
         self._refusal = refusal
         self._is_repeated = is_repeated
-        self._bodies = {self._encode(profile)}
+        self._body = self._encode(profile)
+        self._bodies = {self._body: False}  # and whether the host accepted them
         self._trials_left = _MAX_TRIALS
+        self._fits_left = _MAX_FITS
         self._last = _Trial(profile)
         self._is_accepted = False
         self._next = self._candidates(profile, refusal)
@@ -339,8 +354,11 @@ class PartTrials:
         Raises:
             ModelError: The refusal to report, if nothing is left to try.
         """
-        self._is_accepted = refusal is None
+        self._is_accepted = self._bodies[self._body] = refusal is None
         if refusal is not None and refusal is not self._refusal:
+            fitted = self._fit(refusal)
+            if fitted is not None:
+                return fitted
             if not _may_refuse_part(refusal):
                 raise refusal
             if self._is_progress(refusal):
@@ -348,12 +366,22 @@ class PartTrials:
                 self._next = self._candidates(self._last.profile, refusal)
         for trial in self._next:
             body = self._encode(trial.profile)
+            self._is_accepted = self._bodies.get(body, False)
             if self._trials_left and (trial.is_accepted or body not in self._bodies):
                 self._trials_left -= 1
-                self._bodies.add(body)
-                self._last = trial
+                self._last, self._body = trial, body
                 return trial.profile, body
         raise self._refusal
+
+    def _fit(self, refusal: ModelError) -> tuple[ModelProfile, bytes] | None:
+        """Return the last trial with a lower output limit, if its refusal contains one."""
+        profile = self._last.profile
+        request = without_parts(self._request, profile.left_out) if profile.left_out else self._request
+        fitted = self._fit_request(request, profile, self._body, refusal) if self._fits_left else None
+        if fitted is not None:
+            self._fits_left -= 1
+            self._last, self._body = replace(self._last, profile=fitted[0]), fitted[1]
+        return fitted
 
     def _is_progress(self, refusal: ModelError) -> bool:
         if self._last.is_probe or comparable_text(refusal) == comparable_text(self._refusal):
@@ -373,15 +401,18 @@ class PartTrials:
             return self._trials_of_large_request(profile, text)
         if refusal.status == 500 and refusal.reason == "server_error":
             # A failure of the server is more likely than a refusal, unless it mentions the part or repeats.
-            possible = [part for part in hinted if part in (_IMAGES, _TOOLS)]
+            possible = [part for part in hinted if part in (_IMAGES, _JOINED_CALLS, _SCHEMA, _TOOLS)]
             if _ROLE.search(text):  # "System error" is the most common text of a failure.
                 possible.insert(0, _SYSTEM)
             return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []))
         if (refusal.status or 0) >= 500 and refusal.reason != "not_implemented":
             return iter(())
+        if not _may_refuse_any_part(refusal):
+            named = [part for part in hinted if part in (_IMAGES, _TOOLS)] if _may_refuse_part(refusal) else []
+            return self._one_by_one(profile, named)
         if _SIZE.search(text):
             parts = [part for part in parts if part in hinted or part not in (_IMAGES, _TOOLS)]
-        return self._trials_of_refusal(profile, refusal, parts, hinted) if _may_refuse_part(refusal) else iter(())
+        return self._trials_of_refusal(profile, refusal, parts, hinted)
 
     def _trials_of_large_request(self, profile: ModelProfile, text: str) -> Iterator[_Trial]:
         """Yield trials without images, which are most of the bytes of a request; a conversation that is too long is compacted."""
@@ -425,7 +456,16 @@ class PartTrials:
 
 
 def _may_refuse_part(refusal: ModelError) -> bool:
-    """Return True if the cause may be a part of the request: not the key, the model, a limit, the length, or the content."""
+    """Return True if the cause may be a part of the request: any part, or images or tools that the text names."""
+    if _may_refuse_any_part(refusal):
+        return True
+    text = refusal.message.lower().replace((refusal.model or " ").lower(), " ")
+    is_guess = refusal.status in _UNCLEAR_STATUSES and refusal.reason in _GUESSED_REASONS
+    return is_guess and any(re.search(part.hint, text) for part in (_IMAGES, _TOOLS))
+
+
+def _may_refuse_any_part(refusal: ModelError) -> bool:
+    """Return True if the cause may be any part of the request: not the key, the model, a limit, the length, or the content."""
     status, reason = refusal.status, refusal.reason
     if reason in ("bad_request", "not_implemented") or status == 413 or (status == 500 and reason == "server_error"):
         return True

@@ -16,13 +16,18 @@ from mainspring.models.profile import ModelProfile
 from mainspring.models.usage import normalize_usage, reported_cost, with_cost
 
 if TYPE_CHECKING:
+    from mainspring.models.codec.text_markup import has_unread_calls
     from mainspring.models.errors import ErrorBody, classify_error, is_error_object
 else:
+    has_unread_calls = lazy_function("mainspring.models.codec.text_markup", "has_unread_calls")
     ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
     classify_error = lazy_function("mainspring.models.errors", "classify_error")
     is_error_object = lazy_function("mainspring.models.errors", "is_error_object")
 
 _KEEP_ALIVE_NAMES = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
+_CALL_ENDS = (">", "}", "]", ")", "`")
+_SPECIAL_TOKENS = ("<|", "<｜", "[TOOL_CALLS]")
+"""Text that may be a call that was not read: checked here, because few responses need the module that finds them."""
 _NOTHING = frozenset({b"", b"null", b"[]", b'""'})
 
 _E = TypeVar("_E")
@@ -161,7 +166,12 @@ class StreamDecoder(ABC, Generic[_E]):
         if not len(self.draft):
             event = self.draft.open_text()
             out += [event, self.draft.close_text(event.index)]
-        out.append(self.draft.done(self._stop_reason()))
+        done = self.draft.done(self._stop_reason())
+        out.append(done)
+        if self.tools and done.reason == "end_turn" and not done.message.tool_uses:
+            text = done.message.text or done.message.thinking
+            if text.rstrip()[-1:] in _CALL_ENDS or any(token in text for token in _SPECIAL_TOKENS):
+                self.has_unparsed_calls = self.has_unparsed_calls or has_unread_calls(text, self.tools)
 
     @abstractmethod
     def _convert(self, fields: dict[str, Any]) -> _E:
@@ -193,7 +203,7 @@ class StreamDecoder(ABC, Generic[_E]):
 
     def _decode_irregular(self, name: str, data: bytes) -> _E | None:
         """Decode an event that the typed decoder rejected; return ``None`` for the mark of the end, and for keep-alives."""
-        if data == b"[DONE]":
+        if data.strip() == b"[DONE]":
             self.ended = True
             self.complete = self.complete or self.completes_at_done_mark
             return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, cast
 
 from mainspring.events import StreamEvent
@@ -22,8 +23,19 @@ from mainspring.models.message_builder import MessageBuilder
 ParsedCall = tuple[str, dict[str, Any]]
 """The name of a tool, and the arguments."""
 
-_THINK = ("<think>", "<thinking>")
-_THINK_END = ("</think>", "</thinking>")
+_THINK = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<seed:think>": "</seed:think>",
+    "<mm:think>": "</mm:think>",
+    "<|channel>thought": "<channel|>",
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+}
+_THINK_END = tuple([end for end in _THINK.values() if end.startswith("<")])
+_SAME_END = ("</think>", "</thinking>")
+"""Some models end one of these tags with the other."""
 _CALLS = (
     *("<tool_call>", "<tool_calls>", "<function=", "<function_calls>", "<invoke ", "<minimax:tool_call>"),
     *("<function_calls>", "<invoke "),
@@ -36,6 +48,7 @@ _MAX_HEADER = 300
 _MAX_VIABLE_CHECK = 200
 _MAX_CLOSER = 30
 
+_TAG_START = lazy_re(r"[<\[◁]")
 _WRAPPER = lazy_re(r"\s*</?(?:[\w-]+:)?(tool_calls?|function_calls)>|\s+")
 _FUNCTION = lazy_re(r"<function=[\"']?([\w.:/-]+)[\"']?\s*>")
 _INVOKE = lazy_re(r"<(?:\w+:)?invoke name=[\"']([\w.:/-]+)[\"'][^>]*>")
@@ -52,11 +65,27 @@ _NAMED_ARGUMENT = lazy_re(
 _CLOSER = lazy_re(r"</(?:(?:[\w-]+:)?(?:tool_calls?|function_calls|invoke)|function)>")
 _VIABLE_START = lazy_re(r"[{\[]|[\w.:-]+\s*(?:<|$)")
 _NATIVE = lazy_re(
-    r"^[ \t]*(?:<\|tool_calls_section_begin\|>|<｜tool▁calls▁begin｜>|<｜DSML｜\w+>|<\|python_tag\|>|<seed:tool_call>"
-    r"|\[TOOL_CALLS\])",
-    re.MULTILINE,
+    r"^[ \t]*(?:<[|｜][^<>\n]{0,40}(?:tool|function|action|python|dsml)[^<>\n]{0,40}>|<seed:tool_call>|\[TOOL_CALLS\])",
+    re.MULTILINE | re.IGNORECASE,
 )
-"""The start of calls as Kimi, DeepSeek, Llama, Seed, and Mistral write them: reported, not read."""
+"""The start of calls in special tokens, as most models write them: reported, not read."""
+_OPENER = lazy_re(
+    r"(?<![`\"'])(?:<[^\s<>`]{0,40}(?:tool|func|call|action|invoke|python)|\[[A-Z_]*TOOL[A-Z_]*\]|functools\[|^>>>(?=\w)|^Action:"
+    r"|\bcall:(?=\w)|\bto=(?=functions\.))",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""What may start a call; the name of a tool follows."""
+_NAME = lazy_re(r"[\w-]+(?:\.[\w-]+)*(?=[\"'({\[<:,|｜>=]|\s*\{|[ \t]*\n| \w+ ?\{)")
+_MAX_BEFORE_NAME = 120
+_PROSE = lazy_re(r"[^\W\d_]{2,} [^\W\d_]{2,} ")
+_FENCE = lazy_re(r"```")
+_FENCED = lazy_re(r"```\w*\n(.*?)\n?```", re.DOTALL)
+_JSON_CALL = lazy_re(
+    r"[\s\[]*(?:\{\s*\"tool_calls\"\s*:\s*\[\s*)?\{[^{}]{0,200}\"(?:name|tool|tool_name|function)\"\s*:\s*\"(?:functions\.)?([\w.-]+)\""
+    r"\s*,[^{}]{0,200}\"(?:arguments|parameters|args|input)\"\s*:"
+)
+_PYTHON_CALL = lazy_re(r"(?:\[|```tool_code\n(?:print\()?)([\w.-]+)\((?:\w+=|\))")
+_CALL_ENDS = (">", "}", "]", ")", "`")
 _RECIPIENT = lazy_re(r"\bto=(?:functions\.)?([\w.:-]+)")
 _CHANNEL = lazy_re(r"<\|channel\|>\s*(\w+)")
 
@@ -80,6 +109,7 @@ class MarkupText(TextAndThinking):
         "_mode",
         "_pending",
         "_tail",
+        "_think_end",
         "_written",
         "is_unparsed",
     )
@@ -92,6 +122,7 @@ class MarkupText(TextAndThinking):
         self._mode = "text"  # "text", "think", "calls", "header", or "message"
         self._pending = ""  # text that may become markup
         self._written = [block.text for block in content[text:] if isinstance(block, TextBlock)] if text >= 0 else []
+        self._think_end: tuple[str, ...] = _SAME_END
         self._markup: list[str] = []  # markup of calls, since its first tag
         self._tail: str | None = None  # text after the last closing tag of a call
         self._header = ""
@@ -141,8 +172,6 @@ class MarkupText(TextAndThinking):
                 calls = parse_calls(markup, by_name)
             written = "".join(self._written)
             self.is_unparsed = not calls and (not written or written.endswith("\n"))
-        elif is_complete and tools and self._written:
-            self.is_unparsed = has_native_calls("".join(self._written))
         if calls:
             self._calls.clear()
             self._markup.clear()
@@ -219,6 +248,7 @@ class MarkupText(TextAndThinking):
             if not is_first:
                 return False
             self._mode, self._pending = "think", rest
+            self._think_end = _SAME_END if _THINK[tag] in _SAME_END else (_THINK[tag],)
             self._has_reasoning = True
         else:
             if tag.startswith("<|end|>"):
@@ -243,7 +273,7 @@ class MarkupText(TextAndThinking):
             super().close(out)
 
     def _scan_thinking(self, out: list[StreamEvent], is_end: bool) -> bool:
-        text, tag = self._split(_THINK_END, is_end)
+        text, tag = self._split(self._think_end, is_end)
         if self._thinking < 0:
             text = text.lstrip()
         ready = text if is_end and not tag else text.rstrip()
@@ -331,8 +361,9 @@ class MarkupText(TextAndThinking):
 
     def _split(self, tags: Sequence[str], is_end: bool) -> tuple[str, str]:
         """Return the text before the first tag, and the tag; the pending text then starts with the tag or with a part of one."""
-        pending, at = self._pending, -1
-        while (at := pending.find("<", at + 1)) >= 0:
+        pending = self._pending
+        for start in _TAG_START.finditer(pending):
+            at = start.start()
             rest = pending[at:]
             tag = max((tag for tag in tags if rest.startswith(tag)), key=len, default="")
             longer = not is_end and any(len(other) > len(rest) and other.startswith(rest) for other in tags)
@@ -346,18 +377,53 @@ class MarkupText(TextAndThinking):
         return pending, ""
 
 
-def has_native_calls(text: str) -> bool:
-    """Return True if a line of a text, outside of code blocks, starts calls in the format of a model that is not read here."""
+def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
+    """Return True if a text contains calls in the format of a model, outside of code blocks.
+
+    These are special tokens at the start of a line, or a text that ends with the markup of a call of a tool, or that is nothing but
+    such a call in JSON or Python.
+
+    Args:
+        text: The text.
+        tools: The tools of the request.
+    """
+    text = text.strip()
+    fences = [found.start() for found in _FENCE.finditer(text)]
     native = _NATIVE.search(text)
-    return native is not None and text.count("```", 0, native.start()) % 2 == 0
+    if native is not None and not _is_between(fences, native.start()):
+        return True
+    if not text.endswith(_CALL_ENDS):
+        return False
+    names = {tool.name for tool in tools if tool.name in text}
+    if not names:
+        return False
+    fenced = _FENCED.fullmatch(text)
+    whole = fenced[1] if fenced is not None else text
+    call = _JSON_CALL.match(whole) or _PYTHON_CALL.match(text)
+    if call is not None and call[1] in names:
+        return True
+    if text.endswith(tuple(f"</{name}>" for name in names)):
+        start = text.rfind(f"<{text[text.rindex('</') + 2 :]}")
+        return start == 0 or text[start - 1] == "\n" and not _is_between(fences, start)
+    return any(
+        not _is_between(fences, opener.start())
+        and _has_name(text[opener.start() : opener.start() + _MAX_BEFORE_NAME], names)
+        for opener in _OPENER.finditer(text)
+    )
 
 
-def ends_with_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
-    """Return True if a text ends with calls of tools, from the start of a line."""
-    by_name = {tool.name: tool for tool in tools}
-    starts = [text.find(tag) for tag in _CALLS if tag in text]
-    starts = [at for at in starts if not text[:at].strip() or text[:at].rstrip(" ").endswith("\n")]
-    return any(text[:at].count("```") % 2 == 0 and parse_calls(text[at:], by_name) for at in starts)
+def _is_between(fences: Sequence[int], at: int) -> bool:
+    return bisect_left(fences, at) % 2 == 1
+
+
+def _has_name(text: str, names: Set[str]) -> bool:
+    """Return True if a tool is named in a text, and no prose comes before."""
+    for found in _NAME.finditer(text):
+        name = found[0]
+        if name in names or name.removeprefix("functions.") in names:
+            before = text[: found.start()]
+            return "`" not in before and _PROSE.search(before) is None
+    return False
 
 
 def _is_viable(markup: str) -> bool:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.models.langchain.messages import from_langchain as from_langchain
-    from mainspring.models.langchain.messages import to_langchain as to_langchain
+    from mainspring.models.langchain.messages import from_langchain as from_langchain, to_langchain as to_langchain
     from mainspring.models.langchain.model import LangChainModel as LangChainModel
 
 # Every run loads `detect`, but few runs use a LangChain model.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.errors import ModelError, ModelTimeoutError
 from mainspring.events import StreamEvent
+from mainspring.lazy import lazy_function
 from mainspring.models.catalog import find_model_info
 from mainspring.models.codec.normalize import portable_schema
 from mainspring.models.codec.sampling import format_omitted_options, sampling_options
@@ -21,6 +22,8 @@ from mainspring.models.langchain import detect
 from mainspring.models.langchain.messages import LangChainDecoder, to_langchain
 from mainspring.models.port import ModelBase, ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
+
+_add_advice: Callable[..., ModelError] = lazy_function("mainspring.models.rejection", "add_advice")
 
 _NAME = "langchain"
 _VENDORS = {"google_genai": "gemini", "google_vertexai": "gemini", "mistralai": "mistral"}
@@ -136,7 +139,8 @@ class LangChainModel(ModelBase):
         failure.model = failure.model or self.model
         if failure.partial is None and len(decoder.draft):
             failure.partial = decoder.draft.message()
-        return failure
+        secrets = as_dict(getattr(self._bare, "lc_secrets", None)) or {}
+        return failure if failure is error else _add_advice(failure, "", variables=list(map(str, secrets.values())))
 
 
 def _info(chat_model: Any) -> ModelInfo:

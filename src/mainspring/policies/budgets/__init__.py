@@ -6,6 +6,7 @@ from mainspring.policies.budgets.tools import (
     ToolBudgetOptions,
     ToolBudgets,
     ToolOutputBudget,
+    stricter_tool_budgets,
     tool_budget_handlers,
 )
 
@@ -18,6 +19,7 @@ __all__ = [
     "ToolBudgetOptions",
     "ToolBudgets",
     "ToolOutputBudget",
+    "stricter_tool_budgets",
     "tool_budget_handlers",
 ]
 

@@ -85,6 +85,17 @@ def tool_budget_handlers(options: ToolBudgetOptions, run: PolicyContext) -> Poli
         )
 
 
+def stricter_tool_budgets(
+    own: Mapping[str, int | ToolBudget], others: Mapping[str, int | ToolBudget]
+) -> Mapping[str, int | ToolBudget]:
+    """Return the budgets of two agents for a run of the first one: for each tool the one with fewer calls."""
+
+    def max_calls(budget: int | ToolBudget) -> int:
+        return budget.max if isinstance(budget, ToolBudget) else budget
+
+    return {**others, **{n: min(b, others.get(n, b), key=max_calls) for n, b in own.items()}}
+
+
 class ToolBudgets:
     """Counts calls when they are admitted, so that the calls of one response cannot exceed the limit together.
 

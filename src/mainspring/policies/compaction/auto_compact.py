@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -28,15 +28,16 @@ from mainspring.messages import (
 from mainspring.messages.token_estimate import TokenEstimator, count_characters, estimate_overhead, has_images
 from mainspring.policies.compaction.clear_tool_results import TailCompactor
 from mainspring.policies.compaction.options import Compaction, CompactionOptions, Compactor
-from mainspring.policies.compaction.summary import SummaryCompactor
 from mainspring.policies.compaction.summary_format import is_summary
 
 if TYPE_CHECKING:
     from mainspring.loop.hooks import SideModelCall
     from mainspring.models import ModelProvider
     from mainspring.models.token_refusals import parse_limits
+    from mainspring.policies.compaction.summary import SummaryCompactor
     from mainspring.policies.compaction.window_report import describe_window
-else:
+else:  # most runs need no compaction
+    SummaryCompactor = lazy_function("mainspring.policies.compaction.summary", "SummaryCompactor")
     describe_window = lazy_function("mainspring.policies.compaction.window_report", "describe_window")
     parse_limits = lazy_function("mainspring.models.token_refusals", "parse_limits")
 
@@ -51,14 +52,16 @@ class OverflowRecovery:
     If that frees too little, the error remains, with what fills the window.
 
     Args:
-        compactor: Shortens the history; ``None`` leaves it unchanged.
+        get_compactor: Returns the compactor that shortens the history, or ``None`` to leave it unchanged.
         describe: Describes what fills the window of a history.
     """
 
     def __init__(
-        self, compactor: Compactor | None, describe: Callable[[Sequence[AgentMessage]], str] = lambda _: ""
+        self,
+        get_compactor: Callable[[], Compactor | None],
+        describe: Callable[[Sequence[AgentMessage]], str] = lambda _: "",
     ) -> None:
-        self._compactor = compactor
+        self._get_compactor = get_compactor
         self._describe = describe
         self._turn_id = ""
 
@@ -67,13 +70,13 @@ class OverflowRecovery:
         if not isinstance(hook.error, ContextExceededError) or hook.should_retry:
             return
         problem = ""
-        if self._compactor is not None and hook.turn_id != self._turn_id:
+        if hook.turn_id != self._turn_id and (compactor := self._get_compactor()) is not None:
             self._turn_id = hook.turn_id
-            shorter = await self._compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
+            shorter = await compactor.compact(hook.messages, reason="overflow", side_call=hook.side_call)
             if shorter and _is_shorter(shorter, hook.messages):
                 hook.retry(shorter)
                 return
-            problem = getattr(self._compactor, "problem", "") if shorter is None else ""
+            problem = getattr(compactor, "problem", "") if shorter is None else ""
         _add_to_message(hook.error, problem, self._describe(hook.messages))
 
 
@@ -152,7 +155,7 @@ class AutoCompact:
     messages are read.
 
     Args:
-        compactor: Creates the summary.
+        options: Options of the summaries.
         fixed: Returns the system prompt and the tools, used until the provider reports usage.
 
     Attributes:
@@ -160,8 +163,8 @@ class AutoCompact:
         blocked_reason: The reason why compaction stopped, once summaries free too little.
     """
 
-    def __init__(self, compactor: SummaryCompactor, fixed: Callable[[], tuple[str, Sequence[ToolDefinition]]]) -> None:
-        self.compactor = compactor
+    def __init__(self, options: Compaction, fixed: Callable[[], tuple[str, Sequence[ToolDefinition]]]) -> None:
+        self.options = options
         self.token_meter = TokenEstimator()
         self.blocked_reason = ""
         self._fixed = fixed
@@ -172,6 +175,11 @@ class AutoCompact:
         )  # Messages from before the compaction: their reported usage describes another history.
         self._learned: Message | None = None
         self._known_windows: dict[str, int] = {}
+
+    @cached_property
+    def compactor(self) -> SummaryCompactor:
+        """The compactor that creates the summaries."""
+        return SummaryCompactor(self.options)
 
     def tokens(self, messages: Sequence[AgentMessage]) -> int:
         """Return the approximate number of tokens in a request with this history."""
@@ -184,7 +192,7 @@ class AutoCompact:
     async def on_context_transform(self, hook: ContextTransform, model: ModelProvider) -> None:
         """Handle `context:transform`; runs before all other handlers."""
         window = self._window(model)
-        limit = self.compactor.options.limit(window)
+        limit = self.options.limit(window)
         if limit is None:
             return
         self._calibrate(hook.messages)
@@ -277,7 +285,7 @@ class PreservesMessages(Protocol):
 
 def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> PolicyHandlers:
     """Return the handlers that keep the conversation within the model's window."""
-    compactor: Compactor | None = None
+    auto: AutoCompact | None = None
 
     def describe(messages: Sequence[AgentMessage]) -> str:
         return describe_window(
@@ -290,10 +298,9 @@ def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> Polic
         kept = replace(compaction, keep=combine_preserve_checks(run.agent.plugs, compaction.keep))
         auto = run.conversation_state(
             AutoCompact,
-            lambda: AutoCompact(SummaryCompactor(kept), lambda: (run.agent.context.system, run.offered_tools())),
+            lambda: AutoCompact(kept, lambda: (run.agent.context.system, run.offered_tools())),
             compaction,
         )
-        compactor = auto.compactor
         describe = partial(auto.describe, model=run.model)
         yield (
             ORDER_COMPACTION,
@@ -303,13 +310,15 @@ def compaction_handlers(options: CompactionOptions, run: PolicyContext) -> Polic
             },
         )
         yield ORDER_GUARDS - 1, {ModelErrorHook: auto.on_model_error}
-    if not isinstance(options.on_overflow, str):
-        compactor = options.on_overflow
-    elif options.on_overflow == "compact":
-        compactor = compactor or ResultsFirstCompactor(combine_preserve_checks(run.agent.plugs, None))
-    else:
-        compactor = None
-    yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(compactor, describe).on_model_error}
+
+    def get_compactor() -> Compactor | None:
+        if not isinstance(options.on_overflow, str):
+            return options.on_overflow
+        if options.on_overflow != "compact":
+            return None
+        return auto.compactor if auto else ResultsFirstCompactor(combine_preserve_checks(run.agent.plugs, None))
+
+    yield ORDER_GUARDS, {ModelErrorHook: OverflowRecovery(get_compactor, describe).on_model_error}
 
 
 def combine_preserve_checks(

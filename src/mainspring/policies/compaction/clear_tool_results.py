@@ -127,13 +127,7 @@ class TailCompactor:
     """Shortens a history without a model if it does not fit.
 
     Removes the tool results before the last turn, and truncates longer results of the last turn in the middle.
-
-    Args:
-        clip: Maximum bytes of a result in the last turn.
     """
-
-    def __init__(self, *, clip: int = MAX_LAST_TURN_RESULT_BYTES) -> None:
-        self._clip = clip
 
     async def compact(
         self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
@@ -141,21 +135,8 @@ class TailCompactor:
         """See `Compactor`."""
         calls = [i for i, m in enumerate(messages) if isinstance(m, Message) and m.tool_uses]
         last = calls[-1] if calls else 0
-        shorter = [clear_results(m) if i < last else self._truncate_results(m) for i, m in enumerate(messages)]
+        shorter = [clear_results(m) if i < last else _map_results(m, _truncate) for i, m in enumerate(messages)]
         return None if all(a is b for a, b in zip(messages, shorter, strict=True)) else shorter
-
-    def _truncate_results(self, message: AgentMessage) -> AgentMessage:
-        def clip(block: ToolResultBlock) -> ToolResultBlock:
-            if _size(block) <= self._clip:
-                return block
-            data = block.text.encode("utf-8", "replace")
-            head, tail = (data[: self._clip * 3 // 4], data[-(self._clip // 4) :])
-            note = (
-                f"\n[... {len(data) - len(head) - len(tail)} bytes left out, since the conversation was too long ...]\n"
-            )
-            return _with_text(block, head.decode("utf-8", "ignore") + note + tail.decode("utf-8", "ignore"))
-
-        return _map_results(message, clip)
 
 
 def clear_results(message: AgentMessage) -> AgentMessage:
@@ -163,12 +144,21 @@ def clear_results(message: AgentMessage) -> AgentMessage:
     return _map_results(message, _placeholder)
 
 
+def _truncate(block: ToolResultBlock) -> ToolResultBlock:
+    if _size(block) <= MAX_LAST_TURN_RESULT_BYTES:
+        return block
+    data = block.text.encode("utf-8", "replace")
+    head, tail = data[: MAX_LAST_TURN_RESULT_BYTES * 3 // 4], data[-(MAX_LAST_TURN_RESULT_BYTES // 4) :]
+    note = f"\n[... {len(data) - len(head) - len(tail)} bytes left out, since the conversation was too long ...]\n"
+    return _with_text(block, head.decode("utf-8", "ignore") + note + tail.decode("utf-8", "ignore"))
+
+
 def _placeholder(block: ToolResultBlock) -> ToolResultBlock:
     details: Any = block.details
     file = cast("dict[str, Any]", details).get("persisted") if isinstance(details, dict) else None
     file_note = f"; all of it is in {file}" if file else ""
     size = _size(block)
-    text = f"[Result of {block.name or 'a tool'} left out to save room: {size} bytes{file_note}. Call it again if you need it.]"
+    text = f"[Result of {block.name or 'a tool'} left out to save space: {size} bytes{file_note}. Call it again if you need it.]"
     return block if size <= len(text) else _with_text(block, text)
 
 

@@ -236,6 +236,8 @@ class SummaryCompactor:
             self.problem = (
                 "All messages before the newest ones are a summary already."
                 if old
+                else "The conversation has no earlier messages that a summary could replace."
+                if reason == "overflow"
                 else f"The newest messages, about {keep:,} tokens, always stay, and the conversation has only about "
                 f"{estimate_tokens(messages, chars_per_token):,}."
             )

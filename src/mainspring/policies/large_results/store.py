@@ -209,9 +209,9 @@ def _missing_error(name: str) -> SessionError:
     )
 
 
-def summarize_call_arguments(args: Mapping[str, Any], limit: int = 200) -> str:
+def summarize_call_arguments(args: Mapping[str, Any]) -> str:
     """Return arguments on one line, for lists."""
-    return truncate_end(", ".join(f"{name}={value!r}" for name, value in args.items()), limit)
+    return truncate_end(", ".join(f"{name}={value!r}" for name, value in args.items()), 200)
 
 
 logger = logging.getLogger("mainspring")

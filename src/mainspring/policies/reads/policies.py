@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from mainspring.env import RealPath
 from mainspring.env.paths import display_path
+from mainspring.lazy import lazy_function
 from mainspring.loop.hooks import (
     BeforeToolRun,
     ContextTransform,
@@ -44,6 +45,9 @@ from mainspring.tools import LazyTool, ToolRegistry
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv, FileStat
+    from mainspring.tools.support.text_files import decode_text
+else:
+    decode_text = lazy_function("mainspring.tools.support.text_files", "decode_text")
 
 
 class ReadOptions(Options, page="run-options.md#reads"):
@@ -353,6 +357,8 @@ class ReadBeforeEdit:
             return ""
         self._state.update(self._history())
         known, name = self._state.known(real), display_path(real, self._env.cwd)
+        if known is None and not stat.size:
+            return ""  # an empty file has nothing to read
         try:
             if known is not None and not await self._is_changed(known, real, stat):
                 return ""
@@ -375,23 +381,25 @@ class ReadBeforeEdit:
         The text is that of a file attached to a prompt, or in the result of another call that names the file, for example,
         ``cat`` in the shell.
         """
-        data = await self._env.read_bytes(real)
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError:
+        document = await asyncio.to_thread(decode_text, await self._env.read_bytes(real))
+        if document is None or document.damage:
             return False
+        text = document.text.replace("\r\n", "\n")
         history, name = self._history(), os.path.basename(real)
         for i in range(len(history) - 1, -1, -1):
             message = history[i]
             if not isinstance(message, Message) or message.role != "user":
                 continue
             for path, attached in find_attached_files(message.text):
-                if attached == text.removesuffix("\n") and await self._resolve_path(path) == real:
+                if (
+                    attached.replace("\r\n", "\n").strip("\r") == text.removesuffix("\n")
+                    and await self._resolve_path(path) == real
+                ):
                     return True
             for _, block, call in iter_results(history, i, i + 1):
                 if any(fact.path == real for fact in file_facts(block.details, {})):
                     return False
-                if call and name in str(call.input) and _has_lines(block.text, text.strip("\n")):
+                if call and name in str(call.input) and _has_lines(block.text.replace("\r\n", "\n"), text.strip("\n")):
                     return True
         return False
 
@@ -422,7 +430,7 @@ def _has_lines(text: str, lines: str) -> bool:
     return bool(lines.strip()) and f"\n{lines}\n" in f"\n{text}\n"
 
 
-UNCHANGED_NOTE = "Unchanged: {name} is as it was when you read these lines. They stand in the earlier result; there is no need to read them again."
+UNCHANGED_NOTE = "Unchanged: {name} has not changed since you read these lines. They are in the earlier result; do not read them again."
 
 
 class UnchangedReads:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.env import LocalEnv
-from mainspring.errors import AgentOutputError, ConfigError, ErrorCode, ToolError
+from mainspring.errors import AgentOutputError, ConfigError, ErrorCode, ToolError, describe_failure
 from mainspring.loop.hooks import (
     MessagesAdded,
     ModelErrorHook,
@@ -272,9 +272,9 @@ class StructuredOutput:
             hook.retry()
 
     async def _end(self, hook: SessionEnd) -> None:
-        if not self._accepted_value and not self.error:
-            reason = f": {hook.error}" if hook.error is not None else ""
-            self.error = f"The run ended ({hook.status}) without an output{reason}"
+        if not self._accepted_value and (not self.error or hook.status != "completed"):
+            reason = self.error if hook.error is None else describe_failure(hook.error)
+            self.error = f"The run ended ({hook.status}) without an output{reason and f': {reason}'}"
         if self._bus.has(OutputHook):
             output_hook = await self._bus.emit(OutputHook(self.output, self._raw_value, self.attempts, self.error))
             self.output = output_hook.output

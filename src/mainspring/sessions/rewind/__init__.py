@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.sessions.rewind.restore import Conflict as Conflict
-    from mainspring.sessions.rewind.restore import FileRestore as FileRestore
-    from mainspring.sessions.rewind.restore import RewindPlan as RewindPlan
-    from mainspring.sessions.rewind.restore import RewindResult as RewindResult
-    from mainspring.sessions.rewind.restore import plan_rewind as plan_rewind
-    from mainspring.sessions.rewind.restore import plan_undo as plan_undo
-    from mainspring.sessions.rewind.restore import rewind as rewind
-    from mainspring.sessions.rewind.snapshots import FileSnapshots as FileSnapshots
-    from mainspring.sessions.rewind.snapshots import FileState as FileState
+    from mainspring.sessions.rewind.restore import (
+        Conflict as Conflict,
+        FileRestore as FileRestore,
+        RewindPlan as RewindPlan,
+        RewindResult as RewindResult,
+        plan_rewind as plan_rewind,
+        plan_undo as plan_undo,
+        rewind as rewind,
+    )
+    from mainspring.sessions.rewind.snapshots import FileSnapshots as FileSnapshots, FileState as FileState
 
 lazy_exports(
     __name__,

@@ -16,10 +16,10 @@ else:  # loaded on the first patch
 apply_patch = Tool(
     name="apply_patch",
     description=(
-        "Change several files at once; all or nothing. The patch:\n"
+        "Change several files in one call; all or nothing. The patch:\n"
         "*** Begin Patch\n*** Add File: a.txt\n+line\n*** Update File: b.py\n*** Move to: c.py\n@@ def f():\n     x = 1\n"
         "-    return x\n+    return 2 * x\n*** Delete File: d.txt\n*** End Patch\n"
-        "Lines of an update begin with a space (as in the file), - or +; give about three lines around a change. @@ names "
+        "Lines of an update begin with a space (unchanged), - or +; give about three lines around a change. @@ names "
         "a line before it, such as a function's first, and begins each further change."
     ),
     input_schema={

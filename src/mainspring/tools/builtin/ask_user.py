@@ -17,13 +17,13 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     user = get_interaction(ctx)
     if user is None:
         return no_user_result(
-            "Decide by what you know and say what you assumed, or end with the question if that would be wrong."
+            "Decide by what you know and state what you assumed, or end with the question if that would be wrong."
         )
     options = tuple([Option(o["label"], o.get("description", "")) for o in arguments.get("options", ())])
     reply = await user.ask(UserQuestion(text, options, bool(arguments.get("multiple", False))))
     if reply is None:
         return ToolResult(
-            output="The user gave no answer. Do not ask again; go on by what you know, or end with the question.",
+            output="The user did not answer. Do not ask again; continue with what you know, or end with the question.",
             title="no answer",
             metadata={"answered": False},
         )

@@ -31,7 +31,7 @@ else:
 
 
 EDIT_PROPERTIES: dict[str, Any] = {
-    "old_string": {"type": "string", "description": "Text as it stands in the file, enough of it to be unique."},
+    "old_string": {"type": "string", "description": "Exact text of the file, enough of it to be unique."},
     "new_string": {"type": "string", "description": "What to put in its place."},
     "replace_all": {"type": "boolean", "default": False, "description": "Replace every place."},
 }

@@ -136,7 +136,7 @@ def _access(arguments: Mapping[str, Any]) -> list[Access]:
 glob = Tool(
     name="glob",
     description=(
-        "Find files by name, sorted by path. *.py looks in all folders, src/*.py in src alone, src/**/*.{ts,tsx} below src. "
+        "Find files by name, sorted by path. *.py matches in all folders, src/*.py in src alone, src/**/*.{ts,tsx} below src. "
         "Files that .gitignore leaves out are not listed unless include_ignored."
     ),
     input_schema={

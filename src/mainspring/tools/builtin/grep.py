@@ -272,7 +272,7 @@ grep = Tool(
         "properties": {
             "pattern": {"type": "string"},
             "path": {"type": "string", "default": ".", "description": "File or folder."},
-            "glob": {"type": "string", "description": "Only files like this, as in *.py or src/**/*.{ts,tsx}."},
+            "glob": {"type": "string", "description": "Only files like this, for example *.py or src/**/*.{ts,tsx}."},
             "output_mode": {
                 "type": "string",
                 "enum": ["content", "files", "count"],

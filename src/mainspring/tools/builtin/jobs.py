@@ -79,7 +79,7 @@ jobs = Tool(
         "type": "object",
         "properties": {
             "action": {"type": "string", "enum": ["list", "read", "wait", "kill"]},
-            "id": {"type": "string", "description": "As in job1."},
+            "id": {"type": "string", "description": "For example, job1."},
             "seconds": {
                 "type": "number",
                 "minimum": 0,

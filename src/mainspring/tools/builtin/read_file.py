@@ -411,7 +411,7 @@ def _access(arguments: Mapping[str, Any]) -> list[Access]:
 read_file = Tool(
     name="read_file",
     description=(
-        "Read a text file; lines come as number, tab, text. A long file comes in parts: the last line says how to go on. "
+        "Read a text file; lines come as number, tab, text. A long file comes in parts: the last line shows how to continue. "
         "Images are shown; of a PDF the text, by pages."
     ),
     input_schema={
@@ -426,13 +426,13 @@ read_file = Tool(
                 "description": "Most lines; 0: all.",
             },
             "max_bytes": {"type": "integer", "minimum": 0, "default": _MAX_BYTES, "description": "Most bytes; 0: all."},
-            "pages": {"type": "string", "description": "Of a PDF, as in 3, 3-5 or 3-."},
+            "pages": {"type": "string", "description": "Of a PDF, for example 3, 3-5 or 3-."},
             "line_numbers": {"type": "boolean", "default": True},
             "column": {
                 "type": "integer",
                 "minimum": 1,
                 "default": 1,
-                "description": "First character of each line, to go on in a very long line.",
+                "description": "First character of each line, to continue in a very long line.",
             },
         },
         "required": ["path"],

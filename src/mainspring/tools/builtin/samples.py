@@ -20,13 +20,13 @@ _BOOKS = (
 
 @tool(source="builtin", idempotent=True, access=lambda _: ())
 def hello() -> str:
-    """Say hello: shows that tools work."""
+    """Return a greeting: shows that tools work."""
     return "Hello! Tools work."
 
 
 @tool(source="builtin", idempotent=True, access=lambda _: ())
 def greet(name: Annotated[str, Meta(min_length=1, max_length=80)], language: Literal["en", "de", "fr"] = "en") -> str:
-    """Greet somebody.
+    """Greet a user.
 
     Args:
         name: Whom to greet.
@@ -45,7 +45,7 @@ def search_books(
     """Search a small library of books, as an example of a tool for a domain.
 
     Args:
-        query: Words that the title must hold, in any order.
+        query: Words that the title must contain, in any order.
         subject: Only books about this.
         since: Only books of this year or later.
         limit: Most books to return.

@@ -224,9 +224,9 @@ def _access(arguments: Mapping[str, Any]) -> list[Access]:
 shell = Tool(
     name="shell",
     description=(
-        "Run a bash script. Every call starts a new shell in the project folder: cd and variables do not carry over. There "
-        "is no terminal and no input, so use flags that avoid prompts. Returns stdout, stderr (the last 32 KiB; the rest "
-        "in a file), exit code and duration. For servers and long work use background; jobs looks after those."
+        "Run a bash script. Every call starts a new shell in the project folder: cd and variables do not carry over. It "
+        "has no terminal and no input, so use flags that avoid prompts. Returns stdout, stderr (the last 32 KiB; the rest "
+        "in a file), exit code and duration. For servers and long work use background; jobs controls those."
     ),
     input_schema={
         "type": "object",
@@ -242,7 +242,7 @@ shell = Tool(
             "background": {
                 "type": "boolean",
                 "default": False,
-                "description": "Return at once and let it run; no time limit unless given.",
+                "description": "Return immediately and let it run; no time limit unless given.",
             },
             "description": {"type": "string", "description": "What it does, in a few words, for the user."},
             "max_bytes": {

@@ -135,7 +135,7 @@ def _report(todos: Sequence[Todo]) -> ToolResult:
 todo_write = Tool(
     name="todo_write",
     description=(
-        "Keep a list of what is to be done, for work of three steps or more. Each call replaces the whole list. Mark one as "
+        "Keep a list of tasks, for work of three steps or more. Each call replaces the whole list. Mark one as "
         "in_progress before you begin it, and as completed as soon as it is done."
     ),
     input_schema={
@@ -170,7 +170,7 @@ todo_write = Tool(
 
 todo_read = Tool(
     name="todo_read",
-    description="Show the list of what is to be done, as todo_write left it.",
+    description="Show the list of tasks that todo_write stored.",
     input_schema={"type": "object", "properties": {}, "additionalProperties": False},
     execute=_read,
     label="Todos",

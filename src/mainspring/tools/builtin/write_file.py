@@ -118,7 +118,7 @@ write_file = Tool(
     name="write_file",
     description=(
         "Write a file's whole content, making it and its folders if needed. To change a part of a file use edit. What is "
-        "given is written as it is; an existing file keeps its encoding and mode."
+        "given is written unchanged; an existing file keeps its encoding and mode."
     ),
     input_schema={
         "type": "object",

@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from itertools import repeat
 from typing import Annotated, Any, NamedTuple, Protocol, cast
 
 import msgspec
@@ -130,7 +131,6 @@ class _Walk:
 
     def __init__(self) -> None:
         self._records: dict[Any, Any] = {}
-        self._aliases: set[Any] = set()
 
     def adapt(self, kind: Any) -> Any:
         origin = typing.get_origin(kind)
@@ -138,7 +138,9 @@ class _Walk:
             return self._adapt_annotated(kind)
         if origin in _UNIONS:
             return self._adapt_union(kind)
-        if origin is typing.Literal or is_pydantic_model(kind):
+        if origin is typing.Literal:
+            return kind if is_plain_type(kind) else _create_placeholder("literal", _LiteralPart(typing.get_args(kind)))
+        if is_pydantic_model(kind):
             return kind
         cls: Any = origin or kind
         if isinstance(cls, type):
@@ -162,13 +164,9 @@ class _Walk:
         return kind if all(map(_is_same, adapted, arguments)) else cast("Any", origin)[adapted]
 
     def _adapt_alias(self, kind: Any, target: Any) -> Any:
-        if kind in self._aliases:
-            return kind
-        self._aliases.add(kind)
-        try:
-            adapted = self.adapt(target)
-        finally:
-            self._aliases.discard(kind)
+        if _refers_to(target, kind, set()):
+            return self._use_pydantic(kind)  # msgspec supports no recursive alias
+        adapted = self.adapt(target)
         return kind if adapted is target else adapted
 
     def _adapt_annotated(self, kind: Any) -> Any:
@@ -257,6 +255,17 @@ class _Walk:
             if not text.startswith("Field "):
                 text = f"Field {field.name!r} of {type_name(owner)}: {text}"
             raise TypeError(text) from problem
+
+
+def _refers_to(kind: Any, alias: Any, seen: set[Any]) -> bool:
+    """Return True if a type contains an alias, or its name in quotes."""
+    if kind is alias or getattr(kind, "__forward_arg__", kind) == alias.__name__:
+        return True
+    parts = [*typing.get_args(kind), getattr(kind, "__value__", None)]
+    if not any(parts) or kind in seen:
+        return False
+    seen.add(kind)
+    return any(_refers_to(each, alias, seen) for each in parts)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -452,7 +461,7 @@ class _UnionPart:
         """Create a value of the member that fits best: with the most of the given properties, then the first."""
         is_json = isinstance(value, _JSON_TYPES)
         fitting = [
-            (member, _count_matches(schema, schema, value))
+            (member, count_matches(schema, schema, value))
             for member, schema in zip(self._members, self._schemas, strict=True)
             if not is_json or not get_validator(schema).problems(value)
         ]
@@ -486,24 +495,26 @@ def _convert_whole(value: Any, kind: Any, strict: bool) -> Any:
         return convert(value, kind, strict=False)
 
 
-def _count_matches(root: Any, schema: Any, value: Any) -> int:
+def count_matches(root: Any, schema: Any, value: Any) -> int:
     """Return how many of the properties and fixed values of a schema a value has."""
     if not is_dict(schema):
         return 0
     if "$ref" in schema:
         try:
-            return _count_matches(root, resolve_local_ref(root, schema["$ref"]), value)
+            return count_matches(root, resolve_local_ref(root, schema["$ref"]), value)
         except LookupError:
             return 0
-    found = int("enum" in schema or "const" in schema)
-    found += max([_count_matches(root, each, value) for each in schema.get("anyOf", ())], default=0)
+    found = int(value in schema.get("enum", [schema["const"]] if "const" in schema else ()))
+    found += max([count_matches(root, each, value) for each in schema.get("anyOf", ())], default=0)
     if is_dict(value):
         properties, others = schema.get("properties", {}), schema.get("additionalProperties")
         for key, item in value.items():
-            found += 1 + _count_matches(root, properties[key], item) if key in properties else 0
-            found += _count_matches(root, others, item) if key not in properties else 0
+            found += 1 + count_matches(root, properties[key], item) if key in properties else 0
+            found += count_matches(root, others, item) if key not in properties else 0
     elif is_list(value):
-        found += sum(_count_matches(root, schema.get("items"), each) for each in value)
+        first = schema.get("prefixItems", ())
+        parts = [*first, *repeat(schema.get("items"), len(value) - len(first))]
+        found += sum(count_matches(root, part, each) for part, each in zip(parts, value, strict=False))
     return found
 
 
@@ -520,6 +531,19 @@ class _CheckedPart:
         decoded = convert(value, self._kind, strict)
         check_predicates(self._predicates, decoded)
         return decoded
+
+
+class _LiteralPart:
+    """A `Literal` with members of an enum, which msgspec does not support."""
+
+    def __init__(self, members: Iterable[Any]) -> None:
+        self._members = {getattr(each, "value", each): each for each in members}
+
+    def schema(self, schemas: _Schemas) -> dict[str, Any]:
+        return {"enum": list(self._members)}
+
+    def decode(self, value: Any, strict: bool) -> Any:
+        return self._members[value]
 
 
 class _PydanticPart:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin, is_typ
 from msgspec import UNSET, Struct, to_builtins
 
 from mainspring.errors import ConfigError, ToolError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.lenient_json import parse_relaxed
 from mainspring.text import pluralize
 from mainspring.threads import run_in_thread
@@ -28,6 +28,8 @@ from mainspring.tools.validation import get_validator
 
 if TYPE_CHECKING:
     from mainspring.tools.tool import RunContext
+
+_count_matches: Callable[[Any, Any, Any], int] = lazy_function("mainspring.tools.schema.adapted", "count_matches")
 
 _FIELD = "output"
 _ROOTS = ("$defs", "definitions")
@@ -157,8 +159,9 @@ class OutputSchema:
         answers: list[Answer] = []
         for value in extract_json_values(text):
             answer = self.convert(value)
-            if answer.error is not None and self._wrapped and is_dict(value) and value.keys() == {_FIELD}:
-                answer = self.convert(value[_FIELD])
+            if self._wrapped and is_dict(value) and value.keys() == {_FIELD}:  # the requested form
+                inner = self.convert(value[_FIELD])
+                answer = answer if inner.error and not answer.error else inner
             answers.append(answer)
         fitting = [answer for answer in answers if answer.error is None]
         if len(fitting) == 1:
@@ -224,7 +227,7 @@ def convert_output(value: Any, kind: Any) -> Answer:
 def combine_alternatives(parts: Sequence[tuple[dict[str, Any], _Decode]]) -> tuple[dict[str, Any], _Decode]:
     """Return the schema and the decoder of a value that fits one of several types.
 
-    Data that fits several types becomes the type with the fewest unknown fields, else the first that it fits without a conversion.
+    Data that fits several types becomes the type with the most of the given fields, else the first that it fits without a conversion.
     """
     if len(parts) == 1:
         return parts[0]
@@ -232,11 +235,8 @@ def combine_alternatives(parts: Sequence[tuple[dict[str, Any], _Decode]]) -> tup
     branches = [_hoist_definitions(schema, definitions) for schema, _ in parts]
     combined = {"anyOf": branches, **({"$defs": definitions} if definitions else {})}
 
-    def unknown_fields(value: Any, schema: dict[str, Any]) -> int:
-        return len(value.keys() - schema.get("properties", {}).keys()) if is_dict(value) else 0
-
     def distance(value: Any, schema: dict[str, Any]) -> tuple[int, bool]:
-        return unknown_fields(value, schema), bool(get_validator(schema)(value))
+        return -_count_matches(schema, schema, value), bool(get_validator(schema)(value))
 
     def decode(value: Any) -> Any:
         problems: list[str] = []
@@ -279,12 +279,13 @@ def _schema_and_decoder(kind: Any) -> tuple[dict[str, Any], _Decode]:
 
 
 def _is_function(kind: Any) -> bool:
-    """Return True for a function or a callable object, and not for a type or a form such as ``list[int]`` or a `NewType`."""
+    """Return True for a function or a callable object, and not for a type, its alias, or a form such as ``list[int]``."""
     return (
         callable(kind)
         and not isinstance(kind, type)
         and get_origin(kind) is None
         and not hasattr(kind, "__supertype__")
+        and not hasattr(kind, "__value__")
     )
 
 

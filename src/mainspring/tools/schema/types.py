@@ -72,7 +72,9 @@ def is_plain_type(kind: Any, enclosing: tuple[Any, ...] = ()) -> bool:
         inner, *metadata = arguments
         is_meta = len(metadata) == 1 and _is_plain_meta(metadata[0])
         return is_meta and typing.get_origin(inner) not in _UNIONS and is_plain_type(inner, enclosing)
-    if origin is typing.Literal or kind in enclosing or is_pydantic_model(kind):
+    if origin is typing.Literal:
+        return all(type(each) in _SIMPLE for each in arguments)
+    if kind in enclosing or is_pydantic_model(kind):
         return True
     if isinstance(kind, type) and issubclass(kind, Struct):
         return all(is_plain_type(each.type, (*enclosing, kind)) for each in fields(kind))

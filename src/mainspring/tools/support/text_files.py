@@ -29,6 +29,7 @@ _LEGACY_ENCODINGS = (
 """Encodings in order of preference if the text is ambiguous."""
 _SAMPLE = 1 << 16
 _SURROGATES = lazy_re("[\ud800-\udfff]")
+_NOT_ASCII = lazy_re(rb"[\x80-\xff]")
 
 
 class DecodedText(Struct, frozen=True):
@@ -134,13 +135,25 @@ def replace_surrogates(text: str) -> str:
 
 def _guess(data: bytes) -> DecodedText | None:
     """Return the most likely legacy encoding."""
-    sample = data if len(data) <= 4 * _SAMPLE else data[: data.rfind(b"\n", 0, 4 * _SAMPLE) + 1]
+    sample = _sample_with_other_characters(data)
     for encoding in _likely_encodings(sample):
         found = _decode_exactly(data, encoding)
-        if found and is_plausible(found.text):
+        if found and is_plausible(sample.decode(encoding, "replace")):
             return found
-    odd = len(sample) - len(sample.decode("ascii", "ignore"))
-    return _decode_exactly(data, "latin-1") if odd * 10 < len(sample) else None
+    odd = len(data) - len(data.decode("ascii", "ignore"))
+    return _decode_exactly(data, "latin-1") if odd * 10 < len(data) else None
+
+
+def _sample_with_other_characters(data: bytes) -> bytes:
+    """Return whole lines of a long text from its first byte on that is not ASCII; only these bytes show the encoding."""
+    if len(data) <= 4 * _SAMPLE:
+        return data
+    other = _NOT_ASCII.search(data)
+    first = other.start() if other else 0
+    start = max(data.rfind(b"\n", 0, first) + 1, first - _SAMPLE)
+    sample = data[start : start + 4 * _SAMPLE]
+    end = sample.rfind(b"\n") + 1
+    return sample[:end] if start + end > first else sample
 
 
 def _likely_encodings(sample: bytes) -> list[str]:

@@ -8,6 +8,7 @@ from mainspring.app.chat.command_results import Changes, Clipboard, Picker, Tabl
 from mainspring.app.chat.commands import (
     Abort,
     Approve,
+    Background,
     Compact,
     Fork,
     NewSession,
@@ -15,9 +16,18 @@ from mainspring.app.chat.commands import (
     Rename,
     Resume,
     Rewind,
+    Shell,
     Slash,
 )
-from mainspring.app.chat.events import CommandEnd, CommandRejected, ReplayEnd, ReplayStart, SessionChange
+from mainspring.app.chat.events import (
+    CommandEnd,
+    CommandRejected,
+    ReplayEnd,
+    ReplayStart,
+    SessionChange,
+    ShellEnd,
+    ShellStart,
+)
 from mainspring.app.chat.status import OTHER_CALLS
 from mainspring.errors import NetworkError
 from mainspring.events import (
@@ -108,6 +118,28 @@ async def test_earlier_session_can_be_resumed(folder: Path, home: Path) -> None:
     assert end.text == "three"
     assert "first" in seen
     assert "second" not in seen
+
+
+async def test_session_that_is_open_or_of_another_folder_is_reported_once(folder: Path, home: Path) -> None:
+    other = folder / "other"
+    other.mkdir()
+    async with chatting(folder, home, "one") as chat:
+        await chat.run("first")
+        id = chat.chat.status.session_id
+        async with chatting(other, home, "two", ask={"session": id}) as copy:
+            await copy.run("second")
+            copied = copy.chat.status.session_id
+            await copy.send(Shell("sleep 60"))
+            await copy.until(ShellStart)
+            await copy.send(Background())
+            await copy.until(ShellEnd)
+            await copy.slash("/clear")
+
+    assert [notice.text for notice in copy.of(Notice)] == [
+        f"Session {id} is already open. Continuing in a copy: {copied}.",
+        f"This session was started in {folder}. It continues in {other}.",
+        "Stopped 1 background command (sleep 60) of the last session.",
+    ]
 
 
 async def test_unknown_session_changes_nothing(folder: Path, home: Path) -> None:
@@ -278,6 +310,9 @@ async def test_compact_command_shortens_the_conversation(folder: Path, home: Pat
         after = chat.chat.status.context_used
         costs = await chat.slash("/cost")
         await chat.run("three")
+        spent = (await chat.slash("/cost")).shown
+    async with chatting(folder, home, "unused", ask={"continued": True}) as later:
+        spent_later = (await later.slash("/cost")).shown
 
     [compacted] = chat.of(ContextCompacted)
     assert done.error == ""
@@ -286,6 +321,7 @@ async def test_compact_command_shortens_the_conversation(folder: Path, home: Pat
     assert isinstance(costs.shown, Table)
     [summaries] = [row for row in costs.shown.rows if row[0] == OTHER_CALLS]
     assert summaries[4] == "1,450"
+    assert spent_later == spent
     assert after < before
 
 
@@ -299,6 +335,7 @@ async def test_session_can_be_renamed_exported_and_copied(folder: Path, home: Pa
         page = await chat.slash("/export out.md")
         again = await chat.slash("/export out.md")
         odd = await chat.slash("/export out.exe")
+        nowhere = await chat.slash("/export none/out.md")
         before = sorted(folder.iterdir())
         unnamed = [await chat.slash("/export") for _ in range(2)]
         title = chat.chat.status.title
@@ -310,6 +347,7 @@ async def test_session_can_be_renamed_exported_and_copied(folder: Path, home: Pa
     assert "question" in (folder / "out.jsonl").read_text(encoding="utf-8")
     assert again.error  # an existing file is not replaced
     assert ".md, .jsonl" in odd.error
+    assert nowhere.error == f"{folder}/none/out.md: No such file or directory"
     assert sorted(folder.iterdir()) == before
     exports = [home / ".agent" / "exports" / f"{chat.chat.status.session_id}{end}" for end in (".md", "-2.md")]
     assert [done.shown for done in unnamed] == [Text(f"Saved to {path}") for path in exports]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.app.chat import parse_line
+from mainspring.app.chat import parse_line, slash_commands
 from mainspring.app.chat.command_results import Changes, Clipboard, Fields, Picker, Screen, Table, Text, UiSetting
 from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer, expand_shorthand
 from mainspring.app.chat.events import CommandEnd, CommandRejected, SessionChange
@@ -391,6 +391,23 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
     assert [(c.text, c.start) for c in found] == [("@src/app.py", 8)]  # ignored files are not offered
     assert [c.text for c in dotted] == ["@./src/app.py"]
     assert mail == ()
+
+
+async def test_files_of_a_typed_folder_are_completed_in_a_large_project(
+    folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slash_commands, "_MAX_FILES", 3)
+    (folder / "src" / "deep").mkdir()
+    (folder / "src" / "deep" / "in.txt").write_text("", encoding="utf-8")
+    async with chatting(folder, home) as chat:
+        found = [await chat.chat.completions(line) for line in ("@src/d", "@./src/deep/i", "@none/i", "@../")]
+
+    assert [[c.text for c in each] for each in found] == [
+        ["@src/deep/", "@src/deep/in.txt"],
+        ["@./src/deep/in.txt"],
+        [],
+        [],
+    ]
 
 
 # --- parsing of lines -----------------------------------------------------------------------------------------------------

@@ -57,3 +57,19 @@ def test_ignored_signals_stay_ignored() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "number 0\n")
+
+
+def test_exit_codes_of_children_are_kept_if_the_parent_ignores_sigchld() -> None:
+    """Some window managers and supervisors ignore it, and so does everything that they start."""
+    program = (
+        "import signal, subprocess, sys\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "from mainspring.app.cli.main import main\n"
+        "sys.argv = ['mainspring', '--version']\n"
+        "main()\n"
+        "print(subprocess.run(['sh', '-c', 'exit 3']).returncode)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, encoding="utf-8", timeout=15, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["3"], done.stderr

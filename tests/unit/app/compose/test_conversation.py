@@ -361,7 +361,7 @@ def test_environment_variables_are_parsed() -> None:
     assert (env_str(environ, "S"), env_str(environ, "E"), env_str(environ, "none")) == ("x", None, None)
     assert (env_int(environ, "I"), env_int(environ, "E")) == (3, None)
     assert (env_float(environ, "F"), env_float(environ, "E")) == (1.5, None)
-    assert (env_bool(environ, "Y"), env_bool(environ, "N", True), env_bool(environ, "E", True)) == (True, False, True)
+    assert (env_bool(environ, "Y"), env_bool(environ, "N"), env_bool(environ, "E")) == (True, False, None)
     for read in (env_int, env_float, env_bool):
         with pytest.raises(ConfigError, match="^S must be"):
             read(environ, "S")

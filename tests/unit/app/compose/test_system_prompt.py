@@ -11,7 +11,7 @@ from mainspring.app.compose.conversation import OpenConversation, open_conversat
 from mainspring.app.compose.system_prompt import PROVIDER_PROMPTS, build_system_prompt
 from mainspring.app.run.events import ModelIdentity
 from mainspring.app.run.options import LaunchOptions, PermissionFlags, WorkspaceOptions
-from mainspring.app.workspace.placeholders import branch_of, substitute_variables
+from mainspring.app.workspace.placeholders import substitute_variables
 from mainspring.events import Event, Notice
 from mainspring.messages import Message, ToolResultBlock
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
@@ -118,14 +118,3 @@ def test_system_prompt_has_layers_in_order() -> None:
 
 def test_placeholders_are_filled_in_one_pass() -> None:
     assert substitute_variables("{{A}} {{B}}", {"A": "{{B}}", "B": "b"}) == "{{B}} b"
-
-
-def test_branch_is_read_from_git_files(tmp_path: Path) -> None:
-    assert branch_of(str(tmp_path)) == ""
-    (tmp_path / ".git").mkdir()
-    assert branch_of(str(tmp_path)) == ""
-    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n", encoding="utf-8")
-    (tmp_path / "sub").mkdir()
-    assert branch_of(str(tmp_path / "sub")) == "feature/x"
-    (tmp_path / ".git" / "HEAD").write_text("0123456789abcdef\n", encoding="utf-8")
-    assert branch_of(str(tmp_path)) == ""

@@ -19,6 +19,7 @@ class ScriptedChat:
         self.candidates: tuple[Candidate, ...] = ()
         self.command_names: dict[str, str] = {}
         self.shortcuts: dict[str, str] = {}
+        self.running_jobs: tuple[str, ...] = ()
         self.refuse = ""
         self.got = asyncio.Event()
         self._events: asyncio.Queue[ChatEvent | None] = asyncio.Queue()

@@ -8,8 +8,15 @@ import pytest
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.approvals import choices_for
-from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table, Text
-from mainspring.app.chat.command_results import Screen as ScreenAction
+from mainspring.app.chat.command_results import (
+    Candidate,
+    Choice,
+    Clipboard,
+    Picker,
+    Screen as ScreenAction,
+    Table,
+    Text,
+)
 from mainspring.app.chat.commands import (
     Abort,
     Answer,
@@ -477,6 +484,21 @@ async def test_ctrl_d_quits_only_with_an_empty_input(tmp_path: Path) -> None:
         await tui.wait_for(lambda: not tui.session.screen.app.is_running)
 
 
+@pytest.mark.parametrize(("keys", "line"), [("\x04", ""), ("\r", "/quit"), ("\x03\x03", "")])
+async def test_exit_with_running_commands_needs_a_second_time(tmp_path: Path, keys: str, line: str) -> None:
+    chat = ScriptedChat()
+    chat.running_jobs = ("make watch", "npm run\x1b[2J dev")
+    async with open_tui(tmp_path, chat) as tui:
+        await tui.type_text(line)
+        tui.keys(keys)
+        await tui.wait_for(lambda: "Exit again to confirm." in " ".join(tui.written.split()))
+        assert "Exiting stops 2 background commands (make watch; npm run\\x1b[2J dev)." in " ".join(tui.written.split())
+        assert tui.session.screen.app.is_running
+        tui.keys("\x04")
+        await tui.wait_for(lambda: not tui.session.screen.app.is_running)
+    assert tui.session.stopped_jobs == chat.running_jobs
+
+
 @pytest.mark.covers("CLI-02")
 async def test_completion_menu_offers_candidates(tmp_path: Path) -> None:
     chat = ScriptedChat()
@@ -519,6 +541,12 @@ async def test_enter_sends_a_file_that_tab_completed(tmp_path: Path, path: str, 
 async def test_command_results_take_effect(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         picker = Picker("Models", (Choice("one", "/model one"), Choice("two", "/model two", current=True)))
+        tui.chat.publish(chat_events.CommandEnd("c0", "model", picker))
+        await tui.wait_for(lambda: "Models" in tui.drawn)
+        tui.keys("t")
+        await tui.wait_for(lambda: "Filter: t" in tui.drawn)
+        tui.keys("\x03")
+        await tui.wait_for(lambda: "Models" not in tui.drawn)
         tui.chat.publish(chat_events.CommandEnd("c1", "model", picker))
         await tui.wait_for(lambda: tui.session.screen.dialog)
         tui.keys("\x1b[A")
@@ -592,7 +620,7 @@ async def test_notifications_need_an_unfocused_terminal(tmp_path: Path) -> None:
         tui.keys("\x1b[I")
         await tui.wait_for(lambda: tui.session.notifier.focused)
         tui.chat.publish(make.run_end("completed", text="all done", seconds=9))
-        await tui.wait_for(lambda: "9.0 s" in tui.written)
+        await tui.wait_for(lambda: "9.0s" in tui.written)
         assert "\a" not in tui.raw
         tui.keys("\x1b[O")
         await tui.wait_for(lambda: tui.session.notifier.focused is False)

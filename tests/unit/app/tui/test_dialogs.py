@@ -128,6 +128,15 @@ PICKER = Picker(
 
 
 @pytest.mark.covers("CLI-09")
+def test_position_in_a_long_list_is_never_cut() -> None:
+    dialog = PickerDialog(Picker("Sessions", tuple([Choice("word " * i, "/x") for i in range(30)])), lambda _: None)
+    for row in range(30):
+        lines = render(dialog, 40, 12).splitlines()
+        assert lines[-1].endswith(f"  {row + 1} of 30")
+        assert all(width(line) < 40 for line in lines)
+        dialog.on_key("down")
+
+
 def test_typing_filters_a_picker() -> None:
     answers: list[ChatCommand | None] = []
     dialog = PickerDialog(PICKER, answers.append)

@@ -2,11 +2,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from mainspring.app.chat import events as chat_events
-from mainspring.app.chat.commands import Prompt
+from mainspring.app.chat.commands import Answer, Prompt
 from mainspring.app.tui.paste import BURST, join_bursts
 from tests.unit.app.tui.harness import open_tui
 
@@ -62,10 +63,31 @@ async def test_line_that_arrives_with_its_enter_is_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("BYD-04")
-async def test_burst_does_not_answer_a_dialog(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["yes, and then " * 5, "yes"])
+async def test_burst_does_not_answer_a_dialog(tmp_path: Path, text: str) -> None:
     async with open_tui(tmp_path) as tui:
         tui.chat.publish(chat_events.QuestionRequest("q", "confirm", "Go?"))
         await tui.wait_for(tui.session.screen.dialog_takes_keys)
-        tui.keys("yes, and then " * 5)
-        await tui.wait_for(lambda: tui.session.screen.buffer.text == "yes, and then " * 5)
+        tui.keys(text)
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == text)
         assert not tui.chat.commands
+
+
+@pytest.mark.parametrize("size", [Size(rows=3, columns=80), Size(rows=24, columns=10)])
+async def test_question_takes_no_keys_in_a_window_that_cannot_show_it(
+    tmp_path: Path, size: Size, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_tui(tmp_path) as tui:
+        screen = tui.session.screen
+        monkeypatch.setattr(screen.output, "get_size", lambda: size)
+        tui.chat.publish(chat_events.QuestionRequest("q", "confirm", "Go?"))
+        await tui.wait_for(lambda: screen.dialog)
+        screen.end_typing()
+        monkeypatch.setattr(screen, "_asked_at", 0.0)
+        tui.keys("y")
+        await tui.wait_for(lambda: screen.buffer.text == "y")
+        assert not tui.chat.commands
+        monkeypatch.setattr(screen.output, "get_size", lambda: Size(rows=24, columns=80))
+        screen.end_typing()
+        tui.keys("y")
+        assert await tui.next_command(Answer) == Answer("q", ("yes",))

@@ -1,8 +1,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.app.tui.markdown import MarkdownRenderer
 from mainspring.app.tui.safe_text import width

@@ -1,6 +1,13 @@
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
+from hypothesis import given, strategies as st
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import fragment_list_to_text
+from prompt_toolkit.layout.controls import BufferControl
+from prompt_toolkit.layout.processors import TransformationInput
+from prompt_toolkit.layout.screen import Char
 
+from mainspring.app.tui.input_field import InputProcessor
+from mainspring.app.tui.paste import PasteStore
 from mainspring.app.tui.safe_text import sanitize, strip_emoji_modifiers, to_encoding, to_one_row, truncate, width
 from mainspring.app.tui.styled_text import clip_row, make_row
 
@@ -28,6 +35,31 @@ def test_truncated_line_fits(text: str, columns: int) -> None:
 
 def test_emoji_sequences_become_emoji_of_known_width() -> None:
     assert strip_emoji_modifiers("\U0001f469\u200d\U0001f4bb\ufe0f") == "\U0001f469\U0001f4bb"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "columns"),
+    [
+        ("\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f468\U0001f469\U0001f467", 6),
+        ("\U0001f44d\U0001f3fd", "\U0001f44d", 2),
+        ("\U0001f1e9\U0001f1ea", "\U0001f1e9\U0001f1ea", 2),
+        ("\u2764\ufe0f", "\u2764", 1),
+        ("e\u0301\u0323", "e\u0301\u0323", 1),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940", 5),
+    ],
+    ids=["joined", "skin tone", "flag", "variant", "accents", "spacing marks"],
+)
+def test_input_has_the_width_that_the_terminal_counts(text: str, shown: str, columns: int) -> None:
+    """The widths are those of tmux."""
+    line = f"a{text}b"
+    given = TransformationInput(
+        BufferControl(), Document(line), 0, lambda at: at, [("", line)], 80, 24, get_line=lambda _: [("", line)]
+    )
+    transformed = InputProcessor(PasteStore()).apply_transformation(given)
+    assert fragment_list_to_text(transformed.fragments) == f"a{shown}b"
+    assert sum(Char(character).width for character in shown) == width(shown) == columns
+    assert [transformed.source_to_display(at) for at in (0, 1, len(line) - 1)] == [0, 1, 1 + len(shown)]
+    assert transformed.display_to_source(1 + len(shown)) == len(line) - 1
 
 
 def test_to_one_row_joins_and_truncates() -> None:

@@ -119,4 +119,4 @@ def test_tokens_are_estimated_until_the_usage_is_known() -> None:
 async def test_tokens_are_shown_next_to_the_spinner(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         tui.chat.publish(run_events.AgentStart("r"), make.text("x" * 400))
-        await tui.wait_for(lambda: "Working...  0.0 s  ~100 tokens" in tui.drawn)
+        await tui.wait_for(lambda: "Working...  0.0s  ~100 tokens" in tui.drawn)

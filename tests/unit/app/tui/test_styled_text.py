@@ -1,7 +1,6 @@
 """Rows that wrap between words, and collapsed rows."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.app.tui.safe_text import width
 from mainspring.app.tui.styled_text import CollapsedOutput, make_row, output_rows, to_text, wrap_row, wrap_rows
@@ -16,6 +15,9 @@ def test_rows_wrap_between_words_and_keep_style_and_indent() -> None:
         to_text(wrap_row(make_row("a " + "path/" * 6 + " b"), 20)) == f"a\n{'path/' * 6}\nb\n"
     )  # stays in one piece, so that it can be copied
     assert to_text(wrap_row(make_row("x" * 25), 21, break_words=True)) == f"{'x' * 20}\nxxxxx\n"
+    pair = "\u8aad\u3080"
+    wide = wrap_rows([make_row("    [x] see " + pair * 12)], 40)
+    assert to_text(wide) == f"    [x] see {pair * 6}\u8aad\n    \u3080{pair * 5}\n"
 
 
 @given(st.text(alphabet="ab \u65e5\U0001f600", max_size=80), st.integers(12, 40), st.sampled_from(["", "  "]))

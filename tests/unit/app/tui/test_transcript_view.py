@@ -6,7 +6,7 @@ import pytest
 from mainspring import events as run_events
 from mainspring.app.chat import events as chat_events
 from mainspring.app.chat.command_results import Table, Text
-from mainspring.app.tui.styled_text import to_text
+from mainspring.app.tui.styled_text import clip_row, to_text
 from mainspring.app.tui.theme import Theme
 from mainspring.app.tui.transcript_view import TranscriptView
 from mainspring.events import EditOutcome, ErrorInfo, FileDiff, Hunk
@@ -36,9 +36,9 @@ def test_subagents_are_nested_under_their_names() -> None:
     assert text == "+ explore: find it in there\n  | * Search 3 hits\n  | + deep: more\n"
     view.add_event(make.in_subagent("c2", make.text("thinking about it")), 1.0)
     live = to_text(view.live_rows(3.0, 10))
-    assert "explore 2.0 s Waiting for the model" in live
+    assert "explore 2.0s Waiting for the model" in live
     assert "  | " in live
-    assert "deep 2.0 s thinking about it" in live
+    assert "deep 2.0s thinking about it" in live
     both = render(
         view,
         make.in_subagent("c2", make.tool_start("y", "shell", "Run", "ls")),
@@ -49,7 +49,7 @@ def test_subagents_are_nested_under_their_names() -> None:
         make.subagent_end("c1", "explore", "error", error="no\x1b[31m model", turns=1),
     )
     assert "  |   | deep x Run ls failed\n" in both
-    assert "  | + deep done  2 turns, 1.5k tokens, $0.25, 12 s\n" in both
+    assert "  | + deep done  2 turns, 1.5k tokens, $0.25, 12s\n" in both
     assert "+ explore error" in both
     assert "    no model\n" in both
 
@@ -61,10 +61,10 @@ def test_tools_have_display_names_and_collapse_long_output() -> None:
     started = make.tool_start("t", "shell", "Run command", "make \x1b]0;x\x07 all")
     assert render(view, started) == ""
     view.add_event(make.tool_update("t", "compiling\r\x1b[2K"), 1.0)
-    assert r"Run command make \x1b]0;x\x07 all 4.0 s" "\n    compiling" in to_text(view.live_rows(5.0, 10))
+    assert r"Run command make \x1b]0;x\x07 all 4.0s" "\n    compiling" in to_text(view.live_rows(5.0, 10))
     text = render(view, make.tool_end("t", "shell", "Run command", "make all", output=output, seconds=4))
     assert text.startswith(
-        "* Run command make all 4.0 s\n  ... 15 more lines (Ctrl-O to show)\n    row 15 [bold]x[/nope]\n"
+        "* Run command make all 4.0s\n  ... 15 more lines (Ctrl-O to show)\n    row 15 [bold]x[/nope]\n"
     )
     assert to_text(view.collapsed.expand_last()).count("row ") == 20
     denied = make.tool_end("u", "shell", "Run command", "rm", is_error=True, denied=True, output="not now")
@@ -102,7 +102,7 @@ def test_responses_are_separated_from_tools_and_closed() -> None:
         make.run_end("completed", turns=2, tokens=10, cost=None, seconds=1),
     )
     assert text == (
-        "> do it\n  now\n  1 attached\n\nI *look\n\n* Search x\n\nDone.\n\nReally\n\n1.0 s, 2 model calls, 10 tokens\n"
+        "> do it\n  now\n  1 attached\n\nI *look\n\n* Search x\n\nDone.\n\nReally\n\n1.0s, 2 model calls, 10 tokens\n"
     )
 
 
@@ -123,6 +123,15 @@ def test_live_tail_shows_the_end_of_a_long_response() -> None:
 
 
 @pytest.mark.covers("CLI-01")
+@pytest.mark.parametrize("text", ["\u65e5\u672c\u8a9e" * 40, "word and " * 60], ids=["wide", "prose"])
+@pytest.mark.parametrize("columns", [40, 41, 80])
+def test_open_response_loses_no_character_at_the_edge(text: str, columns: int) -> None:
+    view = make_view(columns)
+    view.add_event(make.text(text), 1.0)
+    rows = [clip_row(row, columns - 1) for row in view.live_rows(1.0, 30)]  # as the screen draws them
+    assert "".join(to_text(rows).split()) == "".join(text.split())
+
+
 def test_live_rows_show_the_current_activity() -> None:
     view = make_view(utf8=False)
     assert to_text(view.live_rows(0, 10)) == ""
@@ -135,10 +144,10 @@ def test_live_rows_show_the_current_activity() -> None:
     live = to_text(view.live_rows(4.5, 10))
     assert live.isascii()
     assert "  hm\n  so\n" in live
-    assert "waiting for the model...  3.5 s  ~3 tokens  Esc to stop" in live
+    assert "waiting for the model...  3.5s  ~3 tokens  Esc to stop" in live
     assert len({to_text(view.live_rows(4.5 + step / 8, 10)).splitlines()[-1][0] for step in range(4)}) == 4  # it spins
     assert view.busy
-    assert "Thought for 2.0 s" in render(view, make.response(""), now=3.0)
+    assert "Thought for 2.0s" in render(view, make.response(""), now=3.0)
     assert "hm" in to_text(view.collapsed.expand_last())
     text = render(view, make.run_end("error", error=ErrorInfo(type="E", message="no\x07 key", retryable=True)))
     assert text.endswith("Error: no\\x07 key\nThis error may be temporary. Send the message again to retry.\n")
@@ -291,7 +300,7 @@ def test_unnamed_subagents_are_numbered() -> None:
     )
     assert text == (
         "+ subagent 1: left\n+ subagent 2: right\n  | subagent 2 * Search 3 hits\n"
-        "+ subagent 1 done  1 turn, 30 tokens, 1.0 s\n+ subagent 1: again\n"
+        "+ subagent 1 done  1 turn, 30 tokens, 1.0s\n+ subagent 1: again\n"
     )
 
 
@@ -368,20 +377,20 @@ def test_wait_for_the_user_is_shown_and_not_counted_as_work() -> None:
     view = make_view()
     view.add_event(run_events.AgentStart("r"), 10.0)
     view.add_event(make.tool_start("t", "shell", "Shell", "make"), 11.0)
-    assert "Working...  3.0 s  Esc to stop" in to_text(view.live_rows(13.0, 10))
+    assert "Working...  3.0s  Esc to stop" in to_text(view.live_rows(13.0, 10))
     view.add_event(make.approval("q", "t", "shell", "Shell", "run", "make"), 13.0)
     waiting = [to_text(view.live_rows(now, 10)) for now in (13.0, 50.3, 99.9)]
-    assert "? Waiting for you  3.0 s\n" in waiting[0]
+    assert "? Waiting for you  3.0s\n" in waiting[0]
     assert len(set(waiting)) == 1  # nothing moves
     assert view.to_work_seconds(3.0) == 3.0
     view.add_event(run_events.ApprovalResult("q", "once"), 113.0)
-    assert "Working...  4.0 s  Esc to stop" in to_text(view.live_rows(114.0, 10))
+    assert "Working...  4.0s  Esc to stop" in to_text(view.live_rows(114.0, 10))
     ended = make.tool_end("t", "shell", "Shell", "make", seconds=4.0)
-    assert render(view, ended, now=115.0) == "* Shell make 4.0 s\n"
+    assert render(view, ended, now=115.0) == "* Shell make 4.0s\n"
     assert view.to_work_seconds(110.0) == 10.0
     end = make.run_end("completed")
     stats = msgspec.structs.replace(end.stats, seconds=110.0, turns=2)
-    assert render(view, msgspec.structs.replace(end, stats=stats), now=120.0).strip().startswith("10 s, 2 model calls")
+    assert render(view, msgspec.structs.replace(end, stats=stats), now=120.0).strip().startswith("10s, 2 model calls")
 
 
 def test_wait_before_a_retry_counts_down() -> None:
@@ -406,4 +415,4 @@ def test_working_row_ends_with_one_ellipsis() -> None:
     view = make_view(40)
     view.add_event(run_events.AgentStart("r"), 10.0)
     view.add_event(chat_events.WorkingChange("Waiting for the model that is slow today..."), 10.0)
-    assert to_text(view.live_rows(10.0, 10))[2:] == "Waiting for the mode...  0.0 s\n"
+    assert to_text(view.live_rows(10.0, 10))[2:] == "Waiting for the mode...  0.0s\n"

@@ -25,11 +25,11 @@ PARTS = StatusLineSettings().parts
 
 def test_numbers_are_formatted() -> None:
     assert [format_seconds(v) for v in (0.04, 9.94, 12.7, 185, 7800)] == [
-        "0.0 s",
-        "9.9 s",
-        "12 s",
-        "3 min 5 s",
-        "2 h 10 min",
+        "0.0s",
+        "9.9s",
+        "12s",
+        "3m 5s",
+        "2h 10m",
     ]
     assert [format_tokens(v) for v in (0, 999, 1000, 12_345, 123_456, 1_234_567)] == [
         "0",

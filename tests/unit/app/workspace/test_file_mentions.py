@@ -12,8 +12,17 @@ from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.permissions import PermissionDecision, Permissions
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools.builtin import read_file
+from tests.rows import each_row
 
-FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt": "0123456789\n" * 30_000}
+FILES = {
+    "latin.txt": "café\n".encode("latin-1"),
+    "wide.txt": "café\n".encode("utf-16"),
+    "a.txt": "one\ntwo\n",
+    "docs/b c.md": "# B",
+    "bin": b"\0\1",
+    "big.txt": "0123456789\n" * 30_000,
+    "long.txt": "é" * 200_000,
+}
 NOTES: list[str] = []
 
 
@@ -46,6 +55,15 @@ async def test_files_and_folders_are_attached() -> None:
         '<file path="a.txt">\none\ntwo\n</file>\n\n<file path="docs/b c.md">\n# B\n</file>\n\n'
         '<folder path="docs">\nb c.md\n</folder>'
     )
+
+
+@each_row("name", ["latin.txt", "wide.txt"])
+async def test_attached_file_is_decoded_like_a_read_one(name: str) -> None:
+    assert f'<file path="{name}">\ncafé\n</file>' in await attach(f"see @{name}")
+
+
+async def test_attachment_is_not_cut_inside_a_character() -> None:
+    assert "\ufffd" not in await attach("see @long.txt")
 
 
 async def test_prompt_without_mentions_is_unchanged() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.workspace.git import Worktrees
+from mainspring.app.workspace.git import Worktrees, current_branch
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.errors import ConfigError
@@ -106,6 +106,89 @@ def test_force_removes_uncommitted_changes_but_keeps_commits(repository: Path, u
 
     assert not folder.exists()
     assert git(repository, "show", "mainspring/fix:kept.txt") == "kept"
+
+
+def test_worktree_with_submodules_is_removed_unless_they_contain_work(
+    repository: Path, user: UserPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "library"
+    shutil.copytree(repository, library)
+    for number, (key, value) in enumerate(
+        (("protocol.file.allow", "always"), ("user.name", "t"), ("user.email", "t@t"))
+    ):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", value)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "3")
+    git(repository, "submodule", "--quiet", "add", str(library), "library")
+    git(repository, "commit", "-qm", "submodule")
+    trees = Worktrees(str(repository), user)
+    folder = Path(trees.get_or_create("fix").path)
+    git(folder, "submodule", "--quiet", "update", "--init")
+    (folder / "library" / "build").mkdir()
+    (folder / "library" / "build" / "x").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigError, match="files that git ignores"):
+        trees.remove("fix")
+    git(folder / "library", "commit", "-q", "--allow-empty", "-m", "only here")
+    git(folder, "commit", "-aqm", "newer submodule")
+    with pytest.raises(ConfigError, match="1 uncommitted change, including unpushed commits of submodules"):
+        trees.remove("fix", ignored=True)
+    git(folder / "library", "reset", "-q", "--hard", "HEAD~")
+    git(folder, "commit", "-aqm", "older submodule")
+
+    trees.remove("fix", ignored=True)
+
+    assert not folder.exists()
+
+
+def test_unreadable_worktree_does_not_hide_the_others(repository: Path, user: UserPaths) -> None:
+    """A worktree whose administrative files are gone, one without a commit, and a repository of many branches and own options."""
+    git(repository, "config", "status.showUntrackedFiles", "no")
+    head = git(repository, "rev-parse", "HEAD")
+    branches = "".join(f"{head} refs/remotes/origin/{'long-name-' * 20}{number:06}\n" for number in range(9_000))
+    (repository / ".git" / "packed-refs").write_text(f"# pack-refs with: sorted \n{branches}", encoding="utf-8")
+    trees = Worktrees(str(repository), user)
+    for name in ("broken", "empty", "good"):
+        trees.get_or_create(name)
+    shutil.rmtree(repository / ".git" / "worktrees" / "broken")
+    git(trees.folder / "empty", "switch", "-q", "--orphan", "start")
+    (trees.folder / "good" / "new.txt").write_text("work\n", encoding="utf-8")
+    (trees.folder / "good" / "HEAD").write_text("a name of git\n", encoding="utf-8")
+
+    broken, empty, good = trees.list()
+
+    assert "not a git repository" in broken.problem
+    assert (empty.branch, empty.changes, empty.ahead, empty.problem) == ("start", 0, 0, "")
+    assert (good.branch, good.changes, good.ahead, good.problem) == ("mainspring/good", 2, 0, "")
+
+
+def test_branch_is_read_from_git_files(tmp_path: Path) -> None:
+    assert current_branch(str(tmp_path), commit=False) == ""
+    (tmp_path / ".git").mkdir()
+    assert current_branch(str(tmp_path), commit=False) == ""
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n", encoding="utf-8")
+    (tmp_path / "sub").mkdir()
+    assert current_branch(str(tmp_path / "sub"), commit=False) == "feature/x"
+    (tmp_path / ".git" / "HEAD").write_text("0123456789abcdef\n", encoding="utf-8")
+    assert current_branch(str(tmp_path)) == "01234567"
+    assert current_branch(str(tmp_path), commit=False) == ""
+
+
+def test_branch_is_read_from_git_if_it_is_stored_in_a_table(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git writes a name that no branch can have into `HEAD` if the branches are in a reftable."""
+    assert current_branch(str(repository / "sub")) == "main"
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "git").write_text('#!/bin/sh\ncase "$*" in *symbolic-ref*HEAD) echo topic;; esac\n', encoding="utf-8")
+    (programs / "git").chmod(0o755)
+    (repository / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n", encoding="utf-8")
+    monkeypatch.setenv("PATH", f"{programs}:/bin")
+
+    assert current_branch(str(repository / "sub")) == "topic"
+
+    (programs / "git").write_text("#!/bin/sh\nexit 128\n", encoding="utf-8")
+    assert current_branch(str(repository / "sub")) == ""
 
 
 def test_worktree_inherits_trust(repository: Path, user: UserPaths) -> None:

@@ -120,6 +120,16 @@ async def test_imports_are_text_files_with_limits(project: Path) -> None:
     assert any("Only 20 imported files" in n for n in found.notes)
 
 
+async def test_instructions_in_another_encoding_are_decoded(project: Path) -> None:
+    (project / "AGENTS.md").write_bytes("Grüße @latin.md\r\n".encode("utf-16"))
+    (project / "latin.md").write_bytes("für alle".encode("latin-1"))
+
+    section = (await make_reader(project).read_initial()).prompt_section()
+
+    assert "Grüße" in section
+    assert "für alle" in section
+
+
 async def test_permission_rules_can_exclude_an_import(project: Path) -> None:
     write(project / "AGENTS.md", "@keys.md")
     write(project / "keys.md", "k")

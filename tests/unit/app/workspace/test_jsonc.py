@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.app.workspace.settings.jsonc import edit_jsonc
 from mainspring.lenient_json import JsonError, parse_jsonc

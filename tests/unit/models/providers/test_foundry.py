@@ -13,8 +13,7 @@ from mainspring.models import HttpModel, LLMClient, ProviderConfig, create_model
 from mainspring.models.auth import ApiKey
 from mainspring.models.port import ZERO_PRICES, ModelRequest
 from mainspring.models.providers.foundry import FoundryModel
-from tests.unit.models.responses_wire import completed, text_item
-from tests.unit.models.responses_wire import sse as responses_sse
+from tests.unit.models.responses_wire import completed, sse as responses_sse, text_item
 from tests.unit.models.server import chunked, serve
 from tests.unit.models.wire import chunk, sse
 

@@ -3,8 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.messages import Message, Usage
 from mainspring.models import ModelRequest, RateLimitedModel, TokenBucket

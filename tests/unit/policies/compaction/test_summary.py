@@ -5,8 +5,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from mainspring import Agent, RunOptions, Session
@@ -392,7 +391,7 @@ def work_or_summarize(request: ModelRequest) -> Reply:
     """Call `look` again and again, report the tokens, and return a summary if asked for one."""
     chars = sum(len(str(b)) for m in request.messages for b in m.content)
     usage = Usage(input_tokens=chars // 4, output_tokens=20)
-    if request.system and "You sum up" in request.system:
+    if request.system and "You summarize" in request.system:
         return Reply(GOOD, usage=usage)
     done = sum("result" in r.text for m in request.messages for r in m.tool_results)
     assert usage.input_tokens < 16_000, "the window was exceeded"
@@ -448,7 +447,7 @@ async def test_library_does_not_compact_by_default() -> None:
     async def has_summary(behavior: RunOptions) -> bool:
         model = ScriptedModel(ToolLoop(12), loop=True, info=ModelInfo("m", "scripted", context_window=5000))
         await Agent(model, tools=[look], execution=MemoryEnv(), behavior=behavior).run("go")
-        return any("You sum up" in s.request.system for s in model.requests)
+        return any("You summarize" in s.request.system for s in model.requests)
 
     assert await has_summary(RunOptions(compaction=Compaction()))
     assert not await has_summary(RunOptions())
@@ -460,7 +459,7 @@ async def test_overflow_triggers_one_summary_and_a_retry() -> None:
 
     def script(request: ModelRequest) -> Reply | Exception:
         nonlocal failed
-        if "You sum up" in request.system:
+        if "You summarize" in request.system:
             return Reply(GOOD)
         if len(request.messages) > 100 and not failed:
             failed = True
@@ -485,7 +484,7 @@ async def test_overflow_triggers_one_summary_and_a_retry() -> None:
 @pytest.mark.covers("OPT-10")
 async def test_ineffective_summaries_stop_the_run() -> None:
     def script(request: ModelRequest) -> Reply | Exception:
-        if "You sum up" in request.system:
+        if "You summarize" in request.system:
             return Reply("S" * 60_000)
         if len(model.requests) > 12:
             return ContextExceededError("prompt is too long", reason="overflow")
@@ -502,7 +501,7 @@ async def test_ineffective_summaries_stop_the_run() -> None:
     ):
         await agent.run("go")
 
-    assert sum("You sum up" in s.request.system for s in model.requests) <= 6
+    assert sum("You summarize" in s.request.system for s in model.requests) <= 6
 
 
 async def test_resumed_session_does_not_compact_again() -> None:
@@ -513,7 +512,7 @@ async def test_resumed_session_does_not_compact_again() -> None:
     agent = Agent(model, tools=[look], execution=MemoryEnv(), session=session, behavior=options)
     await agent.run("Look")
     session.close()
-    before = sum("You sum up" in s.request.system for s in model.requests)
+    before = sum("You summarize" in s.request.system for s in model.requests)
     assert before == 1
 
     with Session.open(session.id, home=store) as again:
@@ -527,7 +526,7 @@ async def test_resumed_session_does_not_compact_again() -> None:
 @pytest.mark.parametrize("compaction", [None, Compaction(keep_recent=5000)])
 async def test_overflow_that_no_summary_resolves_names_what_fills_the_window(compaction: Compaction | None) -> None:
     def script(request: ModelRequest) -> Reply | Exception:
-        if "You sum up" in request.system:
+        if "You summarize" in request.system:
             return Reply("")
         return ContextExceededError("The prompt is too long (HTTP 400).", reason="overflow")
 
@@ -580,7 +579,7 @@ def test_description_of_the_window_advises_about_the_largest_part(system: str, t
 @pytest.mark.parametrize("compaction", [Compaction(keep_recent=2000), Compaction(keep_recent=2000, threshold=3000)])
 async def test_abort_during_a_summary_aborts_the_run_and_keeps_the_history(compaction: Compaction) -> None:
     def script(request: ModelRequest) -> Reply | Exception:
-        if "You sum up" in request.system:
+        if "You summarize" in request.system:
             asyncio.get_running_loop().call_later(0.01, agent.abort, "enough")
             return Reply(GOOD, delay=30)
         return ContextExceededError("prompt is too long", reason="overflow")

@@ -3,8 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.messages import Message
 from mainspring.policies.compaction import TouchedFiles, is_summary, parse_summary_message

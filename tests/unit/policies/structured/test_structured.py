@@ -5,8 +5,7 @@ from typing import Any
 import jsonschema_rs  # loaded here, as it reads files
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.agent.agent import Agent
 from mainspring.env import MemoryEnv
@@ -299,6 +298,16 @@ async def test_truncated_output_is_not_accepted() -> None:
 async def test_malformed_json_in_an_output_call_is_repaired() -> None:
     agent = make_agent(Reply(calls=[ScriptedCall(OUTPUT_TOOL, raw="{'name': 'Ann', 'age': 4,}")]))
     assert (await agent.run("go")).output == Person("Ann", 4)
+
+
+async def test_limit_after_a_rejected_output_is_reported_with_the_last_error() -> None:
+    agent = make_agent(ScriptedCall(OUTPUT_TOOL, {"name": "Ann"}), behavior=RunOptions(schema=Person, max_turns=1))
+    result = await agent.run("go")
+    with pytest.raises(
+        AgentOutputError,
+        match=r"^The run ended \(max_turns\) without an output: no response matched .* Raise the limit, or ",
+    ):
+        _ = result.output
 
 
 @pytest.mark.covers("AGT-33")

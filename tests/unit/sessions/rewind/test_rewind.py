@@ -3,8 +3,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring import Agent, Session
 from mainspring.env import FileStat, LocalEnv

@@ -9,8 +9,7 @@ import pytest
 from mainspring import Agent, Session
 from mainspring.env import LocalEnv
 from mainspring.errors import AgentBusyError, SessionError
-from mainspring.sessions.rewind import FileSnapshots, plan_rewind, plan_undo, rewind
-from mainspring.sessions.rewind import snapshots as state
+from mainspring.sessions.rewind import FileSnapshots, plan_rewind, plan_undo, rewind, snapshots as state
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.builtin import builtin_tools
 

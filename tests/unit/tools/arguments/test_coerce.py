@@ -4,8 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.tools.arguments.coerce import Coercion, coerce
 from mainspring.tools.validation import validate

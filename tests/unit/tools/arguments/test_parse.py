@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from mainspring.lenient_json import MAX_DEPTH, parse_relaxed
 from mainspring.tools.arguments.parse import (

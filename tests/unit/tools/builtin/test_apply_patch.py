@@ -5,8 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.env import LocalEnv, MemoryEnv
 from mainspring.tools import Access, ToolContext, ToolErrorCode

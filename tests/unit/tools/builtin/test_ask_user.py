@@ -39,7 +39,7 @@ def make_context(answer: Any) -> tuple[ToolContext, FakeUser]:
         (Reply((), "none of them"), "The user says: none of them"),
         (Reply(("a", "b"), "but fast"), "The user chose: a, b.\nThe user says: but fast"),
         (Reply(), "The user says: (nothing)"),
-        (None, "The user gave no answer. Do not ask again; go on by what you know, or end with the question."),
+        (None, "The user did not answer. Do not ask again; continue with what you know, or end with the question."),
     ],
 )
 async def test_question_reaches_the_user_and_the_answer_the_model(reply: Reply | None, expected: str) -> None:

@@ -4,8 +4,7 @@ import asyncio
 import codecs
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.tools import Tool, ToolContext

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mainspring.env import HttpResponse, MemoryEnv
 from mainspring.tools import Access, ToolContext, ToolErrorCode, ToolResult

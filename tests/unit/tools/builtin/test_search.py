@@ -174,6 +174,7 @@ ENCODED = {
     "big.txt": "\ufeffle café\nbig\n".encode("utf-16-be"),
     "utf8.txt": "le café\nutf8\n".encode(),
     "mostly.txt": "le café crème à côté".encode() + b"\xff\n",
+    "mac.txt": b"eins\rzwei needle\rdrei",
     "picture.png": b"\x89PNG\r\n\x1a\n\0\0caf\xe9" + bytes(range(256)),
 }
 
@@ -204,6 +205,7 @@ def encoded(tree: Path) -> None:
         {"pattern": "caf", "path": "picture.png"},
         {"pattern": "fünf", "glob": "*.html"},
         {"pattern": "fünf", "path": "legacy"},
+        {"pattern": "needle", "context": 1},
     ],
     ids=str,
 )
@@ -211,6 +213,15 @@ async def test_grep_decodes_files_in_both(
     both_contexts: tuple[ToolContext, ToolContext], arguments: dict[str, Any]
 ) -> None:
     await run_on_both(both_contexts, grep, **arguments)
+
+
+@pytest.mark.usefixtures("encoded")
+async def test_lines_that_end_in_cr_are_found_as_read_file_numbers_them(
+    both_contexts: tuple[ToolContext, ToolContext],
+) -> None:
+    result = await run_on_both(both_contexts, grep, pattern="needle", path="mac.txt", context=1)
+
+    assert result.text == "1-eins\n2:zwei needle\n3-drei\n(1 matching line in 1 file)"
 
 
 @pytest.mark.usefixtures("encoded")

@@ -6,8 +6,7 @@ from pathlib import Path
 from traceback import walk_tb
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mainspring.cancellation import CancelToken
 from mainspring.env import ConfinedEnv, EditorEnv, LocalEnv, RealPath, beneath

@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.env import CapturedOutput, LocalEnv, MemoryEnv, ProcessResult
 from mainspring.tools import ToolContext, ToolErrorCode

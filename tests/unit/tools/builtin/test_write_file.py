@@ -7,8 +7,7 @@ from typing import Any
 from unicodedata import normalize
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.tools import ToolContext, ToolErrorCode

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.errors import ConfigError
 from mainspring.tools.schema.output import OutputSchema, combine_alternatives, convert_output, extract_json_values
@@ -212,6 +211,9 @@ def scale(factor: int) -> int:
         (Tree | Struct, {"name": "x", "children": [{"name": "y"}]}, Tree("x", [Tree("y")])),
         (Tree | Struct, {"name": "x", "age": 2}, Struct("x", 2)),
         ([[First, int], int], 4, 4),
+        (list[First] | list[Second], [{"name": "x", "size": 2}], [Second(name="x", size=2)]),
+        (tuple[First] | tuple[Second], [{"name": "x", "size": 2}], (Second(name="x", size=2),)),
+        (pydantic.JsonValue, {"a": [1, None]}, {"a": [1, None]}),
         (int | str, "3", "3"),
         (bool | str | None, "true", "true"),
         (int | float, 2.5, 2.5),
@@ -270,6 +272,10 @@ def test_conversion_of_an_output_coerces_nothing(value: Any, kind: Any) -> None:
 @pytest.mark.parametrize("text", ['{"output": [1, 2]}', "[1, 2]", "```json\n[1, 2]\n```", 'Here: {"output": [1, 2]}'])
 def test_text_may_have_the_form_of_the_arguments(text: str) -> None:
     assert OutputSchema(list[int]).parse_text(text).value == [1, 2]
+
+
+def test_text_in_the_form_of_the_arguments_is_not_an_object_without_its_fields() -> None:
+    assert OutputSchema(First | None).parse_text('{"output": {"name": "x"}}').value == First("x")
 
 
 def test_text_with_other_than_one_value_is_an_error() -> None:

@@ -1,14 +1,15 @@
 """Unions of object types: one schema, conversion to the type that fits best, and clear errors."""
 
 import dataclasses
+import enum
 from typing import Annotated, Any, Literal, TypedDict
 
 import annotated_types as at
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
+from typing_extensions import TypeAliasType
 
 from mainspring.errors import ToolError
 from mainspring.tools.schema.function import schema_from_signature, schema_from_type
@@ -58,6 +59,24 @@ class Tree(msgspec.Struct):
     children: list["Tree | Point"] = []
 
 
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclasses.dataclass
+class Red:
+    color: Literal[Color.RED]
+
+
+@dataclasses.dataclass
+class Blue:
+    color: Literal[Color.BLUE, "navy"]
+
+
+Nested = TypeAliasType("Nested", list["Nested"] | int | None)
+
+
 GOOD: list[tuple[Any, Any, Any]] = [
     (Point | Place, {"x": 1}, Point(1)),
     (Point | Place, {"x": 1, "name": "a"}, Place("a", 1)),
@@ -78,6 +97,12 @@ GOOD: list[tuple[Any, Any, Any]] = [
     (Point | Place | float, 5.0, 5.0),
     (list[int] | list[str], ["a"], ["a"]),
     (Point | dict[str, int], {"z": 1}, {"z": 1}),
+    (Red | Blue, {"color": "blue"}, Blue(Color.BLUE)),
+    (Red | Blue, {"color": "navy"}, Blue("navy")),
+    (list[Literal[Color.RED, "x"]], ["red", "x"], [Color.RED, "x"]),
+    (tuple[Point] | tuple[Place], [{"x": 1, "name": "a"}], (Place("a", 1),)),
+    (Nested | Point, [[1], None], [[1], None]),
+    (pydantic.JsonValue, {"a": [1, None]}, {"a": [1, None]}),
     (Tree, {"children": [{"x": 1}, {"children": [{"x": 2}]}]}, Tree([Point(1), Tree([Point(2)])])),
 ]
 

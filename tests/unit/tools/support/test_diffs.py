@@ -4,8 +4,7 @@ import difflib
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.tools.support.editing.diffs import MAX_DIFF_BYTES, compute_diff, count_common_lines, parse_diff
 

@@ -3,8 +3,7 @@
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.tools.support.text_files import decode_text, looks_binary, replace_surrogates
 
@@ -26,6 +25,8 @@ GERMAN = "Größe = 'Straße'\nfür alle\n"
         ("這是一個用來測試編碼的檔案，裡面的句子比較長一些，這樣才容易分辨。\n", "big5", "big5"),
         ("안녕하세요 세계\n", "cp949", "cp949"),
         ("Zażółć gęślą jaźń\n", "cp1250", "cp1250"),
+        ("plain line\n" * 30_000 + "Привет, мир! Это тест.\n", "cp1251", "cp1251"),
+        ("x" * 300_000 + "\n" + GERMAN, "cp1252", "cp1252"),
     ],
 )
 def test_common_encodings_are_detected(text: str, encoding: str, found: str) -> None:

@@ -291,6 +291,8 @@ class AcpSession:
         self._replayed = asyncio.Event()
         self._closed = asyncio.Event()
         self._turn: PromptTurn | None = None
+        self._prompting = asyncio.Lock()
+        self._cancels = 0
         self._sent: set[str] = set()
         self._changes: dict[str, asyncio.Future[str]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
@@ -371,13 +373,18 @@ class AcpSession:
     # --- requests of the client -------------------------------------------------------------------------------------
 
     async def prompt(self, blocks: list[PromptBlock]) -> AcpStopReason:
-        """Run a prompt or a slash command, and wait for its end.
+        """Run a prompt or a slash command, and wait for its end. A prompt right after a cancellation waits for the end of the cancelled one.
 
         Raises:
             RequestError: If another prompt is running, if this prompt cannot be used, or if the run fails.
         """
-        if self._turn is not None:
+        if self._turn is not None and not self._turn.cancelled:
             raise RequestError(-32600, "A prompt is already running in this session. Cancel it, or wait for its end.")
+        cancels = self._cancels
+        async with self._prompting:
+            return "cancelled" if self._cancels != cancels else await self._run_prompt(blocks)
+
+    async def _run_prompt(self, blocks: list[PromptBlock]) -> AcpStopReason:
         text, attachments = parse_prompt(blocks, self.cwd)
         command = parse_line(text, attachments, known=self.chat.command_names)
         if isinstance(command, Shell) or attachments:  # an editor has its own terminals
@@ -398,7 +405,8 @@ class AcpSession:
             self._turn = None
 
     async def cancel(self) -> None:
-        """Stop the run."""
+        """Stop the run, and forget a prompt that waits for its end."""
+        self._cancels += 1
         turn = self._turn
         if turn is not None:
             turn.cancelled = True

@@ -5,9 +5,11 @@ from __future__ import annotations
 from mainspring.lazy import TYPE_CHECKING, lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.app.servers.ag_ui.ui_messages import DONE as DONE
-    from mainspring.app.servers.ag_ui.ui_messages import UI_MESSAGE_HEADERS as UI_MESSAGE_HEADERS
-    from mainspring.app.servers.ag_ui.ui_messages import UiMessageEncoder as UiMessageEncoder
+    from mainspring.app.servers.ag_ui.ui_messages import (
+        DONE as DONE,
+        UI_MESSAGE_HEADERS as UI_MESSAGE_HEADERS,
+        UiMessageEncoder as UiMessageEncoder,
+    )
 
 lazy_exports(
     __name__,

@@ -33,15 +33,15 @@ TOOLS = [
         name=RUN_TOOL,
         title="Run a task",
         description=(
-            "Give a task to a coding agent that reads, searches, edits and runs commands in its project folder, as far as it is "
-            "allowed, and get its answer. It knows nothing of this conversation: say all that matters. With `session` it goes on "
-            "where an earlier task ended."
+            "Give a task to a coding agent that reads, searches, edits and runs commands in its project folder, within its "
+            "permissions, and get its answer. It knows nothing of this conversation: include all that matters. With `session` it "
+            "continues where an earlier task ended."
         ),
         input_schema={
             "type": "object",
             "properties": {
                 "prompt": {"type": "string", "minLength": 1, "description": "The task. @path attaches a file."},
-                "session": {"type": "string", "description": "Id of the session to go on with; a new one if left out."},
+                "session": {"type": "string", "description": "ID of the session to continue; a new one if left out."},
             },
             "required": ["prompt"],
             "additionalProperties": False,
@@ -64,7 +64,7 @@ TOOLS = [
     types.Tool(
         name=SESSIONS_TOOL,
         title="List sessions",
-        description="The sessions of the agent's project folder, last used first: what `run` can go on with.",
+        description="The sessions of the agent's project folder, last used first: which `run` can continue.",
         input_schema={
             "type": "object",
             "properties": {"limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}},
@@ -227,7 +227,7 @@ class McpAgentServer:
             "mainspring",
             version=__version__,
             title="Mainspring",
-            instructions="A coding agent. `run` gives it a task in its project folder; `sessions` lists earlier ones.",
+            instructions="A coding agent. `run` sends it a task in its project folder; `sessions` lists earlier ones.",
             on_list_tools=self._list,
             on_call_tool=self._call,
         )

@@ -50,7 +50,7 @@ def env_str(environ: Mapping[str, str], name: str) -> str | None:
     return environ.get(name, "").strip() or None
 
 
-def env_bool(environ: Mapping[str, str], name: str, default: bool = False) -> bool:
+def env_bool(environ: Mapping[str, str], name: str) -> bool | None:
     """Return a boolean: 1, true, yes, on, or 0, false, no, off.
 
     Raises:
@@ -58,10 +58,10 @@ def env_bool(environ: Mapping[str, str], name: str, default: bool = False) -> bo
     """
     value = env_str(environ, name)
     if value is None:
-        return default
+        return None
     word = value.lower()
     if word not in _YES | _NO:
-        raise ConfigError(f"{name} must be 1 or 0, not {value!r}")
+        raise ConfigError(f"{name} must be true or false, not {value!r}")
     return word in _YES
 
 
@@ -104,7 +104,11 @@ def variable_name(key: str) -> str:
 _MAX_BYTES = 1 << 20
 
 
-_READERS: dict[Any, Callable[[Mapping[str, str], str], Any]] = {int: env_int, float: env_float}
+_READERS: dict[Any, Callable[[Mapping[str, str], str], Any]] = {
+    bool: env_bool,
+    int: env_int,
+    float: env_float,
+}
 _AGENT_OPTIONS = [
     (("agent", agent_key(name, setting)), option, setting) for name, option, setting in iter_agent_settings()
 ]

@@ -28,11 +28,9 @@ from mainspring.models.wire.openai_chat.payloads import (
 
 if TYPE_CHECKING:
     from mainspring.models.codec.cumulative_text import CumulativeText
-    from mainspring.models.codec.text_markup import MarkupText, ends_with_calls, has_native_calls
+    from mainspring.models.codec.text_markup import MarkupText
 else:
     CumulativeText = lazy_function("mainspring.models.codec.cumulative_text", "CumulativeText")
-    ends_with_calls = lazy_function("mainspring.models.codec.text_markup", "ends_with_calls")
-    has_native_calls = lazy_function("mainspring.models.codec.text_markup", "has_native_calls")
     MarkupText = lazy_function("mainspring.models.codec.text_markup", "MarkupText")
 
 
@@ -384,18 +382,12 @@ class ChatDecoder(StreamDecoder[ChatChunk]):
         if self._markup is not None:
             self._finish_markup(self._markup, out)
         self._close_text(out)
-        if self.tools and self._markup is None and not self._calls.count and len(self.draft):
-            text = self.draft.message().text
-            if self._can_have_markup:  # Text without "<" was not scanned.
-                self.has_unparsed_calls = "[TOOL_CALLS]" in text and has_native_calls(text)
-            else:
-                self.has_unparsed_calls = text[-1:] in (">", "\n") and ends_with_calls(text, self.tools)
         self._calls.close(out)
 
     def _add_markup(self, text: str, out: list[StreamEvent]) -> bool:
         """Add text that may be markup; return False if it is not."""
         if self._markup is None:
-            if "<" not in text and (self._text >= 0 or not text[0].isspace()):
+            if "<" not in text and (self._text >= 0 or not (text[0].isspace() or text[0] in "[◁")):
                 return False
             self._markup = MarkupText(self.draft, self._text)
             self._text = -1

@@ -164,7 +164,7 @@ def _last_item_with_breakpoint(
 
 def _key(profile: ModelProfile) -> str:
     d, info, unreadable = profile.dialect, profile.info, hash(profile.unreadable)
-    return f"{_SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}|{unreadable}"
+    return f"{_SLOT}|{info.provider}|{info.id}|{info.vision}|{d.developer_role}|{d.reasoning}|{d.tool_images}|{d.name_results}|{d.short_ids}|{d.empty_content}|{unreadable}"
 
 
 def _head(
@@ -210,7 +210,7 @@ def _assistant(message: Message, dialect: ChatCapabilities) -> dict[str, Any]:
     parts = _reasoning(message, dialect, item)
     if parts:
         item["content"] = [*parts, {"type": "text", "text": text}] if text else parts
-    elif text:
+    elif text or dialect.empty_content:
         item["content"] = text
     calls = [_call(block, dialect) for block in message.tool_uses]
     if calls:

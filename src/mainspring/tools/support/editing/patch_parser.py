@@ -186,7 +186,7 @@ class _PatchParser:
         if not count:
             shown = "the end of the section" if self.done or _is_section(self.line) else _short(self.line)
             raise PatchError(
-                f"line {self.number}: a change has lines that begin with a space (as in the file), - (goes) or + (comes), "
+                f"line {self.number}: a change has lines that begin with a space (unchanged), - (removed) or + (added), "
                 f"but here is {shown}"
             )
         return PatchChunk(tuple(contexts), tuple(old), tuple(new), at_end, number)

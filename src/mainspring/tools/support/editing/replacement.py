@@ -71,8 +71,8 @@ def compute_edit(raw: str, edit: Edit) -> EditChange | EditError:
             return change or EditError("old_string with these line endings is not in the file; it has other ones.")
     if not old and view.text:
         return EditError(
-            "old_string is empty. Give the text to replace, with a line or two around it; to insert, repeat a line that "
-            "stands there in new_string; to replace the whole file use write_file."
+            "old_string is empty. Give the text to replace, with a line or two around it; to insert, repeat an "
+            "existing line in new_string; to replace the whole file use write_file."
         )
     located = find_match(view, old, replace_all=edit.every)
     if not old.strip() and isinstance(located, Match) and len(located.spans) > 1:
@@ -97,8 +97,8 @@ def _apply_match(view: NormalizedText, located: Match, new: str) -> EditChange |
     except UnclearIndentationError:
         line = view.line_at(located.spans[0][0])
         return EditError(
-            f"old_string is found at line {line}, but with another indentation, and how to indent new_string cannot be "
-            f"told from it. Repeat the call with the file's indentation in both:\n\n{describe_closest_match(view, located.old)}"
+            f"old_string is found at line {line}, but with another indentation, so the indentation of new_string is "
+            f"unknown. Repeat the call with the file's indentation in both:\n\n{describe_closest_match(view, located.old)}"
         )
     lines = tuple([(view.line_at(a), view.line_at(max(a, b - 1))) for a, b in located.spans])
     if text == view.raw:

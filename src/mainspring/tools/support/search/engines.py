@@ -111,7 +111,7 @@ class SearchResult(Struct, frozen=True):
         counts: Number of matching lines, by path.
         problems: Reasons why the result is incomplete; empty if it is complete.
         encodings: The encoding of files with matches that are not UTF-8, by path.
-        undecoded: Files that are neither UTF-8 nor UTF-16, which ripgrep cannot decode.
+        undecoded: Files that are neither UTF-8 nor UTF-16, or whose lines end in CR alone, which ripgrep cannot read.
     """
 
     lines: dict[str, list[Line]]
@@ -218,14 +218,19 @@ async def _run_ripgrep(
     if scan is not None:
         problems += [problem for problem in _check_result(scan, True) if problem not in problems]
     found = await asyncio.to_thread(_parsed, result.stdout.data)
-    undecoded = {name: None for name, rows in found.items() if not all(is_utf8(text) for _, _, text in rows)}
+    undecoded = {name: None for name, rows in found.items() if not _can_show(rows)}
     undecoded |= dict.fromkeys(_path(name) for name in (scan.stdout.data if scan else b"").split(b"\0")[:-1])
-    wrong, encodings = await disproved(ctx, cwd, found)
+    wrong, encodings = await disproved(ctx, cwd, {name: rows for name, rows in found.items() if name not in undecoded})
     if wrong:  # their names may belong to files outside the folder
         problems.append(f"{len(wrong)} file{'' if len(wrong) == 1 else 's'} changed during the search")
         found = {name: rows for name, rows in found.items() if name not in wrong}
     hits = await asyncio.to_thread(_hits, found, query.needs_lines, tuple(problems))
     return replace(hits, encodings=encodings, undecoded=tuple(undecoded))
+
+
+def _can_show(rows: Sequence[MatchedLine]) -> bool:
+    """Return True if ripgrep decoded the lines, and split them: a single line with a CR may be a file whose lines end in CR alone."""
+    return all(is_utf8(text) for _, _, text in rows) and not (rows[-1][0] == 1 and b"\r" in rows[-1][2])
 
 
 def _needs_decoding(query: SearchQuery) -> bool:

@@ -344,8 +344,9 @@ def _finder(text: str, literals: Sequence[str]) -> Callable[[int], int]:
 
 
 def _normalize(text: str) -> str:
-    """End every line with a line feed alone."""
-    text = text.replace("\r\n", "\n").removesuffix("\r") if "\r" in text else text
+    """End every line with a line feed alone; lines end in CR if a text has no line feed."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").removesuffix("\r") if "\n" in text else text.replace("\r", "\n")
     return text if text.endswith("\n") or not text else text + "\n"
 
 

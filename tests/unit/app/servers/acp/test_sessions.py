@@ -15,6 +15,7 @@ from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import Gate, WaitingModel
 from tests.unit.app.servers.acp.harness import Editor, ask, notify, run_client
 from tests.unit.app.servers.acp.schema_rules import published
+from tests.unit.mcp.harness import wait_until
 
 pytestmark = pytest.mark.covers("BYD-23")
 
@@ -80,6 +81,33 @@ async def test_cancel_during_a_permission_request(tmp_path: Path, home: Path) ->
         assert (await prompting).stop_reason == "cancelled"
     assert not (tmp_path / "a.txt").exists()
     assert editor.of("tool_call_update")[-1].status == "failed"
+
+
+async def test_prompt_right_after_a_cancellation_waits_for_its_end(tmp_path: Path, home: Path) -> None:
+    """Editors that interrupt and send do both at once. A prompt that is cancelled while it waits never runs."""
+    editor = Editor()
+    gate = Gate()
+    script = [WaitingModel("never shown", "second", gates={0: gate})]
+    async with run_client(tmp_path, home, editor, *script) as (connection, model):
+        session = await connection.new_session(cwd=str(tmp_path))
+
+        async def prompt(text: str) -> asyncio.Task[Any]:
+            """Start a prompt, and return once it was sent."""
+            task = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block(text)]))
+            await wait_until(lambda: text in repr(editor.watch.messages))
+            return task
+
+        await connection.cancel(session_id=session.session_id)  # nothing runs yet
+        first = await prompt("one")
+        await gate.reached_limit.wait()
+        model.gates.clear()
+        await connection.cancel(session_id=session.session_id)
+        dropped = await prompt("dropped")
+        await connection.cancel(session_id=session.session_id)
+        last = await prompt("last")
+
+        assert [(await each).stop_reason for each in (first, dropped, last)] == ["cancelled", "cancelled", "end_turn"]
+        assert "dropped" not in repr(model.requests)
 
 
 async def test_sessions_run_in_parallel(tmp_path: Path, home: Path) -> None:
@@ -258,10 +286,10 @@ async def test_requests_can_be_cancelled_by_either_side(tmp_path: Path, home: Pa
     ("question", "content", "expected"),
     [
         ({"question": "Which?"}, {"words": "the red one"}, "The user says: the red one"),
-        ({"question": "Which?"}, {"words": " "}, "The user gave no answer"),
-        ({"question": "Which?"}, None, "The user gave no answer"),
+        ({"question": "Which?"}, {"words": " "}, "The user did not answer"),
+        ({"question": "Which?"}, None, "The user did not answer"),
         ({"question": "Which?", "options": ["red", "blue"]}, {"choice": "blue"}, "The user chose: blue."),
-        ({"question": "Which?", "options": ["red", "blue"]}, {"choice": "pink"}, "The user gave no answer"),
+        ({"question": "Which?", "options": ["red", "blue"]}, {"choice": "pink"}, "The user did not answer"),
         ({"question": "Which?", "options": ["red"]}, {"words": "none"}, "The user says: none"),
         (
             {"question": "Which?", "options": ["red", "blue"], "multiple": True},

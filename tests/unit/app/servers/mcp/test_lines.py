@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mainspring.app.servers.mcp.server import serve_mcp
 from mainspring.app.servers.stdio import ChatRegistry

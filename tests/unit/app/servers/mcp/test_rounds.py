@@ -166,7 +166,7 @@ async def test_agent_questions_are_answered_by_the_client(tmp_path: Path, home: 
         result = await client.call(prompt="ask me")
     texts = [request.messages[-1].tool_results[0].text for request in model.requests[1:]]
     assert texts[:2] == ["The user chose: red.", "The user says: it is warm"]
-    assert "gave no answer" in texts[2]
+    assert "did not answer" in texts[2]
     assert result["structuredContent"]["answer"] == "Thanks."
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mainspring.app.servers.rpc.protocol import Error, read_request, rpc_schema_text
 from mainspring.testing.scripted_model import ScriptedCall

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.app.workspace.command_registry import CustomCommands
 from mainspring.app.workspace.custom_commands import CustomCommand, parse_command

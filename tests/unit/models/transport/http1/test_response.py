@@ -4,8 +4,7 @@ import re
 
 import h11
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mainspring.models.transport.http1.response import MalformedResponseError, ResponseParser
 
