@@ -186,7 +186,6 @@ ATTRIBUTE_ADVICE: dict[str, dict[str, str]] = {
 """Advice for attributes of other libraries, by class."""
 
 MISUSE_ADVICE = {
-    ("Agent", "call"): "Use agent.run_sync(prompt), or `await agent.run(prompt)`.",
     ("RunHandle", "for"): "Use `async with agent.stream(prompt) as run`, then `async for event in run`.",
     ("RunResult", "[]"): "Use result.output, result.text, or result.messages.",
     ("Usage", "call"): "It is a property: write result.usage.",

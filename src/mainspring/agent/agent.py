@@ -42,7 +42,6 @@ from mainspring.errors import (
     AgentOutputError,
     attribute_error,
     check_option_names,
-    misuse_error,
 )
 from mainspring.lazy import lazy_class, lazy_function
 from mainspring.loop import LoopOptions, Prompt, RunHandle, RunResult
@@ -131,10 +130,6 @@ class Agent(PolicyAgent, DefaultOutput, Generic[AgentDepsT, AgentOutputT]):
 
         def __getattr__(self, name: str) -> Any:
             raise attribute_error(self, "Agent", name)
-
-        def __call__(self, *_: Any, **__: Any) -> Any:
-            """Raise the error that names the method to call."""
-            raise misuse_error("Agent", "call", "is not callable")
 
     @overload
     def __init__(

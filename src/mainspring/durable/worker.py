@@ -298,7 +298,7 @@ class DurableWorker(DurableClient):
         super().__init__(engine)
         self._agents = dict(agents)
         for name, factory in self._agents.items():
-            if isinstance(cast("object", factory), CoreAgent) or not callable(factory):
+            if not callable(factory):
                 raise ConfigError(
                     f"The agent {name!r} of a DurableWorker must be a function that creates it for the steps of an attempt, not "
                     f"{factory!r:.80}. Write: def make(steps: DurableSteps) -> Agent: return Agent(..., steps=steps)."

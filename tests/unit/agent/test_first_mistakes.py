@@ -202,7 +202,6 @@ async def test_syntax_of_another_library_names_its_counterpart() -> None:
     urls: Any = ["http://x"]
     name: Any = "search"
     uses: dict[tuple[str, str], Any] = {
-        ("Agent", "call"): lambda: agent("go"),
         ("RunHandle", "for"): lambda: list(agent.stream("go")),
         ("RunResult", "[]"): lambda: result["messages"],
         ("Usage", "call"): lambda: result.usage(),

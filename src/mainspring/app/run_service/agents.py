@@ -53,7 +53,7 @@ def load_agents(place: str, folder: str = "") -> dict[str, Factory]:
         )
     agents = cast("Mapping[object, object]", given)
     for key, value in agents.items():
-        if not isinstance(key, str) or isinstance(value, CoreAgent) or not callable(value):
+        if not isinstance(key, str) or not callable(value):
             raise ConfigError(
                 f"--agents {place}: {key!r:.60} must be a valid name of a function that creates an agent."
             )
