@@ -323,7 +323,7 @@ def test_text_streams_as_it_arrives(text: str) -> None:
         arrived += 1
         events = reader.feed(sse(chunk({"content": character}), done=False))
         shown += sum(len(event.text) for event in events if isinstance(event, TextDelta))
-        if "<" not in text[:arrived] and text[:arrived].strip():
+        if "<" not in text[:arrived] and not "[THINK]".startswith(text[:arrived].strip()):
             assert shown == arrived
         assert arrived - shown < 30 or XML in text or JSON in text
 
