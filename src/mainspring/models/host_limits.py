@@ -40,7 +40,7 @@ _NAME_FIELDS = ("id", "name", "model", "key", "model_name")
 _MAX_DEPTH = 3
 _MIN_TOKENS = 256  # A lower number is not a limit of a model that works with tools.
 _OTHER_OBJECT = re.compile(
-    r"draft|vision|image|audio|embed|cache|rate|pric|quota|queue|variant|defaults?$|default_param|sampling"
+    r"draft|vision|image|audio|embed|prompt_?cache|rate_?limit|pric|quota|queue|variant|defaults?$|default_param|sampling"
 )
 """Names of objects whose limits are not those of a conversation with the model."""
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
