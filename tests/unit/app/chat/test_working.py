@@ -212,7 +212,7 @@ async def test_ask_user_question_is_answered_or_declined(folder: Path, home: Pat
     outputs = [t.result.text for t in chat.of(ToolExecutionEnd)]
     assert "blue" in outputs[0]
     assert "but dark" in outputs[0]
-    assert "no answer" in outputs[1]
+    assert "did not answer" in outputs[1]
     assert [s.outcome for s in chat.of(QuestionResult)] == ["answered", "declined"]
 
 
