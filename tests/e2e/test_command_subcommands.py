@@ -12,7 +12,7 @@ from tests.e2e.command import KEY, Command, command
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def test_tools_call_prints_the_result_as_json(command: Command) -> None:
@@ -45,7 +45,6 @@ def test_tools_call_exit_code_matches_the_result(command: Command, arguments: li
     assert (done.out == "") == (code == 2)
 
 
-@pytest.mark.covers("TOL-17")
 def test_tools_call_accepts_tool_names_of_other_agents(command: Command) -> None:
     written = command.run("tools", "call", "write", '{"path": "b.txt", "content": "one"}')
     read = command.run("tools", "call", "read", '{"path": "b.txt"}')
@@ -159,7 +158,6 @@ def test_installed_script_prints_the_same_version(command: Command) -> None:
     assert done.stdout == command.run("--version").out
 
 
-@pytest.mark.covers("BYD-12", "OPT-05")
 def test_session_is_searched_named_resumed_and_forked(command: Command) -> None:
     command.server.script += ["Badgers dig.", "They do.", "Still.", "In a copy.", "By title."]
     assert command.run("-p", "what do badgers do?", "--session-id", "badgers-1").code == 0

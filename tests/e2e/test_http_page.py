@@ -13,6 +13,8 @@ from tests.e2e.command import Command, command
 from tests.e2e.devtools import Page, open_browser
 from tests.e2e.servers.chat import Reply, call
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["command"]
 
 PICTURES = os.environ.get("MAINSPRING_PICTURES")

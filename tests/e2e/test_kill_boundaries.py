@@ -34,6 +34,8 @@ from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
+pytestmark = pytest.mark.slow
+
 BEFORE, AFTER = 50, 150  # the handlers of the session have order 100
 
 Boundary = tuple[type[Any], int, str]
@@ -151,7 +153,6 @@ def expected_results(boundary: str, mode: str, did: Counter[str]) -> dict[str, s
     return {f"call-{key}": text for key, text in owed.items()}
 
 
-@pytest.mark.covers("SES-14", "SES-15", "SES-16")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
@@ -191,7 +192,6 @@ def test_killed_run_resumes_with_a_new_prompt(boundary: str, mode: str, tmp_path
     assert len(pairs) == len(set(pairs))
 
 
-@pytest.mark.covers("SES-16")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("boundary", ["after the prompt", "after the intent", "in mid-tool", "before the pair"])
 def test_killed_run_resumes_without_a_prompt(boundary: str, tmp_path: Path) -> None:

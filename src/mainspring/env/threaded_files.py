@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from mainspring.cancellation import CancelToken
@@ -14,6 +14,9 @@ from mainspring.env.types import DirEntry, FileStat, WalkResult
 from mainspring.env.walk import DirectoryWalker, is_ignored
 
 _T = TypeVar("_T")
+
+_is_in_check = ContextVar("is_in_check", default=False)
+"""Whether the caller is a check that `check_in_thread` runs: its files are read in the same thread."""
 
 _READING_METHODS = ("realpath", "stat", "read_bytes", "list_dir", "walk")
 
@@ -124,30 +127,21 @@ class ThreadedFiles:
 
     async def _do(self, work: Callable[[], _T]) -> _T:
         """Do blocking work with files in a thread: in this one, if `check_in_thread` started it."""
-        return work() if _here.is_checking else await self._in_thread(work)
+        return work() if _is_in_check.get() else await self._in_thread(work)
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         """Do blocking work with files in another thread."""
         return await asyncio.to_thread(work)
 
 
-class _Here(threading.local):
-    """The state of a thread."""
-
-    is_checking = False
-
-
-_here = _Here()
-
-
 def _run_now(check: Coroutine[Any, Any, _T]) -> _T:
     """Run a coroutine to its end in this thread. It never suspends, since each method that it awaits works in this thread."""
-    outer, _here.is_checking = _here.is_checking, True
+    token = _is_in_check.set(True)
     try:
         check.send(None)
     except StopIteration as end:
         return end.value
     finally:
-        _here.is_checking = outer
+        _is_in_check.reset(token)
         check.close()
     raise RuntimeError("A check in a thread may wait only for methods that read files.")

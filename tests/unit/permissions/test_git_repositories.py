@@ -30,6 +30,8 @@ from tests.unit.permissions.git_shapes import (
     make_repository,
 )
 
+pytestmark = pytest.mark.slow
+
 NEUTRALIZED = (
     "fsmonitor",
     "config.worktree",
@@ -91,7 +93,6 @@ async def find_leaks(lines: Sequence[str], env: LocalEnv, trace: Path, **rules: 
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.covers("SEC-01")
 async def test_hostile_repository_asks(name: str, tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, HOSTILE[name])))
 
@@ -100,7 +101,6 @@ async def test_hostile_repository_asks(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", LINES)
-@pytest.mark.covers("SEC-01")
 async def test_git_lines_neither_show_secrets_nor_run_programs(name: str, tmp_path: Path) -> None:
     script, lines = LINES[name]
     env = LocalEnv(str(make_repository(tmp_path, script)))
@@ -109,7 +109,6 @@ async def test_git_lines_neither_show_secrets_nor_run_programs(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", HISTORY)
-@pytest.mark.covers("SEC-01")
 async def test_history_with_a_secret_is_not_shown(name: str, tmp_path: Path) -> None:
     blob = "$(git rev-list --objects HEAD | grep -E 'env|id_rsa|old/x' | head -1 | cut -d' ' -f1)"
     script = f"{HISTORY[name]}; git branch -f gone HEAD~1; git tag blobtag {blob}; echo KEY={SECRET} > .env; git add -f .env; git stash -q"
@@ -157,7 +156,6 @@ async def test_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pytes
         ("git diff HEAD~1..HEAD *.md", "it is not known which revisions it shows; write -- after them"),
     ],
 )
-@pytest.mark.covers("SEC-01")
 async def test_git_command_with_unknown_files_asks(line: str, reason: str, tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, "mkdir -p sub/.git")))
 

@@ -12,6 +12,8 @@ from mainspring.shell_analysis import AnalyzedLine, analyze
 from tests.unit.shell_analysis.grammar import Generator, change
 from tests.unit.shell_analysis.oracle import Oracle, installed_shells
 
+pytestmark = pytest.mark.slow
+
 SEED = 20_261_128
 ODDS = (0.0, 0.0, 0.0, 0.3, 1.0)
 BATCH = 500
@@ -53,7 +55,6 @@ def compare(oracle: Oracle, seed: int, count: int) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.covers("SEC-01")
 @pytest.mark.parametrize("count", [2_000] if COMPILED else [])
 def test_random_lines_match_the_analysis(oracle: Oracle, count: int) -> None:
     assert compare(oracle, SEED, count) == []
