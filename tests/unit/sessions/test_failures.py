@@ -373,6 +373,9 @@ def test_import_skips_empty_and_unreadable_lines(tmp_path: Path) -> None:
     assert problems == ("Line 4 cannot be read and was skipped.",)
     log = JsonlStore(tmp_path / "home").open(id, write=False)
     assert [line.data for line in log.rows()][1:] == [odd, mine, make_line("a")]
+    memory = MemorySessionStore()
+    import_session(file, "/work", home=memory)
+    assert [info.id for info in memory.list()] == [id]
 
 
 PARENT_ID_LINES = b"""\
