@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
 from functools import partial
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -211,7 +212,9 @@ class CommandChecker:
                 written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
                 for target in [target for word in written for target in await self._files.resolve(word.text)]:
                     names = [t.word.text.rpartition("/")[2] for t in inner.file_accesses if t.scope == "fs-read"]
-                    self._files.created_links.update((target.lexical, *((*target.lexical, name) for name in names)))
+                    for link in (target.lexical, *((*target.lexical, name) for name in names)):
+                        self._files.created_links.add(tuple(takewhile(wildcards.is_literal, link)))
+                    self._checked.clear()  # a path that was checked before may now lead through the link
 
     async def _follow_cd(self, command: AnalyzedCommand) -> None:
         """Follow ``cd``: check later commands both in the folder before and in the folder after."""
@@ -313,6 +316,7 @@ class CommandChecker:
         drops_variables = one.git and any(u.words and program_name(u.words[0].text) == "env" for u in command.walk())
         self._only_reading = self._only_reading and not drops_variables
         await self._files.resolve_together([word.text for word in one.paths])
+        self._note_search(one)
         problem = await self._recursive_reads.check(
             one, self._files.folders, self._files.resolve, self._files.expand_wildcards
         )
@@ -324,6 +328,10 @@ class CommandChecker:
             for word in one.paths:
                 await self._check_path("fs-read", word, NO_GRANT)
         return problem
+
+    def _note_search(self, one: FileReads) -> None:
+        """Note the search of a whole folder: if it follows links, it may follow those that the line creates."""
+        self._files.uses_created_link |= bool(self._files.created_links) and one.deep and one.follows
 
     async def _check_reads_of_allowed(self, command: AnalyzedCommand, allowed: Verdict) -> None:
         """Check the files of a command that a rule allows against ignore files and rules about reading."""
@@ -347,6 +355,7 @@ class CommandChecker:
             self._files.folders = await self._folders_of(one)
             texts = dict.fromkeys(word.text for word in one.paths)
             await self._files.resolve_together(texts)
+            self._note_search(one)
             for text in texts:
                 for target in [
                     *await self._resolve_checked(text, "fs-read"),

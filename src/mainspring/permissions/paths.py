@@ -550,11 +550,23 @@ class LineFiles:
                     self.too_many = True
                     return found
                 self._targets[key] = await resolve_word(self._env, text, self._place, folder)
-            parts = self._targets[key].lexical
             if self.created_links and not self.uses_created_link:
-                self.uses_created_link = any(parts[:end] in self.created_links for end in range(len(parts) + 1))
+                forms = (self._targets[key].lexical, *self._parts_above(text, folder))
+                self.uses_created_link = any(map(self._leads_through_link, forms))
             found.append(self._targets[key])
         return found
+
+    def _parts_above(self, text: str, folder: str | None) -> list[PathParts]:
+        """Return the part of a word before each ``..``: if that is a link, the rest starts where the link leads."""
+        parts = (_word_parts(text, self._place, folder) or ()) if ".." in text else ()
+        above = [parts[:end] for end, part in enumerate(parts) if part == ".."]
+        return [split_path(posixpath.normpath("/" + "/".join(each))) for each in above]
+
+    def _leads_through_link(self, parts: PathParts) -> bool:
+        """Return True if a path may be a link that the line creates, or a path below one."""
+        if all(map(wildcards.is_literal, parts)):
+            return any(parts[:end] in self.created_links for end in range(len(parts) + 1))
+        return any(matches(link, parts[: len(link)], allow_unknown=True) for link in self.created_links)
 
     async def expand_wildcards(self, text: str) -> list[ResolvedPath]:
         """Return the paths that the wildcards of a word currently match."""
