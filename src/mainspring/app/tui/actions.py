@@ -246,6 +246,7 @@ class InputActions:
     def paste(self, text: str) -> None:
         """Insert a pasted text. A large text and an image become a placeholder."""
         screen = self._screen
+        screen.note_typing()
         if screen.dialog is not None and screen.dialog.text_request is not None:
             screen.answer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
         elif find_image_path(text) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -364,10 +365,14 @@ class Screen:
         """Let the next question take keys immediately, because the user requested it with a key."""
         self._typed_at = 0.0
 
+    def note_typing(self) -> None:
+        """Note that the user types: the keys that follow do not answer the open question."""
+        self._typed_at = time.monotonic()
+
     def type_into_input(self, character: str) -> None:
         """Insert a character that does not answer the open question."""
-        self._typed_at = time.monotonic()
-        if character.isprintable():
+        self.note_typing()
+        if character.isprintable() or character == "\n":
             self.buffer.insert_text(character)
 
     def show_dialog(self, dialog: Dialog | None) -> None:
@@ -467,6 +472,10 @@ class Screen:
 
     def _after_frame(self, _: object) -> None:
         self.output.end()
+        if self.is_question_hidden:
+            self._asked_at = math.inf
+        elif self._asked_at == math.inf:
+            self._asked_at = time.monotonic()
         if (shown := self.app.renderer.last_rendered_screen) is not None:
             self.note_live_rows(shown.get_cursor_position(self.app.layout.current_window).y)
 
