@@ -362,6 +362,8 @@ class CommandChecker:
                     *await self._files.expand_wildcards(text),
                 ]:
                     self._add(self.paths.check_read_restrictions(target), target)
+            if not self._files.too_broad_words.isdisjoint(texts) and not self._is_granted(command):
+                self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
             problem = await self._recursive_reads_of_allowed.check_shown_files(
                 one, self._files.folders, self._files.resolve, self._files.expand_wildcards
             )

@@ -361,17 +361,13 @@ class Screen:
         if not self.dialog_takes_keys():
             self._typed_at = self.last_key
 
-    def end_typing(self) -> None:
-        """Let the next question take keys immediately, because the user requested it with a key."""
-        self._typed_at = 0.0
-
-    def note_typing(self) -> None:
-        """Note that the user types: the keys that follow do not answer the open question."""
-        self._typed_at = time.monotonic()
+    def set_typing(self, is_typing: bool) -> None:
+        """Note whether the user types, so that the next keys do not answer a question, or requested the question with a key."""
+        self._typed_at = time.monotonic() if is_typing else 0.0
 
     def type_into_input(self, character: str) -> None:
         """Insert a character that does not answer the open question."""
-        self.note_typing()
+        self.set_typing(True)
         if character.isprintable() or character == "\n":
             self.buffer.insert_text(character)
 

@@ -106,7 +106,7 @@ async def test_question_takes_no_keys_in_a_window_that_cannot_show_it(
         assert not tui.chat.commands
         screen.buffer.reset()
         monkeypatch.setattr(screen.output, "get_size", lambda: Size(rows=24, columns=80))
-        screen.end_typing()
+        screen.set_typing(False)
         tui.keys("y")  # before the first frame that shows the question
         await tui.wait_for(lambda: screen.buffer.text == "y")
         assert not tui.chat.commands
