@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import takewhile
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -392,9 +393,8 @@ _NOT_A_NAME = lazy_re(r"^-|[=:,@]")
 
 
 def _name(env: ResolvesPaths, path: str) -> str:
-    naming: Callable[[str], str] | None = getattr(
-        env, "display_name", None
-    )  # `isinstance` takes as long as all the rest
+    # `isinstance` takes as long as all the rest.
+    naming: Callable[[str], str] | None = getattr(env, "display_name", None)
     return path if naming is None else naming(path)
 
 
@@ -556,11 +556,19 @@ class LineFiles:
             found.append(self._targets[key])
         return found
 
+    def add_links(self, parts: PathParts, names: Iterable[str]) -> None:
+        """Note that a command creates a link at a path, or links with these names below it."""
+        for link in (parts, *((*parts, name) for name in names)):
+            self.created_links.add(tuple(takewhile(wildcards.is_literal, link)))
+
+    def note_search(self, *, follows_links: bool) -> None:
+        """Note the search of a whole folder, which may follow the links that the line creates."""
+        self.uses_created_link |= follows_links and bool(self.created_links)
+
     def _parts_above(self, text: str, folder: str | None) -> list[PathParts]:
         """Return the part of a word before each ``..``: if that is a link, the rest starts where the link leads."""
         parts = (_word_parts(text, self._place, folder) or ()) if ".." in text else ()
-        above = [parts[:end] for end, part in enumerate(parts) if part == ".."]
-        return [split_path(posixpath.normpath("/" + "/".join(each))) for each in above]
+        return [_lexical("/" + "/".join(parts[:end]), "/") for end, part in enumerate(parts) if part == ".."]
 
     def _leads_through_link(self, parts: PathParts) -> bool:
         """Return True if a path may be a link that the line creates, or a path below one."""
