@@ -33,7 +33,7 @@ Messages contain the problem, its reason, and the fix, and never contain a secre
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from mainspring.lazy import lazy_function
 from mainspring.text import suggest_name
@@ -264,8 +264,21 @@ def attribute_error(owner: object, kind: str, name: str) -> AttributeError:
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the text of a failure for data: of an aborted run only the reason, since its advice is for code."""
+    """Return the text of an exception for data, for example an event, a stored entry, or a tool result.
+
+    Of an aborted run it is only the reason, since the advice in its text is for code. Of a group it contains the texts of its
+    exceptions, which the group's own text only counts.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return f"{group.message}: {'; '.join(map(format_exception, group.exceptions))}"
     return error.reason if isinstance(error, AgentAbortedError) else str(error)
+
+
+def format_exception(error: BaseException) -> str:
+    """Return the class and the text of an exception; the class alone if it has no text, for example of a plain ``assert``."""
+    text = describe_failure(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def misuse_error(kind: str, syntax: str, problem: str) -> TypeError:

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from typing import cast
 
 MAX_MARKS = 4
 """Maximum combining marks of a character; more of them cover the lines around it."""
@@ -247,20 +246,6 @@ def truncate_bytes(text: str, limit: int, *, whole_lines: bool = False) -> str:
         return text
     start = data[:limit].decode("utf-8", "ignore")
     return (start[: start.rfind("\n") + 1] or start) if whole_lines else start
-
-
-def exception_text(error: BaseException) -> str:
-    """Return the text of an exception; of a group also those of its exceptions, which its own text only counts."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return f"{group.message}: {'; '.join(map(format_exception, group.exceptions))}"
-    return str(error)
-
-
-def format_exception(error: BaseException) -> str:
-    """Return the class and the text of an exception; the class alone if it has no text, for example of a plain ``assert``."""
-    text = exception_text(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def suggest_name(name: str, known: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6) -> str:

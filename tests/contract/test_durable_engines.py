@@ -20,7 +20,7 @@ from mainspring.durable import DurableClient, DurableRun, DurableSteps, DurableW
 from mainspring.durable.dbos.engine import DbosEngine
 from mainspring.durable.dbos.tables import Tables
 from mainspring.env.memory import MemoryEnv
-from mainspring.errors import DurableError, RateLimitedError
+from mainspring.errors import AgentAbortedError, DurableError, RateLimitedError
 from mainspring.events import AgentEnd, ApprovalRequest, ApprovalResult, TextDelta, ToolExecutionEnd, ToolExecutionStart
 from mainspring.loop import CoreAgent
 from mainspring.messages import Message
@@ -641,7 +641,8 @@ async def test_run_can_be_aborted_between_two_workers(reopen: Reopen) -> None:
     await DurableRun(await reopen(), run.id).abort("enough")
     async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await wait_for_result(agents.run(run.id))
-    assert (result.status, str(result.error)) == ("aborted", "enough")
+    assert isinstance(result.error, AgentAbortedError)
+    assert (result.status, result.error.reason) == ("aborted", "enough")
     assert result.messages[2].tool_results[0].text == "write did a", "finished steps are stored"
     assert len(world.model.requests) == 2
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from mainspring.errors import describe_failure
+
 _TIMES = re.compile(
     r"time_to_|(time|timestamp|date|created|updated|ended|expires|seconds|duration)s?(_?at|_ns|_ms)?$", re.I
 )
@@ -65,6 +67,10 @@ def to_data(value: Any) -> Any:
     def encode_unknown(value: Any) -> Any:
         if isinstance(value, Mapping):
             return dict(value)
-        return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else f"<{type(value).__name__}>"
+        return (
+            f"{type(value).__name__}: {describe_failure(value)}"
+            if isinstance(value, BaseException)
+            else f"<{type(value).__name__}>"
+        )
 
     return msgspec.to_builtins(value, enc_hook=encode_unknown, str_keys=True)

@@ -22,6 +22,7 @@ from mainspring.errors import (
     RateLimitedError,
     ToolError,
     describe_failure,
+    format_exception,
     model_error,
 )
 from mainspring.events import ErrorInfo
@@ -32,6 +33,7 @@ from mainspring.models import Failure, LLMClient, ModelCallbacks, RetryConfig, c
 from mainspring.run_options import RunOptions
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import ToolRegistry, tool
+from mainspring.tools.execute import result_from_exception
 from tests.unit.loop.harness import Script, as_message, fail, make_config, text_reply, tool_call_reply
 
 
@@ -188,5 +190,8 @@ def test_text_of_an_abort_contains_the_reason_and_the_next_step() -> None:
     assert str(error) == f"The run was aborted: the user left.{advice}"
     assert str(AgentAbortedError()) == f"The run was aborted.{advice}"
     assert describe_failure(error) == ErrorInfo.from_exception(error).message == "the user left."
+    assert format_exception(error) == "AgentAbortedError: the user left."
+    assert describe_failure(ExceptionGroup("two", [error])) == "two: AgentAbortedError: the user left."
+    assert result_from_exception("ask", error).output == "Error: AgentAbortedError: the user left."
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.reason) == (str(error), error.reason)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mainspring.errors import AgentAbortedError, AgentProviderError, ModelError
+from mainspring.errors import AgentAbortedError, AgentProviderError, ModelError, describe_failure
 from mainspring.events.span import SpanContext
 from mainspring.messages import Message, Usage
 from mainspring.permissions import PermissionRequest
@@ -49,7 +49,7 @@ class ErrorReport(Struct, frozen=True, kw_only=True):
     def from_exception(cls, error: BaseException) -> ErrorReport:
         """Create a report from an exception."""
         cause = error.cause if isinstance(error, AgentProviderError) and error.cause else error
-        text = redact_environment(str(error) or type(error).__name__)
+        text = redact_environment(describe_failure(error) or type(error).__name__)
         if isinstance(cause, ModelError):
             return cls(
                 code=cause.code.value,

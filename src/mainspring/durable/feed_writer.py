@@ -11,6 +11,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from mainspring.durable.feed import FeedEvent, FeedItem
+from mainspring.errors import format_exception
 from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
@@ -32,7 +33,6 @@ from mainspring.events.codec import without_in_process
 from mainspring.events.views import redact_errors
 from mainspring.loop import RunResult
 from mainspring.redaction import redact_environment
-from mainspring.text import format_exception
 
 _FLUSH_SIZE = 200
 """Number of events that are written before the interval is over."""

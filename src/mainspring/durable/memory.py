@@ -23,9 +23,8 @@ from mainspring.durable.engine import (
     waiting_reason,
 )
 from mainspring.durable.feed import FeedEvent, FeedItem, MemoryFeed
-from mainspring.errors import DurableError
+from mainspring.errors import DurableError, format_exception
 from mainspring.redaction import redact_environment
-from mainspring.text import format_exception
 
 
 class _RunRecord:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mainspring.errors import format_exception
 from mainspring.events.base import ErrorInfo, Event
 from mainspring.events.response import (
     Done,
@@ -36,7 +37,6 @@ from mainspring.events.types import (
     UsageUpdate,
 )
 from mainspring.messages import Message
-from mainspring.text import format_exception
 
 _REPEATED = (
     Done,

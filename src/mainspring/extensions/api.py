@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.errors import ConfigError
+from mainspring.errors import ConfigError, format_exception
 from mainspring.events import Event
 from mainspring.extensions.context import ExtensionContext
 from mainspring.extensions.events import EVENT_NAMES, EVENTS, Binding, EventHandler, bind_handler, get_bindings
@@ -28,7 +28,6 @@ from mainspring.loop.hooks import Hook, resolve
 from mainspring.loop.hooks.bus import remove_all
 from mainspring.messages import AgentMessage
 from mainspring.redaction import redact_environment
-from mainspring.text import format_exception
 from mainspring.tools import Tool
 from mainspring.tools.define import to_tool
 

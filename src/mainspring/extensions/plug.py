@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from mainspring.errors import ConfigError
+from mainspring.errors import ConfigError, format_exception
 from mainspring.events import ToolInputCoerced
 from mainspring.extensions.api import (
     Extension,
@@ -42,7 +42,6 @@ from mainspring.loop.hooks import (
     resolve,
 )
 from mainspring.messages import ToolUseBlock
-from mainspring.text import format_exception
 from mainspring.tools import Tool, ToolContext, ToolErrorCode, ToolResult, error_result, output_bytes, to_tool_result
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from mainspring.errors import MainspringError
+from mainspring.errors import MainspringError, describe_failure
 from mainspring.mcp.types import ElicitRequest, ElicitResult, SamplingRequest, SamplingResult
 from mainspring.tools.interaction import INTERACTION_KEY, Option, Reply, UserInteraction, UserQuestion
 
@@ -109,7 +109,7 @@ class ClientFeatures:
             try:
                 return await client.sample_model(request)
             except MainspringError as error:  # A limit of the run, or an error of the model: report it to the server; the tool call continues.
-                return f"The model call failed: {error}"
+                return f"The model call failed: {describe_failure(error)}"
 
     async def _confirm_sampling(self, request: SamplingRequest, client: ServerClient) -> bool:
         if self._allow is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from mainspring.errors import ConfigError, ConfigWarning, check_option_names
+from mainspring.errors import ConfigError, ConfigWarning, check_option_names, format_exception
 from mainspring.lazy import lazy_function
 from mainspring.locks import LoopLock
 from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, SessionStart
@@ -25,7 +25,7 @@ from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.permissions.rules import PermissionRule, RuleSet, find_unused_rules
 from mainspring.permissions.sensitive_paths import SensitivePaths
-from mainspring.text import escape_invisible, format_exception
+from mainspring.text import escape_invisible
 from mainspring.threads import run_in_thread
 from mainspring.tools import Tool
 from mainspring.tools.names import ALL_TOOL_NAMES

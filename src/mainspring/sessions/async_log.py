@@ -10,10 +10,9 @@ from typing import Any, NoReturn, Protocol
 
 from msgspec.structs import replace
 
-from mainspring.errors import SessionError
+from mainspring.errors import SessionError, format_exception
 from mainspring.sessions.entries import SessionEntry
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine, header_info, update_info
-from mainspring.text import format_exception
 
 logger = logging.getLogger("mainspring.sessions")
 

@@ -353,23 +353,31 @@ def _to_json_value(value: Any) -> Any:
 
 
 def decode_entry(line: bytes) -> Entry:
-    """Decode a line.
+    """Decode a line, also one without some of its fields.
 
     Raises:
         ENTRY_ERRORS: If it is not an entry of this version.
     """
-    return _entries.decode(line)
+    try:
+        return _entries.decode(line)
+    except ENTRY_ERRORS:
+        if (entry := _decode_incomplete(line)) is None:
+            raise
+        return entry
 
 
 def try_decode_entry(line: bytes) -> Entry | None:
     """Decode a line, also one without some of its fields. ``None`` if it is not an entry of this version."""
     try:
-        return _entries.decode(line)
+        return decode_entry(line)
     except ENTRY_ERRORS:
-        return _decode_incomplete(line)
+        return None
 
 
-_DEFAULTS = {"parent": None, "timestamp": "1970-01-01T00:00:00Z", "source": "", "status": "", "idempotent": False}
+UNKNOWN_TIME = "1970-01-01T00:00:00Z"
+"""The time of an entry without one."""
+
+_DEFAULTS = {"parent": None, "timestamp": UNKNOWN_TIME, "source": "", "status": "", "idempotent": False}
 """Values of fields that the history does not need; only a program other than this one leaves them out."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -16,6 +17,7 @@ from mainspring.messages.classic import from_classic_message
 from mainspring.redaction import Redactor
 from mainspring.sessions.entries import (
     ENTRY_ERRORS,
+    UNKNOWN_TIME,
     VERSION,
     CustomEntry,
     Kept,
@@ -204,11 +206,11 @@ def _disable_file_notes(line: bytes) -> bytes:
 
 
 class _ParentIdConverter:
-    """Convert lines with ``parentId``, in order; other lines do not change."""
+    """Convert lines without ``parent``, in order; other lines do not change."""
 
     def __init__(self) -> None:
-        self._timestamp = ""
-        self._links: dict[str, tuple[str | None, bool]] = {}
+        self._timestamp = UNKNOWN_TIME
+        self._links: dict[str, tuple[Any, bool]] = {}
         self._joined: dict[str, str] = {}
         """The entry that contains the result of another one."""
 
@@ -244,29 +246,20 @@ class _ParentIdConverter:
 
     def _to_entry(self, line: bytes) -> dict[str, Any] | None:
         """Return the line as an entry of Session v1; None if it does not change."""
+        with suppress(*ENTRY_ERRORS):
+            if decode_header(line).parent is not None:
+                return None
         try:
-            decode_header(line)
-        except ENTRY_ERRORS:
-            pass
-        else:
-            return None
-        try:
-            decoded = msgspec.json.decode(line)
+            entry = msgspec.json.decode(line, type=dict[str, Any])
         except ENTRY_ERRORS:
             return None
-        if not isinstance(decoded, dict):
+        if "parent" in entry:
             return None
-        entry = cast("dict[str, Any]", decoded)
-        kind, parent = entry.get("type"), entry.pop("parentId", ...)
-        is_header = kind == "session"
-        if is_header:
-            parent = None
-        if "parent" in entry or not (parent is None or isinstance(parent, str)):
-            return None
-        entry["parent"] = parent = self._find_joined(parent)
-        self._timestamp = entry.setdefault("timestamp", self._timestamp)
+        kind, parent = entry.get("type"), entry.pop("parentId", None)
+        entry["parent"] = parent = None if kind == "session" else self._find_joined(parent)
+        entry["timestamp"] = self._timestamp = entry.get("timestamp") or self._timestamp
         self._links[str(entry.get("id"))] = (parent, kind == "message")
-        if is_header:
+        if kind == "session":
             entry.setdefault("cwd", "")
         elif kind == "message":
             entry.setdefault("source", "given")
@@ -282,11 +275,11 @@ class _ParentIdConverter:
             id = self._joined[id]
         return id
 
-    def _list_kept(self, leaf: str | None, first: str | None) -> list[str]:
+    def _list_kept(self, leaf: Any, first: Any) -> list[str]:
         """Return the messages of the path from ``first`` to ``leaf``; all if ``first`` is not on it."""
         kept: list[str] = []
         for _ in self._links:  # at most once each: the links of a damaged file may form a circle
-            if leaf is None or leaf not in self._links:
+            if not isinstance(leaf, str) or leaf not in self._links:
                 break
             parent, is_message = self._links[leaf]
             if is_message:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from mainspring.errors import ConfigError, SessionError
+from mainspring.errors import ConfigError, SessionError, format_exception
 from mainspring.events import ContextCompacted
 from mainspring.loop import PendingCalls, Plugin
 from mainspring.loop.hooks import (
@@ -51,7 +51,6 @@ from mainspring.sessions.lifetime import SessionLifetime
 from mainspring.sessions.loader import decode_header_row
 from mainspring.sessions.paths import new_session_id, resolve_session_folder
 from mainspring.sessions.store import MemorySessionStore, Problem, SessionLog, SessionStates, SessionStore
-from mainspring.text import format_exception
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mainspring.errors import SessionError
-from mainspring.sessions.entries import LabelEntry, MessageEntry, SessionEntry, decode_entry
+from mainspring.sessions.entries import LabelEntry, MessageEntry, SessionEntry, try_decode_entry
 from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.paths import validate_session_id
 
@@ -338,7 +338,7 @@ def update_info(info: SessionInfo, lines: Iterable[bytes]) -> SessionInfo:
     title, preview, size = info.title, info.preview, info.size
     for line in lines:
         size += len(line) + 1
-        match decode_entry(line):
+        match try_decode_entry(line):
             case LabelEntry(target=target, label=label) if target == info.id:
                 title = label
             case MessageEntry(source="prompt", message=message) if not preview:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mainspring.cancellation import CancelToken
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.env.paths import is_inside
-from mainspring.errors import ConfigError, MainspringError
+from mainspring.errors import ConfigError, MainspringError, format_exception
 from mainspring.events import SkillChange
 from mainspring.lazy import lazy_function
 from mainspring.locks import LoopLock
@@ -28,7 +28,6 @@ from mainspring.loop.hooks.features import SkillActivationSource, SkillReason
 from mainspring.skills.active import LOAD_SKILL_ALIAS, ActiveSkill, ActiveSkills
 from mainspring.skills.content import list_skill_files, read_body, render_content
 from mainspring.skills.skill import Confirm, Skill, SkillError, SkillsConfig
-from mainspring.text import format_exception
 from mainspring.tools import Tool
 from mainspring.tools.define import to_tool
 

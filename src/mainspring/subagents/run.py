@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypedDict, cast, runti
 from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import AgentOutputError, ToolError
+from mainspring.errors import AgentOutputError, ToolError, describe_failure
 from mainspring.events import RunStatus, SubagentStats
 from mainspring.loop import CoreAgent, Plugin, RunResult, Steps
 from mainspring.run_options import RunOptions
@@ -46,7 +46,7 @@ class SubagentResult(Struct, Generic[OutputT], frozen=True, kw_only=True):
             AgentOutputError: If the output is missing.
         """
         if self.output_or_none is None and self.status != "completed":
-            reason = f": {self.error}" if self.error is not None else ""
+            reason = f": {describe_failure(self.error)}" if self.error is not None else ""
             raise AgentOutputError(
                 f"The subagent ended ({self.status}) without an output{reason.rstrip('.')}. Check result.status before you read "
                 "result.output; result.text is the text of its last response."

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from mainspring.errors import check_option_names
+from mainspring.errors import check_option_names, describe_failure, format_exception
 from mainspring.messages import Usage
 from mainspring.redaction import Redactor
 from mainspring.telemetry import conventions as c
@@ -24,7 +24,6 @@ from mainspring.telemetry.attributes import (
 from mainspring.telemetry.conventions import CLASSIC_NAMES, DETAILS_EVENT
 from mainspring.telemetry.otel import ReservedIds
 from mainspring.telemetry.pipeline import Pipeline, TelemetryDisabled, TelemetryOptions, create_pipeline
-from mainspring.text import format_exception
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -280,7 +279,7 @@ class TelemetryContext:
         """Return the description of an error: hosts and servers quote their input, so the first line of an error's text is content like
         any other; if content is not recorded, only the type of the error is returned.
         """
-        return self.cleaner.line(str(error)) if self.options.sensitive else safe_error_description(error)
+        return self.cleaner.line(describe_failure(error)) if self.options.sensitive else safe_error_description(error)
 
     def emit(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> None:
         """Emit an event."""

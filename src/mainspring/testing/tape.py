@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.cancellation import CancelToken
-from mainspring.errors import ConfigError, ErrorCode, MainspringError, ModelError, model_error
+from mainspring.errors import ConfigError, ErrorCode, MainspringError, ModelError, describe_failure, model_error
 from mainspring.events import Done, StreamEvent, StreamStart
 from mainspring.loop import LiveSteps, Steps
 from mainspring.loop.steps import QueueReader
@@ -79,7 +79,9 @@ class RecordingSteps:
             result = await self._steps.tool(call, run)
         except Exception as error:
             self.record.append(
-                RecordedStep(f"tool:{call.id}", None, {"type": type(error).__name__, "message": str(error)})
+                RecordedStep(
+                    f"tool:{call.id}", None, {"type": type(error).__name__, "message": describe_failure(error)}
+                )
             )
             raise
         return self._keep(f"tool:{call.id}", result)
@@ -315,7 +317,7 @@ class _Recorder(LiveSteps):
         try:
             result = await run()
         except Exception as error:
-            record["error"] = {"type": type(error).__name__, "message": str(error)}
+            record["error"] = {"type": type(error).__name__, "message": describe_failure(error)}
             raise
         plain = msgspec.json.decode(msgspec.json.encode(result, enc_hook=str))
         record["result"] = {k: v for k, v in plain.items() if v or k == "output"}

@@ -22,10 +22,10 @@ from mainspring.errors import (
     ProviderConfigError,
     RateLimitedError,
     ToolError,
+    describe_failure,
 )
 from mainspring.messages import ImageBlock, TextBlock
 from mainspring.redaction import redact_environment
-from mainspring.text import exception_text
 from mainspring.tools.tool import Tool, ToolContext, ToolErrorCode, ToolOutput, ToolResult, to_tool_result
 
 logger = logging.getLogger("mainspring")
@@ -102,7 +102,7 @@ _EXCEPTION_TYPES: dict[str, type[Exception]] = {e.__name__: e for e in (ToolErro
 def safe_str(error: BaseException) -> str:
     """Return the text of an exception, even if its ``__str__`` fails."""
     try:
-        return exception_text(error)
+        return describe_failure(error)
     except Exception as raised:
         return f"(its text cannot be had: {type(raised).__name__})"
 

@@ -124,7 +124,7 @@ async def test_fork_of_a_busy_session_leaves_out_its_unfinished_run(store: type,
         [copy] = forks
         assert copy.id != "busy"
         assert describe(copy.messages) == ["user: greet me", "assistant: hello"]
-        assert "continuing in a copy" in str(copy.problems[0])
+        assert "Continuing in a copy" in str(copy.problems[0])
         again = make_agent(copy, "hi again")
         await again.run("and me")
         assert describe(copy.messages)[2:] == ["user: and me", "assistant: hi again"]

@@ -1,6 +1,7 @@
 """Sessions whose files, databases, or disks fail."""
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -372,6 +373,9 @@ def test_import_skips_empty_and_unreadable_lines(tmp_path: Path) -> None:
     assert problems == ("Line 4 cannot be read and was skipped.",)
     log = JsonlStore(tmp_path / "home").open(id, write=False)
     assert [line.data for line in log.rows()][1:] == [odd, mine, make_line("a")]
+    memory = MemorySessionStore()
+    import_session(file, "/work", home=memory)
+    assert [info.id for info in memory.list()] == [id]
 
 
 PARENT_ID_LINES = b"""\
@@ -413,11 +417,40 @@ def test_import_of_damaged_parent_ids_skips_lines_and_ends(tmp_path: Path) -> No
         + circle % (b"branch", b"b2", b"b3")
         + circle % (b"branch", b"b3", b"b2")
         + b'{"type":"compaction","id":"c1","parentId":"b3","summary":"","firstKeptId":5}\n'
+        + b'{"type":"compaction","id":"c2","parentId":["b3"],"summary":""}\n'
     )
 
     _, problems = import_session(file, "/work", home=home)
 
-    assert problems == tuple(f"Line {number} cannot be read and was skipped." for number in (6, 7, 8))
+    assert problems[:2] == tuple(f"Line {number} cannot be read and was skipped." for number in (6, 7))
+    assert problems[2].startswith("Line 8 contains data that this version does not know")
+    assert problems[3:] == ("Line 12 cannot be read and was skipped.",)
+
+
+def test_import_of_lines_without_parent_keeps_their_order(tmp_path: Path) -> None:
+    file, home = tmp_path / "s.jsonl", tmp_path / "home"
+    file.write_bytes(re.sub(rb'"(parentId|timestamp)":[^,}]*,?', b"", PARENT_ID_LINES).replace(b",}", b"}"))
+
+    id, problems = import_session(file, "/work", home=home)
+
+    assert (id, problems) == ("abc123", ())
+    assert [m.text for m in Session.open(id, home=home, write=False).messages] == ["Hello", "Hi!", "Try again"]
+
+
+def test_import_reads_the_entries_that_a_session_reads(tmp_path: Path) -> None:
+    file, home = tmp_path / "s1.jsonl", tmp_path / "home"
+    file.write_bytes(
+        encode_entry(HEADER) + b"\n"
+        b'{"type":"message","id":"a","parent":"x","message":{"kind":"message","role":"user","content":[{"type":"text",'
+        b'"text":"One"}],"timestamp":"2026-01-02T00:00:00Z"}}\n'
+        b'{"type":"message","id":"b","parent":"a","message":{"kind":"message","role":"assistant","content":[{"type":"text",'
+        b'"text":"Two"}],"timestamp":"2026-01-02T00:00:00Z"}}\n'
+    )
+
+    id, problems = import_session(file, "/work", home=home)
+
+    assert problems == ()
+    assert [m.text for m in Session.open(id, home=home, write=False).messages] == ["One", "Two"]
 
 
 def test_import_of_a_newer_version_stores_nothing(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ async def test_large_output_is_offloaded_and_read_by_lines() -> None:
     assert stub.startswith('<context-output name="report_')
     assert len(stub) < 3000
     assert texts(model.requests[2].request)[-1].startswith("line 0 about invoices\nline 1")
-    assert "(lines 2 to 4 of 4001; offset=5 goes on)" in texts(model.requests[2].request)[-1]
+    assert "(lines 2 to 4 of 4001; offset=5 continues)" in texts(model.requests[2].request)[-1]
     assert texts(model.requests[2].request)[:3] == texts(model.requests[1].request)[:3]
 
 
@@ -189,9 +189,9 @@ async def test_long_single_line_is_read_in_pages(tmp_path: Path) -> None:
 
     def read(request: ModelRequest) -> Reply:
         page = request.messages[-1].tool_results[0].text
-        if "goes on)" in page or page.startswith("<context-output"):
+        if "continues)" in page or page.startswith("<context-output"):
             pages.append(page)
-            offset = int(page.rpartition("offset=")[2].split()[0]) if "goes on)" in page else 1
+            offset = int(page.rpartition("offset=")[2].split()[0]) if "continues)" in page else 1
             return Reply(calls=[ScriptedCall("context_read", {"name": store.list()[0].name, "offset": offset})])
         pages.append(page)
         return Reply("done")

@@ -27,7 +27,7 @@ from mainspring.app.chat.tool_display import (
 )
 from mainspring.app.compose.conversation import OpenConversation
 from mainspring.app.run.events import format_budget_warning
-from mainspring.errors import MainspringError
+from mainspring.errors import MainspringError, describe_failure, format_exception
 from mainspring.events import (
     AgentEnd,
     ContextCompacted,
@@ -55,7 +55,6 @@ from mainspring.prompt_tags import find_instructions, strip_attachments
 from mainspring.redaction import redact_environment
 from mainspring.sessions import TranscriptCall, TranscriptItem
 from mainspring.subagents import SubagentRun
-from mainspring.text import format_exception
 
 WAITING_FOR_MODEL = "Waiting for the model"
 
@@ -329,4 +328,4 @@ def format_error(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     is_known = isinstance(error, MainspringError | OSError | ValueError)
-    return str(error) if is_known and str(error) else format_exception(error)
+    return (is_known and describe_failure(error)) or format_exception(error)

@@ -33,7 +33,7 @@ from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_p
 from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import Progress
 from mainspring.cancellation import CancelToken
-from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError
+from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError, format_exception
 from mainspring.events import AgentEnd, AgentStart, ErrorInfo, Event, Notice, ToolExecutionEnd
 from mainspring.loop import Deny, RunResult
 from mainspring.loop.hooks import PromptSubmitted
@@ -41,7 +41,6 @@ from mainspring.messages import Message
 from mainspring.models import ModelProvider
 from mainspring.permissions import RuleSource, parse_rule
 from mainspring.redaction import redact_environment
-from mainspring.text import format_exception
 from mainspring.tools.support.background import ON_COMPLETION_KEY
 
 RunTrigger = Literal["prompt", "queue", "command", "follow_up"]

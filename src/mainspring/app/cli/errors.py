@@ -13,11 +13,11 @@ from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import write_error, write_output
 from mainspring.app.cli.exit_codes import USAGE
 from mainspring.app.cli.json_schema import SCHEMA_VERSION, Failure, ResultLine
-from mainspring.errors import AgentProviderError, MainspringError, ModelError, describe_failure
+from mainspring.errors import AgentProviderError, MainspringError, ModelError, describe_failure, format_exception
 from mainspring.events import encode
 from mainspring.lazy import lazy_function
 from mainspring.redaction import redact_environment
-from mainspring.text import escape_invisible, format_exception, truncate_to_fit
+from mainspring.text import escape_invisible, truncate_to_fit
 
 if TYPE_CHECKING:
     from mainspring.app.run.error_advice import advise

@@ -66,7 +66,7 @@ def _format_part(name: str, status: Status, columns: int) -> tuple[int, str, str
         case "branch":
             part = 5, "status", to_one_row(status.branch, 30)
         case "subagents":
-            part = 5, "mark", pluralize(status.children, "subagent") if status.children else ""
+            part = 3, "mark", pluralize(status.children, "subagent") if status.children else ""
         case "queue":
             part = 1, "mark", f"{status.queued} queued" if status.queued else ""
         case _:

@@ -35,7 +35,7 @@ from mainspring.durable.engine import (
     waiting_reason,
 )
 from mainspring.durable.feed import Feed, FeedEvent, FeedItem
-from mainspring.errors import ConfigError, DurableError
+from mainspring.errors import ConfigError, DurableError, describe_failure
 from mainspring.events.codec import encode
 from mainspring.extras import install_command
 from mainspring.redaction import redact_environment
@@ -297,7 +297,7 @@ class DbosEngine:
         failed_runs = (
             await self.run_in_thread(client.list_workflows, workflow_ids=failed, load_input=False) if failed else ()
         )
-        errors = {run.workflow_id: str(run.error or "") for run in failed_runs}
+        errors = {run.workflow_id: describe_failure(run.error) if run.error else "" for run in failed_runs}
         return [_info(run, workers, errors.get(run.workflow_id, "")) for run in found]
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:

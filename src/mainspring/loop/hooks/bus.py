@@ -14,11 +14,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from mainspring.errors import ConfigError
+from mainspring.errors import ConfigError, format_exception
 from mainspring.events import Done, Event, RunEvent, StreamError, StreamStart, SubagentEvent
 from mainspring.loop.hooks.names import resolve
 from mainspring.loop.hooks.run import Hook, SubagentIdentity
-from mainspring.text import format_exception
 
 logger = logging.getLogger("mainspring")
 logger.addHandler(logging.NullHandler())  # the application decides where the log goes

@@ -12,7 +12,7 @@ import zlib
 
 from msgspec import Struct
 
-from mainspring.text import format_exception
+from mainspring.errors import format_exception
 
 MAX_IMAGE_BYTES = 3_750_000
 """Maximum size of an image: providers reject larger images, measured in base64."""

@@ -9,9 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from mainspring.errors import format_exception
 from mainspring.extras import install_command
 from mainspring.lazy import lazy_re
-from mainspring.text import format_exception, truncate_bytes
+from mainspring.text import truncate_bytes
 from mainspring.tools.support.paths import ResolvedFile, failure
 from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult

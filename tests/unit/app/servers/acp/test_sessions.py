@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from acp import RequestError, schema, text_block
 
+from mainspring.cancellation import CancelToken
 from mainspring.errors import AuthenticationError
 from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
@@ -85,8 +86,16 @@ async def test_cancel_during_a_permission_request(tmp_path: Path, home: Path) ->
 
 async def test_prompt_right_after_a_cancellation_waits_for_its_end(tmp_path: Path, home: Path) -> None:
     """Editors that interrupt and send do both at once. A prompt that is cancelled while it waits never runs."""
+
+    class SlowToStop(Gate):
+        async def wait(self, signal: CancelToken | None = None) -> None:
+            try:
+                await super().wait(signal)
+            finally:
+                await stopped.wait()
+
     editor = Editor()
-    gate = Gate()
+    gate, stopped = SlowToStop(), asyncio.Event()
     script = [WaitingModel("never shown", "second", gates={0: gate})]
     async with run_client(tmp_path, home, editor, *script) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
@@ -105,6 +114,8 @@ async def test_prompt_right_after_a_cancellation_waits_for_its_end(tmp_path: Pat
         dropped = await prompt("dropped")
         await connection.cancel(session_id=session.session_id)
         last = await prompt("last")
+        await connection.list_sessions()  # the messages before this request have arrived
+        stopped.set()
 
         assert [(await each).stop_reason for each in (first, dropped, last)] == ["cancelled", "cancelled", "end_turn"]
         assert "dropped" not in repr(model.requests)
