@@ -248,7 +248,8 @@ class _HttpRequest:
             connection.request("GET", target, headers=headers)
             if connection.sock is not None:
                 connection.sock.settimeout(self._remaining_time())
-            return self._answer(connection.getresponse())
+            with connection.getresponse() as response:  # a closing connection belongs to its response
+                return self._answer(response)
         finally:
             connection.close()
 

@@ -198,7 +198,7 @@ class CommandChecker:
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
             if not self._files.too_broad_words.isdisjoint(
                 (*words, *mentions)
-            ):  # a file that no tool may access may be one
+            ):  # may match a file that no tool may access
                 self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
         await self._record_links(command)
         for host in dict.fromkeys(hosts_in_command(command)):
@@ -211,7 +211,8 @@ class CommandChecker:
                 written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
                 for target in [target for word in written for target in await self._files.resolve(word.text)]:
                     names = [t.word.text.rpartition("/")[2] for t in inner.file_accesses if t.scope == "fs-read"]
-                    self._files.created_links.update((target.lexical, *((*target.lexical, name) for name in names)))
+                    self._files.add_links(target.lexical, names)
+                    self._checked.clear()  # a path that was checked before may now lead through the link
 
     async def _follow_cd(self, command: AnalyzedCommand) -> None:
         """Follow ``cd``: check later commands both in the folder before and in the folder after."""
@@ -301,9 +302,8 @@ class CommandChecker:
         """Return the folders in which a command may open files."""
         if one.folder is None:
             return self._files.folders
-        return list(dict.fromkeys([target.path or None for target in await self._files.resolve(one.folder.text)])) or [
-            None
-        ]
+        targets = await self._files.resolve(one.folder.text)
+        return list(dict.fromkeys([target.path or None for target in targets])) or [None]
 
     async def _check_reading(self, command: AnalyzedCommand, one: FileReads) -> str:
         """Check the files that a read-only command opens. Return why it may do more, or an empty string."""
@@ -313,6 +313,7 @@ class CommandChecker:
         drops_variables = one.git and any(u.words and program_name(u.words[0].text) == "env" for u in command.walk())
         self._only_reading = self._only_reading and not drops_variables
         await self._files.resolve_together([word.text for word in one.paths])
+        self._files.note_search(follows_links=one.deep and one.follows)
         problem = await self._recursive_reads.check(
             one, self._files.folders, self._files.resolve, self._files.expand_wildcards
         )
@@ -329,9 +330,8 @@ class CommandChecker:
         """Check the files of a command that a rule allows against ignore files and rules about reading."""
         for word in (word for inner in command.walk() for word in words_like_options(inner)):
             found = await self._files.expand_wildcards(word.text)
-            if word.text in self._files.too_broad_words or any(
-                t.lexical[-1:][0].startswith("-") for t in found if t.lexical
-            ):
+            is_option = any(t.lexical[-1].startswith("-") for t in found if t.lexical)
+            if word.text in self._files.too_broad_words or is_option:
                 reason = f"the word {word.source!r} may match a file that is named like an option"
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
         readings = _file_reads(command, self.unrestricted_ids)
@@ -347,12 +347,13 @@ class CommandChecker:
             self._files.folders = await self._folders_of(one)
             texts = dict.fromkeys(word.text for word in one.paths)
             await self._files.resolve_together(texts)
+            self._files.note_search(follows_links=one.deep and one.follows)
             for text in texts:
-                for target in [
-                    *await self._resolve_checked(text, "fs-read"),
-                    *await self._files.expand_wildcards(text),
-                ]:
+                targets = await self._resolve_checked(text, "fs-read")
+                for target in [*targets, *await self._files.expand_wildcards(text)]:
                     self._add(self.paths.check_read_restrictions(target), target)
+            if not self._files.too_broad_words.isdisjoint(texts) and not self._is_granted(command):
+                self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
             problem = await self._recursive_reads_of_allowed.check_shown_files(
                 one, self._files.folders, self._files.resolve, self._files.expand_wildcards
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import takewhile
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -392,9 +393,8 @@ _NOT_A_NAME = lazy_re(r"^-|[=:,@]")
 
 
 def _name(env: ResolvesPaths, path: str) -> str:
-    naming: Callable[[str], str] | None = getattr(
-        env, "display_name", None
-    )  # `isinstance` takes as long as all the rest
+    # `isinstance` takes as long as all the rest.
+    naming: Callable[[str], str] | None = getattr(env, "display_name", None)
     return path if naming is None else naming(path)
 
 
@@ -550,11 +550,31 @@ class LineFiles:
                     self.too_many = True
                     return found
                 self._targets[key] = await resolve_word(self._env, text, self._place, folder)
-            parts = self._targets[key].lexical
             if self.created_links and not self.uses_created_link:
-                self.uses_created_link = any(parts[:end] in self.created_links for end in range(len(parts) + 1))
+                forms = (self._targets[key].lexical, *self._parts_above(text, folder))
+                self.uses_created_link = any(map(self._leads_through_link, forms))
             found.append(self._targets[key])
         return found
+
+    def add_links(self, parts: PathParts, names: Iterable[str]) -> None:
+        """Note that a command creates a link at a path, or links with these names below it."""
+        for link in (parts, *((*parts, name) for name in names)):
+            self.created_links.add(tuple(takewhile(wildcards.is_literal, link)))
+
+    def note_search(self, *, follows_links: bool) -> None:
+        """Note the search of a whole folder, which may follow the links that the line creates."""
+        self.uses_created_link |= follows_links and bool(self.created_links)
+
+    def _parts_above(self, text: str, folder: str | None) -> list[PathParts]:
+        """Return the part of a word before each ``..``: if that is a link, the rest starts where the link leads."""
+        parts = (_word_parts(text, self._place, folder) or ()) if ".." in text else ()
+        return [_lexical("/" + "/".join(parts[:end]), "/") for end, part in enumerate(parts) if part == ".."]
+
+    def _leads_through_link(self, parts: PathParts) -> bool:
+        """Return True if a path may be a link that the line creates, or a path below one."""
+        if all(map(wildcards.is_literal, parts)):
+            return any(parts[:end] in self.created_links for end in range(len(parts) + 1))
+        return any(matches(link, parts[: len(link)], allow_unknown=True) for link in self.created_links)
 
     async def expand_wildcards(self, text: str) -> list[ResolvedPath]:
         """Return the paths that the wildcards of a word currently match."""

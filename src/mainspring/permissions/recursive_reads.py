@@ -453,8 +453,8 @@ class RecursiveReadChecker:
         """
         key = (git, folder)
         if key not in self._shown:
-            if len(self._shown) >= _MAX_HISTORIES:
-                return "it contains too many git commands to check" if self._must_check else ""
+            if len(self._shown) >= _MAX_HISTORIES and self._must_check:
+                return "it contains too many git commands to check"
             self._shown[key] = await self._find_shown(git, folder, top)
         return self._shown[key]
 

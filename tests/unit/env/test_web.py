@@ -139,6 +139,24 @@ async def test_invalid_response_is_reported(server: Server, answer: bytes) -> No
         await get(web(server), f"http://127.0.0.1:{server.port}/")
 
 
+async def test_connection_of_a_failed_fetch_is_closed_at_once() -> None:
+    disconnected = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\nnot gzip")
+        await reader.read()
+        disconnected.set()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        address = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        with pytest.raises(FetchError, match="damaged") as failed:
+            await get(HttpFetcher([address]), f"http://{address}/")
+        await asyncio.wait_for(disconnected.wait(), 5)
+    assert failed.value.__traceback__ is not None  # it would keep the response open
+
+
 async def test_private_hosts_are_not_sent_to_a_proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://me:pw@127.0.0.1:{server.port}")
     fetcher = HttpFetcher(resolve=lambda host, port: ["93.184.216.34"])

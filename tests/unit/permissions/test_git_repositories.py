@@ -191,6 +191,19 @@ async def test_allowed_git_command_with_unknown_files_asks_if_a_rule_restricts_r
     assert not (tmp_path / "trace").exists()
 
 
+async def test_each_allowed_git_command_is_checked_against_ignore_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = LocalEnv(
+        str(make_repository(tmp_path, "echo a.txt > .agentignore; echo a > a.txt; git add .; git commit -qm a"))
+    )
+    monkeypatch.setattr("mainspring.permissions.recursive_reads._MAX_HISTORIES", 1)
+
+    assert (await decide_line("git log -p -- src; git diff -- src", env, allow=["shell(git *)"])).outcome == "allow"
+    decision = await decide_line("git diff -- src; git log -p", env, allow=["shell(git *)"])
+    assert "it would show a.txt" in decision.reason
+
+
 class _BrokenGitEnv(LocalEnv):
     """An environment that finds git in the project, or cannot run it."""
 

@@ -231,6 +231,17 @@ async def test_wildcard_that_matches_too_many_files_asks(options: dict[str, Any]
 
 
 @pytest.mark.covers("SEC-01")
+async def test_allowed_commands_with_too_many_matches_of_wildcards_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.permissions.paths.MAX_EXPANDED_PATHS", 2)
+    env = MemoryEnv({"a1": "", "a2": "", "b": "", ".agentignore": "b\n"})
+
+    for line in ("ls a*; echo b*", "ls a*; tar cf x.tar b*", "ls a*; cat b*"):
+        decision = await decide_line(line, env, allow=["shell", "write_file(**)"])
+        assert "the files that its wildcards match are unknown" in decision.reason
+        assert (await decide_line("ls a*", env, allow=["shell"])).outcome == "allow"
+
+
+@pytest.mark.covers("SEC-01")
 async def test_file_is_unknown_after_too_many_folder_changes() -> None:
     decision = await decide_line("cd a; cd b; cd c; cd d; cat x", project(), allow=["shell(cd *)"])
 

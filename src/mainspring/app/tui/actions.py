@@ -231,7 +231,7 @@ class InputActions:
         latest = dict.fromkeys(reversed(self._history.read()))
         if latest:
             picker = Picker("Earlier inputs", tuple([Choice(text, text) for text in latest]))
-            self._screen.end_typing()
+            self._screen.set_typing(False)
             self._dialogs.add(PickerDialog(picker, self._dialogs.finish, self._insert_earlier))
         else:
             self._screen.print([make_row(("faint", "No earlier inputs in this project yet."))])
@@ -246,6 +246,7 @@ class InputActions:
     def paste(self, text: str) -> None:
         """Insert a pasted text. A large text and an image become a placeholder."""
         screen = self._screen
+        screen.set_typing(True)
         if screen.dialog is not None and screen.dialog.text_request is not None:
             screen.answer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
         elif find_image_path(text) is None:

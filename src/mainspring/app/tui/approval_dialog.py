@@ -145,7 +145,7 @@ class ApprovalDialog:
         if self._rules is not None:
             below += wrap_row(make_row(("faint", "Choose a rule to save (Enter to select, Esc to go back)")), columns)
         menu = self._rules[1] if self._rules else self._menu
-        items = menu.rows(columns, max(max_rows - _MIN_BODY_ROWS - len(below), min(len(menu.items), 4)))
+        items = menu.rows(columns, max(max_rows - _MIN_BODY_ROWS - len(below), 1))
         return [*self._body_rows(columns, max_rows - len(below) - len(items)), *below, *items][-max_rows:]
 
     def _body_rows(self, columns: int, max_rows: int) -> list[Row]:

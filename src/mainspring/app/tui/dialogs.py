@@ -351,8 +351,9 @@ class QuestionDialog:
         if self.text_request is not None or self._menu is None:
             label = self.text_request.label if self.text_request is not None else ""
             hint = f"{label} (Enter to send, Esc to go back)"
-        hint_rows = wrap_row(make_row(("faint", hint)), columns) if hint else []
-        items = [] if self.text_request is not None or self._menu is None else self._menu.rows(columns, max_rows - 2)
+        hint_rows = wrap_row(make_row(("faint", hint)), columns)[: max(max_rows - 4, 0)] if hint else []
+        item_rows = max(max_rows - 1 - len(hint_rows), 1)
+        items = [] if self.text_request is not None or self._menu is None else self._menu.rows(columns, item_rows)
         space = max(max_rows - len(hint_rows) - len(items), 1)
         if len(head) > space:  # the text of the question is printed above, too
             head = [*head[: space - 1], make_row(("faint", "  ... (the question is above)"))]

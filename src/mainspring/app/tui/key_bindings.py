@@ -259,14 +259,17 @@ def _bind_dialog(keys: KeyBindings, screen: Screen, condition: Condition) -> Non
             screen.update_dialog_input()
 
     def bind_name(name: str) -> KeyHandler:
-        return lambda _: press(name)
+        return lambda event: press_unless_pasted(event, name, "\n" if name == "enter" else "")
+
+    def press_unless_pasted(event: KeyPressEvent, name: str, text: str) -> None:
+        others = {key.data for key in event.app.key_processor.input_queue} - {event.data, _FLUSH}
+        if text and screen.dialog is not None and screen.dialog.id and any(map(str.isprintable, others)):
+            screen.type_into_input(text)  # a part of a pasted text never answers a question
+        else:
+            press(name)
 
     def press_character(event: KeyPressEvent) -> None:
-        others = {key.data for key in event.app.key_processor.input_queue} - {event.data, _FLUSH}
-        if screen.dialog is not None and screen.dialog.id and any(map(str.isprintable, others)):
-            screen.type_into_input(event.data)  # a part of a pasted text never answers a question
-        else:
-            press("space" if event.data == " " else event.data)
+        press_unless_pasted(event, "space" if event.data == " " else event.data, event.data)
 
     for name in _DIALOG_KEYS:
         _add(keys, (name,), bind_name(name), condition)
@@ -314,14 +317,15 @@ def _ends_with_backslash(text: str) -> bool:
 
 def _submit_answer(screen: Screen, event: KeyPressEvent) -> None:
     dialog = screen.dialog
-    if dialog is not None:
+    if dialog is not None and not screen.is_question_hidden:
         dialog.submit_text(event.current_buffer.text)
         screen.update_dialog_input()
 
 
 def _burst(screen: Screen, bursts: PasteDetector, event: KeyPressEvent) -> None:
-    """Insert a burst of text. It never answers a question."""
+    """Insert a burst of text. Neither the burst nor the Enter at its end answers a question."""
     bursts.text(event.data)
+    screen.set_typing(True)
     dialog = screen.dialog
     request = dialog is not None and dialog.text_request is None
     (screen.buffer if request else event.current_buffer).insert_text(event.data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -360,14 +361,14 @@ class Screen:
         if not self.dialog_takes_keys():
             self._typed_at = self.last_key
 
-    def end_typing(self) -> None:
-        """Let the next question take keys immediately, because the user requested it with a key."""
-        self._typed_at = 0.0
+    def set_typing(self, is_typing: bool) -> None:
+        """Note whether the user types, so that the next keys do not answer a question, or requested the question with a key."""
+        self._typed_at = time.monotonic() if is_typing else 0.0
 
     def type_into_input(self, character: str) -> None:
         """Insert a character that does not answer the open question."""
-        self._typed_at = time.monotonic()
-        if character.isprintable():
+        self.set_typing(True)
+        if character.isprintable() or character == "\n":
             self.buffer.insert_text(character)
 
     def show_dialog(self, dialog: Dialog | None) -> None:
@@ -467,6 +468,10 @@ class Screen:
 
     def _after_frame(self, _: object) -> None:
         self.output.end()
+        if self.is_question_hidden:
+            self._asked_at = math.inf
+        elif self._asked_at == math.inf:
+            self._asked_at = time.monotonic()
         if (shown := self.app.renderer.last_rendered_screen) is not None:
             self.note_live_rows(shown.get_cursor_position(self.app.layout.current_window).y)
 

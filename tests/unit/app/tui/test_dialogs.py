@@ -79,6 +79,25 @@ def test_command_has_real_lines_and_can_be_scrolled(columns: int) -> None:
     assert to_text(dialog.rows(columns, 20)).startswith("Run this command?\n  cat > a.txt <<'EOT'\n  line 0 of")
 
 
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_smallest_window_shows_the_question_and_the_start_of_what_it_is_about(columns: int) -> None:
+    request = make.approval(
+        "q", "t", "shell", "Shell", "run", COMMAND.replace("\n", "\\n"), arguments={"command": COMMAND},
+        choices=choices_for(("shell(cat *)",)),
+    )  # fmt: skip
+    for dialog, start in (
+        (ApprovalDialog(request, lambda _: None), "Run this command?\n  cat > a.txt"),
+        (
+            QuestionDialog(QuestionRequest("q", "plan", text="A plan", title="Delete the folder"), lambda _: None),
+            "Delete",
+        ),
+    ):
+        rows = dialog.rows(columns, 5)
+        assert len(rows) <= 5
+        assert to_text(rows).startswith(start)
+        assert "> y" in to_text(rows)
+
+
 def test_command_is_shown_with_every_question_about_it() -> None:
     request = make.approval("q", "t", "shell", "Shell", "write", "/etc/x", arguments={"command": "echo 1\ntee /etc/x"})
     assert to_text(ApprovalDialog(request, lambda _: None).rows(80, 20)).startswith(

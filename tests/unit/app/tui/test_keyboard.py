@@ -63,14 +63,32 @@ async def test_line_that_arrives_with_its_enter_is_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("BYD-04")
-@pytest.mark.parametrize("text", ["yes, and then " * 5, "yes"])
-async def test_burst_does_not_answer_a_dialog(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("yes, and then " * 5, "yes, and then " * 5),
+        ("yes", "yes"),
+        ("\ryes", "\nyes"),
+        ("\x1b[200~first\x1b[201~y", "firsty"),
+    ],
+)
+async def test_burst_does_not_answer_a_dialog(tmp_path: Path, keys: str, text: str) -> None:
     async with open_tui(tmp_path) as tui:
         tui.chat.publish(chat_events.QuestionRequest("q", "confirm", "Go?"))
         await tui.wait_for(tui.session.screen.dialog_takes_keys)
-        tui.keys(text)
+        tui.keys(keys)
         await tui.wait_for(lambda: tui.session.screen.buffer.text == text)
         assert not tui.chat.commands
+
+
+@pytest.mark.covers("BYD-04")
+async def test_enter_at_the_end_of_a_burst_does_not_answer_a_dialog(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(chat_events.QuestionRequest("q", "confirm", "Go?"))
+        await tui.wait_for(tui.session.screen.dialog_takes_keys)
+        tui.keys("a line of text that is long enough for a burst\r")
+        await tui.wait_for(lambda: tui.chat.commands)
+        assert [type(command) for command in tui.chat.commands] == [Prompt]
 
 
 @pytest.mark.parametrize("size", [Size(rows=3, columns=80), Size(rows=24, columns=10)])
@@ -79,15 +97,29 @@ async def test_question_takes_no_keys_in_a_window_that_cannot_show_it(
 ) -> None:
     async with open_tui(tmp_path) as tui:
         screen = tui.session.screen
-        monkeypatch.setattr(screen.output, "get_size", lambda: size)
         tui.chat.publish(chat_events.QuestionRequest("q", "confirm", "Go?"))
-        await tui.wait_for(lambda: screen.dialog)
-        screen.end_typing()
-        monkeypatch.setattr(screen, "_asked_at", 0.0)
+        await tui.wait_for(screen.dialog_takes_keys)
+        monkeypatch.setattr(screen.output, "get_size", lambda: size)
         tui.keys("y")
         await tui.wait_for(lambda: screen.buffer.text == "y")
+        await tui.wait_for(lambda: "Enla" in tui.written)
         assert not tui.chat.commands
+        screen.buffer.reset()
         monkeypatch.setattr(screen.output, "get_size", lambda: Size(rows=24, columns=80))
-        screen.end_typing()
+        screen.set_typing(False)
+        tui.keys("y")  # before the first frame that shows the question
+        await tui.wait_for(lambda: screen.buffer.text == "y")
+        assert not tui.chat.commands
+        await tui.wait_for(screen.dialog_takes_keys)
         tui.keys("y")
         assert await tui.next_command(Answer) == Answer("q", ("yes",))
+
+        tui.chat.publish(chat_events.QuestionRequest("q", "input", "Where?"))
+        await tui.wait_for(lambda: screen.dialog)
+        monkeypatch.setattr(screen.output, "get_size", lambda: size)
+        tui.keys("here\r")
+        await tui.wait_for(lambda: screen.answer.text == "here")
+        assert not tui.chat.commands
+        monkeypatch.setattr(screen.output, "get_size", lambda: Size(rows=24, columns=80))
+        tui.keys("\r")
+        assert await tui.next_command(Answer) == Answer("q", (), "here")
