@@ -1,4 +1,4 @@
-"""A plug of your own: it writes down every call and vetoes some. It uses the same door as sessions and permissions do."""
+"""A plugin: it records every call and denies some. Sessions and permissions use the same interface."""
 
 import asyncio
 from typing import Self

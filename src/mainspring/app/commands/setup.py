@@ -59,7 +59,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         mark = "* " if view.default else "  "
         what = view.model if view.state == "ready" else "-"
         console.row(f"{mark}{view.name:{width}}  {view.state:7}  {what}  {view.label}".rstrip())
-    console.info("Set one up with: mainspring config init NAME. Show what is missing with: mainspring check")
+    console.info("Set one up with: mainspring config init NAME. Show what is missing with: mainspring check -v")
     return 0
 
 

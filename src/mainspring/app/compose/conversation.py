@@ -159,7 +159,7 @@ async def open_conversation(
         if missing:
             report(
                 Notice(
-                    f"A model of this size can only read files. Allow more with {' '.join(f'--allow {n}' for n in missing)}."
+                    f"Small models get only tools that read files. Allow others with {' '.join(f'--allow {n}' for n in missing)}."
                 )
             )
     session = await asyncio.to_thread(open_session, options, cwd, session_store(settings), redactor)

@@ -1,1 +1,1 @@
-"""Providers: each module has a profile (protocol, host, key, capabilities) and a function ``build(config)``."""
+"""Providers that need code of their own: a function ``build(config)`` each. The profiles of all are in `models.provider_table`."""
