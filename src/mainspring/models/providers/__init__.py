@@ -1,1 +1,1 @@
-"""Providers that need code of their own: a function ``build(config)`` each. The profiles of all are in `models.provider_table`."""
+"""Providers that need code: each has a function ``build(config)``. The profiles of all are in `models.provider_table`."""
