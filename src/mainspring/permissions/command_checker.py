@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from functools import partial
 
 from msgspec.structs import replace
@@ -494,11 +494,18 @@ async def _follow_links(files: LineFiles, part: AnalyzedCommand | Redirect, unre
     for inner in part.walk():
         if files.created_links and not files.uses_created_link:
             await _note_uses(files, inner, unrestricted_ids)
-        if inner.words and program_name(inner.words[0].text) in ("ln", "link"):
+        name = program_name(inner.words[0].text) if inner.words else ""
+        sources = [touch.word.text for touch in inner.file_accesses if touch.scope != "fs-write"]
+        if name in ("ln", "link") or name in ("cp", "mv", "rsync") and await _has_link(files, sources):
             written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
             for target in [target for word in written for target in await files.resolve(word.text)]:
-                names = [t.word.text.rpartition("/")[2] for t in inner.file_accesses if t.scope == "fs-read"]
-                files.add_links(target.lexical, names)
+                files.add_links(target.lexical, [source.rpartition("/")[2] for source in sources])
+
+
+async def _has_link(files: LineFiles, texts: Iterable[str]) -> bool:
+    """Return True if a word is a link, a path through one, or matches one: a copy of a link is a link, too."""
+    found = [target for text in texts for target in [*await files.resolve(text), *await files.expand_wildcards(text)]]
+    return any(target.real != target.lexical for target in found)
 
 
 async def _note_uses(files: LineFiles, command: AnalyzedCommand, unrestricted_ids: Set[int]) -> None:
