@@ -34,6 +34,8 @@ _SCHEMA: dict[str, type] = {"properties": dict, "required": list, "$defs": dict,
 """Expected types of keywords in a schema."""
 _MAX_DEPTH = 100
 """Maximum depth of a schema; the SDK drops a whole list for a schema that is too deep to serialize."""
+_KEYS = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
+"""The field that an entry of a list must have."""
 _NO_CONTENT = frozenset({"_meta", "isError"})
 """Fields of a result without content."""
 _START = 300
@@ -78,19 +80,15 @@ def _error_from_prefix(start: bytes) -> dict[str, Any] | None:
 
 def repair_result(result: dict[str, Any]) -> None:
     """Repair a result in place."""
-    for kind in ("tools", "resources", "resourceTemplates", "prompts"):
-        if kind in result and not isinstance(result[kind], list):
-            result[kind] = []
+    _repair_lists(result)
     for key in [key for key, value in result.items() if value is None]:  # programs of some languages send all fields
         del result[key]
     if "serverInfo" in result or "protocolVersion" in result:
         info = cast("dict[str, Any]", i) if isinstance(i := result.get("serverInfo"), dict) else {}
         result["serverInfo"] = {**info, **{key: str(info.get(key) or "") for key in ("name", "version")}}
+        result.setdefault("capabilities", {})
     if result.keys() <= _NO_CONTENT:
         result["content"] = []
-    tools = result.get("tools")
-    if isinstance(tools, list):
-        result["tools"] = [t for t in map(_repair_tool, cast("list[Any]", tools)) if t is not None]
     messages = result.get("messages")
     for message in cast("list[Any]", messages) if isinstance(messages, list) else []:
         if isinstance(message, dict) and "content" in message:
@@ -102,6 +100,22 @@ def repair_result(result: dict[str, Any]) -> None:
         structured = result.get("structuredContent")
         if structured is not None and not isinstance(structured, dict):
             result["structuredContent"] = {"result": structured}
+
+
+def _repair_lists(result: dict[str, Any]) -> None:
+    for kind in ("tools", *_KEYS):
+        if kind in result:
+            given = cast("list[Any]", found) if isinstance(found := result[kind], list) else []
+            repaired = [_repair_tool(e) if kind == "tools" else _repair_entry(e, _KEYS[kind]) for e in given]
+            result[kind] = [entry for entry in repaired if entry is not None]
+
+
+def _repair_entry(value: Any, key: str) -> dict[str, Any] | None:
+    """Repair an entry that must have a field; ``None`` if it has none. Its name is not necessary."""
+    entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if not isinstance(entry.get(key), str):
+        return None
+    return entry if isinstance(entry.get("name"), str) else {**entry, "name": entry[key]}
 
 
 def _repair_tool(value: Any) -> dict[str, Any] | None:

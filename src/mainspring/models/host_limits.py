@@ -38,6 +38,11 @@ _WINDOW_FIELDS = (
 _OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_output_token_length", "max_tokens")
 _NAME_FIELDS = ("id", "name", "model", "key", "model_name")
 _MAX_DEPTH = 3
+_MIN_TOKENS = 256  # A lower number is not a limit of a model that works with tools.
+_OTHER_OBJECT = re.compile(
+    r"draft|vision|image|audio|embed|prompt_?cache|rate_?limit|pric|quota|queue|variant|defaults?$|default_param|sampling"
+)
+"""Names of objects whose limits are not those of a conversation with the model."""
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
@@ -77,7 +82,8 @@ class _Server:
         entry = self._entry(listed)
         base = self._named(listed, entry.get("parent"))  # A LoRA adapter has the limits of its base model.
         parts = [*_objects_in(entry), *_objects_in(base[0] if base else {})]
-        return _first(parts, _WINDOW_FIELDS), _first(parts, _OUTPUT_FIELDS)
+        outputs = [part for part in parts if "temperature" not in part]  # There, max_tokens is a default.
+        return _first(parts, _WINDOW_FIELDS), _first(outputs, _OUTPUT_FIELDS)
 
     async def loaded_window(self) -> int | None:
         """Return the context window with which the model is loaded, from the first server-specific endpoint that has it."""
@@ -152,18 +158,19 @@ def _entries(listed: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _objects_in(value: Mapping[str, Any], depth: int = _MAX_DEPTH) -> Iterator[dict[str, Any]]:
-    """Yield an object and the objects in it."""
+    """Yield an object and the objects in it that describe the same model."""
     yield dict(value)
-    for inner in value.values() if depth else ():
-        for found in [as_dict(inner) or {}, *as_dicts(inner)]:
+    inner = [value[name] for name in value if not _OTHER_OBJECT.search(name)] if depth else []
+    for each in inner:
+        for found in [as_dict(each) or {}, *as_dicts(each)]:
             yield from _objects_in(found, depth - 1)
 
 
 def _first(parts: list[dict[str, Any]], names: tuple[str, ...]) -> int | None:
-    """Return the first positive number of these fields."""
+    """Return the first number of these fields that may be a limit."""
 
     def numbers() -> Iterator[int | None]:
         for name in names:
             yield from (as_int(part.get(name)) for part in parts)
 
-    return next((number for number in numbers() if number and number > 0), None)
+    return next((number for number in numbers() if number and number >= _MIN_TOKENS), None)

@@ -104,6 +104,12 @@ _LIMIT_NAME = re.compile(
     r"exceed|limit|max|cannot|no more|not possible|larger|greater|range|at most|only|above|too (?:long|large|big|many|high)"
 )
 _TOKENS_NAME = lazy_re(r"^(?!.*(?:string|character|byte|pixel|image)).*(?:token|context|length|window)", re.DOTALL)
+_OTHER_LIMIT = lazy_re(
+    r"^(?!.*(?:context|window|prompt)).*(?:(?:thinking|reasoning)\W(?:token.)?budget|image (?:input|size|exceed)|"
+    r"per image|audio|metadata|propert|tool results?\b|single message|\bseconds\b|requests per)",
+    re.DOTALL,
+)
+"""Matches a text about the size of something else than the conversation and the response."""
 _TOTAL = re.compile(
     rf"(?:requested(?: tokens)?|total of|current length is|sequence length of|length exceeded)(?: a total of| about| at least|:| is)* ?{_N}"
 )
@@ -196,6 +202,8 @@ def parse_limits(text: str, sent: int | None = None, estimate: int | None = None
         estimate: Estimated tokens of its prompt, if they are known.
     """
     text = _rewrite(text.rpartition(" (HTTP ")[0] or text)
+    if _OTHER_LIMIT.search(text) is not None:
+        return ReportedLimits()
     is_output_named = _CAP_NAME.search(text) is not None
     prompt, total = _prompt_tokens(text, sent)
     used = {prompt, total}

@@ -172,9 +172,21 @@ async def test_invalid_lists_are_replaced_by_empty_lists() -> None:
         ({}, {"content": []}),
         (
             {"protocolVersion": "1", "serverInfo": {"name": "x", "version": 2}, "instructions": None},
-            {"protocolVersion": "1", "serverInfo": {"name": "x", "version": "2"}},
+            {"protocolVersion": "1", "serverInfo": {"name": "x", "version": "2"}, "capabilities": {}},
         ),
-        ({"protocolVersion": "1"}, {"protocolVersion": "1", "serverInfo": {"name": "", "version": ""}}),
+        (
+            {"protocolVersion": "1"},
+            {"protocolVersion": "1", "serverInfo": {"name": "", "version": ""}, "capabilities": {}},
+        ),
+        (
+            {"resources": [{"uri": "a:b", "name": None}, {"name": "no address"}, 1], "nextCursor": None},
+            {"resources": [{"uri": "a:b", "name": "a:b"}]},
+        ),
+        ({"prompts": [{"name": "a"}, {"description": "no name"}]}, {"prompts": [{"name": "a"}]}),
+        (
+            {"protocolVersion": "1", "capabilities": None, "serverInfo": None},
+            {"protocolVersion": "1", "capabilities": {}, "serverInfo": {"name": "", "version": ""}},
+        ),
     ],
 )
 def test_fields_that_say_nothing_do_not_fail_a_response(sent: dict[str, Any], expected: dict[str, Any]) -> None:

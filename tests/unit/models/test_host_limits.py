@@ -133,6 +133,8 @@ async def test_server_without_limits_is_asked_twice_at_most() -> None:
         {"data": "no"},
         {"data": [{"id": "m", "max_model_len": "no"}]},
         {"data": [{"id": "m", "max_model_len": -1}]},
+        {"data": [{"id": "m", "vision": {"n_ctx": 577}, "rate_limits": {"max_input_tokens": 6000}}]},
+        {"data": [{"id": "m", "variants": [{"id": "n", "context_length": 2048}], "info": {"n_ctx": 77}}]},
     ],
 )
 async def test_odd_list_of_models_changes_nothing(listed: Any) -> None:
@@ -141,6 +143,22 @@ async def test_odd_list_of_models_changes_nothing(listed: Any) -> None:
 
         assert (await model.complete(REQUEST)).text == "fine"
         assert model.info.context_window is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"default_parameters": {"max_tokens": 512}},
+        {"settings": {"temperature": 0.7, "max_tokens": 512}},
+        {"temperature": 0.7, "max_tokens": 512},
+        {"prompt_cache": {"max_tokens": 1024}},
+    ],
+)
+async def test_default_of_a_server_is_not_an_output_limit(fields: Any) -> None:
+    async with serve(answer_from({"/v1/models": {"data": [{"id": "m", "max_model_len": 32_768, **fields}]}})) as server:
+        await create_model("compatible:m", base_url=f"{server.url}/v1", api_key="x").complete(REQUEST)
+
+        assert sent_limits(server.requests) == [16_384]
 
 
 async def test_unreachable_server_is_asked_once() -> None:

@@ -69,7 +69,8 @@ def create_http_model(host: Host, protocol: Any = None) -> HttpModel:
 
 
 def create_request(**fields: Any) -> ModelRequest:
-    return ModelRequest([Message.user([TextBlock("Look"), PIXEL])], **{"system": "Be kind.", "tools": [LOOK], **fields})
+    messages = [Message.user([TextBlock("Look"), PIXEL])]
+    return ModelRequest(**{"messages": messages, "system": "Be kind.", "tools": [LOOK], **fields})
 
 
 WORDINGS: list[tuple[int, Any]] = [
@@ -451,6 +452,31 @@ async def test_server_error_about_a_schema_with_tools_is_a_refusal_of_the_schema
 
     assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused the schema of the response"]
     assert len(host.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "is_retried"),
+    [
+        (400, "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.", True),
+        (400, "Failed to parse tool call: unexpected token", True),
+        (500, "error parsing tool call: raw='{\"a\": ' err=unexpected end of JSON input", False),
+        (500, "CUDA error: out of memory in function ggml_cuda", True),
+        (400, "You exceeded your current quota, please check your plan and billing. Tools need credits.", True),
+    ],
+)
+async def test_failure_that_passes_removes_no_tools(status: int, error: str, is_retried: bool) -> None:
+    failures = iter([{"error": {"message": error}}])
+    host, notes = Host(lambda body: next(failures, None), status), list[str]()
+    http_model, request = create_http_model(host), create_request(messages=[Message.user("Look")], warn=notes.append)
+
+    if not is_retried:  # A failure of a server is retried later.
+        with pytest.raises(ModelError):
+            await http_model.complete(request)
+    await http_model.complete(request)
+
+    assert len(host.requests) == 2
+    assert all("tools" in body for body in host.requests)
+    assert not notes
 
 
 async def test_server_error_about_roles_is_a_refusal_of_the_system_role() -> None:

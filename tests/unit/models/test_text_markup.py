@@ -173,6 +173,18 @@ TEXTS = {
     "json in a fence after prose": 'Use this:\n```json\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n```',
     "code": "```python\nread_file(path=1)\n```",
     "links": "See [THIN and ◁thin: [a](b)",
+    "definition of a tool": '{"name": "read_file", "description": "Reads.", "parameters": {"type": "object", "properties": {"path": {}}}}',
+    "definition in a fence": '```json\n[{"name": "read_file", "parameters": {"properties": {"path": {}}}}]\n```',
+    "json with a file name": '{"name": "read_file", "input": "data.csv", "output": "out.csv"}',
+    "list in python": "[read_file(x=1) for x in y]",
+    "xml of another kind": "<read_file>\n<temperature>3</temperature>\n</read_file>",
+    "component": '<ToolButton name="read_file" onClick={run}/>',
+    "generic type": "const f: Array<Function<read_file>>",
+    "manifest": '<intent-filter>\n<action android:name="read_file"/>\n</intent-filter>',
+    "log": "[TOOL] read_file: exit 0 (ok)",
+    "calls described by the user": "Action: read_file\nResult: (none)",
+    "native markup before prose": "[TOOL_CALLS] is the mark of Mistral, <|python_tag|> that of Llama (see its docs).",
+    "native markup in a list": "The marks:\n<|tool_call|>\n<|tool_response|>",
 }
 UNREAD = {
     "kimi": '<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}<|tool_call_end|>',
@@ -311,7 +323,7 @@ def test_text_streams_as_it_arrives(text: str) -> None:
         arrived += 1
         events = reader.feed(sse(chunk({"content": character}), done=False))
         shown += sum(len(event.text) for event in events if isinstance(event, TextDelta))
-        if "<" not in text[:arrived] and text[:arrived].strip():
+        if "<" not in text[:arrived] and not "[THINK]".startswith(text[:arrived].strip()):
             assert shown == arrived
         assert arrived - shown < 30 or XML in text or JSON in text
 

@@ -19,7 +19,7 @@ from mainspring.models.codec.protocol import WireProtocol
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelInfo, ModelRequest
 from mainspring.models.profile import ModelProfile
-from mainspring.models.token_refusals import parse_limits
+from mainspring.models.token_refusals import ReportedLimits, parse_limits
 from mainspring.models.transport.port import Timeouts, TransportResponse
 from mainspring.models.transport.recording import MemoryResponse
 from mainspring.models.wire.anthropic import AnthropicProtocol
@@ -371,3 +371,20 @@ def test_rate_limit_is_not_a_window() -> None:
     )
 
     assert limits.context_window is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens must be greater than thinking.budget_tokens 2048",
+        "thinking budget 8000 exceeds limit 1024 tokens",
+        "The image input is too long: 3000 tokens > 2576 maximum per image",
+        "metadata value exceeds limit of 512 characters",
+        "The total number of properties 6000 exceeds limit 5000",
+        "audio length 3000 seconds exceeds limit 1500",
+        "tool result too large: 30000 tokens > 25000 maximum for tool results",
+        "message 3 has length 10000 which exceeds the limit 5000 for a single message",
+    ],
+)
+def test_limit_of_something_else_is_not_a_limit_of_the_model(text: str) -> None:
+    assert parse_limits(text, 4096, 900) == ReportedLimits()

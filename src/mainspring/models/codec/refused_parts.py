@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -31,6 +32,7 @@ from mainspring.models.profile import LeftOutPart, ModelProfile
 _MAX_TRIALS = 18
 _MAX_FITS = 4  # lower output limits
 _MAX_HINTED = 3  # parts that a refusal names
+_MAX_REPEATS = 2  # of a request after a call that the model wrote wrong
 
 
 class _Part(Struct, frozen=True):
@@ -159,6 +161,11 @@ _UNSUPPORTED = lazy_re(
 _UNCLEAR_STATUSES = frozenset({400, 404, 410, 422})
 _GUESSED_REASONS = frozenset({"not_found", "content_filter", "quota", "unauthorized"})
 """Reasons that only the words suggest if the status is unclear: a refused image may be "not found" or "not authorized", too."""
+_GENERATED_CALL = lazy_re(
+    r"(?:pars|decod)\w+ (?:\w+ )?(?:tool|function)[ _-]?call|fail\w* to call a (?:tool|function)|failed_generation|"
+    r"malformed.?(?:tool|function).?call"
+)
+"""Matches a text about a call that the model wrote wrong: the host accepts tools, and the next response is another one."""
 _SIZE = lazy_re(r"token|context|too (long|large|big|many)|length|window|\bsize\b|exceed")
 """Matches a text about the size of the request, which any part makes smaller: leaving out unrelated parts is not the solution."""
 _TEXT_SIZE = lazy_re(r"token|context|prompt|window")
@@ -292,13 +299,13 @@ class _Trial(Struct, frozen=True):
         profile: The profile.
         part: The part that it leaves out, if it is a single one.
         is_probe: Whether only the acceptance of the request matters, and not the response.
-        is_accepted: Whether the host has accepted the request before.
+        is_repeat: Whether the request was sent before.
     """
 
     profile: ModelProfile
     part: _Part | None = None
     is_probe: bool = False
-    is_accepted: bool = False
+    is_repeat: bool = False
 
 
 class PartTrials:
@@ -367,7 +374,7 @@ class PartTrials:
         for trial in self._next:
             body = self._encode(trial.profile)
             self._is_accepted = self._bodies.get(body, False)
-            if self._trials_left and (trial.is_accepted or body not in self._bodies):
+            if self._trials_left and (trial.is_repeat or body not in self._bodies):
                 self._trials_left -= 1
                 self._last, self._body = trial, body
                 return trial.profile, body
@@ -395,8 +402,11 @@ class PartTrials:
     def _candidates(self, profile: ModelProfile, refusal: ModelError) -> Iterator[_Trial]:
         """Return the trials after a refusal."""
         text = refusal.message.lower()
-        parts = [part for part in _PARTS if not (part is _TOOLS and _has_called_tools(self._request, profile))]
+        is_generated = _GENERATED_CALL.search(text) is not None
+        has_tools = is_generated or _has_called_tools(self._request, profile)
+        parts = [part for part in _PARTS if not (part is _TOOLS and has_tools)]
         hinted = [part for part in parts if re.search(part.hint, text)]
+        again = _Trial(profile, is_repeat=True)
         if refusal.status == 413:
             return self._trials_of_large_request(profile, text)
         if refusal.status == 500 and refusal.reason == "server_error":
@@ -404,15 +414,16 @@ class PartTrials:
             possible = [part for part in hinted if part in (_IMAGES, _JOINED_CALLS, _SCHEMA, _TOOLS)]
             if _ROLE.search(text):  # "System error" is the most common text of a failure.
                 possible.insert(0, _SYSTEM)
-            return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []))
+            return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []), again)
         if (refusal.status or 0) >= 500 and refusal.reason != "not_implemented":
             return iter(())
         if not _may_refuse_any_part(refusal):
             named = [part for part in hinted if part in (_IMAGES, _TOOLS)] if _may_refuse_part(refusal) else []
-            return self._one_by_one(profile, named)
+            return self._one_by_one(profile, named, again)
         if _SIZE.search(text):
             parts = [part for part in parts if part in hinted or part not in (_IMAGES, _TOOLS)]
-        return self._trials_of_refusal(profile, refusal, parts, hinted)
+        found = self._trials_of_refusal(profile, refusal, parts, hinted)
+        return chain([again] * _MAX_REPEATS, found) if is_generated else found
 
     def _trials_of_large_request(self, profile: ModelProfile, text: str) -> Iterator[_Trial]:
         """Yield trials without images, which are most of the bytes of a request; a conversation that is too long is compacted."""
@@ -421,8 +432,14 @@ class PartTrials:
                 yield _Trial(changed, _IMAGES)
             yield from self._one_by_one(profile, [_IMAGES])
 
-    def _one_by_one(self, profile: ModelProfile, parts: Sequence[_Part]) -> Iterator[_Trial]:
-        return (_Trial(_without(self._protocol.name, profile, part), part) for part in parts)
+    def _one_by_one(
+        self, profile: ModelProfile, parts: Sequence[_Part], again: _Trial | None = None
+    ) -> Iterator[_Trial]:
+        """Yield a trial without each part; first ``again``, if the run would lose its tools after a failure that may pass."""
+        for part in parts:
+            if part is _TOOLS and again is not None and self._request.tools and not self._is_repeated:
+                yield again
+            yield _Trial(_without(self._protocol.name, profile, part), part)
 
     def _trials_of_refusal(
         self, profile: ModelProfile, refusal: ModelError, parts: Sequence[_Part], hinted: Sequence[_Part]
@@ -444,7 +461,7 @@ class PartTrials:
                 break
         if accepted is not None:  # A refusal of a single part is not billed, and one of them is the cause.
             yield from self._single_parts(profile, [part for part in parts if part not in hinted[:_MAX_HINTED]])
-            yield _Trial(accepted, is_accepted=True)
+            yield _Trial(accepted, is_repeat=True)
 
     def _single_parts(self, profile: ModelProfile, parts: Sequence[_Part]) -> Iterator[_Trial]:
         """Yield a trial without each of these parts."""

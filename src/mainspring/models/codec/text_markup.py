@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from mainspring.events import StreamEvent
@@ -47,6 +47,7 @@ _HARMONY_MESSAGE = "<|message|>"
 _MAX_HEADER = 300
 _MAX_VIABLE_CHECK = 200
 _MAX_CLOSER = 30
+_MAX_ARGUMENTS = 2000  # characters that contain the name of a parameter
 
 _TAG_START = lazy_re(r"[<\[◁]")
 _WRAPPER = lazy_re(r"\s*</?(?:[\w-]+:)?(tool_calls?|function_calls)>|\s+")
@@ -82,10 +83,13 @@ _FENCE = lazy_re(r"```")
 _FENCED = lazy_re(r"```\w*\n(.*?)\n?```", re.DOTALL)
 _JSON_CALL = lazy_re(
     r"[\s\[]*(?:\{\s*\"tool_calls\"\s*:\s*\[\s*)?\{[^{}]{0,200}\"(?:name|tool|tool_name|function)\"\s*:\s*\"(?:functions\.)?([\w.-]+)\""
-    r"\s*,[^{}]{0,200}\"(?:arguments|parameters|args|input)\"\s*:"
+    r"\s*,[^{}]{0,200}\"(?:arguments|parameters|args|input)\"\s*:\s*\"?\{\s*(?:\\?\"([^\"\\]*)|\})"
 )
 _PYTHON_CALL = lazy_re(r"(?:\[|```tool_code\n(?:print\()?)([\w.-]+)\((?:\w+=|\))")
 _CALL_ENDS = (">", "}", "]", ")", "`")
+_ARGUMENTS_START = lazy_re(r"\w\(|\{|=\S")
+_OTHER_ARGUMENTS = lazy_re(r"\s*\(\s*[\"')]|[^\w{]{0,10}(?:\w+\W{1,5})?\{\s*\}")
+"""Arguments without a name, or none."""
 _RECIPIENT = lazy_re(r"\bto=(?:functions\.)?([\w.:-]+)")
 _CHANNEL = lazy_re(r"<\|channel\|>\s*(\w+)")
 
@@ -391,23 +395,28 @@ def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
     fences = [found.start() for found in _FENCE.finditer(text)]
     native = _NATIVE.search(text)
     if native is not None and not _is_between(fences, native.start()):
-        return True
+        if _ARGUMENTS_START.search(text, native.end(), native.end() + _MAX_HEADER):
+            return True
     if not text.endswith(_CALL_ENDS):
         return False
-    names = {tool.name for tool in tools if tool.name in text}
-    if not names:
+    by_name = {tool.name: tool for tool in tools if tool.name in text}
+    if not by_name:
         return False
     fenced = _FENCED.fullmatch(text)
     whole = fenced[1] if fenced is not None else text
-    call = _JSON_CALL.match(whole) or _PYTHON_CALL.match(text)
-    if call is not None and call[1] in names:
-        return True
-    if text.endswith(tuple(f"</{name}>" for name in names)):
-        start = text.rfind(f"<{text[text.rindex('</') + 2 :]}")
-        return start == 0 or text[start - 1] == "\n" and not _is_between(fences, start)
+    call = _JSON_CALL.match(whole)
+    if call is not None and call[1] in by_name:  # A definition of a tool has other keys in the same place.
+        return call[2] is None or call[2] in (_parameters(by_name[call[1]]) or (call[2],))
+    call = _PYTHON_CALL.match(text)
+    if call is not None and call[1] in by_name:
+        return _has_arguments(text, call.end(1), by_name[call[1]])
+    if text.endswith(tuple(f"</{name}>" for name in by_name)):
+        name = text[text.rindex("</") + 2 : -1]
+        start = text.rfind(f"<{name}>")
+        is_first = start == 0 or text[start - 1] == "\n" and not _is_between(fences, start)
+        return is_first and _has_arguments(text, start + len(name) + 2, by_name[name])
     return any(
-        not _is_between(fences, opener.start())
-        and _has_name(text[opener.start() : opener.start() + _MAX_BEFORE_NAME], names)
+        not _is_between(fences, opener.start()) and _starts_call(text, opener.start(), by_name)
         for opener in _OPENER.finditer(text)
     )
 
@@ -416,14 +425,29 @@ def _is_between(fences: Sequence[int], at: int) -> bool:
     return bisect_left(fences, at) % 2 == 1
 
 
-def _has_name(text: str, names: Set[str]) -> bool:
-    """Return True if a tool is named in a text, and no prose comes before."""
-    for found in _NAME.finditer(text):
-        name = found[0]
-        if name in names or name.removeprefix("functions.") in names:
-            before = text[: found.start()]
-            return "`" not in before and _PROSE.search(before) is None
+def _starts_call(text: str, at: int, tools: Mapping[str, ToolDefinition]) -> bool:
+    """Return True if the name of a tool follows, then its arguments, and no prose comes before."""
+    before = text[at : at + _MAX_BEFORE_NAME]
+    for found in _NAME.finditer(before):
+        tool = tools.get(found[0]) or tools.get(found[0].removeprefix("functions."))
+        if tool is not None:
+            before = before[: found.start()]
+            is_call = "`" not in before and _PROSE.search(before) is None
+            return is_call and _has_arguments(text, at + found.end(), tool)
     return False
+
+
+def _has_arguments(text: str, at: int, tool: ToolDefinition) -> bool:
+    """Return True if the text after the name of a tool may be its arguments."""
+    names = _parameters(tool)
+    if not names or _OTHER_ARGUMENTS.match(text, at) is not None:
+        return True
+    rest = text[at : at + _MAX_ARGUMENTS]
+    return re.search(rf"\b(?:{'|'.join(map(re.escape, names))})[\"'\\]*\s*[:=<>]", rest) is not None
+
+
+def _parameters(tool: ToolDefinition) -> Sequence[str]:
+    return tuple(as_dict(tool.input_schema.get("properties")) or ())
 
 
 def _is_viable(markup: str) -> bool:

@@ -101,7 +101,13 @@ def _group_call_pairs(messages: Sequence[AgentMessage]) -> list[list[int]]:
     return units
 
 
-def find_cut_index(messages: Sequence[AgentMessage], keep: int, chars_per_token: float = CHARS_PER_TOKEN) -> int:
+def find_cut_index(
+    messages: Sequence[AgentMessage],
+    keep: int,
+    chars_per_token: float = CHARS_PER_TOKEN,
+    *,
+    max_kept: int | None = None,
+) -> int:
     """Return the index of the first message that stays; 0 if nothing can be cut.
 
     At least ``keep`` tokens stay, unless the newest turn alone has more. The cut is before a user message if one is near, else
@@ -111,16 +117,17 @@ def find_cut_index(messages: Sequence[AgentMessage], keep: int, chars_per_token:
         messages: The history.
         keep: Approximate number of tokens to keep at the end.
         chars_per_token: Number of characters per token.
+        max_kept: Tokens above which a single long message does not stay, if the cut can be after it.
     """
     kept_tokens = 0
     requested = len(messages)
     while requested > 0 and kept_tokens < keep:
         requested -= 1
         kept_tokens += estimate_tokens(messages[requested : requested + 1], chars_per_token)
-    if requested == 0:
-        return 0
     places = [i for i in range(1, len(messages)) if is_valid_cut(messages, i)]
-    if not places:
+    if max_kept is not None and kept_tokens > max_kept and places and places[-1] > requested:
+        return next(i for i in places if i > requested)
+    if requested == 0 or not places:
         return 0
     prompts = [i for i in places if _is_prompt(messages[i])]
     before = [i for i in prompts if i <= requested]
@@ -228,9 +235,11 @@ class SummaryCompactor:
             instructions: Topics that the summary should focus on.
         """
         keep = self.options.keep_tokens_for(window)
-        cut, self.calls = find_cut_index(messages, keep, chars_per_token), 0
-        if cut == 0 and reason == "overflow":  # Even the newest part is too long: keep as little as possible.
-            cut = find_cut_index(messages, keep // 8, chars_per_token)
+        max_kept = window and window // 2
+        if reason == "overflow":  # The window may be smaller than is known.
+            keep = min(keep, max(estimate_tokens(messages, chars_per_token) // 3, _MIN_CHUNK_TOKENS))
+            max_kept = min(max_kept or 2 * keep, 2 * keep)
+        cut, self.calls = find_cut_index(messages, keep, chars_per_token, max_kept=max_kept), 0
         old = messages[:cut]
         if not old or all(map(summary_format.is_summary, old)):
             self.problem = (
@@ -350,10 +359,10 @@ class SummaryCompactor:
                 earlier = await self._request_summary(side_call, task, earlier, text)
             except ModelError as error:
                 failures += not isinstance(error, ContextExceededError)
-                is_small = min(max_tokens, len(text) // _CHARS_PER_TOKEN) <= _MIN_CHUNK_TOKENS
-                if is_small or failures > _MAX_FAILURES or not _may_fit_in_halves(error):
+                size = len(text) // _CHARS_PER_TOKEN
+                if size <= _MIN_CHUNK_TOKENS or failures > _MAX_FAILURES or not _may_fit_in_halves(error):
                     raise
-                max_tokens = min(max_tokens, len(text) // _CHARS_PER_TOKEN) // 2
+                max_tokens = min(max_tokens, size // 2)
                 if count == 1:
                     middle = len(text) // 2
                     pieces[:1] = [text[:middle], text[middle:]]

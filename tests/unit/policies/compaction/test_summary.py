@@ -523,6 +523,33 @@ async def test_resumed_session_does_not_compact_again() -> None:
     assert utc_now() > second.requests[0].messages[0].timestamp
 
 
+LONG = "word " * 40_000
+
+
+@pytest.mark.parametrize("compaction", [None, Compaction()])
+@pytest.mark.parametrize("window", [None, 16_000])
+@pytest.mark.parametrize(
+    "texts",
+    [["go", LONG], ["go", "ok", "more", LONG], ["go", LONG, "more", LONG], [LONG, "ok"], ["go", LONG, "more", "ok"]],
+)
+async def test_message_longer_than_the_window_of_another_model_is_summarized(
+    texts: list[str], window: int | None, compaction: Compaction | None
+) -> None:
+    def script(request: ModelRequest) -> Reply | Exception:
+        tokens = estimate_tokens(request.messages)
+        failure = ContextExceededError(f"prompt is too long: {tokens} tokens > 16000 maximum", reason="overflow")
+        return failure if tokens > 16_000 else Reply(GOOD)
+
+    model = ScriptedModel(script, loop=True, info=ModelInfo("m", "scripted", window))
+    messages = [Message.assistant(text) if i % 2 else Message.user(text) for i, text in enumerate(texts)]
+    agent = Agent(model, messages=messages, behavior=RunOptions(compaction=compaction))
+
+    assert (await agent.run("and now?")).status == "completed"
+
+    assert "and now?" in model.requests[-1].messages[-1].text
+    assert len(model.requests) <= 20
+
+
 @pytest.mark.parametrize("compaction", [None, Compaction(keep_recent=5000)])
 async def test_overflow_that_no_summary_resolves_names_what_fills_the_window(compaction: Compaction | None) -> None:
     def script(request: ModelRequest) -> Reply | Exception:
