@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from functools import partial
 
 from msgspec.structs import replace
@@ -68,7 +68,7 @@ class CommandChecker:
         self.allow_readonly = allow_readonly
         self.verdicts: list[Verdict] = []
         self._added: set[Verdict] = set()
-        self._checked: set[tuple[str, str, FileGrant, tuple[str | None, ...]]] = set()
+        self._checked: set[tuple[str, str, FileGrant, tuple[str | None, ...], int]] = set()
         self._programs: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str] = {}
         self._recursive_reads = RecursiveReadChecker(env, paths)
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
@@ -94,11 +94,14 @@ class CommandChecker:
         self._line_rule = self.rules.find_line_rule(source)
         files = [part.target.text for part in line.parts if isinstance(part, Redirect)]
         await self._files.resolve_together(text for text in files if not text.startswith("/dev/"))
-        for part in line.parts:
+        repeated = {positions.stop: line.parts[positions.start : positions.stop] for positions in line.repeated}
+        for number, part in enumerate(line.parts, 1):
             if isinstance(part, Redirect):
                 await self._redirect(part)
             else:
                 await self._check_command(part)
+            for again in repeated.get(number, ()) if self._files.created_links else ():
+                await _follow_links(self._files, again, self.unrestricted_ids)
         problems: list[str] = []
         if self._files.uses_created_link:
             problems.append("it creates a link and then uses it; create the link in a separate command")
@@ -200,19 +203,9 @@ class CommandChecker:
                 (*words, *mentions)
             ):  # may match a file that no tool may access
                 self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
-        await self._record_links(command)
+        await _follow_links(self._files, command, self.unrestricted_ids)
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
-
-    async def _record_links(self, command: AnalyzedCommand) -> None:
-        """Record the links that a command creates. Paths through these links cannot be resolved before the line runs."""
-        for inner in command.walk():
-            if inner.words and program_name(inner.words[0].text) in ("ln", "link"):
-                written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
-                for target in [target for word in written for target in await self._files.resolve(word.text)]:
-                    names = [t.word.text.rpartition("/")[2] for t in inner.file_accesses if t.scope == "fs-read"]
-                    self._files.add_links(target.lexical, names)
-                    self._checked.clear()  # a path that was checked before may now lead through the link
 
     async def _follow_cd(self, command: AnalyzedCommand) -> None:
         """Follow ``cd``: check later commands both in the folder before and in the folder after."""
@@ -275,13 +268,13 @@ class CommandChecker:
         if found is None:
             return verdict
         own = self._files.folders
-        everywhere = list(dict.fromkeys([*own, *[f for one in found for f in await self._folders_of(one)]]))
+        everywhere = list(dict.fromkeys([*own, *[f for one in found for f in await _folders_of(self._files, one)]]))
         problem = await self._find_project_program(command, everywhere)
         if problem:
             return replace(verdict, reason=problem)
         try:
             for one in found:
-                self._files.folders = await self._folders_of(one)
+                self._files.folders = await _folders_of(self._files, one)
                 problem = await self._check_reading(command, one)
                 self._files.folders = own
                 if problem:
@@ -297,13 +290,6 @@ class CommandChecker:
         if key not in self._programs:
             self._programs[key] = await find_project_program(self.env, self.rules.place, names, folders)
         return self._programs[key]
-
-    async def _folders_of(self, one: FileReads) -> list[str | None]:
-        """Return the folders in which a command may open files."""
-        if one.folder is None:
-            return self._files.folders
-        targets = await self._files.resolve(one.folder.text)
-        return list(dict.fromkeys([target.path or None for target in targets])) or [None]
 
     async def _check_reading(self, command: AnalyzedCommand, one: FileReads) -> str:
         """Check the files that a read-only command opens. Return why it may do more, or an empty string."""
@@ -334,17 +320,16 @@ class CommandChecker:
             if word.text in self._files.too_broad_words or is_option:
                 reason = f"the word {word.source!r} may match a file that is named like an option"
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
-        readings = _file_reads(command, self.unrestricted_ids)
-        if readings is None:
-            readings = [found for inner in command.walk() if (found := find_recursive_read(inner))]
-            plain = dict.fromkeys(text for inner in command.walk() for text in plain_words_in_command(inner))
-            await self._files.resolve_together(plain)
-            for text in plain:
-                for target in await self._files.resolve(text):
-                    self._add(self.paths.check_possible_path(target))
+        readings, plain = _possible_reads(command, self.unrestricted_ids)
+        await self._files.resolve_together(plain)
+        for text in plain:
+            for target in [*await self._files.resolve(text), *await self._files.expand_wildcards(text)]:
+                self._add(self.paths.check_possible_path(target))
+        if not self._files.too_broad_words.isdisjoint(plain) and not self._is_granted(command):
+            self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
         own = self._files.folders
         for one in readings:
-            self._files.folders = await self._folders_of(one)
+            self._files.folders = await _folders_of(self._files, one)
             texts = dict.fromkeys(word.text for word in one.paths)
             await self._files.resolve_together(texts)
             self._files.note_search(follows_links=one.deep and one.follows)
@@ -415,7 +400,8 @@ class CommandChecker:
             await self._check_path(scope, redirect.target, file_grant)
 
     async def _check_path(self, scope: str, word: Word, file_grant: FileGrant) -> None:
-        key = (scope, word.text, file_grant, tuple(self._files.folders))
+        links = len(self._files.created_links)  # a path that was checked before may lead through a new link
+        key = (scope, word.text, file_grant, tuple(self._files.folders), links)
         if key in self._checked or _HARMLESS_DEVICE.fullmatch(word.text):
             return
         self._checked.add(key)
@@ -478,6 +464,62 @@ def _file_reads(command: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[Fi
             return None
         found += its
     return found
+
+
+def _possible_reads(command: AnalyzedCommand, unrestricted_ids: Set[int]) -> tuple[list[FileReads], dict[str, None]]:
+    """Return the files that a command is known to open, and the words that may be files if it may open others."""
+    known = _file_reads(command, unrestricted_ids)
+    if known is not None:
+        return known, {}
+    found = [found for inner in command.walk() if (found := find_recursive_read(inner))]
+    return found, dict.fromkeys(text for inner in command.walk() for text in plain_words_in_command(inner))
+
+
+async def _folders_of(files: LineFiles, one: FileReads) -> list[str | None]:
+    """Return the folders in which a command may open files."""
+    if one.folder is None:
+        return files.folders
+    targets = await files.resolve(one.folder.text)
+    return list(dict.fromkeys([target.path or None for target in targets])) or [None]
+
+
+async def _follow_links(files: LineFiles, part: AnalyzedCommand | Redirect, unrestricted_ids: Set[int]) -> None:
+    """Note the links that a part of a line creates, and whether it uses a link that the line has created before.
+
+    Paths through these links cannot be resolved before the line runs.
+    """
+    if isinstance(part, Redirect):
+        await files.resolve(part.target.text)
+        return
+    for inner in part.walk():
+        if files.created_links and not files.uses_created_link:
+            await _note_uses(files, inner, unrestricted_ids)
+        name = program_name(inner.words[0].text) if inner.words else ""
+        sources = [touch.word.text for touch in inner.file_accesses if touch.scope != "fs-write"]
+        if name in ("ln", "link") or name in ("cp", "mv", "rsync") and await _has_link(files, sources):
+            written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
+            for target in [target for word in written for target in await files.resolve(word.text)]:
+                files.add_links(target.lexical, [source.rpartition("/")[2] for source in sources])
+
+
+async def _has_link(files: LineFiles, texts: Iterable[str]) -> bool:
+    """Return True if a word is a link, a path through one, or matches one: a copy of a link is a link, too."""
+    found = [target for text in texts for target in [*await files.resolve(text), *await files.expand_wildcards(text)]]
+    return any(target.real != target.lexical for target in found)
+
+
+async def _note_uses(files: LineFiles, command: AnalyzedCommand, unrestricted_ids: Set[int]) -> None:
+    """Note whether a command may use a link that the line creates."""
+    readings, plain = _possible_reads(command, unrestricted_ids)
+    for text in (*(touch.word.text for touch in command.file_accesses), *paths_in_command(command), *plain):
+        await files.resolve(text)
+    own = files.folders
+    for one in readings:
+        files.folders = await _folders_of(files, one)
+        files.note_search(follows_links=one.deep and one.follows)
+        for word in one.paths:
+            await files.resolve(word.text)
+        files.folders = own
 
 
 def _file_grant(rule: PermissionRule) -> FileGrant:

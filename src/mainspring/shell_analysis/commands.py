@@ -50,10 +50,12 @@ class AnalyzedLine(Struct, frozen=True):
     Attributes:
         parts: Its commands and redirections, in order, including redirections of nested lines. None if the line cannot be parsed.
         problem: Why it cannot be parsed; empty if it can.
+        repeated: Positions of the parts that may run more than once.
     """
 
     parts: tuple[AnalyzedCommand | Redirect, ...] = ()
     problem: str = ""
+    repeated: tuple[range, ...] = ()
 
     @property
     def units(self) -> tuple[AnalyzedCommand, ...]:
@@ -64,7 +66,8 @@ class AnalyzedLine(Struct, frozen=True):
 def analyze(text: str) -> AnalyzedLine:
     """Find the commands and files of a line, or why it cannot be parsed. Never raises."""
     try:
-        return AnalyzedLine(tuple(_Analysis(0).line(text)))
+        analysis = _Analysis(0)
+        return AnalyzedLine(tuple(analysis.line(text)), "", tuple(analysis.repeated))
     except NotUnderstoodError as error:
         return AnalyzedLine((), str(error))
 
@@ -81,6 +84,9 @@ class _Analysis:
         self.parts: list[AnalyzedCommand | Redirect] = []
         self.values: VariableValues = {}
         self.looping = False
+        self.nested_redirects: list[Redirect] = []
+        self.repeated: list[range] = []
+        self.runs_again = False
 
     def line(self, text: str) -> list[AnalyzedCommand | Redirect]:
         tree = parse(text, hides_dotfiles=self.hides_dotfiles)
@@ -105,6 +111,7 @@ class _Analysis:
         self.redirections(node.redirects, piped, certain)
         has_input = piped or any(not r.writes for r in node.redirects)
         looping = self.looping
+        first = len(self.parts)
         if isinstance(node, Loop):
             for value in node.values:
                 self.inside(value, has_input, certain)
@@ -112,6 +119,7 @@ class _Analysis:
                     self.parts.append(
                         Redirect(word, False, value.source)
                     )  # a list of names has the same effect as reading a folder
+            first = len(self.parts)
             self.looping = True
             self.node(node.body, has_input, certain | {node.name})
         else:
@@ -123,7 +131,13 @@ class _Analysis:
                 feeder = self._connect(feeder, item, start) if node.kind == "pipe" else None
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
                     certain = certain.union(name for name, _ in item.assignments)
+        if isinstance(node, Loop) or node.kind == "loop":
+            self._repeat(first)
         self.looping = looping
+
+    def _repeat(self, first: int) -> None:
+        """Note that the parts from a position to the last one may run more than once."""
+        self.repeated = [*(each for each in self.repeated if each.start < first), range(first, len(self.parts))]
 
     def check_length(self) -> None:
         if len(self.parts) > _MAX_COMMANDS:
@@ -167,6 +181,8 @@ class _Analysis:
         self.redirections(node.redirects, has_input, certain)
         fed = next((r.fed for r in reversed(node.redirects) if not r.writes and r.target is None), None)
         names = [name for name, _ in node.assignments]
+        first = len(self.parts)
+        self.runs_again = False
         for words in forms((*assigned, *node.words), self.values, certain):
             self.piped = has_input
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
@@ -174,6 +190,10 @@ class _Analysis:
             if self.looping and any(inner.cd_target is not None for inner in unit.walk()):
                 raise NotUnderstoodError("it uses 'cd' in a loop, which also changes the folder of earlier commands")
             self.parts.append(replace(unit, piped=True) if has_input else unit)
+            self.parts += self.nested_redirects  # the folder and the links of the nested code apply to them
+            self.nested_redirects.clear()
+        if self.runs_again:
+            self._repeat(first)
 
     def command(
         self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, stdin_text: str | None
@@ -208,8 +228,10 @@ class _Analysis:
 
     def analyze_nested(self, code: str, *, hides_dotfiles: bool = True) -> tuple[AnalyzedCommand, ...]:
         """Return the commands of code that a command passes to a shell."""
-        parts = self._nested(hides_dotfiles=hides_dotfiles).line(code)
-        self.parts += [p for p in parts if isinstance(p, Redirect)]
+        deeper = self._nested(hides_dotfiles=hides_dotfiles)
+        parts = deeper.line(code)
+        self.nested_redirects += [p for p in parts if isinstance(p, Redirect)]
+        self.runs_again = self.runs_again or bool(deeper.repeated)
         return tuple(p for p in parts if isinstance(p, AnalyzedCommand))
 
     def _nested(self, *, hides_dotfiles: bool) -> _Analysis:
@@ -305,6 +327,7 @@ class _Analysis:
         inner_words = words[start:]
         if name == "xargs":
             inner_words = _add_xargs_arguments(words[:start], inner_words)
+            self.runs_again = True
         plain = plain and spec.plain and _is_system_program(words[0])
         inner = self.run_by(inner_words, stdin_text if name != "xargs" else None, hides_dotfiles=plain)
         return AnalyzedCommand(
@@ -323,7 +346,8 @@ class _Analysis:
         """Return the command that another command runs; redirections in it belong to the line."""
         deeper = self._nested(hides_dotfiles=hides_dotfiles)
         unit = deeper.analyze_words(words, "", stdin_text)
-        self.parts += deeper.parts
+        self.nested_redirects += deeper.nested_redirects
+        self.runs_again = self.runs_again or deeper.runs_again
         return unit
 
     def _find(self, words: tuple[Word, ...], text: str) -> AnalyzedCommand:
@@ -335,6 +359,7 @@ class _Analysis:
                 end = next((k for k in range(i + 1, len(words)) if words[k].text in (";", "+")), len(words))
                 run = tuple(_replace_placeholder(w, "{}") for w in words[i + 1 : end])
                 if run:
+                    self.runs_again = True
                     inner.append(self.run_by(run))
                 unsure = unsure or not run
                 i = end
@@ -365,6 +390,7 @@ class _Analysis:
             return AnalyzedCommand(
                 words=words, text=text, fixed=len(words), unknown="the code it runs is not known", scan=True
             )
+        self.runs_again = True
         inner = self.analyze_nested(" ".join(w.text for w in code))
         return AnalyzedCommand(words=words, text=text, fixed=len(words), required_rules="inner", inner=inner)
 

@@ -87,9 +87,9 @@ def paths_in_command(unit: AnalyzedCommand) -> Iterator[str]:
 
 
 def plain_words_in_command(unit: AnalyzedCommand) -> Iterator[str]:
-    """Return the words in a command that may be names of files or anything else."""
+    """Return the words in a command that may be names of files, or match some, or anything else."""
     for word in unit.words[1:]:
-        if word.literal and len(word.text) <= MAX_PATH:
+        if (word.literal or wildcards.is_glob(word.text)) and len(word.text) <= MAX_PATH:
             pieces = _PIECES.split(word.text)
             yield from (p for p in pieces if _PLAIN.fullmatch(p) and not p.startswith("-"))
 
