@@ -194,8 +194,7 @@ class _Controller:
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is None or self.config.getoption("collectonly"):
             return
-        claims = self.ledger.passed | self.ledger.spoiled
-        if not claims and self.config.getoption("markexpr").startswith("slow"):
+        if str(self.config.getoption("markexpr")).startswith("slow"):
             return  # "0 of 636" after `make test-slow` would look like a failure
         issue = self.config.getoption("requirements_issue")
         for line in summary(
