@@ -17,7 +17,6 @@ from mainspring.app.chat.message_queue import create_queued_message
 from mainspring.app.chat.prompt_sources import McpPrompts, PromptSource, RenderedPrompt
 from mainspring.app.chat.runs import RunController, RunOverrides
 from mainspring.app.workspace.file_mentions import format_mention
-from mainspring.env.types import WalkedPath
 from mainspring.errors import ConfigError, MainspringError
 from mainspring.events import Notice
 from mainspring.lazy import lazy_re
@@ -245,7 +244,7 @@ class Completer:
     def __init__(self, current: CurrentConversation, commands: SlashCommands) -> None:
         self._current = current
         self._commands = commands
-        self._files: tuple[float, str, tuple[str, ...], bool] = (0.0, "", (), False)
+        self._walks: dict[str, tuple[float, tuple[str, ...], bool]] = {}
 
     async def complete(self, line: str) -> tuple[Candidate, ...]:
         """Return completions of the end of a line, an exact match first."""
@@ -274,29 +273,31 @@ class Completer:
         return tuple([Candidate(each, start, detail) for each, detail in _rank_matches(typed.strip(), offered)])
 
     async def _list_paths(self, typed: str) -> tuple[str, ...]:
-        """Return the files and folders of the project that are not ignored. Cached for a few seconds.
+        """Return the files and folders of the project that are not ignored.
 
         In a project with too many files, the deepest are missing, except those of the folder that the user typed.
         """
-        env = self._current.conversation.env
-        since, cwd, paths, is_truncated = self._files
-        if cwd != env.cwd or time.monotonic() - since >= _CACHE_SECONDS:
-            walk = await env.walk(env.cwd, limit=_MAX_FILES)
-            paths, is_truncated = _format_paths(walk.entries), walk.truncated
-            self._files = (time.monotonic(), env.cwd, paths, is_truncated)
+        cwd = self._current.conversation.env.cwd
+        paths, is_truncated = await self._walk(cwd)
         folder = posixpath.normpath(typed.rpartition("/")[0])
         if not is_truncated or folder.startswith((".", "/")):
             return paths
         try:
-            walk = await env.walk(posixpath.join(env.cwd, folder), limit=_MAX_FILES)
+            below, _ = await self._walk(posixpath.join(cwd, folder))
         except OSError:
             return paths
-        return tuple(dict.fromkeys((*paths, *_format_paths(walk.entries, f"{folder}/"))))
+        return tuple(dict.fromkeys((*paths, *(f"{folder}/{path}" for path in below))))
 
-
-def _format_paths(entries: Iterable[WalkedPath], folder: str = "") -> tuple[str, ...]:
-    """Return the paths of entries of a folder; a slash follows a folder."""
-    return tuple([f"{folder}{e.path}/" if e.kind == "directory" else f"{folder}{e.path}" for e in entries])
+    async def _walk(self, folder: str) -> tuple[tuple[str, ...], bool]:
+        """Return the paths in a folder, and whether some are missing. Cached for a few seconds, since each key asks again."""
+        now = time.monotonic()
+        self._walks = {each: found for each, found in self._walks.items() if now - found[0] < _CACHE_SECONDS}
+        if folder not in self._walks:
+            walk = await self._current.conversation.env.walk(folder, limit=_MAX_FILES)
+            paths = tuple([f"{entry.path}/" if entry.kind == "directory" else entry.path for entry in walk.entries])
+            self._walks[folder] = (time.monotonic(), paths, walk.truncated)
+        _, paths, is_truncated = self._walks[folder]
+        return paths, is_truncated
 
 
 def _complete_mention(path: str, is_quoted: bool) -> str:

@@ -14,6 +14,7 @@ from mainspring.app.chat.commands import Prompt, Queue, Shell, Slash, Steer, exp
 from mainspring.app.chat.events import CommandEnd, CommandRejected, SessionChange
 from mainspring.app.chat.session_commands import format_bar
 from mainspring.app.workspace.file_mentions import find_mentions
+from mainspring.env.local import LocalEnv
 from mainspring.errors import ContextExceededError
 from mainspring.events import AgentEnd, Done, Notice
 from mainspring.messages import Cost, Message, TextBlock, Usage
@@ -408,6 +409,25 @@ async def test_files_of_a_typed_folder_are_completed_in_a_large_project(
         [],
         [],
     ]
+
+
+async def test_a_folder_is_listed_once_while_its_files_are_typed(
+    folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slash_commands, "_MAX_FILES", 3)
+    walked: list[str] = []
+    walk = LocalEnv.walk
+
+    async def count(env: LocalEnv, path: str, **options: Any) -> Any:
+        walked.append(path)
+        return await walk(env, path, **options)
+
+    async with chatting(folder, home) as chat:
+        monkeypatch.setattr(LocalEnv, "walk", count)
+        for typed in ("a", "ap", "app"):
+            assert [c.text for c in await chat.chat.completions(f"@src/{typed}")] == ["@src/app.py"]
+
+    assert walked == [str(folder), str(folder / "src")]
 
 
 # --- parsing of lines -----------------------------------------------------------------------------------------------------
