@@ -9,6 +9,9 @@ from mainspring.messages import Message, TextBlock, strip_surrogates
 from mainspring.models.json_values import as_dict
 from mainspring.models.message_builder import MessageBuilder
 
+CALL_ENDS = (">", "}", "]", ")", "`")
+"""How a text ends that ends with a call."""
+
 
 class TextAndThinking:
     """The current block of a response: text, thinking, or none.

@@ -16,7 +16,7 @@ from typing import Any, cast
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import TextBlock, ThinkingBlock, ToolDefinition
-from mainspring.models.codec.text import TextAndThinking
+from mainspring.models.codec.text import CALL_ENDS, TextAndThinking
 from mainspring.models.json_values import as_dict, as_dicts, as_list
 from mainspring.models.message_builder import MessageBuilder
 
@@ -86,7 +86,6 @@ _JSON_CALL = lazy_re(
     r"\s*,[^{}]{0,200}\"(?:arguments|parameters|args|input)\"\s*:\s*\"?\{\s*(?:\\?\"([^\"\\]*)|\})"
 )
 _PYTHON_CALL = lazy_re(r"(?:\[|```tool_code\n(?:print\()?)([\w.-]+)\((?:\w+=|\))")
-_CALL_ENDS = (">", "}", "]", ")", "`")
 _ARGUMENTS_START = lazy_re(r"\w\(|\{|=\S")
 _OTHER_ARGUMENTS = lazy_re(r"\s*\(\s*[\"')]|[^\w{]{0,10}(?:\w+\W{1,5})?\{\s*\}")
 """Arguments without a name, or none."""
@@ -397,7 +396,7 @@ def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
     if native is not None and not _is_between(fences, native.start()):
         if _ARGUMENTS_START.search(text, native.end(), native.end() + _MAX_HEADER):
             return True
-    if not text.endswith(_CALL_ENDS):
+    if not text.endswith(CALL_ENDS):
         return False
     by_name = {tool.name: tool for tool in tools if tool.name in text}
     if not by_name:
