@@ -197,12 +197,9 @@ class CommandChecker:
         for text in mentions:
             for target in [*await self._resolve_checked(text, "fs-read"), *await self._files.expand_wildcards(text)]:
                 self._add(self.paths.check_mention(target), target)
-        if verdict.outcome == "allow" and not self._is_granted(command):
+        if verdict.outcome == "allow":
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
-            if not self._files.too_broad_words.isdisjoint(
-                (*words, *mentions)
-            ):  # may match a file that no tool may access
-                self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
+            self._ask_about_matches(command, (*words, *mentions))
         await _follow_links(self._files, command, self.unrestricted_ids)
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
@@ -325,8 +322,7 @@ class CommandChecker:
         for text in plain:
             for target in [*await self._files.resolve(text), *await self._files.expand_wildcards(text)]:
                 self._add(self.paths.check_possible_path(target))
-        if not self._files.too_broad_words.isdisjoint(plain) and not self._is_granted(command):
-            self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
+        self._ask_about_matches(command, plain)
         own = self._files.folders
         for one in readings:
             self._files.folders = await _folders_of(self._files, one)
@@ -337,14 +333,18 @@ class CommandChecker:
                 targets = await self._resolve_checked(text, "fs-read")
                 for target in [*targets, *await self._files.expand_wildcards(text)]:
                     self._add(self.paths.check_read_restrictions(target), target)
-            if not self._files.too_broad_words.isdisjoint(texts) and not self._is_granted(command):
-                self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
+            self._ask_about_matches(command, texts)
             problem = await self._recursive_reads_of_allowed.check_shown_files(
                 one, self._files.folders, self._files.resolve, self._files.expand_wildcards
             )
             self._files.folders = own
             if problem:
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", problem))
+
+    def _ask_about_matches(self, command: AnalyzedCommand, texts: Iterable[str]) -> None:
+        """Ask about a command that a rule allows if a word may match a file that no tool may access."""
+        if not self._files.too_broad_words.isdisjoint(texts) and not self._is_granted(command):
+            self._add(self._decision(command, "ask", _UNKNOWN_MATCHES))
 
     def _ask_reason(self, command: AnalyzedCommand) -> str:
         reason = next((u.unknown for u in command.walk() if u.unknown), "") or self.rules.why_not_covered(command)
