@@ -39,11 +39,10 @@ _REWIND_TITLES = {
 }
 _REWIND_FLAGS = ("files", "conversation", "both", "preview", "force", "list")
 
-
 _NO_PROMPTS = "(no prompts yet)"
+"""Label of a session without prompts."""
 _NO_SESSIONS = "No sessions in this folder yet. List those of all folders with /sessions all."
 _NO_SESSIONS_ANYWHERE = "No sessions yet. Send a message to start one."
-"""Label of a session without prompts."""
 
 
 class SessionCommands:

@@ -21,7 +21,6 @@ from mainspring.loop.hooks.run import Hook, SubagentIdentity
 
 logger = logging.getLogger("mainspring")
 logger.addHandler(logging.NullHandler())  # the application decides where the log goes
-# It has no handler: without a configuration of the application, Python writes warnings and errors to stderr.
 
 
 _H = TypeVar("_H", bound=Hook | Event)
