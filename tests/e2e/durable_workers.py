@@ -62,13 +62,15 @@ def create_model(folder: Path, turns: int = -1) -> ScriptedModel:
 
 
 def create_tools(folder: Path, pause: float) -> list[Tool]:
-    """Create a tool that must not run twice, one that may, and one that kills the worker."""
+    """Create a tool that must not run twice and waits while the file "hold" exists, one that may, and one that kills the worker."""
 
     @tool
     async def pay(key: str) -> str:
         """Pay."""
         append_line(folder / "paid", key)
         await asyncio.sleep(pause)
+        while (folder / "hold").exists():
+            await asyncio.sleep(0.02)
         return f"paid {key}"
 
     @tool(idempotent=True)

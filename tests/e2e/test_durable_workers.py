@@ -49,6 +49,8 @@ def tool_result_texts(result: RunResult) -> list[str]:
 
 
 async def test_runs_of_a_killed_worker_finish_on_another_worker(workers: Workers, client: DurableClient) -> None:
+    hold = workers.folder / "hold"
+    hold.touch()
     first = workers.start("first", concurrency=3, pause=0.05, dead_after=2.0)
     await workers.wait_until_started()
     workers.start("second", concurrency=3, pause=0.05, dead_after=2.0)
@@ -60,6 +62,7 @@ async def test_runs_of_a_killed_worker_finish_on_another_worker(workers: Workers
 
     await wait_for(has_both_busy)
     await asyncio.to_thread(workers.kill, first)
+    hold.unlink()
     ended = [await run.result(timeout=40) for run in runs]
     assert [r.status for r in ended] == ["completed"] * 6
     assert {(await run.info()).worker for run in runs} >= {"second"}
