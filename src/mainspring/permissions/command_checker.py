@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -42,6 +43,7 @@ MAX_RAW_WORDS = 30_000
 Such a line needs approval in any case.
 """
 
+_USES_CHANGED_FILES = "it uses files that another command of the line may create or replace, for example, with a link; run it as separate commands"
 _UNKNOWN_MATCHES = "the files that its wildcards match are unknown"
 
 _QUOTES = lazy_re(r"['\"\\]")
@@ -72,6 +74,7 @@ class CommandChecker:
         self.grants = grants
         self._files = LineFiles(env, rules.place, folder)
         self.unrestricted_ids: set[int] = set()
+        self._readonly_ids: set[int] = set()
         self.allow_readonly = allow_readonly
         self.verdicts: list[Verdict] = []
         self._added: set[Verdict] = set()
@@ -101,17 +104,17 @@ class CommandChecker:
         self._line_rule = self.rules.find_line_rule(source)
         files = [part.target.text for part in line.parts if isinstance(part, Redirect)]
         await self._files.resolve_together(text for text in files if not text.startswith("/dev/"))
-        repeated = {positions.stop: line.parts[positions.start : positions.stop] for positions in line.repeated}
         for number, part in enumerate(line.parts, 1):
             if isinstance(part, Redirect):
                 await self._redirect(part)
             else:
                 await self._check_command(part)
-            for again in repeated.get(number, ()) if self._files.created_links else ():
-                await follow_links(self._files, again, self.unrestricted_ids)
+            await self._follow_links(line, number)
         problems: list[str] = []
         if self._files.uses_created_link:
             problems.append("it creates a link and then uses it; create the link in a separate command")
+        elif self._files.uses_changed_files:
+            problems.append(_USES_CHANGED_FILES)
         if self._recursive_reads.fetches and not self._only_reading:
             problems.append("git may fetch missing objects, which can be prevented only if the whole line is read-only")
         if self._reads_by_git and self._search_path and not self._only_reading:
@@ -122,6 +125,17 @@ class CommandChecker:
             reason = f"the command cannot be checked: {problem}"
             self.verdicts.append(Verdict("shell-run", escape_invisible(source, limit=2000), "ask", reason))
         return self.verdicts
+
+    async def _follow_links(self, line: AnalyzedLine, number: int) -> None:
+        """Note the links that the parts of a line up to a position create and use."""
+        part = line.parts[number - 1]
+        if len(line.parts) == 1 and isinstance(part, AnalyzedCommand) and not part.inner:
+            return
+        again = [line.parts[positions.start : number] for positions in line.unordered if positions.stop == number]
+        for each in [part, *chain.from_iterable(again)]:
+            bounds = [] if isinstance(each, Redirect) else [text for _, text in self.rules.path_bounds(each)]
+            is_checked = id(each) in self._readonly_ids or self.rules.has_read_restrictions()
+            await follow_links(self._files, each, self.unrestricted_ids, bounds, is_checked=is_checked)
 
     # --- lines that cannot be parsed --------------------------------------------------------------------------------
 
@@ -193,7 +207,9 @@ class CommandChecker:
             verdict.reason == READONLY_REASON or id(command) in self.unrestricted_ids
         )
         mentions = dict.fromkeys(text for inner in command.walk() for text in paths_in_command(inner))
-        if verdict.reason != READONLY_REASON:  # `_check_readonly` has already checked the files of a read-only command
+        if verdict.reason == READONLY_REASON:
+            self._readonly_ids.add(id(command))
+        else:  # `_check_readonly` has already checked the files of a read-only command
             touches = [touch for inner in command.walk() for touch in inner.file_accesses]
             await self._files.resolve_together([*(touch.word.text for touch in touches), *mentions])
             for touch in touches:
@@ -207,7 +223,6 @@ class CommandChecker:
         if verdict.outcome == "allow":
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
             self._ask_about_matches(command, (*words, *mentions))
-        await follow_links(self._files, command, self.unrestricted_ids)
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
 
@@ -216,6 +231,7 @@ class CommandChecker:
         for inner in command.walk():
             if inner.cd_target is None:
                 continue
+            await self._files.note_opened([inner.cd_target.text])
             targets = await self._files.resolve(inner.cd_target.text)
             if targets and all(t.is_inside(self.rules.place) for t in targets):
                 self.unrestricted_ids.add(id(inner))

@@ -8,7 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from mainspring.env import DirEntry
 from mainspring.env.protocol import check_in_thread
-from mainspring.permissions.path_patterns import matches
+from mainspring.permissions.git_repository import ReadsFolders
+from mainspring.permissions.path_patterns import matches, split_path
 from mainspring.permissions.paths import (
     PathParts,
     ProjectPaths,
@@ -20,8 +21,15 @@ from mainspring.permissions.paths import (
 )
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.file_reads import FileReads, find_readonly_reads, find_recursive_read, find_xargs_reads
+from mainspring.shell_analysis.links import (
+    avoids_links,
+    copies_links,
+    creates_links,
+    find_unpack_folders,
+    uses_git,
+)
 from mainspring.shell_analysis.references import paths_in_command, plain_words_in_command
-from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, program_name
+from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect
 
 MAX_PATHS = 500
 """Maximum number of paths for one word; a word that matches more is not expanded."""
@@ -84,6 +92,9 @@ async def _names(env: ListsDirectories, folder: str, part: str, listings: dict[s
 MAX_RESOLVED_PATHS = 300
 """Maximum number of paths of one line that are checked. A line with more paths needs approval."""
 
+_MAX_COPIED = 20_000
+"""Maximum number of names below a copied folder that are checked for links; a larger folder counts as one with links."""
+
 MAX_EXPANDED_PATHS = 1_000
 """Maximum number of paths that the wildcards of one line match. The matches of further wildcards are unknown."""
 
@@ -99,7 +110,10 @@ class LineFiles:
     Attributes:
         folders: The folders in which the next command may run; ``None`` for an unknown one.
         created_links: Links that the line creates, and the paths that they hide.
+        changed_folders: Folders below which the line may create links and other files that it does not name.
+        changes_repository: Whether the line changes what git recorded.
         uses_created_link: Whether a word is a path through such a link.
+        uses_changed_files: Whether a command opens a file that the line may create or replace.
         too_broad_words: Words whose wildcards match too many paths to check.
         unsure_paths: Hidden files that wildcards match only with an option of the shell.
         too_many: Whether the line names too many paths.
@@ -108,7 +122,10 @@ class LineFiles:
     def __init__(self, env: ResolvesPaths, place: ProjectPaths, folder: str | None) -> None:
         self.folders: list[str | None] = [folder]
         self.created_links: set[tuple[str, ...]] = set()
+        self.changed_folders: set[PathParts] = set()
+        self.changes_repository = False
         self.uses_created_link = False
+        self.uses_changed_files = False
         self.too_broad_words: set[str] = set()
         self.unsure_paths: set[str] = set()
         self.too_many = False
@@ -153,9 +170,33 @@ class LineFiles:
         for link in (parts, *((*parts, name) for name in names)):
             self.created_links.add(tuple(takewhile(wildcards.is_literal, link)))
 
+    async def note_opened(self, texts: Iterable[str]) -> None:
+        """Note files that a command opens, and whether the line may create or replace them before."""
+        for parts in [target.lexical for text in texts for target in await self.resolve(text)]:
+            is_changed = any(
+                len(parts) > len(changed) and matches(changed, parts[: len(changed)], allow_unknown=True)
+                for changed in self.changed_folders
+            )
+            if is_changed and not any(folder and split_path(folder)[: len(parts)] == parts for folder in self.folders):
+                self.uses_changed_files = True
+
     def note_search(self, *, follows_links: bool) -> None:
         """Note the search of a whole folder, which may follow the links that the line creates."""
         self.uses_created_link |= follows_links and bool(self.created_links)
+
+    async def contains_link(self, folder: str) -> bool:
+        """Return True if a folder contains a link at any depth, or may contain one."""
+        if not isinstance(self._env, ReadsFolders):
+            return True
+        try:
+            walk = await self._env.walk(folder, include_ignored=True, limit=_MAX_COPIED)
+        except OSError:
+            return False  # a file, or a name that does not exist
+        return walk.truncated or any(entry.kind == "symlink" for entry in walk.entries)
+
+    def has_links_below(self, parts: PathParts) -> bool:
+        """Return True if the line creates links below a folder."""
+        return any(link[: len(parts)] == parts for link in (*self.created_links, *self.changed_folders))
 
     def _parts_above(self, text: str, folder: str | None) -> list[PathParts]:
         """Return the part of a word before each ``..``: if that is a link, the rest starts where the link leads."""
@@ -233,40 +274,71 @@ async def find_read_folders(files: LineFiles, one: FileReads) -> list[str | None
     return list(dict.fromkeys([target.path or None for target in targets])) or [None]
 
 
-async def follow_links(files: LineFiles, part: AnalyzedCommand | Redirect, unrestricted_ids: Set[int]) -> None:
+async def follow_links(
+    files: LineFiles,
+    part: AnalyzedCommand | Redirect,
+    unrestricted_ids: Set[int],
+    bounded: Sequence[str] = (),
+    *,
+    is_checked: bool = True,
+) -> None:
     """Note the links that a part of a line creates, and whether it uses a link that the line has created before.
 
     Paths through these links cannot be resolved before the line runs.
+
+    Args:
+        files: The files of the line.
+        part: The part.
+        unrestricted_ids: Identities of commands that need no rule.
+        bounded: Words that a rule allows only below a folder.
+        is_checked: Whether the files that it shows were checked.
     """
     if isinstance(part, Redirect):
-        await files.resolve(part.target.text)
+        await files.note_opened([part.target.text])
         return
     for inner in part.walk():
-        if files.created_links and not files.uses_created_link:
-            await _note_uses(files, inner, unrestricted_ids)
-        name = program_name(inner.words[0].text) if inner.words else ""
+        if files.created_links or files.changed_folders or files.changes_repository:
+            await _note_uses(files, inner, unrestricted_ids, is_checked=is_checked)
+            await files.note_opened(bounded)
         sources = [touch.word.text for touch in inner.file_accesses if touch.scope != "fs-write"]
-        if name in ("ln", "link") or name in ("cp", "mv", "rsync") and await _has_link(files, sources):
-            written = [touch.word for touch in inner.file_accesses if touch.scope == "fs-write"]
-            for target in [target for word in written for target in await files.resolve(word.text)]:
+        written = [touch.word.text for touch in inner.file_accesses if touch.scope == "fs-write"]
+        is_copy = copies_links(inner) and await _has_link(files, sources)
+        if is_copy or creates_links(inner):
+            for target in [target for text in written for target in await files.resolve(text)]:
                 files.add_links(target.lexical, [source.rpartition("/")[2] for source in sources])
+        changed = written if is_copy else find_unpack_folders(inner)
+        is_git = uses_git(inner)
+        if (changed or is_git) and find_file_reads(inner, frozenset()) is None:
+            for target in [target for text in changed for target in await files.resolve(text)]:
+                files.changed_folders.add(tuple(takewhile(wildcards.is_literal, target.lexical)))
+            files.changes_repository |= is_git
 
 
 async def _has_link(files: LineFiles, texts: Iterable[str]) -> bool:
-    """Return True if a word is a link, a path through one, or matches one: a copy of a link is a link, too."""
-    found = [target for text in texts for target in [*await files.resolve(text), *await files.expand_wildcards(text)]]
-    return any(target.real != target.lexical for target in found)
+    """Return True if a word is a link, a path through one, or a folder with links, or may match one."""
+    for target in [t for text in texts for t in [*await files.resolve(text), *await files.expand_wildcards(text)]]:
+        is_link = target.unknown or target.real != target.lexical or files.has_links_below(target.lexical)
+        if is_link or await files.contains_link(target.path):
+            return True
+    return False
 
 
-async def _note_uses(files: LineFiles, command: AnalyzedCommand, unrestricted_ids: Set[int]) -> None:
-    """Note whether a command may use a link that the line creates."""
+async def _note_uses(
+    files: LineFiles, command: AnalyzedCommand, unrestricted_ids: Set[int], *, is_checked: bool
+) -> None:
+    """Note whether a command may use files that the line creates or replaces."""
     readings, plain = find_possible_reads(command, unrestricted_ids)
-    for text in (*(touch.word.text for touch in command.file_accesses), *paths_in_command(command), *plain):
+    touched = [touch.word.text for touch in command.file_accesses]
+    for text in (*touched, *paths_in_command(command), *plain):
         await files.resolve(text)
+    await files.note_opened(() if avoids_links(command) else touched)
     own = files.folders
     for one in readings:
         files.folders = await find_read_folders(files, one)
         files.note_search(follows_links=one.deep and one.follows)
+        is_stale = bool(files.changed_folders) or (one.git is not None and files.changes_repository)
+        files.uses_changed_files |= one.deep and is_checked and is_stale
         for word in one.paths:
             await files.resolve(word.text)
+        await files.note_opened(word.text for word in (() if one.git else one.paths))
         files.folders = own
