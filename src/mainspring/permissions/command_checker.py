@@ -13,6 +13,7 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions
 from mainspring.permissions.command_patterns import compile_command_pattern
 from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, PermissionOutcome, Verdict
+from mainspring.permissions.git_history import find_program_of_settings
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.line_files import (
     LineFiles,
@@ -24,7 +25,7 @@ from mainspring.permissions.line_files import (
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, find_escapes, spell_word
 from mainspring.permissions.programs import find_project_program, search_path_outside
-from mainspring.permissions.recursive_reads import RecursiveReadChecker, find_program_of_settings
+from mainspring.permissions.recursive_reads import RecursiveReadChecker
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
 from mainspring.permissions.rules import PermissionRule
 from mainspring.shell_analysis import wildcards
