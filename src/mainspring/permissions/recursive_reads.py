@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from mainspring.env.paths import is_inside
 from mainspring.env.protocol import check_in_thread
+from mainspring.env.walk import IGNORE_FILE_NAMES, compile_names, rule_lines
 from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_history import UnknownFilesError, open_history
@@ -16,12 +17,13 @@ from mainspring.permissions.git_repository import (
     GitRepository,
     ReadsFolders,
     find_git_repository,
+    get_variables,
     has_rules_above,
     read_tracked_files,
 )
 from mainspring.permissions.path_checker import PathChecker
 from mainspring.permissions.path_patterns import split_path
-from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, resolve_word
+from mainspring.permissions.paths import MAX_BYTES, ResolvedPath, ResolvesPaths, resolve_word
 from mainspring.shell_analysis.file_reads import FileReads
 from mainspring.shell_analysis.git_commands import GitCommand, path_in_revision
 from mainspring.text import escape_invisible
@@ -249,9 +251,31 @@ class RecursiveReadChecker:
         if walk.truncated and self._must_check:
             return f"{path} contains more than {limit} names; the tool grep omits files that it may not show"
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
+        if reading.omitted:
+            entries = [(name, kind) for name, kind in entries if not _is_omitted(name, kind, reading.omitted)]
+        if reading.skips_hidden and get_variables(self._env).get("RIPGREP_CONFIG_PATH", "") == "":
+            entries = await self._without_hidden(self._env, path, entries)
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
         return await self._first_unreadable(path, entries, follows=reading.follows)
+
+    async def _without_hidden(
+        self, env: ReadsFolders, path: str, entries: Sequence[tuple[str, str]]
+    ) -> list[tuple[str, str]]:
+        """Return the entries below a folder without those that are hidden and that no ignore file includes."""
+        places = [path]
+        while (parent := posixpath.dirname(places[-1])) != places[-1]:
+            places.append(parent)
+        files = [posixpath.join(place, name) for place in places for name in IGNORE_FILE_NAMES]
+        files += [posixpath.join(path, name) for name, _ in entries if posixpath.basename(name) in IGNORE_FILE_NAMES]
+        files.append(posixpath.join((await self._repository(path)).top or path, ".git/info/exclude"))
+
+        async def read_rules() -> list[str]:
+            return [line for file in dict.fromkeys(files) for line in await _read_including_rules(env, file)]
+
+        is_included = compile_names(await check_in_thread(env, read_rules))
+        hidden = [next((part for part in name.split("/") if part.startswith(".")), "") for name, _ in entries]
+        return [entry for entry, part in zip(entries, hidden, strict=True) if not part or is_included(part)]
 
     async def _skips_ignored(self, path: str, reading: FileReads) -> bool:
         """Return True if the command skips ignored files: not if a name pattern includes them, and not outside a repository."""
@@ -292,6 +316,25 @@ def _needs_history(git: GitCommand) -> bool:
     if git.name in ("diff", "grep"):
         return bool(git.operands)
     return git.name in ("show", "diff-tree", "cat-file", "stash show", "blame", "annotate")
+
+
+async def _read_including_rules(env: ReadsFolders, path: str) -> list[str]:
+    """Return the rules of an ignore file that include files; all files if the rules are unknown."""
+    try:
+        return [rule for rule in rule_lines(await env.read_bytes(path, limit=MAX_BYTES)) if rule.startswith("!")]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        return ["!*"]
+
+
+def _is_omitted(path: str, kind: str, omitted: Sequence[str]) -> bool:
+    """Return True if a search certainly omits a file or folder, or a folder above it, because of its name."""
+    *folders, name = path.split("/") if kind != "directory" else [*path.split("/"), ""]
+    plain = [pattern for pattern in omitted if _PLAIN_PATTERN.fullmatch(pattern.removesuffix("/"))]
+    return matches_any(name, [p for p in plain if not p.endswith("/")]) or any(
+        matches_any(folder, [p[:-1] for p in plain if p.endswith("/")]) for folder in folders
+    )
 
 
 def _is_repository(left_out: str) -> bool:
