@@ -23,6 +23,7 @@ from mainspring.permissions.line_files import (
     follow_links,
 )
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
+from mainspring.permissions.path_patterns import PathPattern
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, find_escapes, spell_word
 from mainspring.permissions.programs import find_project_program, search_path_outside
 from mainspring.permissions.recursive_reads import RecursiveReadChecker
@@ -80,6 +81,7 @@ class CommandChecker:
         self.verdicts: list[Verdict] = []
         self._added: set[Verdict] = set()
         self._checked: set[tuple[str, str, FileGrant, tuple[str | None, ...], int]] = set()
+        self._denials: dict[tuple[str, ...], list[tuple[PermissionRule, PathPattern, str]]] = {}
         self._programs: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str] = {}
         self._recursive_reads = RecursiveReadChecker(env, paths)
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
@@ -134,9 +136,8 @@ class CommandChecker:
             return
         again = [line.parts[positions.start : number] for positions in line.unordered if positions.stop == number]
         for each in [part, *chain.from_iterable(again)]:
-            bounds = [] if isinstance(each, Redirect) else [text for _, text in self.rules.path_bounds(each)]
             is_checked = id(each) in self._readonly_ids or self.rules.has_read_restrictions()
-            await follow_links(self._files, each, self.unrestricted_ids, bounds, is_checked=is_checked)
+            await follow_links(self._files, each, self.unrestricted_ids, self.rules.path_bounds, is_checked=is_checked)
 
     # --- lines that cannot be parsed --------------------------------------------------------------------------------
 
@@ -441,8 +442,10 @@ class CommandChecker:
         """Resolve a word. If the line has too many paths, deny rules apply to the spelling of the path."""
         found = await self._files.resolve(text)
         if len(found) < len(self._files.folders):
-            for folder in self._files.folders:
-                self._add(self.paths.deny_spelling(spell_word(text, self.rules.place, folder), scopes))
+            if scopes not in self._denials:
+                self._denials[scopes] = list(self.rules.path_denials(scopes))
+            for folder in self._files.folders if self._denials[scopes] else ():
+                self._add(self.paths.deny_spelling(spell_word(text, self.rules.place, folder), self._denials[scopes]))
         return found
 
     def _check_host(self, host: str, *, only_restrictions: bool) -> None:

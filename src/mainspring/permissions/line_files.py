@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from itertools import takewhile
 from typing import Protocol, runtime_checkable
 
@@ -278,9 +278,9 @@ async def follow_links(
     files: LineFiles,
     part: AnalyzedCommand | Redirect,
     unrestricted_ids: Set[int],
-    bounded: Sequence[str] = (),
+    find_bounds: Callable[[AnalyzedCommand], Iterable[tuple[str, str]]],
     *,
-    is_checked: bool = True,
+    is_checked: bool,
 ) -> None:
     """Note the links that a part of a line creates, and whether it uses a link that the line has created before.
 
@@ -290,7 +290,7 @@ async def follow_links(
         files: The files of the line.
         part: The part.
         unrestricted_ids: Identities of commands that need no rule.
-        bounded: Words that a rule allows only below a folder.
+        find_bounds: Function that returns the words of a command that rules allow only below a folder, each after that folder.
         is_checked: Whether the files that it shows were checked.
     """
     if isinstance(part, Redirect):
@@ -299,7 +299,7 @@ async def follow_links(
     for inner in part.walk():
         if files.created_links or files.changed_folders or files.changes_repository:
             await _note_uses(files, inner, unrestricted_ids, is_checked=is_checked)
-            await files.note_opened(bounded)
+            await files.note_opened(text for _, text in find_bounds(inner))
         sources = [touch.word.text for touch in inner.file_accesses if touch.scope != "fs-write"]
         written = [touch.word.text for touch in inner.file_accesses if touch.scope == "fs-write"]
         is_copy = copies_links(inner) and await _has_link(files, sources)
