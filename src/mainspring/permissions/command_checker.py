@@ -33,7 +33,7 @@ from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import AnalyzedLine
 from mainspring.shell_analysis.file_reads import FileReads
 from mainspring.shell_analysis.programs import words_like_options
-from mainspring.shell_analysis.references import hosts_in_command, paths_in_command
+from mainspring.shell_analysis.references import hosts_in_command, paths_in_code, paths_in_command
 from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, program_name
 from mainspring.text import escape_invisible
 
@@ -218,15 +218,25 @@ class CommandChecker:
                 await self._check_path(touch.scope, touch.word, file_grant)
             if verdict.outcome == "allow":
                 await self._check_reads_of_allowed(command, verdict)
-        await self._files.resolve_together(mentions)
-        for text in mentions:
-            for target in [*await self._resolve_checked(text, "fs-read"), *await self._files.expand_wildcards(text)]:
-                self._add(self.paths.check_mention(target), target)
+        await self._check_words(command, mentions)
         if verdict.outcome == "allow":
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
             self._ask_about_matches(command, (*words, *mentions))
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
+
+    async def _check_words(self, command: AnalyzedCommand, mentions: Collection[str]) -> None:
+        """Check the paths that a command mentions, and those in its code, which may change them."""
+        await self._files.resolve_together(mentions)
+        for text in mentions:
+            for target in [*await self._resolve_checked(text, "fs-read"), *await self._files.expand_wildcards(text)]:
+                self._add(self.paths.check_mention(target), target)
+        for text in dict.fromkeys(text for inner in command.walk() for text in paths_in_code(inner)):
+            for target in await self._files.resolve(text):
+                strict = self.paths.refused("fs-write", target) or self.paths.refused("fs-delete", target)
+                if strict is not None:
+                    reason = f"{strict.reason}, and code of the command may change it"
+                    self._add(replace(strict, outcome="ask", reason=reason))
 
     async def _follow_cd(self, command: AnalyzedCommand) -> None:
         """Follow ``cd``: check later commands both in the folder before and in the folder after."""

@@ -12,7 +12,7 @@ from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.code_arguments import required_literal_words
 from mainspring.shell_analysis.commands import SYSTEM_FOLDERS
-from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
+from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words, without_global_options
 from mainspring.shell_analysis.programs import AWK, has_option
 from mainspring.shell_analysis.readonly_programs import (
     FIND_FLAGS,
@@ -63,6 +63,12 @@ _RECURSIVE_OPTIONS: Mapping[str, re.Pattern[str]] = {
 _SEARCHES = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
 _GREPS = frozenset(("grep", "egrep", "fgrep"))
 _DEEP_GREP = ("-r", "-R", "-d", "--recursive", "--dereference-recursive", "--directories")
+
+_GIT_SHOWS = frozenset(
+    "annotate blame bundle cat-file diff diff-files diff-index diff-tree difftool fast-export format-patch grep log range-diff show "
+    "whatchanged".split()
+)
+"""Subcommands of git that may show files of the folder, or of the history."""
 
 _LAST_IS_DESTINATION = frozenset(("cp", "rsync", "scp"))
 _AWK_OPENS = lazy_re(r"print.*>", re.DOTALL)
@@ -453,6 +459,7 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
         name in _SEARCHES
         or (name in _GREPS and has_option(unit.words, _DEEP_GREP))
         or (name == "diff" and has_option(unit.words, ("-r", "--recursive")))
+        or (name in ("fd", "fdfind") and has_option(unit.words, ("-x", "-X", "--exec", "--exec-batch")))
     ):
         return FileReads((_HERE, *_operands(unit.words[1:])), deep=True)
     if name == "git":
@@ -490,9 +497,9 @@ def _shortened(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _git_takes(unit: AnalyzedCommand) -> FileReads | None:
-    """Return the folders of git searches outside the repository, and of git archives."""
-    words = [word.text for word in unit.words[1:]]
+    """Return the folders of git commands that show files and whose options no table lists."""
+    words = [word.text for word in without_global_options(unit.words)[1:]]
     beyond = has_option(unit.words, ("--no-index", "--untracked", "--no-exclude-standard"))
-    if "archive" in words or beyond:
+    if "archive" in words or beyond or words[:1] and words[0] in _GIT_SHOWS:
         return FileReads((_HERE, *_operands(unit.words[1:])), deep=True)
     return None
