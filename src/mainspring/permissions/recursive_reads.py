@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import product
 
 from msgspec.structs import replace
 
@@ -12,6 +14,7 @@ from mainspring.env.protocol import check_in_thread
 from mainspring.env.walk import IGNORE_FILE_NAMES, compile_names, rule_lines
 from mainspring.globs import matches_any
 from mainspring.lazy import lazy_re
+from mainspring.permissions.decisions import Verdict
 from mainspring.permissions.git_history import UnknownFilesError, open_history
 from mainspring.permissions.git_repository import (
     GitRepository,
@@ -306,6 +309,47 @@ class RecursiveReadChecker:
             if self._refuses(target) is not None or is_strange:
                 shown = escape_invisible(name, limit=200)
                 return f"it would show {shown}, which needs permission; the tool grep omits it"
+        return ""
+
+
+async def check_copies(
+    env: ResolvesPaths, paths: PathChecker, sources: Sequence[ResolvedPath], folder: ResolvedPath
+) -> Verdict | None:
+    """Return the verdict on the first file that a copy of files and folders would write but must not write.
+
+    Args:
+        env: Environment in which the command will run.
+        paths: Checker of the copied paths.
+        sources: The files and folders.
+        folder: The folder to which they are copied, or the new name of the only source.
+    """
+    kind = await _find_kind(env, folder.path)
+    for source in sources:
+        names = [""]
+        if isinstance(env, ReadsFolders):
+            with suppress(OSError):  # a file, or a name that does not exist
+                walk = await env.walk(source.path, include_ignored=True, limit=_MAX_WALKED)
+                if walk.truncated:
+                    reason = f"{source.path} contains more than {_MAX_WALKED} names"
+                    return Verdict("fs-write", folder.spelled, "ask", reason)
+                names += [*(entry.path for entry in walk.entries), *walk.ignored]
+        own = () if kind == "file" else (source.real[-1:], source.lexical[-1:])
+        for name, start in product(names, dict.fromkeys(((), *own))):
+            parts = (*folder.real, *start, *split_path(name))
+            path = "/" + "/".join(parts)
+            verdict = paths.check_copied(ResolvedPath(path, parts, parts, path)) if start or name else None
+            if verdict is not None:
+                is_certain = bool(kind) or not start
+                return verdict if is_certain else replace(verdict, outcome="ask")
+    return None
+
+
+async def _find_kind(env: object, path: str) -> str:
+    """Return the kind of a file; empty if it does not exist or is unknown."""
+    stat = getattr(env, "stat", None)
+    try:
+        return "" if stat is None else (await stat(path)).kind
+    except (OSError, ValueError):
         return ""
 
 

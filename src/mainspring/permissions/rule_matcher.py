@@ -94,6 +94,14 @@ class RuleMatcher(Struct, frozen=True):
                 guess = RuleMatch(rule, certain=False)
         return guess
 
+    def restrict_below(self, scope: str, target: ResolvedPath) -> PermissionRule | None:
+        """Return the deny or ask rule that names a path below a folder."""
+        for rule in (*self.rules.with_effect("deny"), *self.rules.with_effect("ask")):
+            if rule.pattern is not None and self._applies_to_path_scope(rule, scope):
+                if target.contains_matches(compile_path_pattern(rule.pattern), self.place):
+                    return rule
+        return None
+
     def path_denials(self, scopes: Iterable[str]) -> Iterator[tuple[PermissionRule, PathPattern, str]]:
         """Return the rules that deny some paths that a command uses in one of these ways, each with the first such way."""
         for rule in self.rules.with_effect("deny"):

@@ -29,6 +29,7 @@ _KEEPS_FILES = frozenset(
 
 _AVOIDS_LINKS = frozenset(("git checkout", "git restore", "git mv", "git rm", "git clean"))
 _COPIERS = frozenset(("mv", "rsync", "git mv", "ditto"))
+_FILE_COPIERS = _COPIERS.union(("cp", "install", "ln", "scp"))
 _COPIES_LINKS = ("-a", "-d", "-P", "-R", "-r", "--archive", "--no-dereference", "--recursive", "--preserve")
 
 
@@ -38,6 +39,12 @@ _MAKERS = _CHANGES_FILES.union(_COPIERS, _INTO, ("ln", "link", "cp"))
 def creates_links(command: AnalyzedCommand) -> bool:
     """Return True if a command creates links at the paths that it writes."""
     return _name(command.words) in ("ln", "link")
+
+
+def copies_files(command: AnalyzedCommand) -> bool:
+    """Return True if a command copies or moves files, with their names, into a folder."""
+    names = (_name(command.words), _subcommand(command.words))
+    return not _FILE_COPIERS.isdisjoint(names)
 
 
 def copies_links(command: AnalyzedCommand) -> bool:
