@@ -13,7 +13,7 @@ from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.code_arguments import required_literal_words
 from mainspring.shell_analysis.commands import SYSTEM_FOLDERS
 from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words, without_global_options
-from mainspring.shell_analysis.programs import AWK, has_option
+from mainspring.shell_analysis.programs import AWK, OPAQUE_WRAPPERS, has_option
 from mainspring.shell_analysis.readonly_programs import (
     FIND_FLAGS,
     FIND_PATH_OPTIONS,
@@ -69,6 +69,9 @@ _GIT_SHOWS = frozenset(
     "whatchanged".split()
 )
 """Subcommands of git that may show files of the folder, or of the history."""
+
+_READS_FOLDERS = _SEARCHES.union(_GREPS, _RECURSIVE_OPTIONS, ("diff", "fd", "fdfind", "git"))
+_RUNS_LOCALLY = OPAQUE_WRAPPERS.union(("env",)).difference(("ssh",))
 
 _LAST_IS_DESTINATION = frozenset(("cp", "rsync", "scp"))
 _AWK_OPENS = lazy_re(r"print.*>", re.DOTALL)
@@ -455,6 +458,8 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
     if not unit.words[0].literal:
         return None
     name = program_name(unit.words[0].text)
+    if unit.scan and not unit.inner and name in _RUNS_LOCALLY:
+        return _read_by_arguments(unit)
     if (
         name in _SEARCHES
         or (name in _GREPS and has_option(unit.words, _DEEP_GREP))
@@ -468,9 +473,12 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
         return FileReads(tuple(touch.word for touch in unit.file_accesses), deep=True)
     if name == "xargs" and unit.inner and not _ignores_operands(unit.inner[0]):
         return FileReads((_HERE,), deep=True)
-    recursive_options, rest = _RECURSIVE_OPTIONS.get(name), unit.words[1:]
-    if recursive_options is None:
-        return None
+    return _read_recursively(name, unit.words[1:]) if name in _RECURSIVE_OPTIONS else None
+
+
+def _read_recursively(name: str, rest: Sequence[Word]) -> FileReads | None:
+    """Return the operands of a program that processes everything below them with some option."""
+    recursive_options = _RECURSIVE_OPTIONS[name]
     dashed = {number for number, word in enumerate(rest) if word.text.startswith("-")}
     options = dashed | {0} if name == "tar" else dashed  # tar accepts its options without a dash, too
     texts = [word.text.partition("=")[0] for number, word in enumerate(rest) if number in options]
@@ -478,6 +486,16 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
         return None
     paths = tuple(word for number, word in enumerate(rest) if number not in options)
     return FileReads(paths[:-1] if name in _LAST_IS_DESTINATION else paths, deep=True)
+
+
+def _read_by_arguments(unit: AnalyzedCommand) -> FileReads | None:
+    """Return the folders that a command in the arguments of another one processes, if its name is a word of its own."""
+    texts = [
+        text for word in unit.words[1:] for text in re.sub(r"^(?:-[A-Za-z](?=\w)|--[\w-]+=)", "", word.text).split()
+    ]
+    words = tuple([Word(text, text) for text in texts])
+    starts = [number for number, text in enumerate(texts) if program_name(text) in _READS_FOLDERS]
+    return next(filter(None, (find_recursive_read(AnalyzedCommand(words=words[n:], text="")) for n in starts)), None)
 
 
 def _operands(words: Sequence[Word]) -> list[Word]:
