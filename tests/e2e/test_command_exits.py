@@ -20,7 +20,7 @@ from tests.requires import requires
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 FORMS = ["text", "json", "stream-json"]
 

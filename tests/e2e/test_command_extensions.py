@@ -16,7 +16,6 @@ from tests.helpers.processes import ended
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
 
 WATCH = """
 def extension(api):

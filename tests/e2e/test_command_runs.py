@@ -13,7 +13,7 @@ from tests.requires import on_linux
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 SCHEMA = Path(__file__).resolve().parent.parent.parent / "docs" / "stream-json.schema.json"
 

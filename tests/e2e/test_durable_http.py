@@ -18,7 +18,7 @@ from tests.e2e.test_http_service import RunningService, start_service
 from tests.requires import durable_on_sqlite, on_posix
 
 __all__ = ["command"]
-pytestmark = [pytest.mark.slow, on_posix, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, on_posix]
 
 TOKEN = "a-token-of-the-test-0123456789"
 

@@ -16,7 +16,7 @@ from tests.e2e.durable_harness import Workers, fork_server, workers
 from tests.requires import on_posix
 
 __all__ = ["fork_server", "workers"]
-pytestmark = [pytest.mark.slow, on_posix, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, on_posix]
 
 CONCURRENT_RUNS = 3
 MESSAGES_PER_RUN = 3

@@ -23,7 +23,7 @@ from tests.helpers.processes import ended, stopped
 from tests.requires import durable_on_sqlite, on_posix
 
 __all__ = ["fork_server", "workers"]
-pytestmark = [pytest.mark.slow, on_posix, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, on_posix]
 
 
 @pytest.fixture

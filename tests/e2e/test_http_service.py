@@ -176,7 +176,6 @@ def test_service_runs_custom_agents(command: Command):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(60)
 @durable_on_sqlite
 def test_runs_in_a_database_survive_a_restart(command: Command):
     require_module("dbos", "DBOS")
@@ -199,7 +198,6 @@ def test_runs_in_a_database_survive_a_restart(command: Command):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(120)
 @durable_on_sqlite
 def test_ag_ui_client_answers_after_the_service_is_killed(command: Command):
     """A subagent asks, the service is killed, and another service gets the answer and resumes the run."""

@@ -14,7 +14,7 @@ from tests.e2e.servers.chat import Reply, call
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.covers("BYD-23"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.covers("BYD-23")
 
 ARGUMENTS = ["-m", "mainspring", "serve", "--mcp", "--model", "openai:test-model"]
 

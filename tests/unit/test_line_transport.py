@@ -49,7 +49,7 @@ def expected_lines(data: bytes) -> list[bytes | str]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     data=st.lists(
         st.sampled_from([b"\n", b"\r\n", b"\r", b" ", b"ab", "äß€".encode(), b"0123456789"]) | st.binary()

@@ -17,7 +17,7 @@ from mainspring.errors import ConfigError
 from tests.helpers.containers import ENGINES, IMAGE
 from tests.unit.env.test_process import read_text, wait_until
 
-pytestmark = [pytest.mark.covers("EXE-02", "EXE-05"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.covers("EXE-02", "EXE-05")
 
 Make = Callable[..., ContainerEnv]
 

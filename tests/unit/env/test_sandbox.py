@@ -25,7 +25,7 @@ from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import requires
 from tests.unit.env.test_process import is_running, read_text, wait_until
 
-pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.covers("EXE-03", "BYD-17")
 
 Make = Callable[..., SandboxEnv]
 

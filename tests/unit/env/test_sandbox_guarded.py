@@ -19,7 +19,7 @@ from mainspring.permissions.sensitive_paths import SensitivePaths
 from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import skip_missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=LAYERS)

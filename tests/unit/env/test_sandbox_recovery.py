@@ -18,7 +18,7 @@ from tests.unit.env.test_sandbox_guarded import base_folder, guarded_files, prep
 
 __all__ = ["base_folder", "prepared_project", "project", "provider"]
 
-pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.covers("EXE-03", "BYD-17")
 
 PLANT = (
     "mkdir -p .agent/commands sub; echo EVIL > .agent/commands/x.md; echo EVIL > .git/commondir; echo EVIL > sub/AGENTS.md;"

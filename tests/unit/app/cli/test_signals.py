@@ -6,7 +6,7 @@ import pytest
 
 from tests.requires import on_posix
 
-pytestmark = [on_posix]
+pytestmark = on_posix
 
 _PROGRAM = """
 import os, signal

@@ -14,7 +14,7 @@ import pytest
 from mainspring.app.tui.terminal_guard import RESTORE
 from tests.requires import on_posix
 
-pytestmark = [on_posix]
+pytestmark = on_posix
 
 _PROGRAM = """
 import os, sys, termios

@@ -28,7 +28,7 @@ from mainspring.models.embedded import EmbeddedModel, create_embedded_model
 from mainspring.models.embedded.grammar import encode_answer, encode_call
 from tests.unit.models.embedded.conftest import SetEngineOutput
 
-pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.covers("PRV-38")
 
 GREP = ToolDefinition(
     "grep",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.app.servers.acp.harness import Line, options_for, serving
 
@@ -60,7 +60,7 @@ async def read_until_response(line: Line) -> list[dict[str, Any]]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(sent=st.lists(lines.map(lambda each: each.replace(b"\n", b" ")), max_size=8))
 async def test_any_input_is_answered_and_the_agent_continues(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
     async with serving(options_for(tmp_path, home, None)) as line:

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.app.servers.mcp.server import serve_mcp
 from mainspring.app.servers.stdio import ChatRegistry
@@ -29,7 +29,7 @@ lines = (
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 @given(sent=st.lists(lines.map(lambda each: each.replace(b"\n", b" ")), max_size=5))
 async def test_hostile_lines_do_not_stop_the_server(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
     client = MemoryLines()
