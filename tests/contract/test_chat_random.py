@@ -39,7 +39,7 @@ from mainspring.models import ModelInfo
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.unit.app.chat.harness import chatting
 
-SECONDS = 10.0
+SECONDS = 120.0
 
 REPLIES: tuple[Any, ...] = (
     "an answer",

@@ -48,7 +48,7 @@ class Workers:
 
     async def wait_until_started(self) -> None:
         """Wait until the last started worker is running."""
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             while len(self.lines("up")) <= self._started:
                 await _moment()
 

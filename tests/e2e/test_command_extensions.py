@@ -195,9 +195,9 @@ def test_session_shutdown_fires_on_exit_and_on_sigterm(command: Command) -> None
     assert trace.read_text() == "over exit\n"
 
     with command.start("-p", "hello") as process:
-        assert command.server.stalled.wait(30)
+        assert command.server.stalled.wait(120)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     assert trace.read_text() == "over exit\n" * 2
 

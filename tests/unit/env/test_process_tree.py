@@ -51,7 +51,7 @@ def test_processes_end_when_the_program_is_killed(tmp_path: Path, arguments: tup
             assert all(alive(pid) for pid in pids)
         finally:
             program.kill()
-    assert all(ended(pid, 5) for pid in pids)
+    assert all(ended(pid) for pid in pids)
 
 
 FOREGROUND = """
@@ -79,7 +79,7 @@ def test_foreground_command_ends_when_the_program_is_killed(tmp_path: Path) -> N
             assert alive(pid)
         finally:
             program.kill()
-    assert ended(pid, 5)
+    assert ended(pid)
 
 
 async def test_orphan_reaper_starts_with_the_first_background_job_and_ends_on_close(

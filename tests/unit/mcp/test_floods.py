@@ -34,7 +34,7 @@ async def read_state(server: McpServer) -> dict[str, Any]:
 @pytest.mark.covers("BYD-10")
 async def test_endless_tool_list_changes_are_read_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "RELIST_SECONDS", 600)
-    async with connect_mcp(raw_server_config("changes", mode="legacy", timeout=20)) as server:
+    async with connect_mcp(raw_server_config("changes", mode="legacy", timeout=120)) as server:
         first = server.tool_infos
         await wait_until(lambda: server.tool_infos is not first)
         for _ in range(5):
@@ -67,7 +67,7 @@ async def test_change_during_a_tool_list_read_is_read_too(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("flag", ["logs", "errors"])
 async def test_lines_above_the_rate_limit_are_skipped_and_counted(flag: str, tmp_path: Path) -> None:
     file = tmp_path / "raw.log"
-    server = McpServer(raw_server_config(flag, mode="legacy", timeout=20), "raw", SdkConnector(), log=ServerLog(file))
+    server = McpServer(raw_server_config(flag, mode="legacy", timeout=120), "raw", SdkConnector(), log=ServerLog(file))
     async with connected_server(server):
         await wait_until(lambda: server.log.dropped_lines > BURST_LINES)
         assert (await read_state(server))["listed"] == 1

@@ -146,7 +146,7 @@ async def test_invalid_tools_are_skipped_and_unusual_results_are_readable() -> N
     ids=["nan", "surrogate", "code", "text", "null", "deep", "server-error", "null-and-error"],
 )  # fmt: skip
 async def test_broken_response_ends_its_call_and_keeps_the_connection(line: str, expected_text: Any) -> None:
-    async with connect_mcp(raw_server_config(timeout=15.0)) as server:
+    async with connect_mcp(raw_server_config(timeout=120.0)) as server:
         pid = (await server.call("pid", {})).content[0]["text"]
         (outcome,) = await asyncio.gather(server.call("broken", {"text": line}), return_exceptions=True)
         if isinstance(outcome, McpError):

@@ -446,7 +446,7 @@ def ready(tmp_path: Path) -> Path:
 
 
 async def wait_for_file(path: Path) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if path.exists():
             return
         await asyncio.sleep(0.01)

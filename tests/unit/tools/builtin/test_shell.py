@@ -169,7 +169,7 @@ async def test_working_folder_is_reported_and_does_not_change(ctx: ToolContext, 
 
 async def test_commands_never_wait_for_a_user(ctx: ToolContext, project: Path) -> None:
     command = 'read x; echo "$PAGER $GIT_TERMINAL_PROMPT $NO_COLOR $TERM"; $EDITOR x || echo no editor; cat'
-    result = await shell(ctx, command=command, timeout=10, metadata=False)
+    result = await shell(ctx, command=command, timeout=120, metadata=False)
     assert result.text == "cat 0 1 dumb\nno editor\n"
 
 

@@ -246,7 +246,7 @@ def test_signal_ends_the_server_cleanly(command: Command) -> None:
     assert json.loads(process.stdout.readline())["type"] == "hello"
     json.loads(process.stdout.readline())
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (143, "")
 
 
