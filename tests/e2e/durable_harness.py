@@ -55,7 +55,7 @@ class Workers:
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
         """Kill a worker and wait for its end."""
         os.kill(pid, number)
-        assert ended(pid, 40)
+        assert ended(pid)
         self._pids.discard(pid)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Follower(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        with urllib.request.urlopen(self._request, timeout=60) as events:
+        with urllib.request.urlopen(self._request, timeout=120) as events:
             id = ""
             for line in events:
                 field, _, value = line.decode().rstrip("\n").partition(": ")
@@ -121,7 +121,8 @@ def test_http_run_survives_killed_workers(command: Command, url: str) -> None:
         assert service.ask("POST", f"v1/runs/{run}/approve", {"call_id": call["call_id"]})[0] < 300
         assert service.ask("GET", f"v1/runs/{run}")[1]["state"] == "paused", "no worker is running"
         with start_worker(command, url, "three"):
-            result = service.ask("GET", f"v1/runs/{run}/result?wait=14")[1]
+            wait_for_state(service, run, "done")
+            result = service.ask("GET", f"v1/runs/{run}/result")[1]
             assert (result["status"], result["text"]) == ("completed", "It is made.")
         follower.join(120)
         assert not follower.is_alive()

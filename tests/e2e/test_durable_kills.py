@@ -54,7 +54,7 @@ class KillTrial:
 
     async def finish(self, record: RunRecord) -> None:
         self.active.remove(record)
-        self.finished.append((record, await record.run.result(timeout=60)))
+        self.finished.append((record, await record.run.result(timeout=120)))
 
     async def send_messages(self) -> None:
         """Send a message to each run; the last message lets the run finish."""

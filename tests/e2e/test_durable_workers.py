@@ -8,9 +8,9 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from mainspring.durable import DurableClient
@@ -51,9 +51,9 @@ def tool_result_texts(result: RunResult) -> list[str]:
 async def test_runs_of_a_killed_worker_finish_on_another_worker(workers: Workers, client: DurableClient) -> None:
     hold = workers.folder / "hold"
     hold.touch()
-    first = workers.start("first", concurrency=3, pause=0.05, dead_after=2.0)
+    first = workers.start("first", concurrency=3, pause=0.05, dead_after=5.0)
     await workers.wait_until_started()
-    workers.start("second", concurrency=3, pause=0.05, dead_after=2.0)
+    workers.start("second", concurrency=3, pause=0.05, dead_after=5.0)
     runs = [await client.start("three", f"r{n}", run_id=f"r{n}") for n in range(6)]
 
     async def has_both_busy() -> bool:
@@ -108,20 +108,29 @@ async def test_approval_is_answered_while_no_worker_runs(workers: Workers, clien
     assert workers.lines("requested") == ["r 0", "r 1", "r 2"]
 
 
+_ROW_LOCKS = """
+select pid from pg_locks join pg_database on pg_database.oid = database
+where datname = current_database() and locktype = 'relation' and mode <> 'AccessShareLock' and pid <> pg_backend_pid()
+"""
+
+
 async def suspend(workers: Workers, pid: int) -> None:
-    """Suspend a process, on SQLite only while it holds no lock (see `test_worker_continues_after_waiting_for_a_database_lock`)."""
+    """Suspend a process while it holds no lock (see `test_worker_continues_after_waiting_for_a_database_lock`)."""
     while True:
         os.kill(pid, signal.SIGSTOP)
         await wait_for(lambda: asyncio.to_thread(stopped, pid))
-        if not workers.url.startswith("sqlite") or await asyncio.to_thread(is_unlocked, workers.folder / "runs.db"):
+        if await asyncio.to_thread(is_unlocked, workers):
             return
         os.kill(pid, signal.SIGCONT)
         await _moment()
 
 
-def is_unlocked(path: Path) -> bool:
-    """Return True if the database can be written now."""
-    with closing(sqlite3.connect(path, timeout=0)) as connection:
+def is_unlocked(workers: Workers) -> bool:
+    """Return True if no process is writing to the database."""
+    if not workers.url.startswith("sqlite"):
+        with psycopg.connect(workers.url) as connection:
+            return not connection.execute(_ROW_LOCKS).fetchall()
+    with closing(sqlite3.connect(workers.folder / "runs.db", timeout=0)) as connection:
         try:
             connection.execute("begin exclusive")
         except sqlite3.OperationalError:
@@ -130,11 +139,11 @@ def is_unlocked(path: Path) -> bool:
 
 
 async def test_suspended_worker_repeats_no_steps(workers: Workers, client: DurableClient) -> None:
-    first = workers.start("stopped", pause=0.2, dead_after=2.0)
+    first = workers.start("stopped", pause=0.2, dead_after=5.0)
     run = await client.start("steered", "r", run_id="r")
     await wait_for(lambda: asyncio.to_thread(workers.lines, "paid"))
     await suspend(workers, first)
-    second = workers.start("other", pause=0.2, dead_after=2.0)
+    second = workers.start("other", pause=0.2, dead_after=5.0)
     paid = len(workers.lines("paid"))
 
     async def has_continued() -> bool:
@@ -195,12 +204,12 @@ sys.stdin.read()
 
 
 async def test_worker_finishes_its_steps_on_sigterm(workers: Workers, client: DurableClient) -> None:
-    first = workers.start("leaving", pause=0.3)
+    first = workers.start("leaving", pause=0.3, dead_after=60.0)
     run = await client.start("three", "r", run_id="r")
     await wait_for(lambda: asyncio.to_thread(workers.lines, "paid"))
     await asyncio.to_thread(workers.kill, first, signal.SIGTERM)
     assert (await run.info()).state == "running"
-    workers.start("next")
+    workers.start("next", dead_after=60.0)
     result = await run.result(timeout=120)
     assert result.status == "completed"
     assert not [text for text in tool_result_texts(result) if "is unknown" in text]
