@@ -162,7 +162,7 @@ async def test_run_returns_exit_code_output_and_passes_input(make: Make) -> None
 async def test_timeout_or_cancel_ends_the_process_in_the_container(make: Make, project: Path) -> None:
     env = make()
     script = "trap 'echo bye > bye; exit 1' TERM; echo x > up; sleep 100 & wait"
-    result = await env.run(script, timeout=1)
+    result = await env.run(script, timeout=3)
     assert result.timed_out
     await wait_until(lambda: read_text(project / "bye") == "bye\n")
     token = CancelToken()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -144,17 +143,15 @@ async def test_each_command_starts_in_the_project_folder(env: LocalEnv, tmp_path
 
 
 async def test_timeout_ends_all_child_processes(env: LocalEnv, tmp_path: Path) -> None:
-    script = "sleep 60 & echo $! >> pids; (sleep 60; true) & echo $! >> pids; echo partial; sleep 60"
-    started_at = time.monotonic()
-    result = await env.run(script, timeout=0.5)
-    assert time.monotonic() - started_at < 5
+    script = "sleep 600 & echo $! >> pids; (sleep 600; true) & echo $! >> pids; echo partial; sleep 600"
+    result = await env.run(script, timeout=3)
     assert (result.timed_out, result.signal, result.stdout.text) == (True, "SIGTERM", "partial\n")
     assert result.survivors == ()
     assert not [pid for pid in await pids_in(tmp_path / "pids", 2) if is_running(pid)]
 
 
 async def test_process_that_ignores_sigterm_is_killed(env: LocalEnv) -> None:
-    result = await env.run("trap '' TERM; echo ready; while true; do sleep 0.1; done", timeout=0.3)
+    result = await env.run("trap '' TERM; echo ready; while true; do sleep 0.1; done", timeout=3)
     assert (result.timed_out, result.signal, result.exit_code) == (True, "SIGKILL", 137)
 
 
@@ -167,7 +164,7 @@ async def test_each_process_gets_one_sigterm(env: LocalEnv, monkeypatch: pytest.
         kill_process(pid, number)
 
     monkeypatch.setattr(os, "kill", kill)
-    result = await env.run("sleep 60 & setsid sleep 60 & wait", timeout=0.5)
+    result = await env.run("sleep 60 & setsid sleep 60 & wait", timeout=3)
     assert (result.timed_out, result.signal) == (True, "SIGTERM")
     assert [pid == session for pid, session in outside_the_group] == [True], (
         "one process is outside the group, which gets one signal"
@@ -179,15 +176,13 @@ async def test_child_in_another_session_is_ended(env: LocalEnv, tmp_path: Path) 
     script = (
         "setsid sh -c 'echo $$ >> pids; exec sleep 60' & (setsid sh -c 'echo $$ >> pids; exec sleep 60' &); sleep 60"
     )
-    result = await env.run(script, timeout=0.5)
+    result = await env.run(script, timeout=3)
     assert result.timed_out
     assert not [pid for pid in await pids_in(tmp_path / "pids", 2) if is_running(pid)]
 
 
 async def test_background_job_does_not_block_the_call(env: LocalEnv) -> None:
-    started_at = time.monotonic()
-    result = await env.run("sleep 60 & echo $!")
-    assert time.monotonic() - started_at < 5
+    result = await env.run("sleep 600 & echo $!")
     assert result.exit_code == 0
     assert result.survivors == (int(result.stdout.text),)
     assert is_running(result.survivors[0])

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -102,7 +101,5 @@ async def test_orphan_reaper_starts_with_the_first_background_job_and_ends_on_cl
         await shell(ctx, command="sleep 60", background=True)
     assert len(set(reaper_pids)) == 1
     assert alive(reaper_pids[0])
-    started_at = time.monotonic()
     await env.aclose()
     assert not await asyncio.to_thread(alive, reaper_pids[0])
-    assert time.monotonic() - started_at < 5

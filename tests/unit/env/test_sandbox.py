@@ -409,7 +409,7 @@ def _cwd(pid: int) -> Path | None:
 
 
 async def test_timeout_sends_sigterm_before_sigkill(make: Make, project: Path) -> None:
-    result = await make().run("trap 'echo bye > end; exit 3' TERM; sleep 30 & wait", timeout=1.5)
+    result = await make().run("trap 'echo bye > end; exit 3' TERM; sleep 300 & wait", timeout=4)
     assert result.timed_out
     assert read_text(project / "end") == "bye\n"
 
