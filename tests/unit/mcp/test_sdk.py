@@ -65,6 +65,39 @@ async def test_text_of_an_http_error_is_shown(refusal: str, text: str) -> None:
                 pass
 
 
+@pytest.mark.parametrize("refuses_in", ["header", "status", "error"])
+async def test_server_that_refuses_newer_versions_gets_an_older_one(refuses_in: str) -> None:
+    """Instead of offering its own version; the version that works is offered first when the connection is renewed."""
+    server = HttpServer()
+    server.versions, server.refuses_version_in = ("2025-03-26", "2024-11-05"), refuses_in
+    async with server.running(), connect_mcp(server.url) as web:
+        assert web.info.protocol == "2025-03-26"
+        known = len(server.requests)
+        server.sessions.clear()
+        assert text_of(await web.call("echo", {"text": "1"})) == "1"
+        assert [h.get("mcp-protocol-version") for m, _, h in server.requests[known:] if m == "POST"] == [
+            *("2025-03-26", None),
+            *["2025-03-26"] * 3,
+        ]
+
+
+async def test_server_that_refuses_notifications_is_used() -> None:
+    server = HttpServer()
+    server.notified = (400, {}, "Unknown method")
+    async with server.running(), connect_mcp(server.url) as web:
+        assert (web.info.protocol, text_of(await web.call("echo", {"text": "1"}))) == ("2025-11-25", "1")
+
+
+async def test_error_of_the_latest_version_is_shown_if_no_version_works() -> None:
+    server = HttpServer()
+    server.versions, server.refuses_version_in = ("2020-01-01",), "error"
+    async with server.running():
+        with pytest.raises(McpError, match="Cannot connect to MCP server 'server'"):
+            async with connect_mcp(server.url):
+                pass
+    assert len([1 for method, _, _ in server.requests if method == "POST"]) == 5
+
+
 async def test_restarted_server_is_used_again() -> None:
     server = HttpServer()
     async with server.running():
