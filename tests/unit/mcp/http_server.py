@@ -30,6 +30,7 @@ class HttpServer:
         closed: True if the server registers no clients.
         requests: Received requests as method, path, and headers.
         versions: Supported versions; others are refused, see ``refuses_version_in``. Empty if all versions are supported.
+        token_status, token_fields: HTTP status of a successful token response, and fields that replace those in it.
         notified: The response to notifications.
         refuses_version_in: ``header``, ``status`` (of the handshake), or ``error`` (a response of the protocol).
     """
@@ -52,6 +53,8 @@ class HttpServer:
         self.slashes: tuple[str, str] = ("", "")
         self.versions: tuple[str, ...] = ()
         self.refuses_version_in = ""
+        self.token_status = 200
+        self.token_fields: dict[str, Any] = {}
         self.notified: tuple[int, dict[str, str], Any] = (202, {}, None)
 
     @property
@@ -190,4 +193,4 @@ class HttpServer:
         token = f"access-{len(self.tokens)}"
         self.tokens.add(token)
         facts = {"token_type": "Bearer", "expires_in": self.lifetime, "refresh_token": f"refresh-{self.refreshes}"}
-        return 200, {}, {"access_token": token, **facts}
+        return self.token_status, {}, {"access_token": token, **facts} | self.token_fields
