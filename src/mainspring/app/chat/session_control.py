@@ -140,7 +140,7 @@ class ConversationOpener:
         await self._queue.save(conversation.session, session_changed=moves_on)
         if moves_on:  # the next conversation uses the model's connections
             conversation.choice = Choice(NonOwningModel(conversation.choice.model), conversation.choice.why)
-        await conversation.aclose()
+        await conversation.aclose(self._report)
 
     def _report(self, report: Event) -> None:
         if isinstance(report, Notice):
