@@ -1,0 +1,180 @@
+"""Read the calls in the text of a response, in the formats that models write."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from mainspring.lazy import lazy_re
+from mainspring.messages import ToolDefinition
+from mainspring.models.json_values import as_dict, as_dicts, as_list
+
+ParsedCall = tuple[str, dict[str, Any]]
+"""The name of a tool, and the arguments."""
+
+CALL_TAGS = (
+    *("<tool_call>", "<tool_calls>", "<function=", "<function_calls>", "<invoke ", "<minimax:tool_call>"),
+    *("<function_calls>", "<invoke "),
+)
+_WRAPPER = lazy_re(r"\s*</?(?:[\w-]+:)?(tool_calls?|function_calls)>|\s+")
+_FUNCTION = lazy_re(r"<function=[\"']?([\w.:/-]+)[\"']?\s*>")
+_INVOKE = lazy_re(r"<(?:\w+:)?invoke name=[\"']([\w.:/-]+)[\"'][^>]*>")
+_PARAMETER = lazy_re(
+    r"\s*<(?:\w+:)?parameter(?:=[\"']?|\s+name=[\"'])([^>\"']+)[\"']?[^>]*>(.*?)</(?:\w+:)?parameter>"
+    r"(?=\s*(?:<(?:\w+:)?parameter[=\s]|</function>|</(?:\w+:)?invoke>))",
+    re.DOTALL,
+)
+_FUNCTION_END = lazy_re(r"\s*(?:</function>|</(?:\w+:)?invoke>)")
+_NAMED_CALL = lazy_re(r"([\w.:-]+)\s*(?=<arg_key>|</tool_call>)")
+_NAMED_ARGUMENT = lazy_re(
+    r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>(?=\s*(?:<arg_key>|</tool_call>))", re.DOTALL
+)
+_VIABLE_START = lazy_re(r"[{\[]|[\w.:-]+\s*(?:<|$)")
+CALL_CLOSER = lazy_re(r"</(?:(?:[\w-]+:)?(?:tool_calls?|function_calls|invoke)|function)>")
+
+
+def is_viable(markup: str) -> bool:
+    """Return True if the start of markup can become a call."""
+    rest = markup
+    for tag in CALL_TAGS:
+        if tag.endswith(">") and rest.startswith(tag):
+            rest = rest[len(tag) :].lstrip()
+            break
+    if not rest or rest.startswith("<"):
+        inner = (*CALL_TAGS, "</")
+        return not rest or any(rest.startswith(tag) or tag.startswith(rest) for tag in inner)
+    return _VIABLE_START.match(rest) is not None
+
+
+def parse_calls(markup: str, tools: Mapping[str, ToolDefinition] | None) -> list[ParsedCall] | None:
+    """Return the calls of a text that contains only markup of calls; ``None`` for any other text.
+
+    Args:
+        markup: The text.
+        tools: The tools by name, which must exist; ``None`` accepts any name.
+    """
+    calls: list[ParsedCall] = []
+    at, wrapper = 0, ""
+    while at < len(markup):
+        space = _WRAPPER.match(markup, at)
+        if space is not None:
+            wrapper = space[0].strip() or wrapper
+            at = space.end()
+            continue
+        found = _parse_call(markup, at, wrapper, tools)
+        if found is None:
+            return None
+        more, at = found
+        calls += more
+    names = {name for name, _ in calls}
+    return calls if calls and (tools is None or names <= tools.keys()) else None
+
+
+def _parse_call(
+    text: str, at: int, wrapper: str, tools: Mapping[str, ToolDefinition] | None
+) -> tuple[list[ParsedCall], int] | None:
+    """Return the calls at a position, and the position after them."""
+    opening = _FUNCTION.match(text, at) or _INVOKE.match(text, at)
+    if opening is not None:
+        return _parse_function(text, opening, tools)
+    if not wrapper.startswith("<tool_call"):
+        return None
+    if text[at] in "{[":
+        return _parse_json(text, at, tools)
+    named = _NAMED_CALL.match(text, at)
+    if named is None:
+        return None
+    values: dict[str, str] = {}
+    at = named.end()
+    while (argument := _NAMED_ARGUMENT.match(text, at)) is not None:
+        values[argument[1].strip()] = argument[2]
+        at = argument.end()
+    name = _known_name(named[1], tools)
+    return [(name, _convert(values, name, tools))], at
+
+
+def _parse_function(
+    text: str, opening: re.Match[str], tools: Mapping[str, ToolDefinition] | None
+) -> tuple[list[ParsedCall], int] | None:
+    name, at = _known_name(opening[1], tools), opening.end()
+    arguments: dict[str, Any] = {}
+    values: dict[str, str] = {}
+    while (parameter := _PARAMETER.match(text, at)) is not None:
+        values[parameter[1].strip()] = parameter[2]
+        at = parameter.end()
+    if not values and text[at:].lstrip()[:1] == "{":
+        found = _decode_json(text, len(text) - len(text[at:].lstrip()))
+        if found is None or not isinstance(found[0], dict):
+            return None
+        arguments, at = cast("dict[str, Any]", found[0]), found[1]
+    end = _FUNCTION_END.match(text, at)
+    return None if end is None else ([(name, arguments or _convert(values, name, tools))], end.end())
+
+
+def _parse_json(text: str, at: int, tools: Mapping[str, ToolDefinition] | None) -> tuple[list[ParsedCall], int] | None:
+    found = _decode_json(text, at)
+    if found is None:
+        return None
+    calls: list[ParsedCall] = []
+    for call in as_list(found[0]) or [found[0]]:
+        fields = as_dict(call) or {}
+        fields = as_dict(fields.get("function")) or fields
+        name = fields.get("name")
+        arguments = fields.get("arguments", fields.get("parameters", {}))
+        if isinstance(arguments, str):
+            decoded = _decode_json(arguments, 0)
+            arguments = decoded[0] if decoded is not None else None
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            return None
+        calls.append((_known_name(name, tools), cast("dict[str, Any]", arguments)))
+    return calls, found[1]
+
+
+def parse_harmony_calls(
+    calls: Sequence[tuple[str, str, str]], tools: Mapping[str, ToolDefinition]
+) -> list[ParsedCall] | None:
+    """Return the calls of harmony messages; ``None`` if one cannot be read.
+
+    Args:
+        calls: The name, the arguments, and the markup of each call.
+        tools: The tools by name, which must exist.
+    """
+    parsed: list[ParsedCall] = []
+    for name, text, _ in calls:
+        found = _decode_json(text.strip() or "{}", 0)
+        if found is None or not isinstance(found[0], dict) or found[1] < len(text.strip()) or name not in tools:
+            return None
+        parsed.append((name, cast("dict[str, Any]", found[0])))
+    return parsed
+
+
+def _decode_json(text: str, at: int) -> tuple[Any, int] | None:
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _known_name(name: str, tools: Mapping[str, ToolDefinition] | None) -> str:
+    short = name.removeprefix("functions.")
+    return short if tools is not None and name not in tools and short in tools else name
+
+
+def _convert(values: Mapping[str, str], name: str, tools: Mapping[str, ToolDefinition] | None) -> dict[str, Any]:
+    """Return arguments that arrived as text with the types of the tool's schema."""
+    tool = tools.get(name) if tools is not None else None
+    properties = (as_dict(tool.input_schema.get("properties")) if tool is not None else None) or {}
+    return {key: _convert_value(value, as_dict(properties.get(key)) or {}) for key, value in values.items()}
+
+
+def _convert_value(value: str, schema: Mapping[str, Any]) -> Any:
+    value = value.removeprefix("\n").removesuffix("\n")
+    kinds = as_list(schema.get("type")) or [schema.get("type")]
+    kinds += [inner.get("type") for inner in (*as_dicts(schema.get("anyOf")), *as_dicts(schema.get("oneOf")))]
+    known = [kind for kind in kinds if isinstance(kind, str)]
+    if not known or "string" in known:
+        return value
+    found = _decode_json(value.strip(), 0)
+    return value if found is None or found[1] < len(value.strip()) else found[0]
