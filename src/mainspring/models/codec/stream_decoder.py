@@ -10,7 +10,7 @@ from mainspring.errors import ContextExceededError, InvalidResponseError, ModelE
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_function
 from mainspring.messages import Message, StopReason, ToolDefinition
-from mainspring.models.codec.text import CALL_ENDS
+from mainspring.models.codec.text import CALL_ENDS, SPECIAL_TOKENS
 from mainspring.models.json_values import as_dict, parse_object_leniently
 from mainspring.models.message_builder import MessageBuilder
 from mainspring.models.profile import ModelProfile
@@ -26,8 +26,6 @@ else:
     is_error_object = lazy_function("mainspring.models.errors", "is_error_object")
 
 _KEEP_ALIVE_NAMES = frozenset({"ping", "keepalive", "keep-alive", "heartbeat"})
-_SPECIAL_TOKENS = ("<|", "<｜", "[TOOL_CALLS]")
-"""The start of calls that may be before other text: checked here, because few responses need the module that finds calls."""
 _NOTHING = frozenset({b"", b"null", b"[]", b'""'})
 
 _E = TypeVar("_E")
@@ -170,7 +168,7 @@ class StreamDecoder(ABC, Generic[_E]):
         out.append(done)
         if self.tools and done.reason == "end_turn" and not done.message.tool_uses:
             text = done.message.text or done.message.thinking
-            if text.rstrip()[-1:] in CALL_ENDS or any(token in text for token in _SPECIAL_TOKENS):
+            if text.rstrip()[-1:] in CALL_ENDS or any(token in text for token in SPECIAL_TOKENS):
                 self.has_unparsed_calls = self.has_unparsed_calls or has_unread_calls(text, self.tools)
 
     @abstractmethod

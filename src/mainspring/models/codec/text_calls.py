@@ -5,47 +5,74 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.messages import ToolDefinition
 from mainspring.models.json_values import as_dict, as_dicts, as_list
+
+if TYPE_CHECKING:
+    from mainspring.models.codec.python_calls import parse_python_calls
+else:
+    parse_python_calls = lazy_function("mainspring.models.codec.python_calls", "parse_python_calls")
 
 ParsedCall = tuple[str, dict[str, Any]]
 """The name of a tool, and the arguments."""
 
 CALL_TAGS = (
-    *("<tool_call>", "<tool_calls>", "<function=", "<function_calls>", "<invoke ", "<minimax:tool_call>"),
-    *("<function_calls>", "<invoke "),
+    "<tool_call>", "<tool_calls>", "<function=", "<function_call>", "<function_calls>", "<invoke ", "<minimax:tool_call>",
+    "<seed:tool_call>", "<longcat_tool_call>", "<steptml:invoke ", "<TOOLCALL>", "<start_function_call>", "[TOOL_CALLS]",
+    "<|tool_call", "<｜tool", "<|tool▁call", "<｜DSML｜", "<|DSML|", "<|python_", "<|START_ACTION|>", "<|action_start|>",
+)  # fmt: skip
+"""The start of the first tag of a call."""
+_MAX_TAG = 100
+_NAMESPACE = r"(?:[\w-]+:|[|｜]DSML[|｜])?"
+_TOKEN = (
+    r"(?:<[|｜](?!DSML|\")[\w▁:/|｜-]{1,40}>|<tool_call[|｜]>|<(?:start|end)_function_call>|</?TOOLCALL>"
+    r"|\[/?(?:TOOL_CALLS|ARGS)\]|\[CALL_ID\][\w-]*|</s>)"
 )
-_WRAPPER = lazy_re(r"\s*</?(?:[\w-]+:)?(tool_calls?|function_calls)>|\s+")
+"""A special token, as models write them before, in, and after calls."""
+_TAGS = (
+    rf"\s*(?:</?{_NAMESPACE}(?:longcat_)?(?:tool_calls?|function_calls?)>|(?:function\s*)?{_TOKEN}|;|```(?:json)?)|\s+"
+)
+_WRAPPER = lazy_re(_TAGS)
+_WRAPPERS = lazy_re(rf"(?:{_TAGS})*")
 _FUNCTION = lazy_re(r"<function=[\"']?([\w.:/-]+)[\"']?\s*>")
-_INVOKE = lazy_re(r"<(?:\w+:)?invoke name=[\"']([\w.:/-]+)[\"'][^>]*>")
+_INVOKE = lazy_re(rf"<{_NAMESPACE}invoke name=[\"']([\w.:/-]+)[\"'][^>]*>")
 _PARAMETER = lazy_re(
-    r"\s*<(?:\w+:)?parameter(?:=[\"']?|\s+name=[\"'])([^>\"']+)[\"']?[^>]*>(.*?)</(?:\w+:)?parameter>"
-    r"(?=\s*(?:<(?:\w+:)?parameter[=\s]|</function>|</(?:\w+:)?invoke>))",
+    rf"\s*<{_NAMESPACE}parameter(?:=[\"']?|\s+name=[\"'])([^>\"']+)[\"']?[^>]*>(.*?)</{_NAMESPACE}parameter>"
+    rf"(?=\s*(?:<{_NAMESPACE}parameter[=\s]|</function>|</{_NAMESPACE}invoke>))",
     re.DOTALL,
 )
-_FUNCTION_END = lazy_re(r"\s*(?:</function>|</(?:\w+:)?invoke>)")
-_NAMED_CALL = lazy_re(r"([\w.:-]+)\s*(?=<arg_key>|</tool_call>)")
+_FUNCTION_END = lazy_re(rf"\s*(?:</function>|</{_NAMESPACE}invoke>)")
+_NAMED_CALL = lazy_re(r"([\w.:-]+)\s*(?=<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>)")
 _NAMED_ARGUMENT = lazy_re(
-    r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>(?=\s*(?:<arg_key>|</tool_call>))", re.DOTALL
+    r"\s*<(longcat_)?arg_key>(.*?)</\1?arg_key>\s*<\1?arg_value>(.*?)</\1?arg_value>"
+    r"(?=\s*(?:<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>))",
+    re.DOTALL,
 )
-_VIABLE_START = lazy_re(r"[{\[]|[\w.:-]+\s*(?:<|$)")
-CALL_CLOSER = lazy_re(r"</(?:(?:[\w-]+:)?(?:tool_calls?|function_calls|invoke)|function)>")
+_NAMED_JSON = lazy_re(rf"(?:call:)?([\w./-]+?)(?::\d+)?\s*(?:{_TOKEN}\s*)*(?:```(?:json)?\s*)?(?=\{{)")
+_GEMMA_PIECE = lazy_re(
+    r"(<\|\"\|>|<escape>)(?P<text>.*?)\1|\"(?:[^\"\\]|\\.)*\"|(?P<name>[\w$.-]+)(?=\s*:)|[\w$.-]+|.", re.DOTALL
+)
+_PYTHON_END = lazy_re(rf"{_TOKEN}|</function_calls>|$")
+_VIABLE_START = lazy_re(r"[{\[]|[\w.:/-]+\s*(?:[<{(\[`]|$)")
+CALL_CLOSER = lazy_re(
+    rf"</(?:{_NAMESPACE}(?:longcat_)?(?:tool_calls?|function_calls?|invoke)|function|TOOLCALL)>|<tool_call[|｜]>|<end_function_call>"
+    r"|<[|｜](?:/|[\w▁]*(?:end|END))[\w▁]*[|｜]>"
+)
+"""The last tag of a call."""
 
 
 def is_viable(markup: str) -> bool:
     """Return True if the start of markup can become a call."""
-    rest = markup
-    for tag in CALL_TAGS:
-        if tag.endswith(">") and rest.startswith(tag):
-            rest = rest[len(tag) :].lstrip()
-            break
-    if not rest or rest.startswith("<"):
-        inner = (*CALL_TAGS, "</")
-        return not rest or any(rest.startswith(tag) or tag.startswith(rest) for tag in inner)
-    return _VIABLE_START.match(rest) is not None
+    wrappers = _WRAPPERS.match(markup)
+    rest = markup[wrappers.end() :] if wrappers is not None else markup
+    if not rest.startswith("<"):
+        return not rest or _VIABLE_START.match(rest) is not None
+    inner = (*CALL_TAGS, "</", "<|", "<｜")
+    is_tag = len(rest) < _MAX_TAG or ">" in rest[:_MAX_TAG]
+    return is_tag and any(rest.startswith(tag) or tag.startswith(rest) for tag in inner)
 
 
 def parse_calls(markup: str, tools: Mapping[str, ToolDefinition] | None) -> list[ParsedCall] | None:
@@ -79,17 +106,23 @@ def _parse_call(
     opening = _FUNCTION.match(text, at) or _INVOKE.match(text, at)
     if opening is not None:
         return _parse_function(text, opening, tools)
-    if not wrapper.startswith("<tool_call"):
+    if not wrapper or wrapper.startswith("</"):
         return None
-    if text[at] in "{[":
-        return _parse_json(text, at, tools)
-    named = _NAMED_CALL.match(text, at)
-    if named is None:
-        return None
+    if text[at] in "{[" and (found := _parse_json(text, at, tools)) is not None:
+        return found
+    if (named := _NAMED_JSON.match(text, at)) is not None:
+        arguments = _decode_object(text, named.end())
+        if arguments is None and named[0].startswith("call:"):
+            arguments = _decode_gemma(text, named.end())
+        return None if arguments is None else ([(_known_name(named[1], tools), arguments[0])], arguments[1])
+    if (named := _NAMED_CALL.match(text, at)) is None:
+        end = cast("re.Match[str]", _PYTHON_END.search(text, at)).start()
+        calls = parse_python_calls(text[at:end].strip())
+        return None if calls is None else ([(_known_name(name, tools), given) for name, given in calls], end)
     values: dict[str, str] = {}
     at = named.end()
     while (argument := _NAMED_ARGUMENT.match(text, at)) is not None:
-        values[argument[1].strip()] = argument[2]
+        values[argument[2].strip()] = argument[3]
         at = argument.end()
     name = _known_name(named[1], tools)
     return [(name, _convert(values, name, tools))], at
@@ -105,10 +138,10 @@ def _parse_function(
         values[parameter[1].strip()] = parameter[2]
         at = parameter.end()
     if not values and text[at:].lstrip()[:1] == "{":
-        found = _decode_json(text, len(text) - len(text[at:].lstrip()))
-        if found is None or not isinstance(found[0], dict):
+        found = _decode_object(text, len(text) - len(text[at:].lstrip()))
+        if found is None:
             return None
-        arguments, at = cast("dict[str, Any]", found[0]), found[1]
+        arguments, at = found
     end = _FUNCTION_END.match(text, at)
     return None if end is None else ([(name, arguments or _convert(values, name, tools))], end.end())
 
@@ -121,7 +154,7 @@ def _parse_json(text: str, at: int, tools: Mapping[str, ToolDefinition] | None) 
     for call in as_list(found[0]) or [found[0]]:
         fields = as_dict(call) or {}
         fields = as_dict(fields.get("function")) or fields
-        name = fields.get("name")
+        name = fields.get("name", fields.get("tool_name"))
         arguments = fields.get("arguments", fields.get("parameters", {}))
         if isinstance(arguments, str):
             decoded = _decode_json(arguments, 0)
@@ -143,10 +176,10 @@ def parse_harmony_calls(
     """
     parsed: list[ParsedCall] = []
     for name, text, _ in calls:
-        found = _decode_json(text.strip() or "{}", 0)
-        if found is None or not isinstance(found[0], dict) or found[1] < len(text.strip()) or name not in tools:
+        found = _decode_object(text.strip() or "{}", 0)
+        if found is None or found[1] < len(text.strip()) or name not in tools:
             return None
-        parsed.append((name, cast("dict[str, Any]", found[0])))
+        parsed.append((name, found[0]))
     return parsed
 
 
@@ -155,6 +188,26 @@ def _decode_json(text: str, at: int) -> tuple[Any, int] | None:
         return json.JSONDecoder(strict=False).raw_decode(text, at)
     except (ValueError, RecursionError):
         return None
+
+
+def _decode_object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
+    """Return the JSON object at a position, and the position after it."""
+    found = _decode_json(text, at)
+    return None if found is None or not isinstance(found[0], dict) else (cast("dict[str, Any]", found[0]), found[1])
+
+
+def _decode_gemma(text: str, at: int) -> tuple[dict[str, Any], int] | None:
+    """Return the object at a position, with names without quotes and texts between special tokens, and the position after it."""
+    pieces: list[str] = []
+    depth = 0
+    for piece in _GEMMA_PIECE.finditer(text, at):
+        quoted = piece["text"] if piece["text"] is not None else piece["name"]
+        pieces.append(piece[0] if quoted is None else json.dumps(quoted))
+        depth += (piece[0] in ("{", "[")) - (piece[0] in ("}", "]"))
+        if depth <= 0:
+            found = _decode_object("".join(pieces), 0)
+            return None if found is None else (found[0], piece.end())
+    return None
 
 
 def _known_name(name: str, tools: Mapping[str, ToolDefinition] | None) -> str:

@@ -1,7 +1,7 @@
 """Read calls and reasoning that a server without a parser leaves in the text of a response.
 
-Recognized are the reasoning tags ``<think>``, a lone ``</think>``, the channels of the harmony format, and calls in
-``<tool_call>``, ``<function=...>``, and ``<invoke ...>``. Text streams as before; only text that may be markup is delayed. Calls
+Recognized are the reasoning tags ``<think>``, a lone ``</think>``, the channels of the harmony format, and calls that a tag of
+`CALL_TAGS` begins. Text streams as before; only text that may be markup is delayed. Calls
 are read if the text ends with them, all of the markup can be parsed, and the tools exist.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from mainspring.events import StreamEvent
 from mainspring.lazy import lazy_re
 from mainspring.messages import TextBlock, ThinkingBlock, ToolDefinition
-from mainspring.models.codec.text import TextAndThinking
+from mainspring.models.codec.text import SPECIAL_TOKENS, TextAndThinking
 from mainspring.models.codec.text_calls import (
     CALL_CLOSER,
     CALL_TAGS,
@@ -89,7 +89,7 @@ class MarkupText(TextAndThinking):
 
     def add_text(self, text: str, out: list[StreamEvent]) -> None:
         """Add text as received."""
-        if self._mode == "text" and not self._pending and self._written and "<" not in text:
+        if self._mode == "text" and not self._pending and self._written and "<" not in text and "[" not in text:
             self._write(text, out)
         elif self._mode == "calls":
             self._add_markup(text, out)
@@ -129,7 +129,8 @@ class MarkupText(TextAndThinking):
             else:
                 calls = parse_calls(markup, by_name)
             written = "".join(self._written)
-            self.is_unparsed = not calls and (not written or written.endswith("\n"))
+            is_special = not self._calls and markup.startswith(SPECIAL_TOKENS)  # It may be a list of tokens.
+            self.is_unparsed = not calls and not is_special and (not written or written.endswith("\n"))
         if calls:
             self._calls.clear()
             self._markup.clear()

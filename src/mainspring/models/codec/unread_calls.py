@@ -14,7 +14,7 @@ from mainspring.models.json_values import as_dict
 _MAX_ARGUMENTS = 2000  # characters that contain the name of a parameter
 _MAX_NATIVE_ARGUMENTS_START = 300
 _NATIVE = lazy_re(
-    r"^[ \t]*(?:<[|｜][^<>\n]{0,40}(?:tool|function|action|python|dsml)[^<>\n]{0,40}>|<seed:tool_call>|\[TOOL_CALLS\])",
+    r"^[ \t]*[\w.:-]*(?:<[|｜][^<>\n]{0,40}(?:tool|function|action|python|dsml)[^<>\n]{0,40}>|<seed:tool_call>|\[TOOL_CALLS\]|<\|open\|>tools)",
     re.MULTILINE | re.IGNORECASE,
 )
 """The start of calls in special tokens, as most models write them: reported, not read."""
