@@ -406,7 +406,6 @@ class PartTrials:
         has_tools = is_generated or _has_called_tools(self._request, profile)
         parts = [part for part in _PARTS if not (part is _TOOLS and has_tools)]
         hinted = [part for part in parts if re.search(part.hint, text)]
-        again = _Trial(profile, is_repeat=True)
         if refusal.status == 413:
             return self._trials_of_large_request(profile, text)
         if refusal.status == 500 and refusal.reason == "server_error":
@@ -414,16 +413,16 @@ class PartTrials:
             possible = [part for part in hinted if part in (_IMAGES, _JOINED_CALLS, _SCHEMA, _TOOLS)]
             if _ROLE.search(text):  # "System error" is the most common text of a failure.
                 possible.insert(0, _SYSTEM)
-            return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []), again)
+            return self._one_by_one(profile, possible or ([_IMAGES] if self._is_repeated else []))
         if (refusal.status or 0) >= 500 and refusal.reason != "not_implemented":
             return iter(())
         if not _may_refuse_any_part(refusal):
             named = [part for part in hinted if part in (_IMAGES, _TOOLS)] if _may_refuse_part(refusal) else []
-            return self._one_by_one(profile, named, again)
+            return self._one_by_one(profile, named)
         if _SIZE.search(text):
             parts = [part for part in parts if part in hinted or part not in (_IMAGES, _TOOLS)]
         found = self._trials_of_refusal(profile, refusal, parts, hinted)
-        return chain([again] * _MAX_REPEATS, found) if is_generated else found
+        return chain([_Trial(profile, is_repeat=True)] * _MAX_REPEATS, found) if is_generated else found
 
     def _trials_of_large_request(self, profile: ModelProfile, text: str) -> Iterator[_Trial]:
         """Yield trials without images, which are most of the bytes of a request; a conversation that is too long is compacted."""
@@ -432,13 +431,11 @@ class PartTrials:
                 yield _Trial(changed, _IMAGES)
             yield from self._one_by_one(profile, [_IMAGES])
 
-    def _one_by_one(
-        self, profile: ModelProfile, parts: Sequence[_Part], again: _Trial | None = None
-    ) -> Iterator[_Trial]:
-        """Yield a trial without each part; first ``again``, if the run would lose its tools after a failure that may pass."""
+    def _one_by_one(self, profile: ModelProfile, parts: Sequence[_Part]) -> Iterator[_Trial]:
+        """Yield a trial without each part; a run loses its tools only if the same request failed twice."""
         for part in parts:
-            if part is _TOOLS and again is not None and self._request.tools and not self._is_repeated:
-                yield again
+            if part is _TOOLS and self._request.tools and not self._is_repeated:
+                yield _Trial(profile, is_repeat=True)
             yield _Trial(_without(self._protocol.name, profile, part), part)
 
     def _trials_of_refusal(
@@ -469,7 +466,7 @@ class PartTrials:
             if part is _IMAGES and has_seen_images(profile, self._request.messages):
                 newest = without_newest_images(profile, self._request.messages)
                 yield from (_Trial(changed, part) for changed in newest)
-            yield _Trial(_without(self._protocol.name, profile, part), part)
+            yield from self._one_by_one(profile, [part])
 
 
 def _may_refuse_part(refusal: ModelError) -> bool:
