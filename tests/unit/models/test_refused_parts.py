@@ -265,6 +265,7 @@ async def test_two_refusals_in_any_order_are_learned() -> None:
         (402, {"error": {"message": "Payment required for images"}}),
         (403, {"error": {"message": "Images are not allowed for your account"}}),
         (404, {"error": {"message": "The model `m1` does not exist", "code": "model_not_found"}}),
+        (404, {"error": {"message": "The model `gpt-4-vision` does not exist or you do not have access to it."}}),
         (404, {"detail": "Not Found"}),
         (404, {"error": {"message": "refused"}}),
         (404, {}),
@@ -479,6 +480,24 @@ async def test_failure_that_passes_removes_no_tools(status: int, error: str, is_
     assert len(host.requests) == 2
     assert all("tools" in body for body in host.requests)
     assert not notes
+
+
+@pytest.mark.parametrize(
+    ("text", "is_noted"),
+    [
+        ("Unsupported parameter: 'reasoning_effort' is not supported with this model.", True),
+        ("Unsupported value: 'high' is not supported. Supported values are: 'low' and 'medium'.", False),
+    ],
+)
+async def test_reasoning_that_is_refused_by_name_is_reported(text: str, is_noted: bool) -> None:
+    error = {"error": {"message": f"{text} (reasoning_effort)"}}
+    host = Host(lambda body: error if body.get("reasoning_effort") == "high" else None)
+    http_model, notes = create_http_model(host), list[str]()
+
+    await http_model.complete(create_request(thinking="high", warn=notes.append))
+
+    assert len(host.requests) == 2
+    assert [note.partition(" (")[0] for note in notes] == ["host:m1 refused reasoning"] * is_noted
 
 
 @pytest.mark.parametrize("text", ["m1 does not support tools", "Bad Request"])

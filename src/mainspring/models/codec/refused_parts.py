@@ -43,12 +43,14 @@ class _Part(Struct, frozen=True):
         hint: Pattern of words that make this part the most likely one.
         changes: Capabilities without the part, by protocol; names in ``unsupported`` are added to those that are there.
         left_out: Its name, if it is left out of the request and not by a capability.
+        missed: The changes that a user misses; empty for all.
     """
 
     label: str
     hint: str
     changes: Mapping[str, Mapping[str, Any]] = {}
     left_out: LeftOutPart | None = None
+    missed: frozenset[str] = frozenset()
 
 
 _PARALLEL_OPTION = "parallel_tool_calls"
@@ -102,6 +104,7 @@ _PARTS = (
             "gemini": {"thinking": "none"},
             "ollama": {"think": "none", "echo": False},
         },
+        missed=frozenset({"efforts", "thinking", "think"}),
     ),
     _Part(
         "sampling options and stop sequences",
@@ -170,6 +173,8 @@ _SIZE = lazy_re(r"token|context|too (long|large|big|many)|length|window|\bsize\b
 """Matches a text about the size of the request, which any part makes smaller: leaving out unrelated parts is not the solution."""
 _TEXT_SIZE = lazy_re(r"token|context|prompt|window")
 _ROLE = lazy_re(r"\brole|alternat")
+_QUOTED = lazy_re(r"[`'\"][\w./:-]+[`'\"]")
+"""Matches a name in quotes, which may contain words such as "vision"."""
 _VARIABLE = lazy_re(r"\S*\d\S*")
 
 
@@ -248,7 +253,8 @@ def describe_left_out_parts(protocol: str, before: ModelProfile, after: ModelPro
     labels = [
         part.label
         for part in _PARTS
-        if before != (applied := _without(protocol, before, part)) and _is_applied(protocol, part, applied, after)
+        if not _is_applied(protocol, part, applied := _without(protocol, before, part), before)
+        and _is_applied(protocol, part, applied, after)
     ]
     if after.unreadable != before.unreadable and after.info.vision:
         labels.append("the newest images")
@@ -288,7 +294,8 @@ def _is_applied(protocol: str, part: _Part, applied: ModelProfile, after: ModelP
         set(getattr(one, name)) <= set(getattr(other, name))
         if name == "unsupported"
         else getattr(one, name) == getattr(other, name)
-        for name in part.changes[protocol]
+        for name in part.changes.get(protocol, ())
+        if not part.missed or name in part.missed
     )
 
 
@@ -473,7 +480,7 @@ def _may_refuse_part(refusal: ModelError) -> bool:
     """Return True if the cause may be a part of the request: any part, or images or tools that the text names."""
     if _may_refuse_any_part(refusal):
         return True
-    text = refusal.message.lower().replace((refusal.model or " ").lower(), " ")
+    text = _QUOTED.sub(" ", refusal.message.lower().replace((refusal.model or " ").lower(), " "))
     is_guess = refusal.status in _UNCLEAR_STATUSES and refusal.reason in _GUESSED_REASONS
     return is_guess and any(re.search(part.hint, text) for part in (_IMAGES, _TOOLS))
 
