@@ -256,6 +256,8 @@ TEXTS = {
     "native markup in a sentence": "Kimi writes <|tool_calls_section_begin|> first.",
     "special tokens in code": "Write `<|tool_call_begin|>`, `[TOOL_CALLS]`, and `<｜tool▁sep｜>`.",
     "example of special tokens before prose": "See <|tool_call_begin|>read_file:0<|tool_call_argument_begin|>{}<|tool_call_end|> and wait.",
+    "example of braces": "Write <tool_call> {x} </tool_call> or <|tool_call|> {x}",
+    "example of json before prose": 'The call:\n{"name": "read_file", "arguments": {"path": "a.txt"}}\nreads it.',
     "example of gemma before prose": 'See <|tool_call>call:read_file{path:<|"|>a<|"|>}<tool_call|> and wait.',
     "example of mistral before prose": 'See [TOOL_CALLS]read_file[ARGS]{"path": "a.txt"} and wait.',
     "list of texts": "[x] done, [TOOL] open, [a](b), [TOOL_CALLS",
@@ -289,6 +291,10 @@ TEXTS = {
 }
 UNREAD = {
     "kimi without the first token": 'read_file:0<|tool_call_argument_begin|>{"path": "a.txt"}<|tool_calls_section_end|>',
+    "kimi, broken json after prose": 'I see. <|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.t',
+    "kimi, unknown tool after prose": "I see. <|tool_call_begin|>functions.remove_all:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+    "broken xml after prose": "I see. <function=read_file>\n<parameter=path>\na.t",
+    "json after prose": 'I read it.\n\n{\n  "name": "read_file",\n  "arguments": {\n    "path": "a.txt"\n  }\n}',
     "kimi, broken json": '<|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{"path": "a.t',
     "kimi, unknown tool": "I see.\n<|tool_call_begin|>functions.remove_all:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
     "kimi k3": '<|open|>tools<|sep|><|open|>call tool="read_file" index="1"<|sep|><|open|>argument key="path" type="string"<|sep|>a<|close|>argument<|sep|><|close|>call<|sep|>',

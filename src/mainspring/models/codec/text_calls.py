@@ -52,6 +52,9 @@ _NAMED_ARGUMENT = lazy_re(
     re.DOTALL,
 )
 _NAMED_JSON = lazy_re(rf"(?:call:)?([\w./-]+?)(?::\d+)?\s*(?:{_TOKEN}\s*)*(?:```(?:json)?\s*)?(?=\{{)")
+_CALL_START = lazy_re(
+    rf"<function=|<{_NAMESPACE}invoke name=|[\w./:-]*\s*(?:{_TOKEN}\s*)*(?:```(?:json)?\s*)?[{{\[]\s*(?:[\"{{\[\]}}]|\w+[:(])"
+)
 _GEMMA_PIECE = lazy_re(
     r"(<\|\"\|>|<escape>)(?P<text>.*?)\1|\"(?:[^\"\\]|\\.)*\"|(?P<name>[\w$.-]+)(?=\s*:)|[\w$.-]+|.", re.DOTALL
 )
@@ -82,6 +85,19 @@ def parse_calls(markup: str, tools: Mapping[str, ToolDefinition] | None) -> list
         markup: The text.
         tools: The tools by name, which must exist; ``None`` accepts any name.
     """
+    calls, end = _parse(markup, tools)
+    names = {name for name, _ in calls}
+    return calls if calls and end == len(markup) and (tools is None or names <= tools.keys()) else None
+
+
+def has_invalid_call(markup: str) -> bool:
+    """Return True if markup, which could not be read, is a call of an unknown tool or with invalid arguments, and no example."""
+    calls, end = _parse(markup, None)
+    return bool(calls) if end == len(markup) else _CALL_START.match(markup, end) is not None
+
+
+def _parse(markup: str, tools: Mapping[str, ToolDefinition] | None) -> tuple[list[ParsedCall], int]:
+    """Return the calls at the start of a text, and the position of the first part that is not one."""
     calls: list[ParsedCall] = []
     at, wrapper = 0, ""
     while at < len(markup):
@@ -92,11 +108,10 @@ def parse_calls(markup: str, tools: Mapping[str, ToolDefinition] | None) -> list
             continue
         found = _parse_call(markup, at, wrapper, tools)
         if found is None:
-            return None
+            break
         more, at = found
         calls += more
-    names = {name for name, _ in calls}
-    return calls if calls and (tools is None or names <= tools.keys()) else None
+    return calls, at
 
 
 def _parse_call(

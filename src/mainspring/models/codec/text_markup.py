@@ -17,6 +17,7 @@ from mainspring.models.codec.text_calls import (
     CALL_CLOSER,
     CALL_TAGS,
     ParsedCall,
+    has_invalid_call,
     is_viable,
     parse_calls,
     parse_harmony_calls,
@@ -129,8 +130,9 @@ class MarkupText(TextAndThinking):
             else:
                 calls = parse_calls(markup, by_name)
             written = "".join(self._written)
-            is_special = not self._calls and markup.startswith(SPECIAL_TOKENS)  # It may be a list of tokens.
-            self.is_unparsed = not calls and not is_special and (not written or written.endswith("\n"))
+            is_list = not self._calls and markup.startswith(SPECIAL_TOKENS)  # A list of special tokens is no call.
+            is_line = not is_list and (not written or written.endswith("\n"))
+            self.is_unparsed = not calls and (is_line or has_invalid_call(markup))
         if calls:
             self._calls.clear()
             self._markup.clear()
@@ -289,7 +291,8 @@ class MarkupText(TextAndThinking):
         """Collect the markup of calls; what turns out to be prose becomes text."""
         self._markup.append(text)
         if len(self._markup) <= _MAX_VIABLE_CHECK and not is_viable(start := "".join(self._markup[:_MAX_VIABLE_CHECK])):
-            self._release(start, out)
+            first = next(tag for tag in CALL_TAGS if start.startswith(tag))
+            self._release(first, start[len(first) :], out)
             return
         before = "".join(self._markup[-_MAX_CLOSER - 1 : -1])[-_MAX_CLOSER:]
         tails = [] if self._tail is None else [self._tail + text]
@@ -302,18 +305,18 @@ class MarkupText(TextAndThinking):
                 self._tail = tail
             elif not next_text.startswith("<"):
                 markup = "".join(self._markup)
-                if parse_calls(markup[: len(markup) - len(tail)], None):
-                    self._release(markup, out)  # Calls that prose follows are an example.
+                example = markup[: len(markup) - len(tail)]
+                if parse_calls(example, None):  # Calls that prose follows.
+                    self._release(example, tail, out)
                     return
 
-    def _release(self, markup: str, out: list[StreamEvent]) -> None:
-        """Continue with the markup as text; tags after its first one may still be markup."""
+    def _release(self, text: str, rest: str, out: list[StreamEvent]) -> None:
+        """Continue with collected markup that is text; the rest may contain markup."""
         self._markup.clear()
         self._tail = None
         self._mode = "text"
-        first = next(tag for tag in CALL_TAGS if markup.startswith(tag))
-        self._write(first, out)
-        self._pending = markup[len(first) :]
+        self._write(text, out)
+        self._pending = rest
         self._scan(out)
 
     def _split(self, tags: Sequence[str], is_end: bool) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ _MAX_BEFORE_NAME = 120
 _PROSE = lazy_re(r"[^\W\d_]{2,} [^\W\d_]{2,} ")
 _FENCE = lazy_re(r"```")
 _FENCED = lazy_re(r"```\w*\n(.*?)\n?```", re.DOTALL)
+_JSON_LINE = lazy_re(r"^(?=[{\[])", re.MULTILINE)
 _JSON_CALL = lazy_re(
     r"[\s\[]*(?:\{\s*\"tool_calls\"\s*:\s*\[\s*)?\{[^{}]{0,200}\"(?:name|tool|tool_name|function)\"\s*:\s*\"(?:functions\.)?([\w.-]+)\""
     r"\s*,[^{}]{0,200}\"(?:arguments|parameters|args|input)\"\s*:\s*\"?\{\s*(?:\\?\"([^\"\\]*)|\})"
@@ -42,8 +44,8 @@ _OTHER_ARGUMENTS = lazy_re(r"\s*\(\s*[\"')]|[^\w{]{0,10}(?:\w+\W{1,5})?\{\s*\}")
 def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
     """Return True if a text contains calls in the format of a model, outside of code blocks.
 
-    These are special tokens at the start of a line, or a text that ends with the markup of a call of a tool, or that is nothing but
-    such a call in JSON or Python.
+    These are special tokens at the start of a line, or a text that ends with the markup of a call of a tool or with JSON of one, or
+    that is nothing but such a call in Python.
 
     Args:
         text: The text.
@@ -62,8 +64,13 @@ def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
         return False
     fenced = _FENCED.fullmatch(text)
     whole = fenced[1] if fenced is not None else text
-    call = _JSON_CALL.match(whole)
-    if call is not None and call[1] in by_name:  # A definition of a tool has other keys in the same place.
+    for line in _JSON_LINE.finditer(whole):
+        call = _JSON_CALL.match(whole, line.start())
+        if call is None or call[1] not in by_name:
+            continue
+        if line.start() and (_is_between(fences, line.start()) or not _is_json(whole, line.start())):
+            continue
+        # A definition of a tool has other keys in the same place.
         return call[2] is None or call[2] in (_parameters(by_name[call[1]]) or (call[2],))
     call = _PYTHON_CALL.match(text)
     if call is not None and call[1] in by_name:
@@ -77,6 +84,14 @@ def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
         not _is_between(fences, opener.start()) and _starts_call(text, opener.start(), by_name)
         for opener in _OPENER.finditer(text)
     )
+
+
+def _is_json(text: str, start: int) -> bool:
+    """Return True if a text from a position on is JSON."""
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, start)[1] == len(text)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_between(fences: Sequence[int], at: int) -> bool:
