@@ -389,6 +389,7 @@ def test_search_for_calls_takes_linear_time() -> None:
         "<|" + "tool" * 10_000,
         '{"name": "a",' * 10_000 + "}",
         "``` <tool " * 10_000 + ">",
+        '\n{"name": "read_file", "arguments": {"path": ' * 10_000 + "}",
     ):
         has_unread_calls(text, TOOLS)
     assert time.process_time() - started < 2

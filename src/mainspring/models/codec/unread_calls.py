@@ -6,6 +6,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from mainspring.lazy import lazy_re
 from mainspring.messages import ToolDefinition
@@ -27,6 +28,7 @@ _OPENER = lazy_re(
 """What may start a call; the name of a tool follows."""
 _NAME = lazy_re(r"[\w-]+(?:\.[\w-]+)*(?=[\"'({\[<:,|｜>=]|\s*\{|[ \t]*\n| \w+ ?\{)")
 _MAX_BEFORE_NAME = 120
+_MAX_JSON_LINES = 200
 _PROSE = lazy_re(r"[^\W\d_]{2,} [^\W\d_]{2,} ")
 _FENCE = lazy_re(r"```")
 _FENCED = lazy_re(r"```\w*\n(.*?)\n?```", re.DOTALL)
@@ -64,7 +66,7 @@ def has_unread_calls(text: str, tools: Sequence[ToolDefinition]) -> bool:
         return False
     fenced = _FENCED.fullmatch(text)
     whole = fenced[1] if fenced is not None else text
-    for line in _JSON_LINE.finditer(whole):
+    for line in islice(_JSON_LINE.finditer(whole), _MAX_JSON_LINES):
         call = _JSON_CALL.match(whole, line.start())
         if call is None or call[1] not in by_name:
             continue
