@@ -31,6 +31,7 @@ class HttpServer:
         requests: Received requests as method, path, and headers.
         versions: Supported versions; others are refused, see ``refuses_version_in``. Empty if all versions are supported.
         token_status, token_fields: HTTP status of a successful token response, and fields that replace those in it.
+        called: The response to calls; by default, that of the tool.
         notified: The response to notifications.
         refuses_version_in: ``header``, ``status`` (of the handshake), or ``error`` (a response of the protocol).
     """
@@ -55,6 +56,7 @@ class HttpServer:
         self.refuses_version_in = ""
         self.token_status = 200
         self.token_fields: dict[str, Any] = {}
+        self.called: tuple[int, dict[str, str], Any] | None = None
         self.notified: tuple[int, dict[str, str], Any] = (202, {}, None)
 
     @property
@@ -139,7 +141,7 @@ class HttpServer:
             return self.notified
         if method == "tools/list":
             return result({"tools": [TOOL]})
-        return result(
+        return self.called or result(
             {
                 "content": [
                     {"type": "text", "text": f"{params['arguments'].get('text')} {headers.get('x-own', '')}".strip()}
