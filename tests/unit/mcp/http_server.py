@@ -32,6 +32,7 @@ class HttpServer:
         versions: Supported versions; others are refused, see ``refuses_version_in``. Empty if all versions are supported.
         token_status, token_fields: HTTP status of a successful token response, and fields that replace those in it.
         called: The response to calls; by default, that of the tool.
+        refuses_resource: True if a refresh with the parameter ``resource`` is refused.
         notified: The response to notifications.
         refuses_version_in: ``header``, ``status`` (of the handshake), or ``error`` (a response of the protocol).
     """
@@ -55,6 +56,8 @@ class HttpServer:
         self.versions: tuple[str, ...] = ()
         self.refuses_version_in = ""
         self.token_status = 200
+        self.refuses_resource = False
+        self.refused_resources = 0
         self.token_fields: dict[str, Any] = {}
         self.called: tuple[int, dict[str, str], Any] | None = None
         self.notified: tuple[int, dict[str, str], Any] = (202, {}, None)
@@ -185,6 +188,9 @@ class HttpServer:
 
     def _token(self, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         if form["grant_type"] == "refresh_token":
+            self.refused_resources += "resource" in form and self.refuses_resource
+            if "resource" in form and self.refuses_resource:
+                return 400, {}, {"error": "invalid_request"}
             if form["refresh_token"] != f"refresh-{self.refreshes}":
                 return 400, {}, {"error": "invalid_grant"}
             self.refreshes += 1

@@ -345,6 +345,17 @@ async def test_token_responses_that_deviate_from_the_standard_are_read(tmp_path:
         assert stored.get("scope") in (None, "read", "read write")
 
 
+async def test_refresh_is_repeated_without_the_resource_if_the_server_does_not_know_it(tmp_path: Path) -> None:
+    async with HttpServer(login=True).running() as server:
+        config = McpServerConfig(name="web", transport="http", url=server.url)
+        assert await login_mcp(config, tmp_path, show=Browser(server).show, browser=False)
+        server.refuses_resource = True
+        async with connect_mcp(config, tokens=tmp_path) as web:
+            server.tokens.clear()
+            assert text_of(await web.call("echo", {"text": "1"})) == "1"
+    assert (server.refused_resources, server.refreshes) == (1, 1)
+
+
 async def test_token_response_can_be_a_form_and_an_error_in_it_is_named() -> None:
     form = await repair_token_response(httpx2.Response(200, text="access_token=a&expires_in=60&scope=read%2Cwrite"))
     assert form.json() == {
