@@ -15,7 +15,6 @@ from tests.e2e.servers.chat import Reply
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 

@@ -19,7 +19,7 @@ from mainspring.permissions.sensitive_paths import SensitivePaths
 from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import skip_missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=LAYERS)
@@ -181,7 +181,7 @@ SCRIPTS = [
 async def test_no_guarded_file_is_changed_or_created(env: SandboxEnv, project: Path, script: str) -> None:
     before = guarded_files(project)
 
-    await env.run(script, timeout=30)
+    await env.run(script, timeout=120)
 
     after = guarded_files(project)
     assert {p: text for p, text in after.items() if p in before and text != before[p]} == {}
@@ -190,7 +190,7 @@ async def test_no_guarded_file_is_changed_or_created(env: SandboxEnv, project: P
 
 
 async def test_new_guarded_file_is_moved_and_reported(env: SandboxEnv, project: Path) -> None:
-    result = await env.run("mkdir -p .agent/commands && echo mine > .agent/commands/x.md", timeout=30)
+    result = await env.run("mkdir -p .agent/commands && echo mine > .agent/commands/x.md", timeout=120)
 
     assert result.exit_code == 0
     assert "undid changes of .agent/commands/x.md" in result.stderr.text
@@ -219,7 +219,7 @@ ORDINARY = [
 
 @pytest.mark.parametrize("script", ORDINARY)
 async def test_ordinary_commands_are_not_affected(env: SandboxEnv, script: str) -> None:
-    result = await env.run(script, timeout=30)
+    result = await env.run(script, timeout=120)
 
     assert (result.exit_code, result.stderr.text) == (0, "")
 
@@ -228,7 +228,7 @@ async def test_guarded_folder_can_be_made_writable(provider: SandboxBackend, pro
     (project / ".agent" / "skills").mkdir(parents=True)
     env = SandboxEnv(project, provider=provider, writable=[".agent/skills"])
 
-    finished = await env.run("echo mine > .agent/skills/x && echo EVIL > .agent/commands", timeout=30)
+    finished = await env.run("echo mine > .agent/skills/x && echo EVIL > .agent/commands", timeout=120)
     await env.write_bytes(".agent/skills/y", b"mine")
     await env.aclose()
 
@@ -243,12 +243,12 @@ async def test_file_tools_cannot_write_guarded_files(env: SandboxEnv, path: str)
 
 
 async def test_changes_by_the_user_between_commands_are_kept(env: SandboxEnv, project: Path) -> None:
-    await env.run("true", timeout=30)
+    await env.run("true", timeout=120)
     (project / ".agent" / "commands").mkdir(parents=True)
     (project / ".agent" / "commands" / "mine.md").write_text("mine")
     (project / "kept" / "AGENTS.md").write_text("better")
 
-    result = await env.run("true", timeout=30)
+    result = await env.run("true", timeout=120)
 
     assert result.stderr.text == ""
     assert (project / ".agent" / "commands" / "mine.md").read_text() == "mine"
@@ -268,7 +268,7 @@ def worktree(project: Path) -> Path:
 async def test_linked_worktree_can_commit(provider: SandboxBackend, worktree: Path, project: Path) -> None:
     env = SandboxEnv(worktree, provider=provider)
     finished = await env.run(
-        "echo x > new && git add new && git commit -qm second && git tag v1 && git branch b2", timeout=30
+        "echo x > new && git add new && git commit -qm second && git tag v1 && git branch b2", timeout=120
     )
     await env.aclose()
 
@@ -306,7 +306,7 @@ async def test_hooks_and_config_of_the_main_repository_are_unchanged(
 
     before = read_git_files()
     env = SandboxEnv(worktree, provider=provider)
-    await env.run(script.format(git=project / ".git"), timeout=30)
+    await env.run(script.format(git=project / ".git"), timeout=120)
     await env.aclose()
 
     assert read_git_files() == before
@@ -381,7 +381,7 @@ async def test_git_reads_a_repository_that_is_not_the_project(
     (linked / ".git").symlink_to(base_folder / "elsewhere")
     for folder in (project / "kept", linked, borrowing):
         env = SandboxEnv(folder, provider=provider)
-        finished = await env.run("git show --stat --format=%s HEAD", timeout=30)
+        finished = await env.run("git show --stat --format=%s HEAD", timeout=120)
         await env.aclose()
         assert (finished.exit_code, finished.stderr.text) == (0, ""), folder
 
@@ -506,8 +506,8 @@ async def test_kernel_keyring_of_the_caller_cannot_be_read(env: SandboxEnv) -> N
         skip_missing("keyrings of the kernel")
     try:
         outside = run_python(script)
-        inside = await env.run(program, timeout=30)
-        listed = await env.run(["cat", "/proc/keys"], timeout=30)
+        inside = await env.run(program, timeout=120)
+        listed = await env.run(["cat", "/proc/keys"], timeout=120)
     finally:
         run_python(f"import ctypes; ctypes.CDLL(None).syscall({keyctl}, 3, {key})")
 
