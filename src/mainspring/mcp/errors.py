@@ -18,7 +18,7 @@ _LOGIN = frozenset({401, 403})
 _MAX_CHARS = 1_000
 _HTTP_ERROR = "Server returned an error response"
 _UNREADABLE = "Failed to parse JSON response"
-"""Texts of the SDK for an HTTP error, whose status it drops, and for a response that is no message."""
+"""Texts of the SDK for an HTTP error, whose status it drops, and for an invalid message."""
 
 
 class EndpointState:
