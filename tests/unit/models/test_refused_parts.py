@@ -482,6 +482,19 @@ async def test_failure_that_passes_removes_no_tools(status: int, error: str, is_
     assert not notes
 
 
+async def test_refusal_without_words_that_passes_removes_nothing() -> None:
+    failures = iter([{"error": {"message": "Bad Request"}}])
+    host = Host(lambda body: next(failures, None))
+    http_model, notes = create_http_model(host), list[str]()
+    before = http_model.profile
+
+    await http_model.complete(create_request(warn=notes.append, temperature=0.5, thinking="high", schema=SCHEMA))
+
+    assert host.requests[0] == host.requests[-1]
+    assert len(host.requests) == 3
+    assert (http_model.profile, notes) == (before, [])
+
+
 @pytest.mark.parametrize(
     ("text", "is_noted"),
     [
