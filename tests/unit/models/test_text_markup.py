@@ -89,6 +89,10 @@ CALLS: dict[str, tuple[str, list[tuple[str, Any]]]] = {
     ),
     "two calls": (f"{JSON}\n{XML}", ONE_CALL * 2),
     "prefix of functions": (JSON.replace("read_file", "functions.read_file"), ONE_CALL),
+    "prefix of an API": (
+        '<|tool_call_start|>[default_api.read_file(path="a.txt")]<|tool_call_end|>',
+        ONE_CALL,
+    ),
     "types of the schema": (
         "<function=read_file><parameter=path>7</parameter><parameter=lines>7</parameter><parameter=all>true</parameter>"
         '<parameter=names>["a"]</parameter></function>',

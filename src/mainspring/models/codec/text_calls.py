@@ -55,6 +55,7 @@ _NAMED_JSON = lazy_re(rf"(?:call:)?([\w./-]+?)(?::\d+)?\s*(?:{_TOKEN}\s*)*(?:```
 _CALL_START = lazy_re(
     rf"<function=|<{_NAMESPACE}invoke name=|[\w./:-]*\s*(?:{_TOKEN}\s*)*(?:```(?:json)?\s*)?[{{\[]\s*(?:[\"{{\[\]}}]|\w+[:(])"
 )
+_NAME_PREFIX = lazy_re(r"^(?:functions|tools?|default_api)[.:]")
 _GEMMA_PIECE = lazy_re(
     r"(<\|\"\|>|<escape>)(?P<text>.*?)\1|\"(?:[^\"\\]|\\.)*\"|(?P<name>[\w$.-]+)(?=\s*:)|[\w$.-]+|.", re.DOTALL
 )
@@ -226,7 +227,7 @@ def _decode_gemma(text: str, at: int) -> tuple[dict[str, Any], int] | None:
 
 
 def _known_name(name: str, tools: Mapping[str, ToolDefinition] | None) -> str:
-    short = name.removeprefix("functions.")
+    short = _NAME_PREFIX.sub("", name)
     return short if tools is not None and name not in tools and short in tools else name
 
 
