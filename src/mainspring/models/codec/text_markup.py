@@ -34,12 +34,25 @@ _THINK = {
     "<|channel>thought": "<channel|>",
     "[THINK]": "[/THINK]",
     "◁think▷": "◁/think▷",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
 }
 _THINK_END = tuple([end for end in _THINK.values() if end.startswith("<")])
 _SAME_END = ("</think>", "</thinking>")
 """Some models end one of these tags with the other."""
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|end|><|start|>assistant")
-_OPENERS = (*_THINK, *_THINK_END, *CALL_TAGS, *_HARMONY)
+_MARKS = (
+    *(
+        "<|open|>response<|sep|>",
+        "<|close|>response<|sep|>",
+        "<|end_of_msg|>",
+        "<|START_RESPONSE|>",
+        "<|END_RESPONSE|>",
+    ),
+    *("<|START_TEXT|>", "<|END_TEXT|>"),
+)
+"""Marks around text, of Kimi K3 and Command A: they are removed."""
+_OPENERS = (*_THINK, *_THINK_END, *CALL_TAGS, *_HARMONY, *_MARKS)
 _HARMONY_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>")
 _HARMONY_MESSAGE = "<|message|>"
 _MAX_HEADER = 300
@@ -206,6 +219,8 @@ class MarkupText(TextAndThinking):
         if tag in CALL_TAGS:
             self._mode, self._pending = "calls", ""
             self._add_markup(tag + rest, out)
+        elif tag in _MARKS:
+            self._pending = rest
         elif tag in _THINK_END:
             if not is_first and (self._has_reasoning or rest[:1] in ("`", '"', "'")):
                 return False
