@@ -140,7 +140,7 @@ def request(system: int = 0) -> ModelRequest:
     system=st.integers(0, 12_000),
 )
 @example(wording="Japanese", window=4096, system=11_190)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 async def test_window_is_learned(host_name: str, wording: str, window: int, system: int) -> None:
     shape, name = HOSTS[host_name], f"host{next(_hosts)}"
     host = Host(shape, WINDOW[wording], window=window)
@@ -165,7 +165,7 @@ async def test_window_is_learned(host_name: str, wording: str, window: int, syst
 
 @pytest.mark.parametrize("host_name", HOSTS)
 @given(wording=st.sampled_from(sorted(OUTPUT)), output=st.sampled_from([1024, 4096, 8000, 8192, 12_345]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 async def test_output_limit_is_learned(host_name: str, wording: str, output: int) -> None:
     shape, name = HOSTS[host_name], f"host{next(_hosts)}"
     host = Host(shape, OUTPUT[wording], output=output)
@@ -182,7 +182,7 @@ async def test_output_limit_is_learned(host_name: str, wording: str, output: int
 
 @pytest.mark.parametrize("host_name", HOSTS)
 @given(wording=st.sampled_from(sorted(PROMPT)), window=st.sampled_from([4096, 8192, 12_345]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 async def test_window_is_learned_from_a_prompt_that_is_too_long(host_name: str, wording: str, window: int) -> None:
     shape, name = HOSTS[host_name], f"host{next(_hosts)}"
     host = Host(shape, PROMPT[wording], window=window)

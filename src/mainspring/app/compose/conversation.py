@@ -94,9 +94,14 @@ class OpenConversation(Struct, eq=False):
     telemetry: Telemetry | None = None
     sandbox: str = ""
 
-    async def aclose(self) -> None:
-        """End extensions, programs, connections, and the session; abandon anything that does not end in time."""
+    async def aclose(self, report: RunEventHandler | None = None) -> None:
+        """End extensions, programs, connections, and the session; abandon anything that does not end in time.
+
+        Args:
+            report: Receives a notice if messages of the session could not be saved.
+        """
         await _suppress_errors(lambda: asyncio.wait_for(self.agent.shutdown(), _CLOSE_SECONDS))
+        known = len(self.session.problems) if self.session is not None else 0
         closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
         if self.output_store is not None:
             closing.append(self.output_store.close)
@@ -108,6 +113,9 @@ class OpenConversation(Struct, eq=False):
         await asyncio.wait(
             [asyncio.ensure_future(_suppress_errors(close)) for close in closing], timeout=_CLOSE_SECONDS
         )
+        if report is not None and self.session is not None:
+            for problem in self.session.problems[known:]:
+                report(Notice(str(problem), "warn"))
 
 
 async def _suppress_errors(close: Callable[[], Awaitable[object]]) -> None:

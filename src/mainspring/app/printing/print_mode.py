@@ -92,7 +92,7 @@ async def run_prompt(
                 on_model(conversation.choice.name, len(conversation.agent.messages))
             return await run_once(conversation, prompt, report, signal, options.schema)
         finally:
-            await conversation.aclose()
+            await conversation.aclose(report)
     except asyncio.CancelledError:
         if not signal.cancelled:
             raise
