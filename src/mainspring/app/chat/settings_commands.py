@@ -404,8 +404,11 @@ class WorkspaceCommands:
     async def _run_config(self, arguments: str) -> CommandResult:
         key, _, value = arguments.strip().partition(" ")
         if value.strip():
-            file = await asyncio.to_thread(change_config, key, value.strip(), self._environ)
-            return Text(f"Saved {key} in {file}. Takes effect when you start a new conversation (/clear).")
+            change = await asyncio.to_thread(change_config, key, value.strip(), self._environ)
+            notes = "".join([f"\nNote: {problem}" for problem in change.problems])
+            return Text(
+                f"Saved {key} in {change.file}. Takes effect when you start a new conversation (/clear).{notes}"
+            )
         described = await asyncio.to_thread(describe_settings, self._place, self._environ)
         rows = [
             (each.key, msgspec.json.encode(each.value).decode(), each.origin)

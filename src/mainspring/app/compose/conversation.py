@@ -30,10 +30,10 @@ from mainspring.app.workspace.load import broad_folder_warnings, load_rules, ses
 from mainspring.app.workspace.mcp_servers import build_mcp_plug
 from mainspring.app.workspace.model_providers import registry_of
 from mainspring.app.workspace.paths import find_project_root
-from mainspring.app.workspace.permissions import build_permissions
+from mainspring.app.workspace.permissions import KNOWN_TOOL_NAMES, build_permissions
 from mainspring.app.workspace.secrets import redactor_of
 from mainspring.app.workspace.settings import AppConfig, RetrySettings, Settings, iter_agent_settings
-from mainspring.app.workspace.skills import SKILL_TOOL_NAMES, build_skills
+from mainspring.app.workspace.skills import build_skills
 from mainspring.app.workspace.trust import TrustStore, trust_warnings
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, SessionError
@@ -41,10 +41,10 @@ from mainspring.events import Notice
 from mainspring.globs import matches_any
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin
-from mainspring.memory import MEMORY_TOOL, Memory
+from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
-from mainspring.permissions import Permissions, RuleSet, find_unused_rules
+from mainspring.permissions import Permissions, RuleSet, describe_unused_rules
 from mainspring.permissions.rules import FILE_TOOLS
 from mainspring.policies.compaction import Compaction
 from mainspring.policies.disclosure import Disclosure
@@ -59,7 +59,7 @@ from mainspring.sessions.rewind import FileSnapshots
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
 from mainspring.text import suggest_name
 from mainspring.tools import Tool, ToolRegistry
-from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
+from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
     from mainspring.app.workspace.session_summaries import create_fork_title
@@ -226,10 +226,8 @@ async def open_conversation(
 
 
 def _report_rules_without_tool(rules: RuleSet, offered: Sequence[str], report: RunEventHandler) -> None:
-    """Report rules for unknown tools; tools of MCP servers are not known yet."""
-    for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES, MEMORY_TOOL, *offered]):
-        if not (rule.tool or "").startswith("mcp__"):
-            report(Notice(f"The rule {rule} matches no tool and has no effect."))
+    for text in describe_unused_rules(rules, (*KNOWN_TOOL_NAMES, *offered)):
+        report(Notice(text))
 
 
 def build_plugs(
