@@ -188,10 +188,10 @@ class SessionController:
         """
         await self._opener.open(self._launch)
         conversation = self._current.conversation
-        name = conversation.choice.name
-        if name.notice:  # the model was not chosen by the user, or has limits
-            self._publish(Notice(f"{name.why[:1].upper()}{name.why[1:]}; {name.notice}"))
         await self._publish_session("resumed" if conversation.agent.messages else "opened", replay=replay)
+        name = conversation.choice.name
+        if notice := conversation.model_notice("chat"):  # the model was not chosen by the user, or has limits
+            self._publish(Notice(f"Using {name.spec} ({name.why}). {notice}"))
 
     async def start_new(self) -> None:
         """Start a new session; the current one stays saved."""

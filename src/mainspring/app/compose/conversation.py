@@ -24,6 +24,7 @@ from mainspring.app.compose.extensions import build_extension_plugs
 from mainspring.app.compose.plan_mode import build_audit_log, build_plan_mode, safety_plugs
 from mainspring.app.compose.system_prompt import build_prompt_setup
 from mainspring.app.providers.select_model import Choice, make, select_model
+from mainspring.app.run.error_advice import Surface, add_model_advice
 from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions
 from mainspring.app.workspace.load import broad_folder_warnings, load_rules, session_store
@@ -93,6 +94,12 @@ class OpenConversation(Struct, eq=False):
     plan: PlanMode | None = None
     telemetry: Telemetry | None = None
     sandbox: str = ""
+    missing_tools: tuple[str, ...] = ()
+    """Common tools that a small model gets only if a rule allows them."""
+
+    def model_notice(self, place: Surface) -> str:
+        """Return what the user should know about the model, and what to do about it; empty if nothing."""
+        return add_model_advice(self.choice.name.notice, self.missing_tools, place)
 
     async def aclose(self) -> None:
         """End extensions, programs, connections, and the session; abandon anything that does not end in time."""
@@ -153,15 +160,10 @@ async def open_conversation(
     choice = Choice(client.model, "given") if client.model else await select_model(settings, environ)
     small = choice.model.info.tools == "union"
     rules = permissions.engine.rules
+    missing: tuple[str, ...] = ()
     if small and options.tools is None:
         offered = tools_for_small_model(offered, rules)
-        missing = [name for name in ("write_file", "shell") if not any(t.name == name for t in offered)]
-        if missing:
-            report(
-                Notice(
-                    f"Small models get only tools that read files. Allow others with {' '.join(f'--allow {n}' for n in missing)}."
-                )
-            )
+        missing = tuple([name for name in ("write_file", "shell") if not any(t.name == name for t in offered)])
     session = await asyncio.to_thread(open_session, options, cwd, session_store(settings), redactor)
     try:
         env, confined = await asyncio.to_thread(create_environment, settings, cwd)
@@ -222,7 +224,9 @@ async def open_conversation(
                 )
             )
     layer = await asyncio.to_thread(layer_of, env, settings)
-    return OpenConversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
+    return OpenConversation(
+        agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer, missing
+    )
 
 
 def _report_rules_without_tool(rules: RuleSet, offered: Sequence[str], report: RunEventHandler) -> None:

@@ -66,7 +66,7 @@ async def run_prompt(
         report: Listener for all events. An exception that it raises stops the run and propagates.
         signal: Token that stops the run; the conversation so far is saved.
         on_ready: Callback that receives the conversation, once it is open.
-        on_model: Callback that receives the model and the number of earlier messages, when the prompt and the model are ready.
+        on_model: Callback that receives the model and the number of earlier messages, before its weights are downloaded.
 
     Returns:
         The outcome; a run that failed or was stopped has an outcome, too.
@@ -94,9 +94,10 @@ async def run_prompt(
             if command is not None and command.reply:
                 return _build_outcome(conversation, RunResult(status="completed", text=command.reply), ())
             prompt = await build_prompt(options, conversation, report, call, command.text if command else "")
-            await ensure_weights(conversation.choice.model, report, signal, offline=options.place.offline)
             if on_model is not None:
-                on_model(conversation.choice.name, len(conversation.agent.messages))
+                name = replace(conversation.choice.name, notice=conversation.model_notice("command"))
+                on_model(name, len(conversation.agent.messages))
+            await ensure_weights(conversation.choice.model, report, signal, offline=options.place.offline)
             tools = command.tools if command else None
             return await run_once(conversation, prompt, report, signal, options.schema, tools)
         finally:

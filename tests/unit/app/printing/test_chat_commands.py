@@ -56,12 +56,17 @@ async def test_command_of_the_chat_is_rejected_and_other_text_is_sent(tmp_path: 
     )
 
 
-async def test_commands_that_send_a_prompt_run(tmp_path: Path, server: ChatServer) -> None:
-    server.script += ["reviewed", "written", "used"]
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    (tmp_path / "new.py").write_text("x = 1\n")
+    return tmp_path
 
-    assert (await run(tmp_path, "/review"))[0] == "reviewed"
+
+async def test_commands_that_send_a_prompt_run(repository: Path, server: ChatServer) -> None:
+    server.script += ["reviewed", "written", "used"]
+    (repository / "new.py").write_text("x = 1\n")
+
+    assert (await run(repository, "/review"))[0] == "reviewed"
     assert "+x = 1" in str(server.requests[0]["messages"])
     assert {tool["function"]["name"] for tool in server.requests[0]["tools"]} <= {
         "read_file",
@@ -69,13 +74,13 @@ async def test_commands_that_send_a_prompt_run(tmp_path: Path, server: ChatServe
         "glob",
         "list_files",
     }
-    assert (await run(tmp_path, "/init"))[0] == "written"
+    assert (await run(repository, "/init"))[0] == "written"
     assert "Write AGENTS.md." in str(server.requests[1]["messages"][-1])
-    (tmp_path / "AGENTS.md").write_text("x\n")
+    (repository / "AGENTS.md").write_text("x\n")
     with pytest.raises(ConfigError, match=r"AGENTS\.md exists: use /init improve or /init replace"):
-        await run(tmp_path, "/init")
-    assert (await run(tmp_path, "/skill:create-skill for tests"))[0] == "used"
+        await run(repository, "/init")
+    assert (await run(repository, "/skill:create-skill for tests"))[0] == "used"
     assert "for tests" in str(server.requests[2]["messages"])
     assert "create-skill" in str(server.requests[2]["messages"])
     with pytest.raises(ConfigError, match="Unknown prompt: /mcp:a:b"):
-        await run(tmp_path, "/mcp:a:b")
+        await run(repository, "/mcp:a:b")
