@@ -181,7 +181,7 @@ class RunController:
             conversation.env.cwd,
             lambda report: notices.append(report.text) if isinstance(report, Notice) else None,
         )
-        self._mode.set("build")
+        self._mode.set("default")
         for notice in notices:
             self._publish(Notice(notice))
         self.start(create_queued_message(text), "command")
@@ -236,7 +236,9 @@ class RunController:
         result = await self._run_safely(message, signal, overrides)
         self._settle_unsent(message, result)
         if self._mode.mode == "plan" and result.status == "completed":
-            await save_answer_as_plan(self._current.conversation.plan, result.text, self._report)
+            await save_answer_as_plan(
+                self._current.conversation.plan, result.text, self._report, execute="/mode execute"
+            )
         self._publish_session_problems()
         await self._status.refresh_after_run(result.usage)
         self._queue.requeue_steering()

@@ -217,7 +217,9 @@ async def run_once(
     outcome = _build_outcome(conversation, result, end.denied if end else ())
     if schema is not None and (result.error is None or result.status == "no_output"):
         outcome = _with_structured_output(outcome, result)
-    await save_answer_as_plan(conversation.plan, outcome.text, report)
+    await save_answer_as_plan(
+        conversation.plan, outcome.text, report, execute="`mainspring -c --execute`, and --allow for what it needs"
+    )
     return outcome
 
 
