@@ -306,7 +306,13 @@ class SessionController:
         text = _describe_rewind(plan, files=files, conversation=conversation)
         if command.preview:
             return Changes(f"Would rewind: {text}", diffs)
-        done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=command.force)
+        try:
+            done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=command.force)
+        except SessionError as error:
+            if command.force or not files or not plan.conflicts:
+                raise
+            hint = f"To overwrite such files, use /rewind {command.to or '1'} force; to rewind only the conversation, use /rewind {command.to or '1'} conversation."
+            raise SessionError(f"{str(error).rstrip('.')}. {hint}") from error
         if done.conversation:
             if session.writable:  # the session continues from an older entry, before the stored mode and queue
                 self._mode.save()

@@ -442,11 +442,9 @@ class WorkspaceCommands:
 
     async def _run_memory(self, arguments: str) -> CommandResult:
         note = arguments.strip().removeprefix("add ").strip()
-        added = await add_memory(note, self._place, environ=self._environ) if note else ""
+        if note:
+            return Text(await add_memory(note, self._place, environ=self._environ, trust_command="/trust yes"))
         files = await asyncio.to_thread(list_memory_files, self._place, self._environ)
-        if added:
-            is_unread = any(not file.read and str(file.path) in added for file in files)
-            return Text(f"{added} The agent reads it once you trust this folder: /trust yes" if is_unread else added)
         parts = [
             f"## {file.where}: {file.path}{'' if file.read else ' (not read: the folder is not trusted)'}"
             f"\n\n{file.text or '(empty)'}"

@@ -281,6 +281,7 @@ async def test_rewind_skips_a_file_changed_by_another_program(folder: Path, home
 
     assert rejected.error == ""
     assert "Nothing was rewound" in done.error
+    assert "use /rewind 1 force" in done.error
     assert file_text == "mine"
     assert forced.error == ""
     assert not (folder / "b.txt").exists()

@@ -106,7 +106,7 @@ async def test_note_in_an_untrusted_folder_says_when_it_is_read(folder: Path, ho
 
     assert isinstance(noted, Text)
     assert isinstance(again, Text)
-    assert noted.text.endswith("The agent reads it once you trust this folder: /trust yes")
+    assert noted.text.endswith("The agent reads it once you trust this folder with /trust yes.")
     assert "/trust yes" not in again.text
 
 

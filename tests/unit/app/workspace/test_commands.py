@@ -12,6 +12,7 @@ from mainspring.app.commands.tools import call_tool, list_tools
 from mainspring.app.compose.conversation import build_behavior
 from mainspring.app.providers.availability import download_model, list_models
 from mainspring.app.run.options import PermissionFlags, WorkspaceOptions
+from mainspring.app.run.tool_summaries import TOOL_SUMMARIES
 from mainspring.app.workspace.manage_settings import change_config, describe_settings, find_setting
 from mainspring.app.workspace.saved_sessions import list_saved_sessions
 from mainspring.app.workspace.settings import AppConfig
@@ -40,6 +41,7 @@ def environ(home: Path) -> dict[str, str]:
 
 def test_tools_are_listed_with_their_schemas() -> None:
     found = {tool.name: tool for tool in list_tools()}
+    assert {name: tool.summary for name, tool in found.items()} == TOOL_SUMMARIES
 
     assert set(found) > {
         "read_file",
@@ -310,6 +312,7 @@ async def test_available_models_are_listed(
     found = {view.spec: view for view in await list_models(place, environ)}
 
     assert "OPENAI_API_KEY" in found["openai:MODEL"].note
+    assert "MAINSPRING_LOCAL_BASE_URL" in found["local:MODEL"].note
     assert {"embedded:qwen-coder-0.5b", "embedded:qwen-coder-1.5b", "embedded:smollm2-135m"} <= set(found)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     found = {view.spec: view for view in await list_models(place, {**environ, "OPENAI_API_KEY": "sk-1"})}
@@ -347,6 +350,7 @@ async def test_hosts_of_configured_models_are_probed(
     assert (found["mine:m2"].context_window, found["mine:m2"].prices) == (5000, (1.0, 2.0, 1.0, 1.0))
     assert (found["dead:x"].state, found["dead:x"].reachable, found["dead:x"].prices) == ("down", False, None)
     assert "Not logged in to codex" in found["codex:MODEL"].note
+    assert found["dead:x"].note == "Nothing answers at http://127.0.0.1:9/v1. Start the server, or change its address."
     assert (quiet["dead:x"].state, quiet["dead:x"].reachable) == ("ready", None)
     assert [request.target for request in server.requests] == ["/v1/models"]
     assert "authorization" not in server.requests[0].headers
