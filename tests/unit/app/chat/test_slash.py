@@ -21,7 +21,8 @@ from mainspring.messages import Cost, Message, TextBlock, Usage
 from mainspring.models import ModelInfo, ModelRequest
 from mainspring.testing import Reply
 from mainspring.testing.scripted_model import ScriptedModel
-from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
+from tests.helpers.waiting_model import Gate, WaitingModel
+from tests.unit.app.chat.harness import chatting
 
 RAW = Path(__file__).parents[2] / "mcp" / "raw_server.py"
 ALL = (
