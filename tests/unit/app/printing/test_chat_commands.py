@@ -1,6 +1,5 @@
 """Slash commands in print mode."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.errors import ConfigError
 from mainspring.events import Event, Notice
 from tests.e2e.servers.chat import ChatServer
+from tests.helpers.git import git
 from tests.unit.app.chat.harness import chatting
 
 
@@ -58,7 +58,7 @@ async def test_command_of_the_chat_is_rejected_and_other_text_is_sent(tmp_path: 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    git(tmp_path, "init", "-q")
     return tmp_path
 
 
