@@ -10,7 +10,7 @@ import pytest
 
 from tests.requires import on_linux, skip_missing
 
-pytestmark = [on_linux, pytest.mark.timeout(120)]
+pytestmark = on_linux
 
 FILES, FOLDERS = 50_000, 250
 

@@ -166,7 +166,7 @@ def start_killer() -> Iterator[Killer]:
         yield Killer(process)
         assert process.stdin
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 # --- checks ------------------------------------------------------------------------------------------------------------

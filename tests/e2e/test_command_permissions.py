@@ -11,8 +11,6 @@ from tests.e2e.servers.chat import Reply
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.covers("BYD-18")
 def test_permissions_explain_names_the_rule_and_its_source(command: Command) -> None:

@@ -16,7 +16,6 @@ from tests.helpers.git import git
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 
@@ -218,6 +217,24 @@ def test_worktree_flag_runs_in_a_git_worktree(command: Command) -> None:
     assert not tree.exists()
     wrong = command.run("--worktree", "a/b", "-p", "x", "--output", "json")
     assert (wrong.code, wrong.result["exit_code"]) == (2, 2)
+
+
+def test_worktree_of_a_run_that_cannot_start_is_removed(command: Command) -> None:
+    """Unless it existed before; a branch that existed before stays, too."""
+    run_git(command.folder, "init", "-q", "-b", "main")
+    run_git(command.folder, "commit", "-q", "--allow-empty", "-m", "first")
+    run_git(command.folder, "branch", "mainspring/old")
+    command.server.script += ["done"]
+
+    for name in ("new", "old"):
+        bad = command.run("--worktree", name, "-p", "x", "--model", "nonsense:m")
+        assert (bad.code, f"{name}; branch" in bad.err, "Removed the new worktree" in bad.err) == (2, True, True)
+    assert command.run("worktrees", "--json").lines == [[]]
+    assert command.run("--worktree", "new", "-p", "x").code == 0
+    kept = command.run("--worktree", "new", "-p", "x", "--schema", "{")
+    assert (kept.code, "Removed" in kept.err) == (2, False)
+    branches = subprocess.run(["git", "branch", "--format=%(refname:short)"], cwd=command.folder, capture_output=True)
+    assert branches.stdout.decode().split() == ["main", "mainspring/new", "mainspring/old"]
 
 
 def test_login_and_logout_explain_what_to_do(command: Command) -> None:

@@ -9,8 +9,6 @@ from tests.e2e.servers.chat import Reply
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.covers("BYD-02")
 def test_rewind_restores_files_and_can_be_undone(command: Command) -> None:

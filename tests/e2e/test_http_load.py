@@ -59,7 +59,6 @@ def process_figures(pid: int) -> tuple[float, float, int]:
 
 @on_linux
 @pytest.mark.soak
-@pytest.mark.timeout(180)
 async def test_service_handles_500_followers(tmp_path: Path):
     (tmp_path / "load_agents.py").write_text(AGENTS)
     arguments = ("--port", "0", "--agents", "load_agents:agents", "--only-agents", "--drain", "1")

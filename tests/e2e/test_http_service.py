@@ -35,7 +35,7 @@ class RunningService:
         headers = {"authorization": f"Bearer {token or self.token}", "content-type": "application/json"}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=15) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -46,7 +46,7 @@ class RunningService:
         data = json.dumps({"threadId": "t", "runId": run, "messages": messages, **more}).encode()
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         request = urllib.request.Request(f"{self.url}v1/ag-ui", data, headers)
-        with urllib.request.urlopen(request, timeout=15) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             lines = answer.read().decode().splitlines()
         return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
 
@@ -64,7 +64,7 @@ def start_service(command: Command, *arguments: str) -> Iterator[RunningService]
         assert process.stdout
         line = process.stdout.readline().strip()
         if not line:
-            raise AssertionError(process.communicate(timeout=15)[1])
+            raise AssertionError(process.communicate(timeout=120)[1])
         url, _, token = line.partition("#token=")
         try:
             yield RunningService(process, url, token)
@@ -130,15 +130,15 @@ def test_service_finishes_the_run_before_it_stops(command: Command):
     command.server.script += [Reply("It took its time.", delay=0.5)]
     with start_service(command) as service:
         run = service.ask("POST", "v1/runs", {"prompt": "Take your time"})[1]["id"]
-        assert command.server.request_received.wait(15)
+        assert command.server.request_received.wait(120)
         headers = {"authorization": f"Bearer {service.token}"}
         request = urllib.request.Request(f"{service.url}v1/runs/{run}/events", headers=headers)
-        with urllib.request.urlopen(request, timeout=15) as events:
+        with urllib.request.urlopen(request, timeout=120) as events:
             events.readline()
             service.process.send_signal(signal.SIGTERM)
             received = events.read().decode()
         assert '"status":"completed","text":"It took its time."' in received
-        _, err = service.process.communicate(timeout=15)
+        _, err = service.process.communicate(timeout=120)
         assert service.process.returncode == 0
         assert "no new runs" in err
 
@@ -147,7 +147,7 @@ def test_second_signal_stops_the_service_immediately(command: Command):
     command.server.script += [Reply("never", stall=True)]
     with start_service(command) as service:
         service.ask("POST", "v1/runs", {"prompt": "x"})
-        assert command.server.request_received.wait(15)
+        assert command.server.request_received.wait(120)
         service.process.send_signal(signal.SIGINT)
         assert service.process.stderr
         while "Shutting down" not in service.process.stderr.readline():
@@ -176,7 +176,6 @@ def test_service_runs_custom_agents(command: Command):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(60)
 @durable_on_sqlite
 def test_runs_in_a_database_survive_a_restart(command: Command):
     require_module("dbos", "DBOS")
@@ -199,7 +198,6 @@ def test_runs_in_a_database_survive_a_restart(command: Command):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(120)
 @durable_on_sqlite
 def test_ag_ui_client_answers_after_the_service_is_killed(command: Command):
     """A subagent asks, the service is killed, and another service gets the answer and resumes the run."""
@@ -229,7 +227,7 @@ def test_service_reports_a_port_in_use(command: Command):
     with start_service(command) as service:
         port = service.url.rstrip("/").rpartition(":")[2]
         with command.start("serve", "--http", "--port", port, "--model", "openai:gpt-5-mini") as second:
-            out, err = second.communicate(timeout=15)
+            out, err = second.communicate(timeout=120)
         assert (second.returncode, out) == (2, "")
         assert f"port {port}: Address already in use. Choose another port with --port" in err
         assert service.ask("GET", "v1/runs")[0] == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from mainspring.mcp.config import McpServerConfig
@@ -26,6 +27,9 @@ class EndpointState:
         status: Last HTTP error status.
         status_text: Text of that response; empty if it has none.
         session_gone: Whether the server no longer knows the session.
+        initialized: Set when the server has answered the notification after the handshake; over HTTP only.
+        refusal: Text of this answer if it refuses the protocol version.
+        version_refused: Whether the server may have refused the protocol version in the handshake, instead of offering its own.
     """
 
     def __init__(self, config: McpServerConfig) -> None:
@@ -34,6 +38,9 @@ class EndpointState:
         self.status: int | None = None
         self.status_text = ""
         self.session_gone = False
+        self.initialized = asyncio.Event()
+        self.refusal = ""
+        self.version_refused = False
 
     def record_refusal(self, status: int, text: str = "") -> None:
         """Record an HTTP error. A required login has priority over later errors."""
@@ -43,6 +50,15 @@ class EndpointState:
     def clear_refusals(self) -> None:
         """Clear the recorded error after it was handled."""
         self.status = None
+
+    def record_handshake(self, error: BaseException) -> None:
+        """Record an error of the handshake."""
+        if self.refusal:
+            self.status, self.status_text = HTTPStatus.BAD_REQUEST, self.refusal
+        text = str(first_error(error)) if self.status is None else self.status_text
+        self.version_refused = type(first_error(error)).__name__ == "MCPError" and (
+            "version" in text.lower() or (self.status == HTTPStatus.BAD_REQUEST and not text)
+        )
 
     async def exit_code(self) -> int | None:
         """Return the exit code of a program that ended before the client closed it; wait a moment for a program that is ending."""

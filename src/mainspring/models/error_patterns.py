@@ -193,6 +193,7 @@ OVERFLOW_TEXT = lazy_re(
     | (?:reduce|shorten) \s (?:the \s|your \s)? (?:length|size) \s of \s (?:the \s|your \s)? (?:messages?|prompt|input|either|conversation)
     | range \s of \s input \s length \s should \s be
     | inputs?`? \s tokens \s \+ .{0,40} must \s be \s <=
+    | tokens`? \s must \s be \s at \s least \s? 1, \s got \s -\d
     | context \s limit .{0,40} exceed | exceed\w* .{0,30} context \s limit
     | total \s length \s of \s all \s messages \s is \s too \s long
     | 上下文 [^。]{0,20} (?:超|[过過][长長]) | (?:超[过過出]|大[于於]) [^。]{0,20} 上下文 | (?:[输輸]入|prompt) [^。]{0,8} (?:超[长長]|[过過][长長])

@@ -478,7 +478,7 @@ async def test_calls_to_a_permanently_failed_server_return_its_error() -> None:
     for _ in range(6):
         handle._wakeup.set()
         await asyncio.sleep(0.01)
-    await wait_until(lambda: handle.status == "failed", 20)
+    await wait_until(lambda: handle.status == "failed")
     await agent.run("go")
     (result,) = results(agent)
     assert result.is_error

@@ -166,7 +166,7 @@ async def test_sync_callback_does_not_block_the_event_loop() -> None:
     ticks = 0
 
     def ask(request: PermissionRequest) -> bool:
-        return free.wait(5)
+        return free.wait(120)
 
     async def tick() -> None:
         nonlocal ticks

@@ -101,9 +101,14 @@ class OpenConversation(Struct, eq=False):
         """Return what the user should know about the model, and what to do about it; empty if nothing."""
         return add_model_advice(self.choice.name.notice, self.missing_tools, place)
 
-    async def aclose(self) -> None:
-        """End extensions, programs, connections, and the session; abandon anything that does not end in time."""
+    async def aclose(self, report: RunEventHandler | None = None) -> None:
+        """End extensions, programs, connections, and the session; abandon anything that does not end in time.
+
+        Args:
+            report: Receives a notice if messages of the session could not be saved.
+        """
         await _suppress_errors(lambda: asyncio.wait_for(self.agent.shutdown(), _CLOSE_SECONDS))
+        known = len(self.session.problems) if self.session is not None else 0
         closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
         if self.output_store is not None:
             closing.append(self.output_store.close)
@@ -115,6 +120,9 @@ class OpenConversation(Struct, eq=False):
         await asyncio.wait(
             [asyncio.ensure_future(_suppress_errors(close)) for close in closing], timeout=_CLOSE_SECONDS
         )
+        if report is not None and self.session is not None:
+            for problem in self.session.problems[known:]:
+                report(Notice(str(problem), "warn"))
 
 
 async def _suppress_errors(close: Callable[[], Awaitable[object]]) -> None:

@@ -101,7 +101,7 @@ async def run_prompt(
             tools = command.tools if command else None
             return await run_once(conversation, prompt, report, signal, options.schema, tools)
         finally:
-            await conversation.aclose()
+            await conversation.aclose(report)
     except asyncio.CancelledError:
         if not signal.cancelled:
             raise

@@ -17,7 +17,7 @@ from mainspring.messages import Message
 from mainspring.testing import ScriptedModel
 
 E = TypeVar("E", bound=ChatEvent)
-SECONDS = 10.0
+SECONDS = 120.0
 
 
 class Reader:

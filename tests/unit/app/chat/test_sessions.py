@@ -264,6 +264,32 @@ async def test_rewind_can_restore_files_or_conversation_alone(folder: Path, home
     assert remaining == 1
 
 
+async def test_rewind_names_the_background_commands_that_still_run(folder: Path, home: Path) -> None:
+    """Of the removed turns: those of earlier turns belong to the conversation."""
+
+    def start(seconds: int) -> ScriptedCall:
+        return ScriptedCall("shell", {"command": f"sleep {seconds}", "background": True})
+
+    async with chatting(folder, home, start(60), "done", start(61), "done", start(62), "done") as chat:
+        for prompt in ("first", "second", "third"):
+            await chat.run(prompt, YES)
+        await chat.slash("/jobs kill job3")
+        preview = await chat.slash("/rewind 2 preview")
+        done = await chat.slash("/rewind 2")
+        listed = await chat.slash("/jobs")
+        undone = await chat.slash("/rewind undo")
+
+    note = "Still running: 1 background command (sleep 61). To stop: /jobs kill job2."
+    assert isinstance(preview.shown, Changes)
+    assert isinstance(done.shown, Changes)
+    assert isinstance(listed.shown, Table)
+    assert isinstance(undone.shown, Changes)
+    assert preview.shown.text.endswith(f". {note}")
+    assert done.shown.text.endswith(f"Undo with /rewind undo. {note}")
+    assert [row[1].split()[0] for row in listed.shown.rows] == ["running", "running", "killed"]
+    assert "Still running" not in undone.shown.text
+
+
 async def rewind_choices(chat: Reader) -> list[str]:
     picker = await chat.slash("/rewind")
     assert isinstance(picker.shown, Picker)

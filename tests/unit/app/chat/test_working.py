@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     Notice,
+    StreamEvent,
     SubagentEnd,
     SubagentEvent,
     SubagentStart,
@@ -48,7 +50,7 @@ from mainspring.events import (
     ToolExecutionUpdate,
 )
 from mainspring.messages import Cost, Usage
-from mainspring.models import ModelInfo
+from mainspring.models import ModelInfo, ModelRequest
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.chat import event_builders as make
@@ -251,12 +253,25 @@ async def test_subagents_run_in_parallel_and_publish_events(folder: Path, home: 
     )
     usage = Usage(100, 10, cost=Cost(input=0.5))
     both = asyncio.Event()
-    started: list[str] = []
+
+    class PairModel(ScriptedModel):
+        """Answers no subagent before both have started."""
+
+        asked = 0
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent]:
+            if "You look." in str(request):
+                self.asked += 1
+                if self.asked == 2:
+                    both.set()
+                await both.wait()
+            async for event in super().stream(request):
+                yield event
 
     def respond(request: object) -> Reply:
         text = str(request)
         if "You look." not in text:
-            if len(started) == 2:
+            if both.is_set():
                 return Reply("both are back", usage=usage)
             return Reply(
                 calls=[spawn_call("look at one", "looker", "s1"), spawn_call("look at two", "looker", "s2")],
@@ -264,17 +279,13 @@ async def test_subagents_run_in_parallel_and_publish_events(folder: Path, home: 
             )
         if "tool_result" in text or "ToolResultBlock" in text:
             return Reply("seen", usage=usage)
-        started.append(text)
-        if len(started) == 2:
-            both.set()
         return Reply(calls=[ScriptedCall("read_file", {"path": "a.txt"})], usage=usage)
 
-    async with chatting(folder, home, ScriptedModel(*[respond] * 6)) as chat:
+    async with chatting(folder, home, PairModel(*[respond] * 6)) as chat:
         end = await chat.run("go")
         cost = chat.chat.status.cost
 
     assert end.text == "both are back"
-    assert both.is_set()
     assert {(c.name, c.task) for c in chat.of(SubagentStart)} == {("looker", "look at one"), ("looker", "look at two")}
     ids = {c.id for c in chat.of(SubagentStart)}
     inner = chat.of(SubagentEvent)
@@ -464,7 +475,7 @@ def ready(tmp_path: Path) -> Path:
 
 
 async def wait_for_file(path: Path) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if path.exists():
             return
         await asyncio.sleep(0.01)
@@ -548,12 +559,11 @@ async def test_command_moves_to_the_background_before_its_process_starts(
             await chat.until(ToolExecutionStart)
         moving = await chat.send(Background())
         moved = await chat.until(ShellEnd if is_of_user else ToolExecutionEnd)
+        if not is_of_user:
+            await chat.until(AgentEnd)  # the end of the command is a message of another run
         listed = await chat.slash("/jobs")
         ready.touch()
-        if is_of_user:
-            await chat.until(Notice)
-        else:  # the run may still be active when the command ends
-            await chat.until(AgentEnd, lambda event: event.text == "it ended")
+        await chat.until(Notice if is_of_user else AgentEnd)
         again = await chat.send(Background())
 
     assert moving.accepted
@@ -567,7 +577,7 @@ async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_r
     folder: Path, home: Path, ready: Path
 ) -> None:
     script = f"touch {ready}; sleep 600"
-    model = WaitingModel(ScriptedCall("shell", {"command": script, "timeout": 1}), "never", gates={1: (gate := Gate())})
+    model = WaitingModel(ScriptedCall("shell", {"command": script, "timeout": 3}), "never", gates={1: (gate := Gate())})
     async with chatting(folder, home, model, ask={"rules": PermissionFlags(allow=("shell",))}) as chat:
         await chat.send(Prompt("go"))
         await wait_for_file(ready)
@@ -575,7 +585,7 @@ async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_r
         await gate.reached_limit.wait()
         await chat.send(Abort())
         await chat.until(AgentEnd)
-        await wait_until_older(chat, 1.2)  # than the time limit of the call
+        await wait_until_older(chat, 3.2)  # than the time limit of the call
         killed = await chat.slash("/jobs kill job1")
         unknown = await chat.slash("/jobs job7")
 
@@ -588,7 +598,7 @@ async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_r
 async def test_command_in_the_foreground_ends_at_its_time_limit_and_with_its_run(
     folder: Path, home: Path, ready: Path, is_aborted: bool
 ) -> None:
-    timeout = 60 if is_aborted else 0.5
+    timeout = 60 if is_aborted else 3
     call = ScriptedCall("shell", {"command": f"echo begun; touch {ready}; sleep 600; echo never", "timeout": timeout})
     async with chatting(folder, home, call, "done", ask={"rules": PermissionFlags(allow=("shell",))}) as chat:
         await chat.send(Prompt("go"))
@@ -607,10 +617,12 @@ async def test_command_in_the_foreground_ends_at_its_time_limit_and_with_its_run
         assert "timed out: stopped after" in end.result.text
 
 
-async def test_background_command_wakes_the_agent(folder: Path, home: Path) -> None:
-    call = ScriptedCall("shell", {"command": "sleep 0.6; echo over", "background": True})
+async def test_background_command_wakes_the_agent(folder: Path, home: Path, ready: Path) -> None:
+    script = f"until [ -e {ready} ]; do sleep 0.02; done; echo over"
+    call = ScriptedCall("shell", {"command": script, "background": True})
     async with chatting(folder, home, call, "it runs", "it has ended") as chat:
         first = await chat.run("start it", YES)
+        ready.touch()
         second = await chat.until(AgentEnd)
 
     assert (first.text, second.text) == ("it runs", "it has ended")

@@ -392,3 +392,21 @@ async def test_remember_is_offered_without_a_user_and_needs_a_rule(
     assert result.is_error == (not rule), result.text
     assert (home / ".agent" / "MEMORY.md").exists() == bool(rule)
     assert not [n for n in notices if isinstance(n, Notice) and "matches no tool" in n.text]
+
+
+async def test_messages_that_could_not_be_saved_are_reported_when_the_conversation_ends(
+    tmp_path: Path, home: Path, environ: dict[str, str]
+) -> None:
+    (home / ".agent").mkdir(exist_ok=True)
+    (home / ".agent" / "sessions").write_text("")
+    events: list[Event] = []
+    client = ClientServices(model=ScriptedModel("yes"))
+    conversation = await open_conversation(make_options(tmp_path), events.append, environ, client)
+    await conversation.agent.run("go")
+
+    await conversation.aclose(events.append)
+
+    assert conversation.session is not None
+    assert [str(event.text) for event in events if isinstance(event, Notice)][-1] == (
+        f"5 entries of session {conversation.session.id} could not be saved: they are missing when you resume it"
+    )

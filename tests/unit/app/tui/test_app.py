@@ -637,10 +637,11 @@ async def test_idle_app_draws_nothing(tmp_path: Path) -> None:
     async with open_tui(tmp_path) as tui:
         tui.chat.publish(make.text("some"), make.response("some"), make.run_end("completed"))
         await tui.wait_for(lambda: "some" in tui.written)
-        await asyncio.sleep(0.3)
-        frames = tui.session.screen.app.render_counter
-        await asyncio.sleep(0.5)
-        assert tui.session.screen.app.render_counter == frames
+        screen, frames = tui.session.screen, list[int]()
+        while frames[-2:-1] != frames[-1:]:  # the last frames may come late, but then none for a second and a half
+            assert len(frames) < 20
+            await asyncio.sleep(1.5 if frames else 0)
+            frames.append(screen.app.render_counter)
 
 
 async def test_recent_typing_suppresses_the_bell(tmp_path: Path) -> None:

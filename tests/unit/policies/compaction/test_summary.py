@@ -129,7 +129,7 @@ shapes = st.lists(st.tuples(st.sampled_from(["prompt", "pair", "answer"]), st.in
 
 
 @pytest.mark.covers("CMP-04", "TST-07")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(shapes, st.integers(0, 8000))
 def test_cut_never_separates_a_call_from_its_result(shape: list[tuple[str, int]], keep: int) -> None:
     messages: list[AgentMessage] = []
