@@ -221,9 +221,9 @@ def test_worktree_flag_runs_in_a_git_worktree(command: Command) -> None:
 
 def test_worktree_of_a_run_that_cannot_start_is_removed(command: Command) -> None:
     """Unless it existed before; a branch that existed before stays, too."""
-    run_git(command.folder, "init", "-q", "-b", "main")
-    run_git(command.folder, "commit", "-q", "--allow-empty", "-m", "first")
-    run_git(command.folder, "branch", "mainspring/old")
+    git(command.folder, "init", "-q", "-b", "main")
+    git(command.folder, "commit", "-q", "--allow-empty", "-m", "first")
+    git(command.folder, "branch", "mainspring/old")
     command.server.script += ["done"]
 
     for name in ("new", "old"):
