@@ -310,7 +310,8 @@ async def test_memory_can_be_added_and_listed(project: Path, environ: dict[str, 
     message = await add_memory("The API is in src", place, environ=environ)
 
     user, project_file = list_memory_files(place, environ)
-    assert message == f"Remembered in {project}/.agent/MEMORY.md, under Context."
+    stored = f"Remembered in {project}/.agent/MEMORY.md, under Context."
+    assert message == f"{stored} The agent reads it once you trust this folder with `mainspring trust`."
     assert (user.where, user.read, "- Uses tabs" in user.text) == ("user", True, True)
     assert (project_file.where, project_file.read, "- The API is in src" in project_file.text) == (
         "project",
@@ -319,3 +320,5 @@ async def test_memory_can_be_added_and_listed(project: Path, environ: dict[str, 
     )
     with pytest.raises(ConfigError, match="empty"):
         await add_memory(" ", place, environ=environ)
+    trust_folder(str(project), place, environ)
+    assert "trust" not in await add_memory("It uses SQLite", place, environ=environ)

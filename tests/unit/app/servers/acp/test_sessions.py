@@ -13,7 +13,7 @@ from mainspring.cancellation import CancelToken
 from mainspring.errors import AuthenticationError
 from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
-from tests.unit.app.chat.harness import Gate, WaitingModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.servers.acp.harness import Editor, ask, notify, run_client
 from tests.unit.app.servers.acp.schema_rules import published
 from tests.unit.mcp.harness import wait_until
