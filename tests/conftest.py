@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.requires import describe_skipped, skip_missing
 
@@ -37,7 +37,12 @@ _HIDDEN_STARTS = ("MAINSPRING_", "AGENT_", "AZURE_", "OPENAI_", "ANTHROPIC_", "G
 _VISIBLE = {"MAINSPRING_MODELS_DIR"}
 _STARTED_IN = os.getcwd()
 
-settings.register_profile("mainspring", deadline=None)
+# `deadline` and `too_slow` measure the machine. All examples of a test share its fixtures on purpose.
+settings.register_profile(
+    "mainspring",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("mainspring")
 
 
@@ -169,7 +174,7 @@ def no_learned_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget limits that hosts of other tests reported; hosts of different tests have the same address."""
     token_limits = sys.modules.get("mainspring.models.token_limits")
     if token_limits is not None:
-        monkeypatch.setattr(token_limits._learned, "_limits", {})
+        monkeypatch.setattr(token_limits, "_learned", token_limits._LimitCache())
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ from tests.secret_forms import FORMS
 from tests.secret_samples import ORDINARY, SAMPLES, Sample
 from tests.unit.telemetry.recorder import Recorder
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 SOURCES = ("prompt", "tool argument", "tool result", "tool error", "model text", "thinking")
 NAMED = "correct-horse-42"

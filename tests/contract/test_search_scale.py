@@ -10,7 +10,7 @@ import pytest
 
 from tests.requires import on_linux, skip_missing
 
-pytestmark = [on_linux, pytest.mark.timeout(120)]
+pytestmark = on_linux
 
 FILES, FOLDERS = 50_000, 250
 
@@ -67,4 +67,4 @@ def test_search_uses_bounded_memory(tree: Path, pattern: str, matches: int) -> N
     assert shown <= 250
     assert length < 100_000
     assert growth < 96 * 1024, "KiB"
-    assert seconds < 10 * alone + 2, done.stdout
+    assert seconds < 10 * alone + 10, done.stdout

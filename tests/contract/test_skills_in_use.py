@@ -178,9 +178,8 @@ async def test_abort_while_a_skill_loads_leaves_it_inactive(tmp_path: Path) -> N
         ScriptedModel(call_skill("slow"), call_skill("slow"), Reply("done")), skills=skills, execution=str(tmp_path)
     )
     running = asyncio.ensure_future(agent.run("go", raise_errors=False))
-    async with asyncio.timeout(10):
-        while not (tmp_path / "started").exists():
-            await asyncio.wait({running}, timeout=0.02)
+    while not (tmp_path / "started").exists():
+        await asyncio.wait({running}, timeout=0.02)
 
     agent.abort()
 
@@ -222,7 +221,7 @@ def test_agent_without_skills_does_not_import_them() -> None:
         "print([m for m in sys.modules if m.startswith('mainspring.skills.')])"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=15)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=120)
 
     assert done.stdout == "[]\n"
 

@@ -13,8 +13,6 @@ from mainspring.telemetry import Telemetry, TelemetryOptions, conventions as nam
 from tests.contract.telemetry_scenario import run_scenario
 from tests.unit.telemetry.receiver import Receiver, attributes
 
-pytestmark = pytest.mark.timeout(60)
-
 VERSIONS = ("semconv-1.41.1", "semconv-genai-2026-05-11")
 CHECKED = {
     "invoke_agent": "gen_ai.invoke_agent.internal",

@@ -299,7 +299,7 @@ LONG: dict[str, Callable[[], Iterator[bytes]]] = {
 @pytest.mark.covers("STR-12")
 @pytest.mark.parametrize("what", LONG)
 def test_decoding_time_is_linear_in_the_response_length(what: str) -> None:
-    assert measure_seconds("chat_completions", LONG[what]()) < 4  # 0.1 to 0.6s here; quadratic code took 10 to 60s
+    assert measure_seconds("chat_completions", LONG[what]()) < 9  # 0.1 to 0.6s here; quadratic code took 10 to 60s
 
 
 def test_huge_array_index_allocates_no_array() -> None:

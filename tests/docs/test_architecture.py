@@ -9,7 +9,6 @@ from scripts import make_architecture
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.timeout(200)
 def test_diagrams_are_current(repository: Path) -> None:
     images, page = make_architecture.build()
 

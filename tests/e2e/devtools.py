@@ -28,7 +28,7 @@ class Page:
         number = next(self._numbers)
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
         while True:
-            message = await self._socket.receive_json(timeout=20)
+            message = await self._socket.receive_json(timeout=120)
             if message.get("method") in {"Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled"}:
                 self.console.append(str(message["params"]))
             if message.get("id") == number:

@@ -48,14 +48,14 @@ class Workers:
 
     async def wait_until_started(self) -> None:
         """Wait until the last started worker is running."""
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             while len(self.lines("up")) <= self._started:
                 await _moment()
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
         """Kill a worker and wait for its end."""
         os.kill(pid, number)
-        assert ended(pid, 40)
+        assert ended(pid)
         self._pids.discard(pid)
 
     def close(self) -> None:

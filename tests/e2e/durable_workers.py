@@ -61,6 +61,10 @@ def create_model(folder: Path, turns: int = -1) -> ScriptedModel:
     return ScriptedModel(answer, loop=True)
 
 
+async def _moment() -> None:
+    await asyncio.sleep(0.02)
+
+
 def create_tools(folder: Path, pause: float) -> list[Tool]:
     """Create a tool that must not run twice and waits while the file "hold" exists, one that may, and one that kills the worker."""
 
@@ -70,7 +74,7 @@ def create_tools(folder: Path, pause: float) -> list[Tool]:
         append_line(folder / "paid", key)
         await asyncio.sleep(pause)
         while (folder / "hold").exists():
-            await asyncio.sleep(0.02)
+            await _moment()
         return f"paid {key}"
 
     @tool(idempotent=True)

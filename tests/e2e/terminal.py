@@ -15,8 +15,8 @@ import pytest
 from tests.e2e.command import KEY
 from tests.e2e.servers.chat import ChatServer, Step
 
-TIMEOUT_SECONDS = 15.0
-"""Seconds to wait for something to appear."""
+TIMEOUT_SECONDS = 120.0
+"""Seconds to wait for something to appear: a guard against a hang."""
 
 
 class Terminal:
@@ -41,13 +41,18 @@ class Terminal:
     def run(self, *arguments: str, data: str | None = None) -> str:
         """Run a tmux command."""
         done = subprocess.run(
-            [*self._tmux, *arguments], input=data, capture_output=True, encoding="utf-8", timeout=20, check=True
+            [*self._tmux, *arguments],
+            input=data,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=TIMEOUT_SECONDS,
+            check=True,
         )
         return done.stdout
 
     def close(self) -> None:
         """Stop the server and everything in it."""
-        subprocess.run([*self._tmux, "kill-server"], capture_output=True, timeout=20, check=False)
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
 
     def keys(self, *names: str) -> None:
         """Press keys, by their tmux names."""

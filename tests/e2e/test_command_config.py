@@ -16,7 +16,7 @@ from tests.e2e.servers.chat import error
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 def user_file(command: Command) -> Path:

@@ -10,8 +10,6 @@ from tests.e2e.mcp_server import write_server
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.covers("MCP-04")
 def test_mcp_server_is_added_listed_and_removed(command: Command, tmp_path: Path) -> None:

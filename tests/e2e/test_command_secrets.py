@@ -15,7 +15,7 @@ from tests.secret_samples import SAMPLES, Sample
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 VALUE = "correct-horse-42"
 """The value of a variable and of a setting that looks like no token."""

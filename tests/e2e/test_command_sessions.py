@@ -108,7 +108,7 @@ def test_copy_of_a_busy_session_leaves_out_the_prompt_that_has_no_response_yet(c
     command.server.script += ["Hello.", Reply("Wait", stall=True), "Here."]
     assert command.run("-p", "greet me", "--session-id", "s1").code == 0
     with command.start("-p", "count forever", "--session-id", "s1") as busy:
-        assert command.server.stalled.wait(30)
+        assert command.server.stalled.wait(120)
         other = command.run("-p", "are you there?", "--continue")
         busy.terminate()
         busy.communicate(timeout=60)

@@ -11,8 +11,6 @@ from tests.requires import on_posix
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def write_skill(folder: Path, body: str = "Do it.\n") -> Path:
     folder.mkdir(parents=True, exist_ok=True)

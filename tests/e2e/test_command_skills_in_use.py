@@ -11,8 +11,6 @@ from tests.e2e.servers.chat import Reply, call
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def write_skill(folder: Path, name: str, body: str, script: str = "") -> None:
     skill_folder = folder / "skills" / name

@@ -13,7 +13,6 @@ from tests.e2e.command import Command, command
 
 __all__ = ["command"]
 
-pytestmark = pytest.mark.timeout(120)
 
 NEVER = {
     "rich", "prompt_toolkit", "opentelemetry", "mcp", "PIL", "pypdf", "keyring", "langchain_core",

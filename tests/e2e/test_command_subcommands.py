@@ -12,7 +12,7 @@ from tests.e2e.command import KEY, Command, command
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 def test_tools_call_prints_the_result_as_json(command: Command) -> None:

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import stat
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -49,7 +48,7 @@ def get_json(page: dict[str, Any], path: str) -> Any:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     url, _, token = page["url"].partition("#token=")
     request = urllib.request.Request(url + path, headers={"Authorization": f"Bearer {token}"})
-    with opener.open(request, timeout=5) as answer:
+    with opener.open(request, timeout=120) as answer:
         return json.load(answer)
 
 
@@ -106,8 +105,7 @@ def test_status_reports_a_killed_viewer_as_not_running(command: Command, page: d
 
 
 def _wait_for_end(page: dict[str, Any]) -> None:
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
+    while True:
         try:
             get_json(page, "api/health")
         except OSError:
@@ -282,9 +280,9 @@ def test_aborted_run_is_exported(command: Command) -> None:
     with Receiver() as receiver:
         enable_telemetry(command, receiver.endpoint)
         with command.start("-p", "go") as process:
-            assert command.server.stalled.wait(20)
+            assert command.server.stalled.wait(120)
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
             assert process.returncode == 130
 
     assert {s["name"] for s in receiver.spans} == {"invoke_agent mainspring", "chat gpt-5-mini"}

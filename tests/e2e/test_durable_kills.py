@@ -16,7 +16,7 @@ from tests.e2e.durable_harness import Workers, fork_server, workers
 from tests.requires import on_posix
 
 __all__ = ["fork_server", "workers"]
-pytestmark = [pytest.mark.slow, on_posix, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, on_posix]
 
 CONCURRENT_RUNS = 3
 MESSAGES_PER_RUN = 3
@@ -54,7 +54,7 @@ class KillTrial:
 
     async def finish(self, record: RunRecord) -> None:
         self.active.remove(record)
-        self.finished.append((record, await record.run.result(timeout=60)))
+        self.finished.append((record, await record.run.result(timeout=120)))
 
     async def send_messages(self) -> None:
         """Send a message to each run; the last message lets the run finish."""

@@ -8,9 +8,9 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from mainspring.durable import DurableClient
@@ -23,7 +23,7 @@ from tests.helpers.processes import ended, stopped
 from tests.requires import durable_on_sqlite, on_posix
 
 __all__ = ["fork_server", "workers"]
-pytestmark = [pytest.mark.slow, on_posix, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, on_posix]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ async def client(workers: Workers) -> AsyncIterator[DurableClient]:
 
 
 async def wait_for(ask: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(120):
         while not (found := await ask()):
             await _moment()
     return found
@@ -51,9 +51,9 @@ def tool_result_texts(result: RunResult) -> list[str]:
 async def test_runs_of_a_killed_worker_finish_on_another_worker(workers: Workers, client: DurableClient) -> None:
     hold = workers.folder / "hold"
     hold.touch()
-    first = workers.start("first", concurrency=3, pause=0.05, dead_after=2.0)
+    first = workers.start("first", concurrency=3, pause=0.05, dead_after=5.0)
     await workers.wait_until_started()
-    workers.start("second", concurrency=3, pause=0.05, dead_after=2.0)
+    workers.start("second", concurrency=3, pause=0.05, dead_after=5.0)
     runs = [await client.start("three", f"r{n}", run_id=f"r{n}") for n in range(6)]
 
     async def has_both_busy() -> bool:
@@ -63,7 +63,7 @@ async def test_runs_of_a_killed_worker_finish_on_another_worker(workers: Workers
     await wait_for(has_both_busy)
     await asyncio.to_thread(workers.kill, first)
     hold.unlink()
-    ended = [await run.result(timeout=40) for run in runs]
+    ended = [await run.result(timeout=120) for run in runs]
     assert [r.status for r in ended] == ["completed"] * 6
     assert {(await run.info()).worker for run in runs} >= {"second"}
     assert max(Counter(workers.lines("paid")).values()) == 1
@@ -100,7 +100,7 @@ async def test_approval_is_answered_while_no_worker_runs(workers: Workers, clien
 
     [call] = await wait_for(second)
     await run.deny(call.call.id, "not now")
-    result = await run.result(timeout=40)
+    result = await run.result(timeout=120)
     assert (result.status, result.turns) == ("completed", 3)
     assert workers.lines("paid") == ["r-0"]
     assert tool_result_texts(result)[0] == "paid r-0"
@@ -108,20 +108,29 @@ async def test_approval_is_answered_while_no_worker_runs(workers: Workers, clien
     assert workers.lines("requested") == ["r 0", "r 1", "r 2"]
 
 
+_ROW_LOCKS = """
+select pid from pg_locks join pg_database on pg_database.oid = database
+where datname = current_database() and locktype = 'relation' and mode <> 'AccessShareLock' and pid <> pg_backend_pid()
+"""
+
+
 async def suspend(workers: Workers, pid: int) -> None:
-    """Suspend a process, on SQLite only while it holds no lock (see `test_worker_continues_after_waiting_for_a_database_lock`)."""
+    """Suspend a process while it holds no lock (see `test_worker_continues_after_waiting_for_a_database_lock`)."""
     while True:
         os.kill(pid, signal.SIGSTOP)
         await wait_for(lambda: asyncio.to_thread(stopped, pid))
-        if not workers.url.startswith("sqlite") or await asyncio.to_thread(is_unlocked, workers.folder / "runs.db"):
+        if await asyncio.to_thread(is_unlocked, workers):
             return
         os.kill(pid, signal.SIGCONT)
         await _moment()
 
 
-def is_unlocked(path: Path) -> bool:
-    """Return True if the database can be written now."""
-    with closing(sqlite3.connect(path, timeout=0)) as connection:
+def is_unlocked(workers: Workers) -> bool:
+    """Return True if no process is writing to the database."""
+    if not workers.url.startswith("sqlite"):
+        with psycopg.connect(workers.url) as connection:
+            return not connection.execute(_ROW_LOCKS).fetchall()
+    with closing(sqlite3.connect(workers.folder / "runs.db", timeout=0)) as connection:
         try:
             connection.execute("begin exclusive")
         except sqlite3.OperationalError:
@@ -130,11 +139,11 @@ def is_unlocked(path: Path) -> bool:
 
 
 async def test_suspended_worker_repeats_no_steps(workers: Workers, client: DurableClient) -> None:
-    first = workers.start("stopped", pause=0.2, dead_after=2.0)
+    first = workers.start("stopped", pause=0.2, dead_after=5.0)
     run = await client.start("steered", "r", run_id="r")
     await wait_for(lambda: asyncio.to_thread(workers.lines, "paid"))
     await suspend(workers, first)
-    second = workers.start("other", pause=0.2, dead_after=2.0)
+    second = workers.start("other", pause=0.2, dead_after=5.0)
     paid = len(workers.lines("paid"))
 
     async def has_continued() -> bool:
@@ -144,14 +153,14 @@ async def test_suspended_worker_repeats_no_steps(workers: Workers, client: Durab
     os.kill(first, signal.SIGCONT)
     await wait_for(lambda: asyncio.to_thread(lambda: len(workers.lines("paid")) > paid + 2))
     await run.steer("finish")
-    result = await run.result(timeout=40)
+    result = await run.result(timeout=120)
     assert result.status == "completed"
     assert max(Counter(workers.lines("paid")).values()) == 1
     assert sum("is unknown" in text for text in tool_result_texts(result)) <= 1
     requests = Counter(workers.lines("requested"))
     assert sum(times - 1 for times in requests.values()) <= 1, "at most the active response"
     await asyncio.to_thread(workers.kill, second)
-    await (await client.start("three", "again")).result(timeout=40)
+    await (await client.start("three", "again")).result(timeout=120)
 
 
 @durable_on_sqlite
@@ -177,7 +186,7 @@ async def test_worker_continues_after_waiting_for_a_database_lock(workers: Worke
     holder.kill()
     await wait_for(lambda: asyncio.to_thread(lambda: len(workers.lines("paid")) > paid + 3))
     await run.steer("finish")
-    result = await run.result(timeout=40)
+    result = await run.result(timeout=120)
     assert result.status == "completed"
     assert not [text for text in tool_result_texts(result) if "is unknown" in text], "no attempt was abandoned"
     assert max(Counter(workers.lines("paid")).values()) == 1
@@ -186,7 +195,7 @@ async def test_worker_continues_after_waiting_for_a_database_lock(workers: Worke
 
 HOLDER = """
 import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], timeout=30, isolation_level=None)
+connection = sqlite3.connect(sys.argv[1], timeout=120, isolation_level=None)
 connection.execute("begin immediate")
 connection.execute("update mainspring_workers set seen = seen")
 print("mine", flush=True)
@@ -195,13 +204,13 @@ sys.stdin.read()
 
 
 async def test_worker_finishes_its_steps_on_sigterm(workers: Workers, client: DurableClient) -> None:
-    first = workers.start("leaving", pause=0.3)
+    first = workers.start("leaving", pause=0.3, dead_after=60.0)
     run = await client.start("three", "r", run_id="r")
     await wait_for(lambda: asyncio.to_thread(workers.lines, "paid"))
     await asyncio.to_thread(workers.kill, first, signal.SIGTERM)
     assert (await run.info()).state == "running"
-    workers.start("next")
-    result = await run.result(timeout=40)
+    workers.start("next", dead_after=60.0)
+    result = await run.result(timeout=120)
     assert result.status == "completed"
     assert not [text for text in tool_result_texts(result) if "is unknown" in text]
     assert workers.lines("paid") == ["r-0", "r-1", "r-2"]
@@ -212,16 +221,16 @@ async def test_run_that_crashes_workers_fails_and_can_be_retried(workers: Worker
     run = await client.start("deadly", "r", run_id="r")
     for death in range(3):
         pid = workers.start("same", max_crashes=3)
-        assert await asyncio.to_thread(ended, pid, 40), f"{death}"
+        assert await asyncio.to_thread(ended, pid), f"{death}"
     assert len(workers.lines("died")) == 3
     last_worker = workers.start("same", max_crashes=3)
     with pytest.raises(DurableError, match="3 workers crashed with this run.*'model scripted:scripted-1'"):
-        await run.result(timeout=40)
+        await run.result(timeout=120)
     assert "mainspring runs retry r" in (await run.info()).error
     other = await client.start("three", "o", run_id="o")
-    assert (await other.result(timeout=40)).status == "completed", "the worker survives and executes other runs"
+    assert (await other.result(timeout=120)).status == "completed", "the worker survives and executes other runs"
     (workers.folder / "fixed").touch()
     await run.retry()
-    result = await run.result(timeout=40)
+    result = await run.result(timeout=120)
     assert (result.text, tool_result_texts(result)) == ("Done.", ["lived"])
     assert workers.lines("died")[3:] == [str(last_worker)]

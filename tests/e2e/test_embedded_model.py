@@ -22,7 +22,7 @@ from mainspring.tools.builtin import builtin_tools, grep, list_files, read_file
 from tests.helpers.processes import alive, ended
 from tests.requires import require_module
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 SMALLEST = "smollm2-135m"
 TOOLS = tuple(tool.spec for tool in builtin_tools())

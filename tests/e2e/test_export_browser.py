@@ -13,8 +13,6 @@ from tests.unit.app.export.conftest import exported
 
 __all__ = ["exported"]
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.covers("BYD-13")
 def test_exported_page_works_from_disk(exported: tuple[Path, Path, str], tmp_path: Path) -> None:

@@ -59,7 +59,6 @@ def process_figures(pid: int) -> tuple[float, float, int]:
 
 @on_linux
 @pytest.mark.soak
-@pytest.mark.timeout(180)
 async def test_service_handles_500_followers(tmp_path: Path):
     (tmp_path / "load_agents.py").write_text(AGENTS)
     arguments = ("--port", "0", "--agents", "load_agents:agents", "--only-agents", "--drain", "1")
@@ -100,7 +99,7 @@ async def measure_service(url: str, pid: int) -> None:
             return size, time.monotonic()
 
         loud = await start("loud")
-        async with session.get(f"{url}v1/runs/{loud}/result?wait=30") as answer:
+        async with session.get(f"{url}v1/runs/{loud}/result?wait=60") as answer:
             assert answer.status == 200
         run = await start("talker")
         before, began = process_figures(pid), time.monotonic()

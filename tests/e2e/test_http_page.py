@@ -31,7 +31,7 @@ def start_service(command: Command, *arguments: str) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=15)
+            process.communicate(timeout=120)
 
 
 @asynccontextmanager

@@ -153,7 +153,6 @@ def expected_results(boundary: str, mode: str, did: Counter[str]) -> dict[str, s
     return {f"call-{key}": text for key, text in owed.items()}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_killed_run_resumes_with_a_new_prompt(boundary: str, mode: str, tmp_path: Path) -> None:
@@ -192,7 +191,6 @@ def test_killed_run_resumes_with_a_new_prompt(boundary: str, mode: str, tmp_path
     assert len(pairs) == len(set(pairs))
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("boundary", ["after the prompt", "after the intent", "in mid-tool", "before the pair"])
 def test_killed_run_resumes_without_a_prompt(boundary: str, tmp_path: Path) -> None:
     run_killed_child(tmp_path, boundary, "sequential")
@@ -205,7 +203,6 @@ def test_killed_run_resumes_without_a_prompt(boundary: str, tmp_path: Path) -> N
     assert len(session.messages) == before + 1
 
 
-@pytest.mark.timeout(60)
 def test_reader_changes_nothing_after_a_kill(tmp_path: Path) -> None:
     """A reader takes no lock and writes nothing, even after a kill."""
     run_killed_child(tmp_path, "in mid-tool", "sequential")

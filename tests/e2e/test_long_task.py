@@ -32,7 +32,6 @@ def create_agent(server: StrictServer, session: Session) -> Agent:
 
 
 @pytest.mark.covers("CMP-04", "CMP-07", "SES-18", "BYD-26")
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("protocol", SPECS)
 async def test_compaction_keeps_goal_constraints_and_recent_results(protocol: str, tmp_path: Path) -> None:
     compactions: list[ContextCompacted] = []

@@ -17,7 +17,7 @@ from tests.helpers.processes import ended
 
 __all__ = ["command"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 RAW = Path(__file__).parent.parent / "unit" / "mcp" / "raw_server.py"
 
 

@@ -145,7 +145,7 @@ async def test_long_call_reports_progress_and_handles_cancel_and_kill(installed_
 
         task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, on_progress))
         before = len(steps)
-        await wait_until(lambda: len(steps) > before, 30)
+        await wait_until(lambda: len(steps) > before)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -153,7 +153,7 @@ async def test_long_call_reports_progress_and_handles_cancel_and_kill(installed_
 
         before = len(steps)
         task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, on_progress))
-        await wait_until(lambda: len(steps) > before, 30)
+        await wait_until(lambda: len(steps) > before)
         began = time.perf_counter()
         for pid in find_processes(installed_servers):
             os.kill(pid, signal.SIGKILL)

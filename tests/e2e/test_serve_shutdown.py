@@ -102,7 +102,7 @@ def test_server_shutdown_kills_running_scripts(
             process.send_signal(signal.SIGTERM if ending == "two signals" else signal.Signals[ending])
             if ending == "two signals":
                 process.send_signal(signal.SIGINT)
-        code = process.wait(30)
+        code = process.wait(120)
         assert ended(script)
         assert process.stderr is not None
         assert process.stderr.read() == ""
@@ -114,6 +114,6 @@ def test_server_shutdown_kills_running_scripts(
 @pytest.mark.parametrize("mode", ["acp", "rpc", "mcp"])
 def test_server_exits_immediately_without_input(command: Command, mode: str) -> None:
     with command.start("serve", f"--{mode}", "--model", "openai:test-model", stdin=subprocess.DEVNULL) as process:
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""

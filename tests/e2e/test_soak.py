@@ -12,7 +12,6 @@ MANY = 500
 
 
 @pytest.mark.covers("SES-14", "SES-15", "SES-16", "SES-08")
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", FEW)
 def test_killed_process_loses_no_acknowledged_data(kind: str, tmp_path: Path) -> None:
     total = soak(kind, tmp_path, FEW[kind])

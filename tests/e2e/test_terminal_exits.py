@@ -31,7 +31,7 @@ def check_restored(terminal: Terminal, stty: str, modes: str) -> None:
 def _show_prompt(terminal: Terminal) -> None:
     """Press Enter if there is no prompt: on a busy machine, the shell may write it before the rows of the chat are erased, and it with them."""
     try:
-        terminal.wait(lambda screen: screen.split("\n")[-1].startswith("ready$"), seconds=5)
+        terminal.wait(lambda screen: screen.split("\n")[-1].startswith("ready$"))
     except AssertionError:
         terminal.keys("Enter")
 

@@ -13,8 +13,6 @@ from mainspring.app.servers.viewer.server import Viewer
 from tests.e2e.devtools import open_browser
 from tests.unit.app.servers.viewer.test_otlp import request
 
-pytestmark = pytest.mark.timeout(120)
-
 TRACE = "a" * 32
 BEGAN = 1_795_852_000_000
 

@@ -77,10 +77,10 @@ class Postgres:
         """Stop the server and wait for its end."""
         self._server.terminate()
         try:
-            self._server.wait(10)
+            self._server.wait(120)
         except subprocess.TimeoutExpired:
             self._server.kill()
-            self._server.wait(10)
+            self._server.wait(120)
 
 
 def _find_user() -> pwd.struct_passwd:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 
-def ended(pid: int, seconds: float = 15.0) -> bool:
+def ended(pid: int, seconds: float = 120.0) -> bool:
     """Return True if a process ends within a time; a zombie has ended."""
     if hasattr(os, "pidfd_open"):
         try:

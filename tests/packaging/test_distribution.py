@@ -85,7 +85,6 @@ def test_extra_all_contains_every_extra(project: dict[str, Any]) -> None:
     assert extras["all"] == [f"mainspring[{','.join(name for name in extras if name != 'all')}]"]
 
 
-@pytest.mark.timeout(60)
 def test_wheel_contains_the_source_and_data_files_only(repository: Path, tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def lint_imports(root: Path) -> tuple[int, dict[str, bool], str]:
     """Run import-linter; return the exit code, whether each contract is kept, and the output."""

@@ -42,7 +42,6 @@ KEPT = {
 
 
 @pytest.mark.covers("PKG-12")
-@pytest.mark.timeout(300)
 def test_loop_works_without_higher_packages(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(repository / "pyproject.toml", tmp_path)
     (tmp_path / "tests").mkdir()

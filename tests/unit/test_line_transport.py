@@ -49,7 +49,7 @@ def expected_lines(data: bytes) -> list[bytes | str]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     data=st.lists(
         st.sampled_from([b"\n", b"\r\n", b"\r", b" ", b"ab", "äß€".encode(), b"0123456789"]) | st.binary()
@@ -94,9 +94,8 @@ async def test_long_lines_are_returned_in_pieces_on_request() -> None:
 async def test_line_over_the_limit_is_reported_before_it_ends() -> None:
     client = MemoryLines(1 << 20)
     client.feed(b"x" * (8 << 20))
-    async with asyncio.timeout(10):
-        with pytest.raises(LineTooLongError, match="more than 1048576 bytes was skipped"):
-            await client.wire.line()
+    with pytest.raises(LineTooLongError, match="more than 1048576 bytes was skipped"):
+        await client.wire.line()
     client.feed(b"y" * (8 << 20), b"rest\nnext\n")
     assert await client.wire.line() == b"next"
 

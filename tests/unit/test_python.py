@@ -17,8 +17,6 @@ from mainspring.models.embedded.sources import pip_command
 from mainspring.programs import find_program
 from mainspring.python import python_module, python_script
 
-pytestmark = pytest.mark.timeout(120)
-
 SOURCE = Path(mainspring.__file__).parent
 THIRD_PARTY = (
     "mainspring",

@@ -166,4 +166,4 @@ def strict_server(protocol: str, calls: int) -> Iterator[StrictServer]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(120)

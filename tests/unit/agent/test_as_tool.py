@@ -303,7 +303,7 @@ async def test_durable_run_resumes_an_agent_that_waits_for_its_approval() -> Non
     assert waiting.agent == "writer-1"
     await run.approve(waiting.id)
     async with DurableWorker(engine, {"front": make}) as agents:
-        result = await run.result(timeout=10)
+        result = await run.result(timeout=120)
     assert result.text == "Done."
     assert [r.text for r in result.tool_results] == ["Written."]
     assert (len(writer_model.requests), len(front_model.requests)) == (2, 2)

@@ -36,6 +36,6 @@ def test_blocked_output_does_not_prevent_exit(times: int) -> None:
         try:
             for _ in range(times):
                 process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 143
+            assert process.wait(120) == 143
         finally:
             process.kill()

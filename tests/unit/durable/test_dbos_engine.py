@@ -5,6 +5,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,14 +60,14 @@ async def test_process_allows_one_worker_and_many_clients(tmp_path: Path) -> Non
             await DurableWorker(other, many).__aenter__()
         client = DurableClient(other)
         runs = [await client.start(name, "Hi.") for name in many]
-        assert [(await run.result(timeout=15)).text for run in runs] == ["Hello."] * 3
+        assert [(await run.result(timeout=120)).text for run in runs] == ["Hello."] * 3
         await other.aclose()
     assert await loop.run_in_executor(None, lambda: 1) == 1
     assert getattr(loop, "_default_executor", executor) is executor
 
 
 @durable_on_sqlite
-async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> None:
+async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.db"
     answering, started = asyncio.Event(), asyncio.Event()
     model = ScriptedModel(ScriptedCall("wait"), "Hello.")
@@ -84,20 +85,30 @@ async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> 
     engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2, max_crashes=1)
     async with DurableWorker(engine, {"a": make_slow_agent}) as agents:
         run = await agents.start("a", "Hi.")
-        await asyncio.wait_for(started.wait(), 10)
-        breaking = sqlite3.connect(path)
+        await started.wait()
+        client = await engine.open()
+        resume = client.resume_workflow
+        unreleased: list[int] = []  # attempts when the run is resumed
+
+        def record_unreleased(*arguments: Any, **options: Any) -> Any:
+            with closing(sqlite3.connect(path)) as connection:
+                unreleased.extend(connection.execute("select held from mainspring_claims").fetchone())
+            return resume(*arguments, **options)
+
+        monkeypatch.setattr(client, "resume_workflow", record_unreleased)
+        breaking = sqlite3.connect(path, timeout=120)
         breaking.execute("alter table mainspring_claims rename to away")
         breaking.commit()
         answering.set()
         # A failed write ends the attempt, but not the run.
-        async with asyncio.timeout(20):
-            while engine.active_attempts:
-                await _pause()
+        while engine.active_attempts:
+            await _pause()
         assert (await run.info()).state == "running"
         breaking.execute("alter table away rename to mainspring_claims")
         breaking.commit()
         breaking.close()
-        assert (await run.result(timeout=15)).text == "Hello."
+        assert (await run.result(timeout=120)).text == "Hello."
+        assert unreleased == [0]
 
 
 @durable_on_sqlite
@@ -124,19 +135,19 @@ async def test_stopped_worker_does_not_count_as_a_crash(tmp_path: Path) -> None:
         started.clear()
         async with DurableWorker(make_engine(), {"a": make_slow_agent}) as agents:
             run = await agents.start("a", "Hi.", run_id="r")
-            await asyncio.wait_for(started.wait(), 10)
+            await started.wait()
     client = make_engine()
     await client.open()
     client.tables.claim("r")  # the claim that a crashed worker leaves
     may_finish.set()
     async with DurableWorker(make_engine(), {"a": make_slow_agent}) as agents:
-        assert (await agents.run("r").result(timeout=15)).text == "Hello."
+        assert (await agents.run("r").result(timeout=120)).text == "Hello."
     client.tables.claim("next")
     client.tables.claim("next")
     async with DurableWorker(make_engine(), {"a": make_slow_agent}) as agents:
         run = await agents.start("a", "Hi.", run_id="next")
         with pytest.raises(DurableError, match="2 workers crashed with this run.*no step finished"):
-            await run.result(timeout=15)
+            await run.result(timeout=120)
     await client.aclose()
 
 
@@ -172,7 +183,7 @@ async def test_tables_of_an_earlier_version_are_migrated(tmp_path: Path) -> None
         )
     async with DurableWorker(DbosEngine(url, poll=0.02), {"a": make_agent}) as agents:
         run = await agents.start("a", "Hi.", run_id="r")
-        assert (await run.result(timeout=15)).text == "Hello."
+        assert (await run.result(timeout=120)).text == "Hello."
         published = [item.event async for item in run.events()]
     assert isinstance(published[0], AttemptStart)
     assert published[0].number == 8

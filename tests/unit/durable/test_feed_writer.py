@@ -68,7 +68,7 @@ async def write_feed(log: FeedLog, events: Sequence[FeedEvent], every: float = 5
     for event in events:
         writer.publish(event)
     writer.close()
-    await asyncio.wait_for(writing, 5)
+    await writing
 
 
 async def test_text_is_joined_into_one_write() -> None:
@@ -131,14 +131,14 @@ async def test_one_poll_serves_all_waiting_readers() -> None:
         return {key: numbers.get(key, 0) for key in keys}
 
     watch = Poller(poll, 0.001)
-    await asyncio.wait_for(asyncio.gather(*(watch.wait("a", 0) for _ in range(50))), 5)
+    await asyncio.gather(*(watch.wait("a", 0) for _ in range(50)))
     assert polls == 2
     waiting = asyncio.ensure_future(watch.wait("b", 3))
     await asyncio.sleep(0)
     watch.notify("b", 3)
     assert not waiting.done()
     watch.notify("b", 4)
-    await asyncio.wait_for(waiting, 5)
+    await waiting
     abandoned = asyncio.ensure_future(watch.wait("c", 0))
     await asyncio.sleep(0)
     await watch.aclose()
@@ -193,7 +193,7 @@ async def test_feed_has_the_messages_and_calls_of_a_run_but_not_the_starts_and_e
     ):
         writer(event)
     writer.close()
-    await asyncio.wait_for(writer.write(), 5)
+    await writer.write()
     assert [e.type for e in log.events] == [
         *("attempt_start", "turn_start", "text_delta", "message_end", "message_end", "turn_start")
     ]

@@ -139,7 +139,7 @@ async def test_resumed_run_repeats_only_idempotent_calls_of_the_agent_that_answe
         run = await worker.start("front", "go")
         await started.wait()
     async with DurableWorker(engine, {"front": make}) as worker:
-        result = await run.result(timeout=10)
+        result = await run.result(timeout=120)
 
     assert calls == ["billing.first", "billing.second", "billing.second"]
     first, second = result.tool_results[1:]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.env import EditorEnv, LocalEnv
 
@@ -106,7 +106,7 @@ async def test_renamed_file_keeps_the_unsaved_text(env: EditorEnv, editor: Edito
     assert (tmp_path / "b.py").read_text() == "typed"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(
     disk=st.binary(max_size=60),
     typed=st.none() | st.text(max_size=60),

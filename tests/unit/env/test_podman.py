@@ -15,7 +15,7 @@ from tests.unit.env.test_docker import make_environments, output
 from tests.unit.env.test_process import wait_until
 from tests.unit.env.test_sandbox import running_program
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.soak
 
 Make = Callable[..., ContainerEnv]
 

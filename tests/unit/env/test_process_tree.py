@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ def test_processes_end_when_the_program_is_killed(tmp_path: Path, arguments: tup
             assert all(alive(pid) for pid in pids)
         finally:
             program.kill()
-    assert all(ended(pid, 5) for pid in pids)
+    assert all(ended(pid) for pid in pids)
 
 
 FOREGROUND = """
@@ -79,7 +78,7 @@ def test_foreground_command_ends_when_the_program_is_killed(tmp_path: Path) -> N
             assert alive(pid)
         finally:
             program.kill()
-    assert ended(pid, 5)
+    assert ended(pid)
 
 
 async def test_orphan_reaper_starts_with_the_first_background_job_and_ends_on_close(
@@ -102,7 +101,5 @@ async def test_orphan_reaper_starts_with_the_first_background_job_and_ends_on_cl
         await shell(ctx, command="sleep 60", background=True)
     assert len(set(reaper_pids)) == 1
     assert alive(reaper_pids[0])
-    started_at = time.monotonic()
     await env.aclose()
     assert not await asyncio.to_thread(alive, reaper_pids[0])
-    assert time.monotonic() - started_at < 5

@@ -25,7 +25,7 @@ from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import requires
 from tests.unit.env.test_process import is_running, read_text, wait_until
 
-pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.covers("EXE-03", "BYD-17")
 
 Make = Callable[..., SandboxEnv]
 
@@ -312,7 +312,7 @@ async def test_tcp_is_blocked_without_network(make: Make) -> None:
         open_env = make(network=True)
         assert not open_env.state().tcp
         assert await succeeds(open_env, connect)
-        await asyncio.wait_for(connected.wait(), 5)
+        await connected.wait()
 
 
 async def test_udp_is_blocked_without_network(make: Make) -> None:
@@ -409,7 +409,7 @@ def _cwd(pid: int) -> Path | None:
 
 
 async def test_timeout_sends_sigterm_before_sigkill(make: Make, project: Path) -> None:
-    result = await make().run("trap 'echo bye > end; exit 3' TERM; sleep 30 & wait", timeout=1.5)
+    result = await make().run("trap 'echo bye > end; exit 3' TERM; sleep 300 & wait", timeout=4)
     assert result.timed_out
     assert read_text(project / "end") == "bye\n"
 

@@ -1,4 +1,4 @@
-"""Commands in a sandbox leave no files that run later outside of it, and a linked worktree can commit."""
+"""Commands in a sandbox leave no files that run later outside of it, and a linked worktree and a submodule can commit."""
 
 import os
 import shutil
@@ -13,13 +13,14 @@ import pytest
 
 from mainspring.env.paths import GUARDED_NAMES
 from mainspring.env.sandbox import SandboxBackend, SandboxEnv, lockdown
-from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_worktree
+from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_repository
 from mainspring.env.sandbox.policy import make_policy
 from mainspring.permissions.sensitive_paths import SensitivePaths
+from tests.helpers.git import git
 from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import skip_missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=LAYERS)
@@ -79,10 +80,6 @@ async def env(provider: SandboxBackend, project: Path) -> AsyncIterator[SandboxE
     sandbox = SandboxEnv(project, provider=provider)
     yield sandbox
     await sandbox.aclose()
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def guarded_files(root: Path) -> dict[str, str]:
@@ -181,7 +178,7 @@ SCRIPTS = [
 async def test_no_guarded_file_is_changed_or_created(env: SandboxEnv, project: Path, script: str) -> None:
     before = guarded_files(project)
 
-    await env.run(script, timeout=30)
+    await env.run(script, timeout=120)
 
     after = guarded_files(project)
     assert {p: text for p, text in after.items() if p in before and text != before[p]} == {}
@@ -190,7 +187,7 @@ async def test_no_guarded_file_is_changed_or_created(env: SandboxEnv, project: P
 
 
 async def test_new_guarded_file_is_moved_and_reported(env: SandboxEnv, project: Path) -> None:
-    result = await env.run("mkdir -p .agent/commands && echo mine > .agent/commands/x.md", timeout=30)
+    result = await env.run("mkdir -p .agent/commands && echo mine > .agent/commands/x.md", timeout=120)
 
     assert result.exit_code == 0
     assert "undid changes of .agent/commands/x.md" in result.stderr.text
@@ -219,7 +216,7 @@ ORDINARY = [
 
 @pytest.mark.parametrize("script", ORDINARY)
 async def test_ordinary_commands_are_not_affected(env: SandboxEnv, script: str) -> None:
-    result = await env.run(script, timeout=30)
+    result = await env.run(script, timeout=120)
 
     assert (result.exit_code, result.stderr.text) == (0, "")
 
@@ -228,7 +225,7 @@ async def test_guarded_folder_can_be_made_writable(provider: SandboxBackend, pro
     (project / ".agent" / "skills").mkdir(parents=True)
     env = SandboxEnv(project, provider=provider, writable=[".agent/skills"])
 
-    finished = await env.run("echo mine > .agent/skills/x && echo EVIL > .agent/commands", timeout=30)
+    finished = await env.run("echo mine > .agent/skills/x && echo EVIL > .agent/commands", timeout=120)
     await env.write_bytes(".agent/skills/y", b"mine")
     await env.aclose()
 
@@ -243,12 +240,12 @@ async def test_file_tools_cannot_write_guarded_files(env: SandboxEnv, path: str)
 
 
 async def test_changes_by_the_user_between_commands_are_kept(env: SandboxEnv, project: Path) -> None:
-    await env.run("true", timeout=30)
+    await env.run("true", timeout=120)
     (project / ".agent" / "commands").mkdir(parents=True)
     (project / ".agent" / "commands" / "mine.md").write_text("mine")
     (project / "kept" / "AGENTS.md").write_text("better")
 
-    result = await env.run("true", timeout=30)
+    result = await env.run("true", timeout=120)
 
     assert result.stderr.text == ""
     assert (project / ".agent" / "commands" / "mine.md").read_text() == "mine"
@@ -268,7 +265,7 @@ def worktree(project: Path) -> Path:
 async def test_linked_worktree_can_commit(provider: SandboxBackend, worktree: Path, project: Path) -> None:
     env = SandboxEnv(worktree, provider=provider)
     finished = await env.run(
-        "echo x > new && git add new && git commit -qm second && git tag v1 && git branch b2", timeout=30
+        "echo x > new && git add new && git commit -qm second && git tag v1 && git branch b2", timeout=120
     )
     await env.aclose()
 
@@ -306,22 +303,68 @@ async def test_hooks_and_config_of_the_main_repository_are_unchanged(
 
     before = read_git_files()
     env = SandboxEnv(worktree, provider=provider)
-    await env.run(script.format(git=project / ".git"), timeout=30)
+    await env.run(script.format(git=project / ".git"), timeout=120)
     await env.aclose()
 
     assert read_git_files() == before
 
 
-def test_project_cannot_point_to_a_foreign_repository(project: Path, worktree: Path, base_folder: Path) -> None:
-    assert linked_worktree(str(worktree)) == (str(project / ".git"), str(project / ".git/worktrees/wt"))
+@pytest.fixture
+def submodule(project: Path, base_folder: Path) -> Path:
+    git(base_folder, "clone", "-q", str(project), "origin")
+    git(project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", "../origin", "my lib")
+    git(project, "commit", "-qm", "submodule")
+    return project / "my lib"
+
+
+async def test_submodule_can_commit_and_its_hooks_and_config_are_unchanged(
+    provider: SandboxBackend, submodule: Path, project: Path
+) -> None:
+    folder = project / ".git/modules/my lib"
+    config = (folder / "config").read_text()
+    env = SandboxEnv(submodule, provider=provider)
+    finished = await env.run(
+        "echo x > new && git add new && git commit -qm second && git tag v1 && git switch -qc b2", timeout=30
+    )
+    for script in (
+        "echo EVIL > '{git}/hooks/pre-commit'",
+        "git config core.fsmonitor EVIL",
+        "echo EVIL > '{git}/config.worktree'",
+        "echo EVIL > '{git}/info/attributes'",
+        "echo EVIL > '{git}/../../hooks/pre-commit'",
+        "echo EVIL > '{git}/../../index.lock'",
+        "echo gitdir: /tmp > .git",
+    ):
+        await env.run(script.format(git=folder), timeout=30)
+    await env.aclose()
+
+    assert (finished.exit_code, finished.stderr.text) == (0, "")
+    assert git(submodule, "log", "-1", "--format=%s %D") == "second HEAD -> b2, tag: v1, main"
+    assert (folder / "config").read_text() == config
+    assert not any(
+        os.path.lexists(folder / name) for name in ("hooks/pre-commit", "config.worktree", "info/attributes")
+    )
+    assert not any(os.path.lexists(project / ".git" / name) for name in ("hooks/pre-commit", "index.lock"))
+    assert (submodule / ".git").read_text() == "gitdir: ../.git/modules/my lib\n"
+
+
+def test_project_cannot_point_to_a_foreign_repository(
+    project: Path, worktree: Path, submodule: Path, base_folder: Path
+) -> None:
+    own = str(project / ".git/modules/my lib")
+    assert linked_repository(str(submodule)) == (own, own)
+    assert linked_repository(str(worktree)) == (str(project / ".git"), str(project / ".git/worktrees/wt"))
     hostile = base_folder / "hostile"
     hostile.mkdir()
-    for target in (".git", ".git/worktrees/wt", ".git/worktrees/../worktrees/other", ".git/worktrees/none"):
+    for target in (
+        *(".git", ".git/worktrees/wt", ".git/worktrees/../worktrees/other", ".git/worktrees/none"),
+        ".git/modules/my lib",
+    ):
         (hostile / ".git").write_text(f"gitdir: {project}/{target}\n")
-        assert linked_worktree(str(hostile)) is None
+        assert linked_repository(str(hostile)) is None
     (hostile / ".git").unlink()
     (hostile / ".git").symlink_to(worktree / ".git")
-    assert linked_worktree(str(hostile)) is None
+    assert linked_repository(str(hostile)) is None
 
 
 async def test_git_reads_a_repository_that_is_not_the_project(
@@ -335,7 +378,7 @@ async def test_git_reads_a_repository_that_is_not_the_project(
     (linked / ".git").symlink_to(base_folder / "elsewhere")
     for folder in (project / "kept", linked, borrowing):
         env = SandboxEnv(folder, provider=provider)
-        finished = await env.run("git show --stat --format=%s HEAD", timeout=30)
+        finished = await env.run("git show --stat --format=%s HEAD", timeout=120)
         await env.aclose()
         assert (finished.exit_code, finished.stderr.text) == (0, ""), folder
 
@@ -460,8 +503,8 @@ async def test_kernel_keyring_of_the_caller_cannot_be_read(env: SandboxEnv) -> N
         skip_missing("keyrings of the kernel")
     try:
         outside = run_python(script)
-        inside = await env.run(program, timeout=30)
-        listed = await env.run(["cat", "/proc/keys"], timeout=30)
+        inside = await env.run(program, timeout=120)
+        listed = await env.run(["cat", "/proc/keys"], timeout=120)
     finally:
         run_python(f"import ctypes; ctypes.CDLL(None).syscall({keyctl}, 3, {key})")
 

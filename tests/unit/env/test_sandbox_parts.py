@@ -13,7 +13,7 @@ from mainspring.env.sandbox.landlock import landlock_rules
 from mainspring.env.sandbox.policy import make_policy
 from mainspring.env.sandbox.seatbelt import build_profile
 
-pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]
+pytestmark = pytest.mark.covers("EXE-03", "BYD-17")
 
 
 def build_policy(folder: Path, home: Path, **options: Any) -> SandboxPolicy:

@@ -18,7 +18,7 @@ from tests.unit.env.test_sandbox_guarded import base_folder, guarded_files, prep
 
 __all__ = ["base_folder", "prepared_project", "project", "provider"]
 
-pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.covers("EXE-03", "BYD-17")
 
 PLANT = (
     "mkdir -p .agent/commands sub; echo EVIL > .agent/commands/x.md; echo EVIL > .git/commondir; echo EVIL > sub/AGENTS.md;"
@@ -129,7 +129,7 @@ async def test_edits_by_the_user_during_a_command_are_kept(provider: SandboxBack
 
 async def test_earlier_moved_files_are_not_replaced(provider: SandboxBackend, project: Path) -> None:
     env = SandboxEnv(project, provider=provider)
-    results = [await env.run(f"echo {n} > .mcp.json", timeout=30) for n in range(3)]
+    results = [await env.run(f"echo {n} > .mcp.json", timeout=120) for n in range(3)]
     await env.aclose()
 
     moved = Path(results[0].stderr.text.partition("New content is in ")[2].split(". ")[0])
@@ -144,7 +144,7 @@ async def test_file_that_cannot_be_moved_is_renamed(
 
     env = SandboxEnv(project, provider=provider)
     monkeypatch.setattr("mainspring.env.sandbox.restore._move", fail)
-    await env.run("echo mine > .mcp.json", timeout=30)
+    await env.run("echo mine > .mcp.json", timeout=120)
     await env.aclose()
 
     assert not (project / ".mcp.json").exists()
@@ -192,7 +192,7 @@ async def test_background_process_cannot_write_after_the_check(
     provider: SandboxBackend, project: Path, start: str
 ) -> None:
     env = SandboxEnv(project, provider=provider)
-    result = await env.run(start.format(LATE) + " sleep 0.1", timeout=30)
+    result = await env.run(start.format(LATE) + " sleep 0.1", timeout=120)
     running = [pid for pid in os.listdir("/proc") if pid.isdigit() and working_folder(pid) == str(project)]
     await env.aclose()
 

@@ -18,7 +18,7 @@ any_rule = pytest.mark.filterwarnings("ignore:Possible (nested )?set:FutureWarni
 
 
 @any_rule
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(RULES, NAMES, st.booleans(), st.booleans())
 def test_name_that_is_not_mentioned_matches_no_rule(
     rules: list[str], name: str, is_folder: bool, is_deep: bool
@@ -28,7 +28,7 @@ def test_name_that_is_not_mentioned_matches_no_rule(
 
 @pytest.mark.soak
 @any_rule
-@settings(max_examples=5_000, deadline=None)
+@settings(max_examples=5_000)
 @given(RULES, NAMES, st.booleans(), st.booleans())
 def test_name_that_is_not_mentioned_matches_none_of_many_rules(
     rules: list[str], name: str, is_folder: bool, is_deep: bool

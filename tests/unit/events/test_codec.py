@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec import structs
 
 from mainspring.errors import AgentProviderError, RateLimitedError
@@ -74,7 +74,7 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(data=st.data())
 def test_event_survives_the_wire_and_fits_the_schema(kind: type[Event], data: st.DataObject) -> None:
     event = data.draw(_build(kind))

@@ -1,6 +1,5 @@
 """Mistakes of a caller, handler, or tool are reported, do no further harm, and are never an approval."""
 
-import asyncio
 from typing import Any, cast
 
 import pytest
@@ -176,6 +175,5 @@ async def test_concurrency_limit_below_one_means_one() -> None:
         tools=[act],
         behavior=LoopOptions(tool_concurrency=0),
     )
-    async with asyncio.timeout(5):
-        assert (await agent.run("go")).status == "completed"
+    assert (await agent.run("go")).status == "completed"
     assert len(ran) == 2

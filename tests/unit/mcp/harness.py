@@ -54,11 +54,10 @@ def results(agent: Agent) -> list[ToolResultBlock]:
     return [r for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
 
 
-async def wait_until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+async def wait_until(condition: Callable[[], Any]) -> None:
     """Wait until a condition becomes true in another task or process."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.to_thread(threading.Event().wait, 0.01)
+    while not condition():
+        await asyncio.to_thread(threading.Event().wait, 0.01)
 
 
 def parse_search_results(text: str) -> list[dict[str, Any]]:

@@ -146,7 +146,7 @@ async def test_invalid_tools_are_skipped_and_unusual_results_are_readable() -> N
     ids=["nan", "surrogate", "code", "text", "null", "deep", "server-error", "null-and-error"],
 )  # fmt: skip
 async def test_broken_response_ends_its_call_and_keeps_the_connection(line: str, expected_text: Any) -> None:
-    async with connect_mcp(raw_server_config(timeout=15.0)) as server:
+    async with connect_mcp(raw_server_config(timeout=120.0)) as server:
         pid = (await server.call("pid", {})).content[0]["text"]
         (outcome,) = await asyncio.gather(server.call("broken", {"text": line}), return_exceptions=True)
         if isinstance(outcome, McpError):
@@ -197,12 +197,12 @@ def test_fields_that_say_nothing_do_not_fail_a_response(sent: dict[str, Any], ex
 
 @pytest.mark.covers("BYD-10")
 async def test_progress_is_reported_and_extends_the_timeout() -> None:
-    async with connect_mcp(raw_server_config(timeout=0.4)) as server:
+    async with connect_mcp(raw_server_config(timeout=2.0)) as server:
         steps: list[tuple[float, float | None, str | None]] = []
-        answer = await server.call("progress", {"n": 250}, lambda *step: steps.append(step))
+        answer = await server.call("progress", {"n": 900}, lambda *step: steps.append(step))
         assert answer.content[0]["text"] == "done"
         assert steps[0] == (1, 3, "step 1")
-        with pytest.raises(McpError, match="no response or progress for 0.4 seconds") as caught:
+        with pytest.raises(McpError, match="no response or progress for 2 seconds") as caught:
             await server.call("slow", {})
         assert caught.value.reason == "timeout"
         # Later messages of the call are ignored, and the session still works.
@@ -213,10 +213,10 @@ async def test_progress_is_reported_and_extends_the_timeout() -> None:
 @pytest.mark.covers("BYD-10")
 async def test_timeout_is_paused_while_the_user_is_asked() -> None:
     async def answer_slowly(request: object) -> ElicitResult:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2.5)
         return ElicitResult("cancel")
 
-    async with connect_mcp(raw_server_config(timeout=0.2), elicit=answer_slowly) as server:
+    async with connect_mcp(raw_server_config(timeout=2.0), elicit=answer_slowly) as server:
         assert json.loads((await server.call("ask", {})).content[0]["text"]) == {"action": "cancel"}
 
 

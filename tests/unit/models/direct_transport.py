@@ -7,7 +7,7 @@ import pytest
 from mainspring.models.transport.http1.client import Http1Transport
 from mainspring.models.transport.port import Timeouts
 
-SOON = Timeouts(connect=5, first_byte=5, idle=5)
+SOON = Timeouts(connect=120, first_byte=120, idle=120)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-Piece = bytes | float | str
-"""Bytes to send, seconds to wait, ``close`` (end the connection), or ``reset`` (abort it)."""
+Piece = bytes | float | str | asyncio.Event
+"""Bytes to send, seconds or an event to wait for, ``close`` (end the connection), or ``reset`` (abort it)."""
 
 Answer = Sequence[Piece]
 
@@ -32,6 +32,7 @@ class Server:
     connections: int = 0
     open_connections: int = 0
     most_open: int = 0
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -71,6 +72,7 @@ async def serve(
         try:
             while (request := await _request(reader)) is not None:
                 seen.requests.append(request)
+                seen.asked.set()
                 answer = remaining.pop(0) if len(remaining) > 1 else remaining[0]
                 if not await _send(answer(request) if callable(answer) else answer, reader, writer):
                     break
@@ -104,14 +106,20 @@ async def _send(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.St
     return True
 
 
-async def _pause(seconds: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def _pause(piece: float | asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Wait. Return False if the client disconnects."""
-    end = asyncio.get_running_loop().time() + seconds
-    while (remaining := end - asyncio.get_running_loop().time()) > 0:
-        if reader.at_eof() or writer.transport.is_closing():
-            return False
-        await asyncio.sleep(min(remaining, 0.02))
-    return True
+    over = piece if isinstance(piece, asyncio.Event) else asyncio.Event()
+    timer = None if piece is over else asyncio.get_running_loop().call_later(piece, over.set)
+    waiting = asyncio.ensure_future(over.wait())
+    try:
+        while not (reader.at_eof() or writer.transport.is_closing()):
+            if (await asyncio.wait({waiting}, timeout=0.02))[0]:
+                return True
+        return False
+    finally:
+        waiting.cancel()
+        if timer is not None:
+            timer.cancel()
 
 
 async def _request(reader: asyncio.StreamReader) -> Received | None:
@@ -124,3 +132,13 @@ async def _request(reader: asyncio.StreamReader) -> Received | None:
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     return Received(method, target, headers, body)
+
+
+async def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for a state of a server."""
+    while not condition():
+        await _moment()
+
+
+async def _moment() -> None:
+    await asyncio.sleep(0.005)

@@ -1,6 +1,5 @@
 """A model over HTTP: requests, responses, and rejections."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -295,17 +294,16 @@ async def test_invalid_response_is_reported() -> None:
 
 
 async def test_open_connection_after_the_response_causes_no_wait() -> None:
-    answer = MemoryResponse([GOOD, 30.0])
+    answer = MemoryResponse([GOOD, 3600.0])
     http_model = model(answer)
 
-    async with asyncio.timeout(5):
-        assert (await http_model.complete(ModelRequest(HI))).text == "Hello"
+    assert (await http_model.complete(ModelRequest(HI))).text == "Hello"
 
     assert answer.closed
 
 
 async def test_closing_the_stream_closes_the_connection() -> None:
-    async with serve(chunked(sse(chunk({"content": "a"}), done=False), 10.0)) as server:
+    async with serve(chunked(sse(chunk({"content": "a"}), done=False), 600.0)) as server:
         http_model = HttpModel(
             ModelProfile(profile().info, server.url), ChatCompletionsProtocol(), timeouts=Timeouts(5, 5, 5)
         )
@@ -314,7 +312,7 @@ async def test_closing_the_stream_closes_the_connection() -> None:
             if event.type == "text_delta":
                 break
         await stream.aclose()
-        await asyncio.wait_for(server.lost.wait(), 2)
+        await server.lost.wait()
 
     assert "authorization" not in server.requests[0].headers
 

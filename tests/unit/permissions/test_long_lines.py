@@ -97,7 +97,6 @@ async def count_calls(line: str, *, advise: bool) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
-@pytest.mark.timeout(120)
 @each_row("kind", LINES)
 async def test_work_grows_linearly_with_a_line(kind: str) -> None:
     start, middle, end = LINES[kind]

@@ -58,7 +58,7 @@ PIECES = st.sampled_from(
 
 
 @pytest.mark.covers("SEC-01", "SEC-04")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(PIECES, min_size=1, max_size=4, unique=True), st.sampled_from([" && ", "; ", " | "]))
 def test_advised_rules_are_sufficient_and_minimal(pieces: list[str], join: str) -> None:
     line = join.join(pieces)

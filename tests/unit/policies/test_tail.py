@@ -279,7 +279,7 @@ def test_cost_per_turn_does_not_grow_with_the_history() -> None:
         policy.on_context_transform(hook)
         costs.append(time.perf_counter() - started)
 
-    assert statistics.median(costs[-50:]) < 0.001
+    assert statistics.median(costs[-50:]) < 8 * statistics.median(costs[10:30])  # with 20 times as many messages
     assert len(words(history)) == 1
 
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec import Struct, field
 
 from mainspring.env.memory import MemoryEnv
@@ -204,7 +204,7 @@ def matches_partial_write(before: ExpectedState, after: ExpectedState, loaded: l
     return len(part) == 2 and part[:1] == after.messages[n : n + 1]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(st.lists(STEPS, min_size=1, max_size=8), st.data())
 def test_truncated_file_loads_a_consistent_history(steps: list[tuple[str, Any]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -59,7 +59,7 @@ class FakeDisk:
         self.tries += 1
         self.entered.set()
         self.threads.add(threading.get_ident())
-        assert self.gate.wait(10)
+        assert self.gate.wait(120)
         if self.full:
             raise OSError(28, "No space left on device", "disk")
         self.lines += lines
@@ -100,7 +100,7 @@ async def test_writes_stay_in_order_on_a_slow_disk() -> None:
     writer, _ = make_writer(disk)
     disk.gate.clear()
     first = asyncio.create_task(writer.write([b"1"], sync=True))
-    await asyncio.to_thread(disk.entered.wait, 10)
+    await asyncio.to_thread(disk.entered.wait)
     rest = [asyncio.create_task(writer.write([str(i).encode()])) for i in range(2, 30)]
     await asyncio.sleep(0)
     assert not any(t.done() for t in (first, *rest))
@@ -115,7 +115,7 @@ async def test_cancelled_caller_does_not_cancel_the_write() -> None:
     writer, _ = make_writer(disk)
     disk.gate.clear()
     first = asyncio.create_task(writer.write([b"1"], sync=True))
-    await asyncio.to_thread(disk.entered.wait, 10)
+    await asyncio.to_thread(disk.entered.wait)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

@@ -101,7 +101,6 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.timeout(60)
 def test_lock_excludes_another_process_until_it_dies(store: SqliteSessionStore) -> None:
     log = store.create(make_header())
     log.append([encode_entry(make_header())])

@@ -54,7 +54,6 @@ def compare(oracle: Oracle, seed: int, count: int) -> list[str]:
     return problems
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("count", [2_000] if COMPILED else [])
 def test_random_lines_match_the_analysis(oracle: Oracle, count: int) -> None:
     assert compare(oracle, SEED, count) == []

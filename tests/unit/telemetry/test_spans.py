@@ -544,7 +544,7 @@ async def test_resumed_run_reports_finished_steps_once(fails: bool) -> None:
         run = await agents.start("one", "go")
         await waiting.wait()
     async with DurableWorker(engine, {"one": make}):
-        assert (await run.result(timeout=10)).text == "done"
+        assert (await run.result(timeout=120)).text == "done"
 
     finished = [s for s in recorder.spans if s.name != "invoke_agent agent"]
     names = [s.name for s in finished]

@@ -35,8 +35,9 @@ from mainspring.events import (
 from mainspring.messages import Cost, ImageBlock, Usage
 from mainspring.models import ModelInfo
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.chat import event_builders as make
-from tests.unit.app.chat.harness import Gate, WaitingModel, chatting
+from tests.unit.app.chat.harness import chatting
 
 YES = Approve("", "once")
 
@@ -173,7 +174,8 @@ async def test_abort_settles_approvals_and_finishes_every_call(folder: Path, hom
 @pytest.mark.parametrize("order", ["abort first", "answer first", "answer first, a little later", "closed"])
 async def test_approval_and_abort_at_the_same_time(folder: Path, home: Path, decision: Any, order: str) -> None:
     changed = {"path": "b.txt", "content": "changed"} if decision == "edit" else None
-    async with chatting(folder, home, write_call(), "done", "more") as chat:
+    gate = Gate()  # the run cannot end before it is aborted
+    async with chatting(folder, home, WaitingModel(write_call(), "done", "more", gates={1: gate})) as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(ApprovalRequest)
         await chat.send(Queue("do not lose this"))
@@ -190,6 +192,7 @@ async def test_approval_and_abort_at_the_same_time(folder: Path, home: Path, dec
             written = (folder / "b.txt").exists()
             assert not (order == "abort first" and written)
             await chat.send(RemoveQueued(chat.of(QueueChange)[-1].items[0].id))
+            gate.open.set()
             await chat.run("what I want now")
             assert (folder / "b.txt").exists() == written  # a later run does not repeat the call
         session = chat.chat.status.session_id

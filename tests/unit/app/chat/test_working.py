@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainspring.app.chat import parse_line
-from mainspring.app.chat.command_results import Table, Text
+from mainspring.app.chat.command_results import Fields, Picker, Table, Text
 from mainspring.app.chat.commands import (
     Abort,
     Answer,
@@ -39,6 +40,7 @@ from mainspring.events import (
     AgentEnd,
     ApprovalRequest,
     Notice,
+    StreamEvent,
     SubagentEnd,
     SubagentEvent,
     SubagentStart,
@@ -48,10 +50,11 @@ from mainspring.events import (
     ToolExecutionUpdate,
 )
 from mainspring.messages import Cost, Usage
-from mainspring.models import ModelInfo
+from mainspring.models import ModelInfo, ModelRequest
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.chat import event_builders as make
-from tests.unit.app.chat.harness import Gate, Reader, WaitingModel, chatting
+from tests.unit.app.chat.harness import Reader, chatting
 
 YES = Approve("", "once")
 
@@ -161,7 +164,7 @@ async def test_plan_mode_writes_only_the_plan_file(folder: Path, home: Path) -> 
     assert len(planned.denied) == 1
     assert (approvals_in_plan, written_in_plan) == (0, False)
     assert plan.read_text(encoding="utf-8").startswith("# The plan")
-    assert (done.status, mode) == ("completed", "build")
+    assert (done.status, mode) == ("completed", "default")
     assert (folder / "b.txt").exists()
     assert "Carry out this plan" in chat.users()[-1].message.text
 
@@ -179,8 +182,25 @@ async def test_approved_plan_ends_plan_mode(folder: Path, home: Path) -> None:
 
     assert (request.kind, request.text) == ("plan", "1. Write b.txt")
     assert chat.of(StatusChange)[0].status.mode == "plan"
-    assert chat.of(StatusChange)[-1].status.mode == "build"
+    assert chat.of(StatusChange)[-1].status.mode == "default"
     assert (folder / "b.txt").exists()
+
+
+async def test_default_mode_has_one_name_and_its_former_name_is_accepted(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, "A plan.", ask={"plan": True}) as chat:
+        await chat.run("go")
+        notices = [event.text for event in chat.of(Notice)]
+        done = await chat.slash("/mode build")
+        picker = await chat.slash("/mode")
+        unknown = await chat.slash("/mode nothing")
+
+    assert [text for text in notices if text.startswith("Saved the plan to ")][0].endswith(
+        "Execute it with /mode execute."
+    )
+    assert done.shown == Fields((("mode", "default"), ("effect", "Ask before changing anything")))
+    assert isinstance(picker.shown, Picker)
+    assert [choice.label for choice in picker.shown.choices if choice.current] == ["default"]
+    assert unknown.error == "Unknown mode: nothing. Use default, accept_edits, plan, or execute."
 
 
 @pytest.mark.covers("BYD-05")
@@ -233,12 +253,25 @@ async def test_subagents_run_in_parallel_and_publish_events(folder: Path, home: 
     )
     usage = Usage(100, 10, cost=Cost(input=0.5))
     both = asyncio.Event()
-    started: list[str] = []
+
+    class PairModel(ScriptedModel):
+        """Answers no subagent before both have started."""
+
+        asked = 0
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent]:
+            if "You look." in str(request):
+                self.asked += 1
+                if self.asked == 2:
+                    both.set()
+                await both.wait()
+            async for event in super().stream(request):
+                yield event
 
     def respond(request: object) -> Reply:
         text = str(request)
         if "You look." not in text:
-            if len(started) == 2:
+            if both.is_set():
                 return Reply("both are back", usage=usage)
             return Reply(
                 calls=[spawn_call("look at one", "looker", "s1"), spawn_call("look at two", "looker", "s2")],
@@ -246,17 +279,13 @@ async def test_subagents_run_in_parallel_and_publish_events(folder: Path, home: 
             )
         if "tool_result" in text or "ToolResultBlock" in text:
             return Reply("seen", usage=usage)
-        started.append(text)
-        if len(started) == 2:
-            both.set()
         return Reply(calls=[ScriptedCall("read_file", {"path": "a.txt"})], usage=usage)
 
-    async with chatting(folder, home, ScriptedModel(*[respond] * 6)) as chat:
+    async with chatting(folder, home, PairModel(*[respond] * 6)) as chat:
         end = await chat.run("go")
         cost = chat.chat.status.cost
 
     assert end.text == "both are back"
-    assert both.is_set()
     assert {(c.name, c.task) for c in chat.of(SubagentStart)} == {("looker", "look at one"), ("looker", "look at two")}
     ids = {c.id for c in chat.of(SubagentStart)}
     inner = chat.of(SubagentEvent)
@@ -446,7 +475,7 @@ def ready(tmp_path: Path) -> Path:
 
 
 async def wait_for_file(path: Path) -> None:
-    for _ in range(1000):
+    for _ in range(12_000):
         if path.exists():
             return
         await asyncio.sleep(0.01)
@@ -530,12 +559,11 @@ async def test_command_moves_to_the_background_before_its_process_starts(
             await chat.until(ToolExecutionStart)
         moving = await chat.send(Background())
         moved = await chat.until(ShellEnd if is_of_user else ToolExecutionEnd)
+        if not is_of_user:
+            await chat.until(AgentEnd)  # the end of the command is a message of another run
         listed = await chat.slash("/jobs")
         ready.touch()
-        if is_of_user:
-            await chat.until(Notice)
-        else:  # the run may still be active when the command ends
-            await chat.until(AgentEnd, lambda event: event.text == "it ended")
+        await chat.until(Notice if is_of_user else AgentEnd)
         again = await chat.send(Background())
 
     assert moving.accepted
@@ -549,7 +577,7 @@ async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_r
     folder: Path, home: Path, ready: Path
 ) -> None:
     script = f"touch {ready}; sleep 600"
-    model = WaitingModel(ScriptedCall("shell", {"command": script, "timeout": 1}), "never", gates={1: (gate := Gate())})
+    model = WaitingModel(ScriptedCall("shell", {"command": script, "timeout": 3}), "never", gates={1: (gate := Gate())})
     async with chatting(folder, home, model, ask={"rules": PermissionFlags(allow=("shell",))}) as chat:
         await chat.send(Prompt("go"))
         await wait_for_file(ready)
@@ -557,7 +585,7 @@ async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_r
         await gate.reached_limit.wait()
         await chat.send(Abort())
         await chat.until(AgentEnd)
-        await wait_until_older(chat, 1.2)  # than the time limit of the call
+        await wait_until_older(chat, 3.2)  # than the time limit of the call
         killed = await chat.slash("/jobs kill job1")
         unknown = await chat.slash("/jobs job7")
 
@@ -570,7 +598,7 @@ async def test_command_in_the_background_outlives_its_time_limit_and_a_stopped_r
 async def test_command_in_the_foreground_ends_at_its_time_limit_and_with_its_run(
     folder: Path, home: Path, ready: Path, is_aborted: bool
 ) -> None:
-    timeout = 60 if is_aborted else 0.5
+    timeout = 60 if is_aborted else 3
     call = ScriptedCall("shell", {"command": f"echo begun; touch {ready}; sleep 600; echo never", "timeout": timeout})
     async with chatting(folder, home, call, "done", ask={"rules": PermissionFlags(allow=("shell",))}) as chat:
         await chat.send(Prompt("go"))
@@ -589,10 +617,12 @@ async def test_command_in_the_foreground_ends_at_its_time_limit_and_with_its_run
         assert "timed out: stopped after" in end.result.text
 
 
-async def test_background_command_wakes_the_agent(folder: Path, home: Path) -> None:
-    call = ScriptedCall("shell", {"command": "sleep 0.6; echo over", "background": True})
+async def test_background_command_wakes_the_agent(folder: Path, home: Path, ready: Path) -> None:
+    script = f"until [ -e {ready} ]; do sleep 0.02; done; echo over"
+    call = ScriptedCall("shell", {"command": script, "background": True})
     async with chatting(folder, home, call, "it runs", "it has ended") as chat:
         first = await chat.run("start it", YES)
+        ready.touch()
         second = await chat.until(AgentEnd)
 
     assert (first.text, second.text) == ("it runs", "it has ended")

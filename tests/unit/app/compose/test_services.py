@@ -30,7 +30,7 @@ async def test_finished_background_command_wakes_the_agent(env: LocalEnv, tmp_pa
         await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
         job = ctx.env.jobs.get("job1")
         assert job is not None
-        await job.wait(10)
+        await job.wait(120)
         return "released"
 
     model = ScriptedModel(

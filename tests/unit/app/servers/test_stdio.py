@@ -60,6 +60,6 @@ with claimed_stdio() as (given, out):
     os.write(out, b"protocol\\n" + os.read(given, 100))
 print("after")
 """
-    done = subprocess.run([sys.executable, "-c", code], input=b"said", capture_output=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], input=b"said", capture_output=True, timeout=120, check=True)
     assert done.stdout == b"protocol\nsaidafter\n"
     assert done.stderr == b"stray\nfrom a program\n"

@@ -65,7 +65,7 @@ class TuiHarness:
         return to_text(self.session.live_rows(80, 24, 18))
 
     async def wait_for(self, condition: Callable[[], object]) -> None:
-        for _ in range(2000):
+        for _ in range(24_000):
             if condition():
                 return
             await asyncio.sleep(0.005)
@@ -105,6 +105,6 @@ async def open_tui(
             yield tui
         finally:
             session.screen.exit()
-            await asyncio.wait_for(running, 5)
+            await running
     if session.failure is not None and not fails:
         raise session.failure

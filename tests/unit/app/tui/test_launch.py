@@ -1,6 +1,5 @@
 """Command line options and settings reach the chat and the terminal app."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -65,7 +64,7 @@ async def test_open_chat_uses_settings_and_command_line_options(tmp_path: Path, 
     seen: list[Settings] = []
 
     _, options = parse_arguments(["--no-session", "--model", "compatible:two"])
-    async with open_chat(options, str(tmp_path), seen.append) as chat, asyncio.timeout(20):
+    async with open_chat(options, str(tmp_path), seen.append) as chat:
         assert isinstance(chat, Chat)
         assert (await chat.send(parse_line("/help", known=("help",)))).refused == ""
         events = [event async for event in _events_until_done(chat)]

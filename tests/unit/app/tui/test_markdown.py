@@ -53,7 +53,7 @@ def test_terminal_sequences_are_removed(hostile: str) -> None:
     assert "\u202e" not in text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.text(alphabet="ab `*_#>-|[]()<>&!\n\t\x1b\x07\r\u65e5\U0001f600\u200d\ufe0f0123.", max_size=80),
     st.integers(4, 60),

@@ -45,7 +45,7 @@ class Spoken:
         return self._out.getvalue()
 
     async def wait_for(self, condition: Callable[[], object]) -> None:
-        for _ in range(1000):
+        for _ in range(24_000):
             if condition():
                 return
             await asyncio.sleep(0.005)
@@ -64,7 +64,7 @@ async def speaking() -> AsyncGenerator[Spoken]:
         yield Spoken(chat, out, typing)
     finally:
         os.close(typing)
-        await asyncio.wait_for(running, 5)
+        await running
         os.close(keyboard)
 
 

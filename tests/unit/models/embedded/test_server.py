@@ -17,7 +17,7 @@ from mainspring.models.embedded.server import LlamaServer, borrow, give_back
 from tests.helpers.processes import alive, ended
 from tests.unit.models.embedded.conftest import SetEngineOutput
 
-pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.usefixtures("no_blocking"), pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.usefixtures("no_blocking")]
 
 
 async def has_ended(pid: int) -> bool:

@@ -362,7 +362,7 @@ names = st.sampled_from(["a.txt", "b.txt", "c.txt"])
 steps = st.lists(st.tuples(names, st.sampled_from(["1", "2", "3"])), min_size=1, max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps, st.data())
 def test_every_earlier_state_can_be_restored(script: list[tuple[str, str]], data: st.DataObject) -> None:
     async def run() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from mainspring.env import MemoryEnv
@@ -86,7 +86,7 @@ async def test_image_with_too_many_pixels_is_rejected() -> None:
 
 
 @pytest.mark.covers("BYD-27")
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(st.sampled_from(["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"]), st.data())
 def test_damaged_image_is_text_or_decodable(kind: str, data: st.DataObject) -> None:
     """A truncated or changed image either still decodes, or the result is text."""

@@ -131,11 +131,11 @@ def test_split_limit() -> None:
 
 
 async def test_timeout_is_reported_with_the_limit(ctx: ToolContext) -> None:
-    result = await shell(ctx, command="echo begun; sleep 30", timeout=0.3)
+    result = await shell(ctx, command="echo begun; sleep 300", timeout=3)
     assert result.code is ToolErrorCode.TIMEOUT
     assert result.is_error
     assert result.text.startswith("begun\n[timed out: stopped after ")
-    assert "the limit was 0.3s. The output is partial." in result.text
+    assert "the limit was 3s. The output is partial." in result.text
 
 
 async def test_cancellation_is_reported(ctx: ToolContext) -> None:
@@ -169,7 +169,7 @@ async def test_working_folder_is_reported_and_does_not_change(ctx: ToolContext, 
 
 async def test_commands_never_wait_for_a_user(ctx: ToolContext, project: Path) -> None:
     command = 'read x; echo "$PAGER $GIT_TERMINAL_PROMPT $NO_COLOR $TERM"; $EDITOR x || echo no editor; cat'
-    result = await shell(ctx, command=command, timeout=10, metadata=False)
+    result = await shell(ctx, command=command, timeout=120, metadata=False)
     assert result.text == "cat 0 1 dumb\nno editor\n"
 
 

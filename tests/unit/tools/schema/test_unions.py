@@ -232,7 +232,7 @@ _VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(kind=_TYPES, values=st.lists(_VALUES, min_size=1, max_size=6))
 def test_schema_accepts_exactly_what_conversion_accepts(kind: Any, values: list[Any]):
     schema, decode = schema_from_type(kind)

@@ -245,8 +245,7 @@ async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
         yield line
     finally:
         await line.close()
-        async with asyncio.timeout(10):
-            await task
+        await task
         line.lines.end_output()
 
 

@@ -64,7 +64,7 @@ async def test_api_keys_do_not_reach_the_terminal(tmp_path: Path, home: Path, mo
 async def test_long_running_command_is_stopped(tmp_path: Path, home: Path, how: str) -> None:
     wait = f'echo begun; exec {sys.executable} -c "import time; time.sleep(300)"'
     editor = Editor("once")
-    script = [shell_call(wait, timeout=1) if how == "timed out" else shell_call(wait), "ok"]
+    script = [shell_call(wait, timeout=4) if how == "timed out" else shell_call(wait), "ok"]
     async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))

@@ -1,12 +1,11 @@
 """The agent answers any input of a client within the protocol and continues."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.unit.app.servers.acp.harness import Line, options_for, serving
 
@@ -52,7 +51,7 @@ async def read_until_response(line: Line) -> list[dict[str, Any]]:
     line.lines.send_line(b'{"jsonrpc":"2.0","id":"ours","method":"initialize","params":{"protocolVersion":1}}')
     earlier: list[dict[str, Any]] = []
     while True:
-        message = json.loads(await asyncio.wait_for(line.lines.written(), 10))
+        message = json.loads(await line.lines.written())
         if message.get("id") == "ours":
             assert message["result"]["protocolVersion"] == 1
             return earlier
@@ -60,7 +59,7 @@ async def read_until_response(line: Line) -> list[dict[str, Any]]:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(sent=st.lists(lines.map(lambda each: each.replace(b"\n", b" ")), max_size=8))
 async def test_any_input_is_answered_and_the_agent_continues(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
     async with serving(options_for(tmp_path, home, None)) as line:
@@ -76,7 +75,7 @@ async def test_errors_have_the_right_code(tmp_path: Path, home: Path) -> None:
 
         async def send_and_read_error(text: str) -> tuple[Any, int]:
             line.lines.send_line(text.encode())
-            message = json.loads(await asyncio.wait_for(line.lines.written(), 10))
+            message = json.loads(await line.lines.written())
             return message["id"], message["error"]["code"]
 
         assert await send_and_read_error("{nonsense") == (None, -32700)

@@ -90,7 +90,7 @@ HEAD = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ANN
 
 @pytest.mark.parametrize("sent", ["", "GET /hea", "GET /health HTTP/1.1\r\nHost: loc", HEAD])
 async def test_slow_request_head_is_cut_off(sent: str):
-    async with run_server({"bot": script_agent("a")}, timeouts=StreamTimeouts(request=0.2)) as server:
+    async with run_server({"bot": script_agent("a")}, timeouts=StreamTimeouts(request=1.0)) as server:
         async with connect(server) as (reader, writer):
             writer.write(sent.encode())
             try:
@@ -101,7 +101,7 @@ async def test_slow_request_head_is_cut_off(sent: str):
 
 
 async def test_slow_request_gets_no_extra_time():
-    async with run_server({"bot": script_agent("a")}, timeouts=StreamTimeouts(request=0.3)) as server:
+    async with run_server({"bot": script_agent("a")}, timeouts=StreamTimeouts(request=1.0)) as server:
         async with connect(server) as (reader, writer):
             ended = asyncio.ensure_future(reader.read())
             while not ended.done():
@@ -111,7 +111,7 @@ async def test_slow_request_gets_no_extra_time():
 
 
 async def test_missing_body_times_out():
-    async with run_server({"bot": script_agent("a")}, timeouts=StreamTimeouts(request=0.2)) as server:
+    async with run_server({"bot": script_agent("a")}, timeouts=StreamTimeouts(request=1.0)) as server:
         async with connect(server) as (reader, writer):
             writer.write(f"{HEAD}Content-Length: 100\r\n\r\n{{".encode())
             answer = await reader.read()
@@ -243,8 +243,7 @@ async def test_removed_token_is_rejected_after_a_reload(tmp_path: Path):
     tokens = TenantTokens({ANN: "ann", BEN: "ben"})
     watching = asyncio.ensure_future(watch_token_file(file, tokens, notices.put_nowait, interval_seconds=0.01))
     try:
-        await asyncio.wait([watching], timeout=0.03)
-        file.write_text("ann short\n")
+        file.write_text("ann short\n")  # before the first check
         assert "The previous tokens stay valid" in await notices.get()
         assert tokens.tenant(BEN) == "ben"
         file.unlink()

@@ -16,7 +16,7 @@ from mainspring.app.servers.mcp.server import serve_mcp
 from mainspring.app.servers.stdio import ChatRegistry
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from tests.helpers.memory_lines import MemoryLines
-from tests.unit.app.chat.harness import Gate, WaitingModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.servers.acp.harness import options_for
 
 pytestmark = pytest.mark.covers("BYD-23")
@@ -45,7 +45,7 @@ class Client(MemoryLines):
         self.send_line(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
     async def next(self) -> dict[str, Any]:
-        message = json.loads(await asyncio.wait_for(self.written(), 10))
+        message = json.loads(await self.written())
         self.messages.append(message)
         return message
 
@@ -108,8 +108,7 @@ async def connect(
     await client.start()
     yield client, model
     client.feed(b"")
-    async with asyncio.timeout(10):
-        await task
+    await task
 
 
 def accept(**content: Any) -> dict[str, Any]:
@@ -262,7 +261,7 @@ async def test_run_of_an_absent_client_is_stopped(tmp_path: Path, home: Path, mo
     monkeypatch.setattr(runs, "ToolRun", ObservedRun)
     async with connect(tmp_path, home, NEW, lambda _: None, write_call(), "Done.") as (client, _):
         request = await client.reply(client.request("tools/call", name="run", arguments={"prompt": "write it"}))
-        await asyncio.wait_for(ended.wait(), 10)
+        await ended.wait()
         state = request["result"]["requestState"]
         late = await client.reply(
             client.request("tools/call", name="run", arguments={"prompt": "write it"}, requestState=state)

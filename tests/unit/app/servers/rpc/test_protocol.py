@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mainspring.app.servers.rpc.protocol import Error, read_request, rpc_schema_text
 from mainspring.testing.scripted_model import ScriptedCall
 from tests.e2e.command import Command, command
 from tests.e2e.servers.chat import call
-from tests.unit.app.chat.harness import Gate, WaitingModel
+from tests.helpers.waiting_model import Gate, WaitingModel
 from tests.unit.app.servers.rpc.harness import REQUEST, SCHEMA, open_client
 
 __all__ = ["command"]
@@ -51,7 +51,7 @@ async def test_conversation_over_rpc(tmp_path: Path, home: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(
     sent=st.lists(
         st.binary(max_size=40)
@@ -246,7 +246,7 @@ def test_signal_ends_the_server_cleanly(command: Command) -> None:
     assert json.loads(process.stdout.readline())["type"] == "hello"
     json.loads(process.stdout.readline())
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (143, "")
 
 

@@ -13,7 +13,7 @@ from mainspring.models.transport.http1 import connect as dialing
 from mainspring.models.transport.http1.client import Http1Transport
 from mainspring.models.transport.port import Timeouts
 from tests.unit.models.direct_transport import SOON, ask, transport
-from tests.unit.models.server import Received, chunked, head, plain, serve
+from tests.unit.models.server import Received, chunked, head, plain, serve, wait_until
 
 __all__ = ["transport"]
 
@@ -166,7 +166,7 @@ async def test_tls_handshake_times_out(transport: Http1Transport) -> None:
         with pytest.raises(ModelTimeoutError, match="connect") as caught:
             await ask(transport, url, limits=Timeouts(connect=0.2))
         task = asyncio.ensure_future(ask(transport, url))
-        await asyncio.sleep(0.1)
+        await wait_until(lambda: server.connections == 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -179,18 +179,18 @@ async def test_idle_connection_is_closed(transport: Http1Transport, monkeypatch:
     async with serve(plain(b"x")) as server:
         await ask(transport, server.url)
         await ask(transport, server.url)
-        await asyncio.wait_for(server.lost.wait(), 2)
+        await server.lost.wait()
 
     assert server.connections == 2
 
 
 async def test_idle_timeout_does_not_run_while_the_caller_is_busy(transport: Http1Transport) -> None:
     async with serve(chunked(b"a", b"b")) as server:
-        async with transport.open("POST", server.url, {}, b"x", Timeouts(idle=0.1)) as answer:
+        async with transport.open("POST", server.url, {}, b"x", Timeouts(idle=0.5)) as answer:
             received = b""
             async for chunk in answer.chunks():
                 received += chunk
-                await asyncio.sleep(0.25)
+                await asyncio.sleep(0.7)
 
     assert received == b"ab"
 
