@@ -26,13 +26,12 @@ from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, P
 from mainspring.permissions.path_patterns import PathPattern
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, find_escapes, spell_word
 from mainspring.permissions.programs import find_project_program, search_path_outside
-from mainspring.permissions.recursive_reads import RecursiveReadChecker, check_copies
+from mainspring.permissions.recursive_reads import RecursiveReadChecker, find_refused_changes
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
 from mainspring.permissions.rules import PermissionRule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import AnalyzedLine
 from mainspring.shell_analysis.file_reads import FileReads
-from mainspring.shell_analysis.links import copies_files, find_unpack_folders, uses_git
 from mainspring.shell_analysis.programs import words_like_options
 from mainspring.shell_analysis.references import hosts_in_command, paths_in_code, paths_in_command
 from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, program_name
@@ -281,34 +280,14 @@ class CommandChecker(_LineVerdicts):
                 await self._check_path(touch.scope, touch.word, file_grant)
             if verdict.outcome == "allow":
                 await self._check_reads_of_allowed(command, verdict)
-                await self._check_changes_below(command)
+                async for found in find_refused_changes(self._files, self.env, self.paths, command):
+                    self._add(found)
         await self._check_words(command, mentions)
         if verdict.outcome == "allow":
             words = (touch.word.text for inner in command.walk() for touch in inner.file_accesses)
             self._ask_about_matches(command, (*words, *mentions))
         for host in dict.fromkeys(hosts_in_command(command)):
             self._check_host(host, only_restrictions=True)
-
-    async def _check_changes_below(self, command: AnalyzedCommand) -> None:
-        """Check the files that a command copies, unpacks, or deletes together with a folder."""
-        for inner in command.walk():
-            written = [t.word.text for t in inner.file_accesses if t.scope == "fs-write"] if copies_files(inner) else []
-            reads = [t.word.text for t in inner.file_accesses if written and t.word.text not in written]
-            sources = [
-                t
-                for text in reads
-                for t in [*await self._files.resolve(text), *await self._files.expand_wildcards(text)]
-            ]
-            for access in inner.file_accesses:
-                for target in await self._files.resolve(access.word.text):
-                    if access.scope == "fs-delete":
-                        self._add(self.paths.check_below("fs-delete", target))
-                    elif access.scope == "fs-write" and sources:
-                        self._add(await check_copies(self.env, self.paths, sources, target))
-            unpacked = [] if uses_git(inner) else find_unpack_folders(inner)
-            for text in unpacked if find_file_reads(inner, frozenset()) is None else ():
-                for target in await self._files.resolve(text):
-                    self._add(self.paths.check_below("fs-write", target))
 
     async def _check_words(self, command: AnalyzedCommand, mentions: Collection[str]) -> None:
         """Check the paths that a command mentions, and those in its code, which may change them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import product
 
@@ -24,11 +24,14 @@ from mainspring.permissions.git_repository import (
     has_rules_above,
     read_tracked_files,
 )
+from mainspring.permissions.line_files import LineFiles, find_file_reads
 from mainspring.permissions.path_checker import PathChecker
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import MAX_BYTES, ResolvedPath, ResolvesPaths, resolve_word
 from mainspring.shell_analysis.file_reads import FileReads
 from mainspring.shell_analysis.git_commands import GitCommand, path_in_revision
+from mainspring.shell_analysis.links import copies_files, find_unpack_folders, uses_git
+from mainspring.shell_analysis.syntax import AnalyzedCommand
 from mainspring.text import escape_invisible
 
 _MAX_HISTORIES = 10
@@ -312,7 +315,41 @@ class RecursiveReadChecker:
         return ""
 
 
-async def check_copies(
+async def find_refused_changes(
+    files: LineFiles, env: ResolvesPaths, paths: PathChecker, command: AnalyzedCommand
+) -> AsyncIterator[Verdict | None]:
+    """Yield verdicts, or None, about files that a command copies, unpacks, or deletes together with a folder.
+
+    Args:
+        files: The files of the line.
+        env: Environment in which the command will run.
+        paths: Checker of the paths.
+        command: The command.
+    """
+    for inner in command.walk():
+        written, deleted = (
+            [a.word.text for a in inner.file_accesses if a.scope == s] for s in ("fs-write", "fs-delete")
+        )
+        if copies_files(inner):
+            sources = await _find_sources(files, inner)
+            for folder in [target for text in written for target in await files.resolve(text)]:
+                yield await _check_copies(env, paths, sources, folder)
+        for folder in [target for text in deleted for target in await files.resolve(text)]:
+            yield paths.check_below("fs-delete", folder)
+        unpacked = [] if uses_git(inner) else find_unpack_folders(inner)
+        if unpacked and find_file_reads(inner, frozenset()) is None:
+            for folder in [target for text in unpacked for target in await files.resolve(text)]:
+                yield paths.check_below("fs-write", folder)
+
+
+async def _find_sources(files: LineFiles, command: AnalyzedCommand) -> list[ResolvedPath]:
+    """Return the files and folders that a command copies or moves."""
+    written = [access.word.text for access in command.file_accesses if access.scope == "fs-write"]
+    texts = [access.word.text for access in command.file_accesses if access.word.text not in written]
+    return [t for text in texts for t in [*await files.resolve(text), *await files.expand_wildcards(text)]]
+
+
+async def _check_copies(
     env: ResolvesPaths, paths: PathChecker, sources: Sequence[ResolvedPath], folder: ResolvedPath
 ) -> Verdict | None:
     """Return the verdict on the first file that a copy of files and folders would write but must not write.

@@ -489,7 +489,7 @@ def _read_recursively(name: str, rest: Sequence[Word]) -> FileReads | None:
 
 
 def _read_by_arguments(unit: AnalyzedCommand) -> FileReads | None:
-    """Return the folders that a command in the arguments of another one processes, if its name is a word of its own."""
+    """Return the folders that a command in the arguments of another one processes, if its name is a separate word."""
     texts = [
         text for word in unit.words[1:] for text in re.sub(r"^(?:-[A-Za-z](?=\w)|--[\w-]+=)", "", word.text).split()
     ]
