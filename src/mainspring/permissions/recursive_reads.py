@@ -259,11 +259,13 @@ class RecursiveReadChecker:
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
         if reading.omitted:
             entries = [(name, kind) for name, kind in entries if not _is_omitted(name, kind, reading.omitted)]
-        if reading.skips_hidden and get_variables(self._env).get("RIPGREP_CONFIG_PATH", "") == "":
-            entries = await self._without_hidden(self._env, path, entries)
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
-        return await self._first_unreadable(path, entries, follows=reading.follows)
+        problem = await self._first_unreadable(path, entries, follows=reading.follows)
+        if problem and reading.skips_hidden and not get_variables(self._env).get("RIPGREP_CONFIG_PATH"):
+            entries = await self._without_hidden(self._env, path, entries)
+            problem = await self._first_unreadable(path, entries, follows=reading.follows)
+        return problem
 
     async def _without_hidden(
         self, env: ReadsFolders, path: str, entries: Sequence[tuple[str, str]]

@@ -343,7 +343,8 @@ def matches_host(pattern: str, host: str) -> bool:
 
 def _occurs_in_code(pattern: CommandPattern, unit: AnalyzedCommand) -> bool:
     """Return True if code among the arguments seems to contain a command that a pattern names."""
-    if not unit.code and not unit.scan:
+    is_opaque = unit.scan and unit.fixed == len(unit.words)
+    if not unit.code and not is_opaque:
         return False
     may_run = {*range(1, unit.fixed), *uncovered(unit)}  # code, and options that may name a program
     for number, word in enumerate(unit.words):
