@@ -257,6 +257,8 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
         operands = operands[1:]
     paths = tuple(w for w in operands if w.text != "-")
     limit = {"none": 0, "one path": 1}.get(reader.operands, len(operands))
+    if reader.operands == "one path" and any(w.splits for w in operands):
+        return None  # the second match would be written
     if len(operands) > limit or (name == "tar" and any(":" in w.text for w in paths)):
         return None  # for tar, a name with a colon is on another machine
     wild = tuple(w for w in paths if wildcards.is_glob(w.text[:1]))
