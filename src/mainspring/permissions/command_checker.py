@@ -178,7 +178,7 @@ class CommandChecker(_LineVerdicts):
         problems: list[str] = []
         if self._files.uses_created_link:
             problems.append("it creates a link and then uses it; create the link in a separate command")
-        elif self._files.uses_changed_files:
+        elif self._files.uses_changed_files and self._line_rule is None:
             problems.append(_USES_CHANGED_FILES)
         if self._recursive_reads.fetches and not self._only_reading:
             problems.append("git may fetch missing objects, which can be prevented only if the whole line is read-only")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.effects import creates_archive
+from mainspring.shell_analysis.git_commands import without_global_options
 from mainspring.shell_analysis.programs import has_option, option_values
 from mainspring.shell_analysis.readonly_programs import READONLY_GIT
 from mainspring.shell_analysis.references import paths_in_command
@@ -95,4 +96,6 @@ def _name(words: Sequence[Word]) -> str:
 
 
 def _subcommand(words: Sequence[Word]) -> str:
+    if _name(words) == "git":
+        words = without_global_options(words)
     return f"{_name(words)} {words[1].text}" if len(words) > 1 else ""
