@@ -44,6 +44,8 @@ _SPECIAL = lazy_re(
 )
 _PLAIN = lazy_re(r"[A-Za-z0-9_./][A-Za-z0-9_./,:@%+=-]*")
 
+_SPLIT = lazy_re(r"[^A-Za-z0-9_./,:@%+=-]")
+
 VariableValues = Mapping[str, tuple[str, ...]]
 """The possible values of each name, `wildcards.MANY` for an unknown one."""
 
@@ -149,4 +151,8 @@ def _value(variable: Variable, binding: Mapping[str, str]) -> tuple[str, bool]:
         return value, False
     if variable.name == "?":
         return value, False
-    return (value, False) if _PLAIN.fullmatch(value) else (wildcards.ANY_TEXT, True)
+    if _PLAIN.fullmatch(value.removeprefix(wildcards.HOME)):
+        return value, False
+    if wildcards.is_literal(value) and _SPLIT.search(value):
+        raise NotUnderstoodError(f"it uses ${variable.name} without quotes, and shells split or expand its value")
+    return wildcards.ANY_TEXT, True

@@ -62,6 +62,8 @@ NAMED = [
     ("ls =cat", "a word that begins with '='"),
     ("ls *(N)", "parentheses right after a word"),
     ("echo $x", "the variable x"),
+    ("x='b c'; wc $x", "without quotes"),
+    ("for x in a 'b*'; do wc $x; done", "without quotes"),
     ("echo $SECRET_KEY", "the variable SECRET_KEY"),
     ("PATH=. ls", "an assignment to PATH"),
     ("FOO=$(ls) make", "an assignment to FOO with a value that is not known"),
@@ -205,12 +207,12 @@ def test_words_are_split_like_in_a_shell(line: str, words: list[str]) -> None:
 
 
 def test_loop_is_analyzed_as_its_commands() -> None:
-    units = analyze('for f in a "b c" d/*; do cat "$f"; wc $f; done').units
+    units = analyze('for f in a "b c" d/*; do cat "$f"; done; for g in a ~/b d/*; do wc $g; done').units
 
     seen = [(unit.words[1].text, unit.words[1].splits) for unit in units]
     assert seen == [
         ("a", False), ("b c", False), (f"d/{wildcards.VISIBLE}", False),
-        ("a", False), (wildcards.ANY_TEXT, True), (wildcards.ANY_TEXT, True),
+        ("a", False), (f"{wildcards.HOME}/b", False), (wildcards.ANY_TEXT, True),
     ]  # fmt: skip
 
 
