@@ -16,6 +16,7 @@ from mainspring.env.sandbox import SandboxBackend, SandboxEnv, lockdown
 from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_repository
 from mainspring.env.sandbox.policy import make_policy
 from mainspring.permissions.sensitive_paths import SensitivePaths
+from tests.helpers.git import git
 from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import skip_missing
 
@@ -79,10 +80,6 @@ async def env(provider: SandboxBackend, project: Path) -> AsyncIterator[SandboxE
     sandbox = SandboxEnv(project, provider=provider)
     yield sandbox
     await sandbox.aclose()
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def guarded_files(root: Path) -> dict[str, str]:

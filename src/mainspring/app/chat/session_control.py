@@ -190,10 +190,10 @@ class SessionController:
         """
         await self._opener.open(self._launch)
         conversation = self._current.conversation
-        name = conversation.choice.name
-        if name.notice:  # the model was not chosen by the user, or has limits
-            self._publish(Notice(f"{name.why[:1].upper()}{name.why[1:]}; {name.notice}"))
         await self._publish_session("resumed" if conversation.agent.messages else "opened", replay=replay)
+        name = conversation.choice.name
+        if notice := conversation.model_notice("chat"):  # the model was not chosen by the user, or has limits
+            self._publish(Notice(f"Using {name.spec} ({name.why}). {notice}"))
 
     async def start_new(self) -> None:
         """Start a new session; the current one stays saved."""
@@ -309,7 +309,14 @@ class SessionController:
         text = _describe_rewind(plan, files=files, conversation=conversation)
         if command.preview:
             return Changes(f"Would rewind: {text}{running and f'. {running}'}", diffs)
-        done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=command.force)
+        try:
+            done = await rewind(session, env, plan, files=files, conversation=conversation, overwrite=command.force)
+        except SessionError as error:
+            if command.force or not files or not plan.conflicts:
+                raise
+            to = command.to or "1"
+            hint = f"To overwrite such files, use /rewind {to} force; to rewind only the conversation, use /rewind {to} conversation."
+            raise SessionError(f"{str(error).rstrip('.')}. {hint}") from error
         if done.conversation:
             if session.writable:  # the session continues from an older entry, before the stored mode and queue
                 self._mode.save()
@@ -415,7 +422,7 @@ def _fork_point(session: Session, entry: str) -> str:
 
 
 def _describe_running(jobs: Sequence[Job], since: datetime) -> str:
-    """Return a note about the running jobs that started after a prompt, which a rewind does not stop; empty if there are none."""
+    """Return a note about the running jobs that started after a prompt, which a rewind does not stop; empty without any."""
     now = datetime.now(since.tzinfo)
     started = [job for job in jobs if now - timedelta(seconds=job.seconds) >= since]
     if not started:
