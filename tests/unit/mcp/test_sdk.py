@@ -93,7 +93,7 @@ async def test_error_of_the_latest_version_is_shown_if_no_version_works() -> Non
     server = HttpServer()
     server.versions, server.refuses_version_in = ("2020-01-01",), "error"
     async with server.running():
-        with pytest.raises(McpError, match="Cannot connect to MCP server 'server'"):
+        with pytest.raises(McpError, match="Cannot connect to MCP server 'server': Unsupported protocol version$"):
             async with connect_mcp(server.url):
                 pass
     assert len([1 for method, _, _ in server.requests if method == "POST"]) == 5
